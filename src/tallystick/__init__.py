@@ -1,0 +1,30 @@
+"""Tallystick: an append-only event log that is the truth, and everything derived from it provably so."""
+
+from tallystick import errors
+from tallystick.event.catalog import Catalog
+from tallystick.event.model import Event, NewEvent
+from tallystick.opening import open
+from tallystick.store.commit import Appended
+from tallystick.store.expectation import ANY, NO_STREAM
+from tallystick.store.ledger import Head
+from tallystick.store.page import Page
+from tallystick.store.selection import Selection, select
+from tallystick.store.store import Store
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ANY",
+    "NO_STREAM",
+    "Appended",
+    "Catalog",
+    "Event",
+    "Head",
+    "NewEvent",
+    "Page",
+    "Selection",
+    "Store",
+    "errors",
+    "open",
+    "select",
+]

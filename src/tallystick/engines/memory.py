@@ -1,0 +1,174 @@
+"""The log in memory: the model that every other engine is tested against. Nothing is durable."""
+
+from __future__ import annotations
+
+import bisect
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from tallystick import errors
+from tallystick.event.model import Event
+from tallystick.store import capabilities, leases
+from tallystick.store.checkpoints import Checkpoint
+from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.events import PAGE_EVENTS, Problem, Report
+from tallystick.store.ledger import Head, Holder, Ledger
+from tallystick.store.page import Hole, Page, StreamInfo
+from tallystick.store.selection import EVERYTHING, Selection
+
+
+class MemoryCheckpoints:
+    """Checkpoints in a dict."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Checkpoint] = {}
+
+    def load(self, name: str) -> Checkpoint | None:
+        return self._by_name.get(name)
+
+    def save(self, checkpoint: Checkpoint, *, previous: int | None) -> None:
+        stored = self._by_name.get(checkpoint.name)
+        actual = stored.position if stored else None
+        if actual != previous:
+            raise errors.Conflict(stream=checkpoint.name, expected=previous or 0, actual=actual or 0)
+        self._by_name[checkpoint.name] = checkpoint
+
+    def names(self) -> list[str]:
+        return sorted(self._by_name)
+
+    def delete(self, name: str) -> None:
+        self._by_name.pop(name, None)
+
+
+class MemoryLog:
+    """Events in a list: position n is item n - 1."""
+
+    engine = "memory"
+    capabilities = capabilities.ALL - capabilities.OPT_OUTS["memory"]
+
+    def __init__(self, *, profile: str, clock: Callable[[], int], url: str = "memory:") -> None:
+        self.url = url
+        self.profile = profile
+        self.readonly = False
+        self.store_id = secrets.token_bytes(16)
+        self.checkpoints = MemoryCheckpoints()
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._holder = Holder()
+        self._events: list[Event] = []
+        self._recorded: list[int] = []
+        self._by_id: dict[bytes, Event] = {}
+        self._streams: dict[str, list[Event]] = {}
+        self._heads: dict[str, Head] = {}
+        self._sources: dict[str, int] = {}
+        self._leases: dict[str, leases.Lease] = {}
+        self._closed = False
+
+    def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        with self._changed:
+            self._require_open()
+            ledger = Ledger(self, next_position=len(self._events) + 1, holder=self._holder)
+            outcomes: list[Outcome] = []
+            for transaction in transactions:
+                try:
+                    outcomes.append(ledger.judge(transaction))
+                except errors.TallyError as refusal:
+                    outcomes.append(refusal)
+            self._store(ledger)
+            self._changed.notify_all()
+            return outcomes
+
+    def _store(self, ledger: Ledger) -> None:
+        now = self._clock()
+        for row in ledger.rows:
+            event = Event(*row)
+            self._events.append(event)
+            self._recorded.append(now)
+            self._by_id[event.id] = event
+            self._streams.setdefault(event.stream, []).append(event)
+        self._heads |= ledger.heads
+        self._sources |= ledger.sources
+        self._leases |= {lease.stream: lease for lease in ledger.leases}
+        ledger.committed()
+
+    def read(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        selection: Selection = EVERYTHING,
+        limit: int = PAGE_EVENTS,
+        over_holes: bool = False,
+    ) -> Page:
+        self._require_open()
+        end = len(self._events) if until is None else min(until, len(self._events))
+        if selection.is_everything:
+            events = self._events[after : min(end, after + limit)]
+            return Page(events, max(after, min(end, after + limit)))
+        wanted, found = selection.predicate(), []
+        for event in self._events[after:end]:
+            if wanted(event):
+                found.append(event)
+                if len(found) == limit:
+                    return Page(found, event.position)
+        return Page(found, max(after, end))
+
+    def read_stream(
+        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
+    ) -> list[Event]:
+        self._require_open()
+        events = self._streams.get(stream, [])
+        end = len(events) if until is None else min(until, len(events))
+        return events[after : min(end, after + limit)]
+
+    def find(self, id: bytes) -> Event | None:
+        return self._by_id.get(id)
+
+    def head(self) -> int:
+        self._require_open()
+        return len(self._events)
+
+    def floor(self) -> int:
+        return 0
+
+    def stream_head(self, stream: str) -> Head | None:
+        return self._heads.get(stream)
+
+    def source_head(self, source: str) -> int:
+        return self._sources.get(source, 0)
+
+    def lease(self, stream: str) -> leases.Lease | None:
+        return self._leases.get(stream)
+
+    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+        names = sorted(self._heads)
+        chosen = names[bisect.bisect_right(names, after) :][:limit]
+        return [StreamInfo(name, self._heads[name].seq, self._heads[name].link, self._heads[name].org) for name in chosen]
+
+    def recorded_at(self, position: int) -> int | None:
+        return self._recorded[position - 1] if 1 <= position <= len(self._recorded) else None
+
+    def wait(self, after: int, *, timeout: float) -> int:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._events) > after or self._closed, timeout)
+            return len(self._events)
+
+    def holes(self) -> list[Hole]:
+        return []
+
+    def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
+        return iter(())
+
+    def report(self) -> Report:
+        return Report(self.engine, {"events": len(self._events), "streams": len(self._heads)})
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            leases.retire(self._holder.owner)
+            self._changed.notify_all()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise errors.StoreClosed()

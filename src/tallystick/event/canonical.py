@@ -1,0 +1,205 @@
+"""Canonical JSON: one value, exactly one byte string. Everything that is hashed, signed or compared passes here.
+
+UTF-8; nothing escaped but what JSON must escape; keys sorted by code point; no spaces; floats in msgspec's shortest
+round-trip form (`docs/formats/canonical-json.md` has the rule and vectors); integers within int64; 1.0 and -0.0 stay
+as they are. Refused: NaN, infinities, larger integers, duplicate keys, lone surrogates, U+0000, keys that are not
+strings, anything but JSON types, a root that is not an object, and what is past the limits of depth, nodes and bytes.
+
+Speed: msgspec makes the bytes, but is generous about what it takes. So a whole batch is first shown to two strict C
+encoders whose output is thrown away: ormsgpack refuses tuples, UUIDs, enums, dates, subclasses; orjson refuses
+bytes, sets, integers past 53 bits and depth past 254. Only what one of them is unsure of is walked in Python, and
+the walk alone decides and names the place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import msgspec
+import orjson
+import ormsgpack
+
+from tallystick import errors
+from tallystick.event import limits
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decode = msgspec.json.Decoder().decode
+
+_STRICT_PACK = (
+    ormsgpack.OPT_PASSTHROUGH_TUPLE
+    | ormsgpack.OPT_PASSTHROUGH_DATETIME
+    | ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
+    | ormsgpack.OPT_PASSTHROUGH_ENUM
+    | ormsgpack.OPT_PASSTHROUGH_UUID
+)
+_STRICT_JSON = (
+    orjson.OPT_STRICT_INTEGER
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+_NODES_BYTES = 2 * limits.NODES_MAX  # n bytes of JSON hold at most n/2 + 1 nodes
+
+
+def encode(value: Any, *, what: str = "payload") -> bytes:
+    """The canonical bytes of one JSON object."""
+    return encode_many([value], what=what)[0]
+
+
+def encode_many(values: Sequence[Any], *, what: str = "payload") -> list[bytes]:
+    """The canonical bytes of many JSON objects; the first that has none is refused by name."""
+    try:
+        encoded = [_encode(value) for value in values]
+        if _surely_plain(values, encoded):
+            return encoded
+    except Exception:  # whatever a C encoder trips over, the walk below says it properly
+        encoded = []
+    for value in values:
+        check(value, what=what)
+    return encoded or [_encode(value) for value in values]
+
+
+def encode_state(value: Any) -> bytes:
+    """The canonical bytes of any JSON value, an object or not, without the limits of an event."""
+    _Walk("state", nodes_max=None).value(value, "", 0)
+    return _encode(value)
+
+
+def decode(text: bytes) -> Any:
+    """The value of canonical bytes that this module made."""
+    return _decode(text)
+
+
+def check(value: Any, *, what: str = "payload") -> None:
+    """Raise `NotCanonical` or `TooLarge`, with a JSON pointer, if the value has no canonical form."""
+    if type(value) is not dict:
+        raise errors.NotCanonical(what=what, pointer="", reason=f"the root is {_kind(value)}, not an object")
+    _Walk(what, nodes_max=limits.NODES_MAX).value(value, "", 0)
+
+
+def parse(text: bytes | str, *, what: str = "payload") -> Any:
+    """The value of JSON text from outside, as strict as `encode`: duplicate keys and all that JSON forbids refused."""
+    raw = _as_utf8(text, what)
+    if len(raw) > 2 * limits.EVENT_BYTES_MAX:
+        raise errors.TooLarge(what=what, size=len(raw), unit="bytes", limit=2 * limits.EVENT_BYTES_MAX)
+    try:
+        value = _decode(raw)
+        if _encode(value) == raw:  # already canonical, so it has no duplicate keys
+            return value
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
+        _refuse_text(what, problem)
+    try:
+        return json.loads(raw, object_pairs_hook=_Pairs(what).unique)
+    except (ValueError, RecursionError) as problem:
+        _refuse_text(what, problem)
+
+
+def _surely_plain(values: Sequence[Any], encoded: list[bytes]) -> bool:
+    """Whether the fast checkers find nothing to doubt in any of the values."""
+    ormsgpack.packb(values, option=_STRICT_PACK)
+    orjson.dumps(values, option=_STRICT_JSON)
+    joined = encoded[0] if len(encoded) == 1 else b"".join(encoded)
+    if b"null" in joined or b"\\u0000" in joined:  # null may stand for a NaN
+        return False
+    if len(joined) > _NODES_BYTES and max(map(len, encoded)) > _NODES_BYTES:
+        return False
+    return set(map(type, values)) == {dict}
+
+
+class _Walk:
+    """The exact rules, one node after the other."""
+
+    def __init__(self, what: str, *, nodes_max: int | None) -> None:
+        self.what = what
+        self.nodes_max = nodes_max
+        self.nodes = 0
+
+    def value(self, value: Any, pointer: str, depth: int) -> None:
+        self.nodes += 1
+        if self.nodes_max is not None and self.nodes > self.nodes_max:
+            raise errors.TooLarge(what=self.what, size=self.nodes, unit="nodes or more", limit=self.nodes_max)
+        kind = type(value)
+        if kind is str:
+            self.text(value, pointer)
+        elif kind is int:
+            if not limits.INT_MIN <= value <= limits.INT_MAX:
+                self.refuse(pointer, "the integer is beyond int64")
+        elif kind is float:
+            if value - value != 0.0:
+                self.refuse(pointer, f"{value} is not a JSON number")
+        elif kind is dict or kind is list:
+            self.container(value, pointer, depth + 1)
+        elif kind is not bool and value is not None:
+            self.refuse(pointer, f"{_kind(value)} is not a JSON type")
+
+    def container(self, value: Any, pointer: str, depth: int) -> None:
+        if depth > limits.DEPTH_MAX:
+            self.refuse(pointer[:60] + "/…", f"it is nested deeper than {limits.DEPTH_MAX}")
+        if type(value) is list:
+            for index, item in enumerate(value):
+                self.value(item, f"{pointer}/{index}", depth)
+            return
+        for key, item in value.items():
+            if type(key) is not str:
+                self.refuse(pointer, f"the key {key!r} is {_kind(key)}, not a string")
+            place = f"{pointer}/{_escape(key)}"
+            self.text(key, place)
+            self.value(item, place, depth)
+
+    def text(self, value: str, pointer: str) -> None:
+        if "\0" in value:
+            self.refuse(pointer, "the text contains U+0000")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            self.refuse(pointer, "the text contains a lone surrogate")
+
+    def refuse(self, pointer: str, reason: str) -> NoReturn:
+        raise errors.NotCanonical(what=self.what, pointer=_printable(pointer), reason=reason)
+
+
+class _Pairs:
+    """An object hook that refuses a key that stands twice."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def unique(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            seen: set[str] = set()
+            for key, _ in pairs:
+                if key in seen:
+                    pointer = "…/" + _printable(_escape(key))
+                    raise errors.NotCanonical(what=self.what, pointer=pointer, reason="the key stands twice")
+                seen.add(key)
+        return found
+
+
+def _as_utf8(text: bytes | str, what: str) -> bytes:
+    if isinstance(text, bytes):
+        return text
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise errors.NotCanonical(what=what, pointer="", reason="the text contains a lone surrogate") from None
+
+
+def _refuse_text(what: str, problem: Exception) -> NoReturn:
+    reason = "it is nested too deep" if isinstance(problem, RecursionError) else f"not JSON: {problem}"
+    raise errors.NotCanonical(what=what, pointer="", reason=reason[:200]) from None
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__
+
+
+def _escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _printable(pointer: str) -> str:
+    return pointer[:200].encode("utf-8", "backslashreplace").decode()

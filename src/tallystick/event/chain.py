@@ -1,0 +1,61 @@
+"""The hash chain of a stream, as text, so that Python, PostgreSQL and Spark compute the same.
+
+    link = sha256("tallystick/1" ‖ previous ‖ stream ‖ seq ‖ type ‖ version ‖ id ‖ time ‖ meta ‖ checksum)
+
+with ‖ a newline, which no field can contain. The first `previous` is 64 zeros; hashes are lower-case hex, the id is
+32 hex digits, numbers are decimal. The payload enters through its checksum alone, so erasing one leaves the chain
+whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from tallystick.event.model import Draft, Event, Row
+
+DOMAIN = "tallystick/1"
+GENESIS = bytes(32)
+
+_sha256 = hashlib.sha256
+
+
+def checksum(payload: bytes) -> bytes:
+    """SHA-256 of the payload's canonical bytes."""
+    return _sha256(payload).digest()
+
+
+def checksums(payloads: Iterable[bytes]) -> list[bytes]:
+    """`checksum` of many."""
+    sha256 = _sha256
+    return [sha256(payload).digest() for payload in payloads]
+
+
+def text(event: Event, previous: bytes) -> bytes:
+    """The text that the link hashes and the signature signs."""
+    return (
+        f"{DOMAIN}\n{previous.hex()}\n{event.stream}\n{event.seq}\n{event.type}\n{event.version}\n"
+        f"{event.id.hex()}\n{event.time}\n{event.meta.decode()}\n{event.checksum.hex()}"
+    ).encode()
+
+
+def link(event: Event, previous: bytes) -> bytes:
+    """The link of an event after the one whose link is `previous`."""
+    return _sha256(text(event, previous)).digest()
+
+
+def extend(stream: str, drafts: Iterable[Draft], *, seq: int, position: int, previous: bytes) -> list[Row]:
+    """The rows of drafts appended after `seq` of a stream, with positions from `position` on."""
+    sha256 = _sha256
+    head, tail = f"{DOMAIN}\n", f"\n{stream}\n"
+    before = previous.hex()
+    rows: list[Row] = []
+    append = rows.append
+    for kind, version, id_, time, payload, meta, check, signature in drafts:
+        seq += 1
+        content = f"{head}{before}{tail}{seq}\n{kind}\n{version}\n{id_.hex()}\n{time}\n{meta.decode()}\n{check.hex()}"
+        digest = sha256(content.encode()).digest()
+        before = digest.hex()
+        append((position, stream, seq, kind, version, id_, time, payload, meta, check, digest, signature))
+        position += 1
+    return rows

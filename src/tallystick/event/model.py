@@ -1,0 +1,100 @@
+"""The event, before and after it is recorded. Recorded events are immutable and carry their bytes verbatim."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tallystick.event import canonical
+
+Draft: TypeAlias = "tuple[str, int, bytes, int, bytes, bytes, bytes, bytes | None]"
+"""What an appender has decided: type, version, id, time, payload, meta, checksum, signature."""
+
+Row: TypeAlias = "tuple[int, str, int, str, int, bytes, int, bytes | None, bytes, bytes, bytes, bytes | None]"
+"""A recorded event as the plain tuple of its fields, in `Event` order. Hot paths carry rows, users see events."""
+
+
+class NewEvent(msgspec.Struct, frozen=True):
+    """An event to be appended.
+
+    `payload` is a JSON object (a dict, a Pydantic model, or JSON text as bytes). What is left out is filled in: the
+    version by the catalog (else 1), the id by a new UUIDv7, the time by the clock.
+    """
+
+    type: str
+    payload: Any
+    meta: dict[str, Any] | None = None
+    version: int | None = None
+    id: bytes | uuid.UUID | None = None
+    time: int | None = None
+    signature: bytes | None = None
+
+
+class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A recorded event: the envelope of docs/formats/event.md, field by field."""
+
+    position: int
+    stream: str
+    seq: int
+    type: str
+    version: int
+    id: bytes
+    time: int
+    payload: bytes | None
+    meta: bytes
+    checksum: bytes
+    link: bytes
+    signature: bytes | None = None
+
+    @property
+    def data(self) -> Any:
+        """The payload, decoded; None if it was erased."""
+        return None if self.payload is None else canonical.decode(self.payload)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The meta object, decoded."""
+        found: dict[str, Any] = canonical.decode(self.meta)
+        return found
+
+    @property
+    def erased(self) -> bool:
+        """Whether the payload was erased."""
+        return self.payload is None
+
+    @property
+    def uuid(self) -> uuid.UUID:
+        """The id as a UUID."""
+        return uuid.UUID(bytes=self.id)
+
+    @property
+    def row(self) -> Row:
+        """The fields as a plain tuple."""
+        return (
+            self.position,
+            self.stream,
+            self.seq,
+            self.type,
+            self.version,
+            self.id,
+            self.time,
+            self.payload,
+            self.meta,
+            self.checksum,
+            self.link,
+            self.signature,
+        )
+
+
+class UpcastEvent(Event, frozen=True, array_like=True):
+    """A recorded event read through upcasters: every field as stored, `data` as the current version has it."""
+
+    current_version: int = 1
+    current_data: Any = None
+
+    @property
+    def data(self) -> Any:
+        """The payload in its type's current version."""
+        return self.current_data

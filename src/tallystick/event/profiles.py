@@ -1,0 +1,98 @@
+"""Profiles: which meta an event must carry in which kind of store, and what the appender fills in by itself."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import ids
+
+ACTOR_TYPES = ("user", "service_principal", "system")
+TEXT_KEYS = frozenset(
+    "org app env actor_type actor_id request_id correlation_id causation_id idempotency_key trace_id span_id source "
+    "author alg".split()
+)
+NUMBER_KEYS = frozenset({"source_seq", "lamport"})
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """One kind of store."""
+
+    name: str
+    required: tuple[str, ...] = ()
+    fill: dict[str, Callable[[bytes], str]] = {}
+    numbers_sources: bool = False
+    closed: bool = False
+    guard_fixed: bool = False
+    tenants: bool = False
+
+
+def _own_id(id_: bytes) -> str:
+    return ids.to_text(id_)
+
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile("plain"),
+        Profile(
+            "lighthouse",
+            required=("source", "correlation_id"),
+            fill={"correlation_id": _own_id},
+            numbers_sources=True,
+        ),
+        Profile(
+            "control-plane",
+            required=("actor_type", "actor_id", "request_id"),
+            guard_fixed=True,
+            tenants=True,
+        ),
+        Profile(
+            "run",
+            required=("trace_id", "span_id"),
+            fill={"trace_id": lambda _: secrets.token_hex(16), "span_id": lambda _: secrets.token_hex(8)},
+        ),
+        Profile("community", required=("lamport", "author", "alg"), closed=True),
+    )
+}
+
+
+def named(name: str) -> Profile:
+    """The profile of that name."""
+    if name not in PROFILES:
+        raise errors.InvalidValue(what="profile", value=name, must="one of " + ", ".join(PROFILES))
+    return PROFILES[name]
+
+
+def check_meta(meta: dict[str, Any]) -> None:
+    """Refuse a known key whose value is of the wrong kind. Unknown keys are the user's own."""
+    for key in TEXT_KEYS & meta.keys():
+        if type(meta[key]) is not str or not meta[key]:
+            raise errors.NotCanonical(what="meta", pointer=f"/{key}", reason="it must be a text that is not empty")
+    for key in NUMBER_KEYS & meta.keys():
+        if type(meta[key]) is not int or meta[key] < 1:
+            raise errors.NotCanonical(what="meta", pointer=f"/{key}", reason="it must be an integer from 1 on")
+    if "actor_type" in meta and meta["actor_type"] not in ACTOR_TYPES:
+        raise errors.NotCanonical(
+            what="meta", pointer="/actor_type", reason="it must be one of " + ", ".join(ACTOR_TYPES)
+        )
+    tags = meta.get("tags")
+    if tags is not None and (type(tags) is not dict or not all(type(value) is str for value in tags.values())):
+        raise errors.NotCanonical(what="meta", pointer="/tags", reason="tags must be an object of texts")
+
+
+def complete(profile: Profile, meta: dict[str, Any], *, id_: bytes, index: int, type_: str) -> dict[str, Any]:
+    """The meta with what the profile can fill in; a required key that is then missing is refused by name."""
+    missing = [key for key in profile.required if key not in meta]
+    if not missing:
+        return meta
+    meta = dict(meta)
+    for key in missing:
+        if key not in profile.fill:
+            raise errors.MissingMeta(index=index, type=type_, key=key, profile=profile.name)
+        meta[key] = profile.fill[key](id_)
+    return meta

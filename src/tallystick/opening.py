@@ -1,0 +1,76 @@
+"""`open(url)`: the only file that names the engines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tallystick import errors
+from tallystick.engines.memory import MemoryLog
+from tallystick.event import guard, profiles
+from tallystick.event.catalog import Catalog
+from tallystick.store import control
+from tallystick.store.events import EventLog
+from tallystick.store.store import Store
+
+
+def open(
+    url: str,
+    *,
+    readonly: bool = False,
+    create: bool = True,
+    profile: str | None = None,
+    secrets: str | None = None,
+    catalog: Catalog | None = None,
+    clock: Callable[[], int] = time.time_ns,
+    defaults: dict[str, Any] | None = None,
+    **options: Any,
+) -> Store:
+    """Open the store at `url`: `files:DIR`, `sqlite:FILE` or `memory:`.
+
+    - `readonly`: read beside a writer in another process; nothing is created or repaired.
+    - `create`: make the store if there is none (never with `readonly`).
+    - `profile`: which meta events must carry; fixed when the store is made, checked afterwards.
+    - `secrets`: `reject` (default), `warn` or `off`; recorded in the store when it changes.
+    - `catalog`: event types with their models and upcasters.
+    - `clock`: nanoseconds since the epoch; for tests.
+    - `defaults`: meta that every event gets unless it has its own.
+    - further options go to the engine: see docs/architecture.md.
+    """
+    if profile is not None:
+        profiles.named(profile)
+    log = _open_log(url, readonly=readonly, create=create and not readonly, profile=profile, clock=clock, options=options)
+    try:
+        if profile is not None and log.profile != profile:
+            raise errors.InvalidValue(what="profile", value=profile, must=f"{log.profile!r}, as the store was made")
+        store = Store(log, catalog=catalog or Catalog(), make_guard=guard.make, clock=clock, defaults=defaults)
+        if secrets is not None:
+            control.check_secrets(secrets, store.profile)
+            if not readonly:
+                store.configure(secrets=secrets)
+    except BaseException:
+        log.close()
+        raise
+    return store
+
+
+def _open_log(
+    url: str, *, readonly: bool, create: bool, profile: str | None, clock: Callable[[], int], options: dict[str, Any]
+) -> EventLog:
+    engine, colon, place = url.partition(":")
+    if not colon:
+        raise errors.UnknownUrl(url=url, reason="it names no engine")
+    if engine == "memory":
+        return MemoryLog(profile=profile or "plain", clock=clock, **options)
+    if engine not in ("files", "sqlite"):
+        raise errors.UnknownUrl(url=url, reason=f"there is no engine {engine!r}")
+    if not place or "\0" in place:
+        raise errors.UnknownUrl(url=url, reason="it names no place")
+    if engine == "files":
+        from tallystick.engines.files.engine import open_files
+
+        return open_files(place, readonly=readonly, create=create, profile=profile, clock=clock, **options)
+    from tallystick.engines.sqlite.engine import open_sqlite
+
+    return open_sqlite(place, readonly=readonly, create=create, profile=profile, clock=clock, **options)

@@ -1,0 +1,71 @@
+"""What goes into an engine's commit, and what comes out.
+
+A transaction is all or nothing. A commit takes several transactions, judges each on its own, and makes those that
+passed durable with one fsync: that is group commit, and there is no other path.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from tallystick.errors import TallyError
+from tallystick.event.model import Draft
+
+
+class SourceMark(msgspec.Struct, frozen=True):
+    """One draft's place in the sequence of its source; `seq` None means: assign it in the commit."""
+
+    index: int
+    source: str
+    seq: int | None
+
+
+class Write(msgspec.Struct, kw_only=True):
+    """The part of a transaction that goes to one stream, validated and encoded."""
+
+    stream: str
+    drafts: list[Draft]
+    expected: int
+    orgs: frozenset[str] = frozenset()
+    sources: tuple[SourceMark, ...] = ()
+    ids_given: bool = False
+    times_given: frozenset[int] = frozenset()
+    leased: bool = False
+
+
+class Transaction(msgspec.Struct):
+    """Writes that commit together or not at all, and the leases taken or given back with them."""
+
+    writes: list[Write]
+    acquire: tuple[str, ...] = ()
+    release: tuple[str, ...] = ()
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """Where a write ended up. `stored` counts the events that were there already (a retry): they were not written."""
+
+    stream: str
+    first_seq: int
+    last_seq: int
+    first_position: int
+    last_position: int
+    link: bytes
+    stored: int = 0
+
+    @property
+    def seq(self) -> int:
+        """The seq of the stream after this write."""
+        return self.last_seq
+
+    @property
+    def position(self) -> int:
+        """The position of the last event of this write."""
+        return self.last_position
+
+
+Outcome: TypeAlias = "list[Appended] | TallyError"
+"""What became of one transaction."""
+
+__all__ = ["Appended", "Outcome", "SourceMark", "TallyError", "Transaction", "Write"]

@@ -1,0 +1,108 @@
+"""The port: what an engine of the log must do. `tallystick.testing.contract` is this page as tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from tallystick.event.model import Event
+from tallystick.store.checkpoints import Checkpoints
+from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.ledger import Head
+from tallystick.store.page import Hole, Page, StreamInfo
+from tallystick.store.selection import EVERYTHING, Selection
+
+PAGE_EVENTS = 1000
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that verification found wrong, and where. Position 0 means that no single event is meant."""
+
+    what: str
+    reason: str
+    position: int = 0
+    stream: str = ""
+    seq: int = 0
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What `tally doctor` shows of an engine: facts, what recovery did at this opening, and what is wrong now."""
+
+    engine: str
+    facts: dict[str, Any]
+    recovered: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+class EventLog(Protocol):
+    """An append-only log.
+
+    Modes: open for writing, read-only by request, read-only because it is damaged (`holes`), closed. An outcome that
+    is not an error is durable. Reads never go past `head`, and never skip what becomes visible later.
+    """
+
+    engine: str
+    url: str
+    store_id: bytes
+    profile: str
+    capabilities: frozenset[str]
+    readonly: bool
+    checkpoints: Checkpoints
+
+    def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        """Judge each transaction on its own; write and sync once what passed. Callable from any thread."""
+
+    def read(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        selection: Selection = EVERYTHING,
+        limit: int = PAGE_EVENTS,
+        over_holes: bool = False,
+    ) -> Page:
+        """Events with after < position <= until that are selected, ascending, at most `limit`.
+
+        At a hole the page ends before it, and a read that starts in front of one raises `Damaged` with its range; with
+        `over_holes` it goes on behind it and names it in the page. Below the floor it raises `HistoryPruned`.
+        """
+
+    def read_stream(
+        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
+    ) -> list[Event]:
+        """Events of one stream with after < seq <= until, ascending, at most `limit`."""
+
+    def find(self, id: bytes) -> Event | None:
+        """The event with this id."""
+
+    def head(self) -> int:
+        """The highest position that is final: 0 in an empty log."""
+
+    def floor(self) -> int:
+        """The highest position that was pruned: 0 if nothing was."""
+
+    def stream_head(self, stream: str) -> Head | None:
+        """The end of a stream; None if it does not exist."""
+
+    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+        """Streams in order of name, those behind `after`."""
+
+    def recorded_at(self, position: int) -> int | None:
+        """When this store recorded the event, in ns of its own clock: outside of every hash, used by retention."""
+
+    def wait(self, after: int, *, timeout: float) -> int:
+        """The head, as soon as it is past `after`, or when the time is up."""
+
+    def holes(self) -> list[Hole]:
+        """The damaged ranges that are known."""
+
+    def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
+        """Verify the engine's own structures: frames, indexes, tables. Events themselves are verified by their readers."""
+
+    def report(self) -> Report:
+        """Facts for the operator."""
+
+    def close(self) -> None:
+        """Give everything back. Safe to call twice."""

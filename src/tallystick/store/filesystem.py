@@ -1,0 +1,95 @@
+"""The file-system port: every operation that an engine does on files, so that tests can record, fail or tear each.
+
+Rules an engine may rely on, and no others: data is durable after `sync` of its file, a name after `sync_dir` of its
+directory, and `rename` replaces at once or not at all. Everything else may be lost, torn, zeroed or reordered.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Protocol
+
+RETRIES_MAX = 100
+
+TRANSIENT = frozenset({errno.EINTR, errno.EAGAIN})
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class File(Protocol):
+    """An open file, addressed by offset."""
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file."""
+
+    def write_at(self, offset: int, data: bytes) -> int:
+        """Write at an offset and say how many bytes were taken: it may be fewer than given."""
+
+    def size(self) -> int: ...
+    def sync(self) -> None:
+        """Make data and size durable, through the drive's own cache too where the system can."""
+
+    def truncate(self, size: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    """A held lock. It ends with `release`, or with the process."""
+
+    def release(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """Names and directories. Paths are texts with `/`; opening a name that is no regular file is refused."""
+
+    def make_dir(self, path: str) -> None:
+        """Make a directory and its parents; no harm if it is there."""
+
+    def exists(self, path: str) -> bool: ...
+    def list(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+
+    def open_read(self, path: str) -> File: ...
+    def open_write(self, path: str) -> File:
+        """Open an existing file for reading and writing."""
+
+    def create(self, path: str) -> File:
+        """Make a new, empty file; an old one of that name is emptied."""
+
+    def rename(self, old: str, new: str) -> None: ...
+    def unlink(self, path: str) -> None: ...
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+
+    def lock(self, path: str) -> Lock:
+        """Take the exclusive lock of this file, or raise `StoreLocked` at once."""
+
+    def free_bytes(self, path: str) -> int: ...
+
+
+def write_fully(file: File, offset: int, data: bytes) -> None:
+    """Write all of `data`, going on after short writes and what is transient, with a bound."""
+    done, retries = 0, 0
+    while done < len(data):
+        try:
+            taken = file.write_at(offset + done, data[done:] if done else data)
+        except OSError as problem:
+            if problem.errno not in TRANSIENT or retries >= RETRIES_MAX:
+                raise
+            taken = 0
+        retries = retries + 1 if taken == 0 else 0
+        if retries > RETRIES_MAX:
+            raise OSError(errno.EIO, "the file takes no more bytes")
+        done += taken
+
+
+def replace_file(files: FileSystem, directory: str, name: str, data: bytes) -> None:
+    """Put a whole file in place so that a crash leaves the old one or the new one."""
+    temporary = f"{directory}/{name}.tmp"
+    file = files.create(temporary)
+    try:
+        write_fully(file, 0, data)
+        file.sync()
+    finally:
+        file.close()
+    files.rename(temporary, f"{directory}/{name}")
+    files.sync_dir(directory)

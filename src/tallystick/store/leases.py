@@ -1,0 +1,83 @@
+"""The writer lease of a run: one writer at a time, with a number that fences off the ones before.
+
+A handle takes the lease with its first append to `run/…` and keeps it until it closes. Another handle is refused
+while the holder lives, whatever its expectation says; once the holder is dead the next one takes over with a higher
+number, and the old one, should it wake up again, is refused by that number.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+
+import msgspec
+
+LEASED_KIND = "run"
+
+_live: set[str] = set()  # handles of this process that are open
+
+
+class Owner(msgspec.Struct, frozen=True, array_like=True):
+    """Who holds a lease: a handle in a process on a host. The start time tells a reused pid from the same process."""
+
+    host: str
+    pid: int
+    started: int
+    handle: str
+
+    def __str__(self) -> str:
+        return f"pid {self.pid} on {self.host}"
+
+
+class Lease(msgspec.Struct, frozen=True, array_like=True):
+    """The latest lease on a stream. `owner` None means that it was released."""
+
+    stream: str
+    number: int
+    owner: Owner | None
+
+
+def new_owner() -> Owner:
+    """The identity of a handle that is being opened in this process."""
+    handle = secrets.token_hex(8)
+    _live.add(handle)
+    return Owner(socket.gethostname(), os.getpid(), _process_start(os.getpid()), handle)
+
+
+def retire(owner: Owner) -> None:
+    """The handle was closed."""
+    _live.discard(owner.handle)
+
+
+def is_dead(owner: Owner) -> bool:
+    """Whether the holder is certainly gone. On another host that cannot be known, so it counts as alive."""
+    if owner.host != socket.gethostname():
+        return False
+    if owner.pid == os.getpid():
+        return owner.handle not in _live
+    return _process_start(owner.pid) != owner.started
+
+
+def _process_start(pid: int) -> int:
+    """When a process started, in its system's own units; 0 if that cannot be told, -1 if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rpartition(b")")[2].split()
+        return -1 if fields[0] in (b"Z", b"X") else int(fields[19])  # a zombie writes nothing more
+    except FileNotFoundError:
+        if os.path.isdir("/proc/self"):
+            return -1
+    except (OSError, IndexError, ValueError):
+        pass
+    return 0 if _exists(pid) else -1
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

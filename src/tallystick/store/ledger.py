@@ -1,0 +1,239 @@
+"""The judgement of a commit, once for every engine that judges in Python.
+
+A ledger stands over an engine's view of what is stored, takes transactions one after the other, and collects what
+has to be written for those that pass. A transaction that is refused leaves no trace.
+
+Order of judgement for a write: retry by id, expectation, org, lease, source sequence; then seq, position and link.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import canonical, chain, ids
+from tallystick.event.model import Draft, Event, Row
+from tallystick.store import expectation, leases
+from tallystick.store.commit import Appended, SourceMark, Transaction, Write
+
+
+class Head(msgspec.Struct, frozen=True, gc=False):
+    """The end of a stream: its last seq, the link there, and the org it belongs to."""
+
+    seq: int
+    link: bytes
+    org: str | None = None
+
+
+NO_HEAD = Head(0, chain.GENESIS)
+
+
+class View(Protocol):
+    """What a ledger asks of an engine, inside the engine's own commit."""
+
+    def stream_head(self, stream: str) -> Head | None: ...
+    def find(self, id: bytes) -> Event | None: ...
+    def source_head(self, source: str) -> int: ...
+    def lease(self, stream: str) -> leases.Lease | None: ...
+
+
+class Holder:
+    """A writing handle: who it is, and the leases it believes to hold."""
+
+    def __init__(self) -> None:
+        self.owner = leases.new_owner()
+        self.held: dict[str, int] = {}
+
+
+class Trace:
+    """What one transaction would change; merged into the ledger when all of it passed."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.heads: dict[str, Head] = {}
+        self.sources: dict[str, int] = {}
+        self.leases: dict[str, leases.Lease] = {}
+        self.by_id: dict[bytes, Row] = {}
+
+
+class Ledger:
+    """Judges transactions over a view. `rows` and `leases` are what the engine then writes in one commit."""
+
+    def __init__(self, view: View, *, next_position: int, holder: Holder) -> None:
+        self._view = view
+        self._holder = holder
+        self._next_position = next_position
+        self._total = Trace()
+
+    @property
+    def rows(self) -> list[Row]:
+        """Every row that passed, in order of position."""
+        return self._total.rows
+
+    @property
+    def heads(self) -> dict[str, Head]:
+        """The new heads of the streams that were written to."""
+        return self._total.heads
+
+    @property
+    def sources(self) -> dict[str, int]:
+        """The new sequence of each source that wrote."""
+        return self._total.sources
+
+    @property
+    def leases(self) -> list[leases.Lease]:
+        """The leases taken with this commit."""
+        return list(self._total.leases.values())
+
+    def judge(self, transaction: Transaction) -> list[Appended]:
+        """Where the transaction's writes will stand; an error if the store says no."""
+        trace = Trace()
+        for stream in transaction.acquire:
+            self._holder.held.pop(stream, None)
+            self._check_lease(stream, trace)
+        done = [self._write(write, trace) for write in transaction.writes]
+        for stream in transaction.release:
+            self._release(stream, trace)
+        total = self._total
+        total.rows += trace.rows
+        total.heads |= trace.heads
+        total.sources |= trace.sources
+        total.leases |= trace.leases
+        total.by_id |= trace.by_id
+        return done
+
+    def committed(self) -> None:
+        """The commit is durable: the leases in it are held, or given back."""
+        for lease in self._total.leases.values():
+            if lease.owner is None:
+                self._holder.held.pop(lease.stream, None)
+            else:
+                self._holder.held[lease.stream] = lease.number
+
+    def _write(self, write: Write, trace: Trace) -> Appended:
+        head = self._head(write.stream, trace)
+        already = self._already_stored(write, trace) if write.ids_given else []
+        if len(already) == len(write.drafts):
+            return _retried(write, already)
+        self._check_expected(write, head, len(already))
+        org = self._check_org(write, head)
+        if write.leased:
+            self._check_lease(write.stream, trace)
+        drafts = self._number_sources(write, trace) if write.sources else write.drafts
+        position = self._next_position + len(self._total.rows) + len(trace.rows)
+        fresh = drafts[len(already) :] if already else drafts
+        rows = chain.extend(write.stream, fresh, seq=head.seq, position=position, previous=head.link)
+        trace.rows += rows
+        last = rows[-1]
+        trace.heads[write.stream] = Head(last[2], last[10], org)
+        if write.ids_given:
+            trace.by_id |= {row[5]: row for row in rows}
+        first = already[0] if already else rows[0]
+        return Appended(write.stream, first[2], last[2], first[0], last[0], last[10], len(already))
+
+    def _head(self, stream: str, trace: Trace) -> Head:
+        head = trace.heads.get(stream) or self._total.heads.get(stream) or self._view.stream_head(stream)
+        return NO_HEAD if head is None else head
+
+    def _already_stored(self, write: Write, trace: Trace) -> list[Row]:
+        """The rows of a leading part of the write that are stored already, each with the same content."""
+        found = [self._row(draft[2], trace) for draft in write.drafts]
+        if len({draft[2] for draft in write.drafts}) != len(write.drafts):
+            raise errors.DuplicateId(id="", reason="an id stands twice in one append")
+        already: list[Row] = []
+        for index, (draft, row) in enumerate(zip(write.drafts, found, strict=True)):
+            if row is None:
+                continue
+            reason = _difference(write, index, draft, row)
+            if reason is None and len(already) != index:
+                reason = "it is stored, but the events before it in this append are not"
+            if reason is None and already and row[2] != already[-1][2] + 1:
+                reason = "it is stored, but not next to the event before it in this append"
+            if reason is not None:
+                raise errors.DuplicateId(id=ids.to_text(draft[2]), reason=reason)
+            already.append(row)
+        return already
+
+    def _row(self, id_: bytes, trace: Trace) -> Row | None:
+        row = trace.by_id.get(id_) or self._total.by_id.get(id_)
+        if row is None and (event := self._view.find(id_)) is not None:
+            row = event.row
+        return row
+
+    def _check_expected(self, write: Write, head: Head, already: int) -> None:
+        if write.expected not in (expectation.ANY, head.seq - already):
+            raise errors.Conflict(stream=write.stream, expected=write.expected, actual=head.seq)
+
+    def _check_org(self, write: Write, head: Head) -> str | None:
+        org = head.org
+        for given in sorted(write.orgs):
+            if org is not None and given != org:
+                raise errors.OrgMismatch(stream=write.stream, org=org, given=given)
+            org = given
+        return org
+
+    def _check_lease(self, stream: str, trace: Trace) -> None:
+        lease = trace.leases.get(stream) or self._total.leases.get(stream) or self._view.lease(stream)
+        held = self._holder.held.get(stream)
+        mine = lease is not None and lease.owner == self._holder.owner
+        if held is not None and (lease is None or not mine or lease.number != held):
+            raise errors.LeaseLost(stream=stream, held=held, number=lease.number if lease else 0)
+        if mine:
+            return
+        if lease is not None and lease.owner is not None and not leases.is_dead(lease.owner):
+            raise errors.LeaseHeld(stream=stream, owner=str(lease.owner), number=lease.number)
+        trace.leases[stream] = leases.Lease(stream, lease.number + 1 if lease else 1, self._holder.owner)
+
+    def _release(self, stream: str, trace: Trace) -> None:
+        lease = trace.leases.get(stream) or self._total.leases.get(stream) or self._view.lease(stream)
+        if lease is not None and lease.owner == self._holder.owner:
+            trace.leases[stream] = leases.Lease(stream, lease.number, None)
+
+    def _number_sources(self, write: Write, trace: Trace) -> list[Draft]:
+        drafts = list(write.drafts)
+        for mark in write.sources:
+            last = trace.sources.get(mark.source) or self._total.sources.get(mark.source)
+            if last is None:
+                last = self._view.source_head(mark.source)
+            seq = last + 1 if mark.seq is None else mark.seq
+            if seq <= last:
+                raise errors.SourceRepeated(source=mark.source, last=last, given=seq)
+            trace.sources[mark.source] = seq
+            if mark.seq is None:
+                drafts[mark.index] = _with_source_seq(drafts[mark.index], seq)
+        return drafts
+
+
+def _with_source_seq(draft: Draft, seq: int) -> Draft:
+    meta = canonical.encode(canonical.decode(draft[5]) | {"source_seq": seq}, what="meta")
+    return (*draft[:5], meta, *draft[6:])
+
+
+def _retried(write: Write, stored: list[Row]) -> Appended:
+    first, last = stored[0], stored[-1]
+    return Appended(write.stream, first[2], last[2], first[0], last[0], last[10], len(stored))
+
+
+def _difference(write: Write, index: int, draft: Draft, row: Row) -> str | None:
+    """How a stored row differs from a draft of the same id in what its author gave; None if it does not."""
+    if row[1] != write.stream:
+        return f"it is in stream {row[1]!r}"
+    if (row[3], row[4]) != (draft[0], draft[1]):
+        return f"it has type {row[3]!r} version {row[4]}"
+    if row[9] != draft[6]:
+        return "it has another payload"
+    if index in write.times_given and row[6] != draft[3]:
+        return f"it has time {row[6]}"
+    if row[8] != draft[5] and not _same_but_assigned(write.sources, index, draft[5], row[8]):
+        return "it has other meta"
+    return None
+
+
+def _same_but_assigned(marks: tuple[SourceMark, ...], index: int, given: bytes, stored: bytes) -> bool:
+    if not any(mark.index == index and mark.seq is None for mark in marks):
+        return False
+    found: dict[str, Any] = canonical.decode(stored)
+    found.pop("source_seq", None)
+    return bool(canonical.decode(given) == found)

@@ -1,0 +1,32 @@
+"""What a read returns: events, and how far the log was looked at to find them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tallystick.event.model import Event
+
+
+class Hole(msgspec.Struct, frozen=True):
+    """A range of positions whose bytes are damaged. Nothing in it is served, and nothing is thrown away."""
+
+    first: int
+    last: int
+    reason: str
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Events in ascending position. `through` moves on even when a filter lets nothing pass: checkpoint that."""
+
+    events: list[Event]
+    through: int
+    holes: tuple[Hole, ...] = ()
+
+
+class StreamInfo(msgspec.Struct, frozen=True):
+    """One line of a listing of streams."""
+
+    stream: str
+    seq: int
+    link: bytes
+    org: str | None = None

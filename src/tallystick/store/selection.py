@@ -1,0 +1,95 @@
+"""Which events a reader wants. A selection filters; it never changes the order or how far was looked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import canonical, names
+from tallystick.event.model import Event
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """All given conditions must hold; an empty one lets everything through.
+
+    `time_from` is inclusive and `time_until` exclusive, both in ns. Times filter; they never order.
+    """
+
+    streams: frozenset[str] = frozenset()
+    kinds: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
+    org: str | None = None
+    app: str | None = None
+    env: str | None = None
+    time_from: int | None = None
+    time_until: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("streams", "kinds", "types"):
+            if isinstance(getattr(self, name), str):
+                raise errors.InvalidValue(what=name, value=getattr(self, name), must="a set of names, not one text")
+        for stream in self.streams:
+            names.kind_of(stream)
+        for type_ in self.types:
+            names.check_type(type_)
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether no condition is set."""
+        return self == EVERYTHING
+
+    @property
+    def scope(self) -> dict[str, str]:
+        """The conditions on meta that are set: org, app, env."""
+        return {key: value for key in ("org", "app", "env") if (value := getattr(self, key)) is not None}
+
+    def predicate(self) -> Callable[[Event], bool]:
+        """A function that says whether an event is wanted; cheap conditions come first."""
+        scope = self.scope
+
+        def wanted(event: Event) -> bool:
+            if self.types and event.type not in self.types:
+                return False
+            if self.streams and event.stream not in self.streams:
+                return False
+            if self.kinds and event.stream.partition("/")[0] not in self.kinds:
+                return False
+            if self.time_from is not None and event.time < self.time_from:
+                return False
+            if self.time_until is not None and event.time >= self.time_until:
+                return False
+            if scope:
+                meta = canonical.decode(event.meta)
+                return all(meta.get(key) == value for key, value in scope.items())
+            return True
+
+        return wanted
+
+
+EVERYTHING = Selection()
+
+
+def select(
+    *,
+    stream: str | None = None,
+    type: str | None = None,
+    kind: str | None = None,
+    org: str | None = None,
+    app: str | None = None,
+    env: str | None = None,
+    time_from: int | None = None,
+    time_until: int | None = None,
+) -> Selection:
+    """A selection of at most one stream, type and kind: the common case."""
+    return Selection(
+        streams=frozenset(() if stream is None else (stream,)),
+        types=frozenset(() if type is None else (type,)),
+        kinds=frozenset(() if kind is None else (kind,)),
+        org=org,
+        app=app,
+        env=env,
+        time_from=time_from,
+        time_until=time_until,
+    )

@@ -1,0 +1,234 @@
+"""The store that users hold: one log with its rules. Everything a user appends or reads passes here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+from tallystick import errors
+from tallystick.event import ids, limits, profiles
+from tallystick.event.model import Event, NewEvent
+from tallystick.store import checkpoints, control, expectation
+from tallystick.store.checkpoints import Checkpoint
+from tallystick.store.commit import Appended, Outcome, Transaction
+from tallystick.store.events import PAGE_EVENTS, EventLog, Report
+from tallystick.store.ledger import Head
+from tallystick.store.page import Hole, Page, StreamInfo
+from tallystick.store.prepare import Catalog, Guard, Part, Preparer, Request
+from tallystick.store.selection import EVERYTHING, Selection
+
+
+class Store:
+    """An event store. Get one from `tallystick.open(url)`; use it in a `with` block or close it.
+
+    Appending is safe from any number of threads. Every append that returned is on disk (engine `memory` excepted).
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        *,
+        catalog: Catalog,
+        make_guard: Callable[[str], Guard | None],
+        clock: Callable[[], int] = time.time_ns,
+        defaults: dict[str, Any] | None = None,
+    ) -> None:
+        self.log = log
+        self.clock = clock
+        self.catalog = catalog
+        self._make_guard = make_guard
+        self.profile = profiles.named(log.profile)
+        self.settings = control.settings(log)
+        self._preparer = Preparer(
+            profile=self.profile,
+            clock=clock,
+            catalog=catalog,
+            guard=make_guard(self.settings["secrets"]),
+            defaults=defaults,
+        )
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def append(
+        self, stream: str, events: NewEvent | Sequence[NewEvent], *, expected: int = expectation.ANY
+    ) -> Appended:
+        """Append to one stream, all or nothing. `expected` is a seq, `NO_STREAM` or `ANY`; a wrong one is a `Conflict`.
+
+        Events whose ids are stored already with the same content are not written again, so every retry is safe.
+        """
+        events = [events] if isinstance(events, NewEvent) else list(events)
+        return self._one(Request([Part(stream, events, expected)]))[0]
+
+    def append_all(self, parts: Iterable[tuple[str, Sequence[NewEvent], int] | Part]) -> list[Appended]:
+        """Append to several streams in one commit, all or nothing: (stream, events, expected) each."""
+        given = [part if isinstance(part, Part) else Part(*part) for part in parts]
+        if not given:
+            raise errors.InvalidValue(what="parts", value=[], must="at least one (stream, events, expected)")
+        return self._one(Request(given))
+
+    def submit(self, requests: Sequence[Request]) -> list[Outcome]:
+        """Append many independent requests with one fsync. Each has its own outcome; refusals are returned, not raised."""
+        if self.log.readonly:
+            raise errors.ReadOnly(reason=f"{self.log.url} was opened for reading")
+        prepared = self._preparer.prepare(requests)
+        transactions = [item for item in prepared if isinstance(item, Transaction)]
+        done = iter(self.log.commit(transactions)) if transactions else iter(())
+        return [next(done) if isinstance(item, Transaction) else item for item in prepared]
+
+    def _one(self, request: Request) -> list[Appended]:
+        outcome = self.submit([request])[0]
+        if isinstance(outcome, errors.TallyError):
+            raise outcome
+        return outcome
+
+    def record(self, stream: str, type_: str, payload: dict[str, Any], *, meta: dict[str, Any] | None = None) -> Appended:
+        """Record a control fact in a reserved `tally.*` stream. For tallystick's own layers."""
+        event = NewEvent(type_, payload, meta=meta)
+        return self._one(Request([Part(stream, [event])], control=True))[0]
+
+    def configure(self, *, secrets: str) -> None:
+        """Change the secret guard of this store (`reject`, `warn` or `off`); the change is recorded as a control fact."""
+        control.check_secrets(secrets, self.profile)
+        if secrets == self.settings["secrets"]:
+            return
+        payload = {"setting": "secrets", "old": self.settings["secrets"], "new": secrets}
+        self.record(control.SETTINGS_STREAM, control.SETTING_CHANGED, payload)
+        self.settings = self.settings | {"secrets": secrets}
+        self._preparer.guard = self._make_guard(secrets)
+
+    def acquire_lease(self, stream: str) -> None:
+        """Take the writer lease of a run now; the first append does it by itself. Refused while another holder lives."""
+        self._lease(Transaction([], acquire=(stream,)))
+
+    def release_lease(self, stream: str) -> None:
+        """Give a lease back before closing."""
+        self._lease(Transaction([], release=(stream,)))
+
+    def _lease(self, transaction: Transaction) -> None:
+        outcome = self.log.commit([transaction])[0]
+        if isinstance(outcome, errors.TallyError):
+            raise outcome
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        selection: Selection = EVERYTHING,
+        limit: int = PAGE_EVENTS,
+        over_holes: bool = False,
+    ) -> Page:
+        """One page of the log in order of position; go on with `after=page.through`."""
+        _check_range(after, until, limit)
+        page = self.log.read(after=after, until=until, selection=selection, limit=limit, over_holes=over_holes)
+        return Page(self.catalog.upcast(page.events), page.through, page.holes)
+
+    def events(
+        self, *, after: int = 0, until: int | None = None, selection: Selection = EVERYTHING, over_holes: bool = False
+    ) -> Iterator[Event]:
+        """Every event up to `until`, or up to the head at the time of the call, page after page."""
+        until = self.head() if until is None else until
+        while after < until:
+            page = self.read(after=after, until=until, selection=selection, over_holes=over_holes)
+            yield from page.events
+            if page.through <= after:
+                return
+            after = page.through
+
+    def read_stream(
+        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
+    ) -> list[Event]:
+        """Events of one stream with after < seq <= until, at most `limit`."""
+        _check_range(after, until, limit)
+        return self.catalog.upcast(self.log.read_stream(stream, after=after, until=until, limit=limit))
+
+    def find(self, id: Any) -> Event | None:
+        """The event with this id, or None."""
+        event = self.log.find(ids.to_bytes(id))
+        return None if event is None else self.catalog.upcast([event])[0]
+
+    def head(self) -> int:
+        """The highest position that is final; 0 if there is none."""
+        return self.log.head()
+
+    def floor(self) -> int:
+        """The highest position that was pruned; 0 if there is none."""
+        return self.log.floor()
+
+    def stream_head(self, stream: str) -> Head | None:
+        """The end of a stream (seq, link, org), or None if it does not exist."""
+        return self.log.stream_head(stream)
+
+    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+        """Streams in order of name, those behind `after`."""
+        return self.log.streams(after=after, limit=limit)
+
+    def wait(self, after: int, *, timeout: float) -> int:
+        """The head, as soon as it is past `after`, or when `timeout` seconds are over."""
+        return self.log.wait(after, timeout=timeout)
+
+    def holes(self) -> list[Hole]:
+        """The damaged ranges that are known."""
+        return self.log.holes()
+
+    def report(self) -> Report:
+        """Facts for the operator: what `tally doctor` shows."""
+        return self.log.report()
+
+    # --- checkpoints -----------------------------------------------------------------------------------------------
+
+    def load_checkpoint(self, name: str) -> int:
+        """The position a consumer may go on after: 0 if it is new. Refused if it belongs to another history."""
+        found = self.log.checkpoints.load(name)
+        if found is None:
+            return 0
+        event = self._event_at(found.link_position) if found.link_position else None
+        checkpoints.require_same_history(found, store_id=self.log.store_id, head=self.head(), event=event)
+        return found.position
+
+    def save_checkpoint(self, name: str, position: int, *, previous: int | None = None) -> None:
+        """Remember that everything up to `position` took effect. `previous` is where the consumer was (0: new)."""
+        head = self.head()
+        if not 0 <= position <= head:
+            raise errors.InvalidValue(what="checkpoint position", value=position, must=f"from 0 to the head, {head}")
+        event = self._event_at(position)
+        link_position, link = (event.position, event.link) if event else (0, b"")
+        saved = Checkpoint(name, self.log.store_id, position, link_position, link)
+        if previous is None:
+            stored = self.log.checkpoints.load(name)
+            previous = stored.position if stored else 0
+        self.log.checkpoints.save(saved, previous=previous or None)
+
+    def _event_at(self, position: int) -> Event | None:
+        """The event at this position; None if nothing was recorded there."""
+        if position <= self.floor():
+            return None
+        page = self.log.read(after=position - 1, until=position, limit=1)
+        return page.events[0] if page.events else None
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the store. Safe to call twice."""
+        self.log.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _check_range(after: object, until: object, limit: object) -> None:
+    if type(after) is not int or not 0 <= after <= limits.INT_MAX:
+        raise errors.InvalidValue(what="after", value=after, must="a number from 0 on")
+    if until is not None and (type(until) is not int or not 0 <= until <= limits.INT_MAX):
+        raise errors.InvalidValue(what="until", value=until, must="a number from 0 on, or None")
+    if type(limit) is not int or not 1 <= limit <= limits.PAGE_EVENTS_MAX:
+        raise errors.InvalidValue(what="limit", value=limit, must=f"from 1 to {limits.PAGE_EVENTS_MAX}")
