@@ -48,6 +48,11 @@ class TallyError(Exception):
         }
 
 
+def copy(failure: BaseException) -> BaseException:
+    """An exception to raise once more elsewhere: a traceback belongs to one thread or task alone."""
+    return type(failure)(**failure.values) if isinstance(failure, TallyError) else failure
+
+
 def _rebuild(kind: type[TallyError], values: dict[str, Any]) -> TallyError:
     return kind(**values)
 
@@ -80,11 +85,11 @@ class InvalidName(InvalidInput):
 
 
 class ReservedName(InvalidInput):
-    """Streams whose kind starts with `tally.` hold control facts and are written by the store alone."""
+    """Streams and types whose name starts with `tally.` are those of control facts, written by the store alone."""
 
-    template = "stream {stream!r} is reserved for control facts"
-    advice = "Choose a kind that does not start with 'tally.'."
-    stream: str
+    template = "{name!r} is reserved for control facts"
+    advice = "Choose a name that does not start with 'tally.'."
+    name: str
 
 
 class NotCanonical(InvalidInput):
@@ -145,6 +150,7 @@ class SchemaViolation(InvalidInput):
     advice = "Correct the payload; `tally schema export` shows the model."
     type: str
     version: int
+    pointer: str
     reason: str
 
 
@@ -229,7 +235,7 @@ class LeaseHeld(Refused):
     """Another writer holds the lease of this run."""
 
     template = "{stream!r} is written by {owner} (lease {number})"
-    advice = "Wait until that writer is done; the lease is taken over when it is dead."
+    advice = "Wait until that writer is done; it is taken over when dead. On another host: acquire_lease(steal=True)."
     stream: str
     owner: str
     number: int
@@ -313,6 +319,15 @@ class ReadOnly(Unavailable):
     reason: str
 
 
+class NotLoadable(Unavailable):
+    """A module, a catalog or a document that was named cannot be loaded."""
+
+    template = "cannot load {reference!r}: {reason}"
+    advice = "Give MODULE:NAME of something that can be imported from here, or the path of a file."
+    reference: str
+    reason: str
+
+
 class NewerFormat(Unavailable):
     """The store was written by a newer version of tallystick."""
 
@@ -355,6 +370,15 @@ class StoreFailed(Unavailable):
     template = "the writer stopped after {operation} failed: {reason}"
     advice = "Reopen the store: recovery decides what is there. Then retry with the same event ids."
     operation: str
+    reason: str
+
+
+class ReadFailed(Unavailable):
+    """The disk did not give back what was asked for."""
+
+    template = "cannot read {path}: {reason}"
+    advice = "Nothing was changed. Check the disk and try again; `tally doctor` shows the state of the store."
+    path: str
     reason: str
 
 

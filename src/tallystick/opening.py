@@ -40,7 +40,9 @@ def open(
     """
     if profile is not None:
         profiles.named(profile)
-    log = _open_log(url, readonly=readonly, create=create and not readonly, profile=profile, clock=clock, options=options)
+    log = _open_log(
+        url, readonly=readonly, create=create and not readonly, profile=profile, clock=clock, options=options
+    )
     try:
         if profile is not None and log.profile != profile:
             raise errors.InvalidValue(what="profile", value=profile, must=f"{log.profile!r}, as the store was made")

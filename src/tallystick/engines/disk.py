@@ -55,6 +55,9 @@ class DiskFile:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 
+    def __del__(self) -> None:
+        self.close()  # a file that fell out of a cache closes when its last reader is done with it
+
 
 class SeekingFile(DiskFile):
     """A file where the system has no positioned reads and writes (Windows): seek and act under a lock."""

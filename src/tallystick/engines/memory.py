@@ -63,6 +63,7 @@ class MemoryLog:
         self._heads: dict[str, Head] = {}
         self._sources: dict[str, int] = {}
         self._leases: dict[str, leases.Lease] = {}
+        self._head = 0
         self._closed = False
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
@@ -90,6 +91,7 @@ class MemoryLog:
         self._heads |= ledger.heads
         self._sources |= ledger.sources
         self._leases |= {lease.stream: lease for lease in ledger.leases}
+        self._head = len(self._events)  # last, so that a reader sees a commit whole or not at all
         ledger.committed()
 
     def read(
@@ -101,8 +103,7 @@ class MemoryLog:
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
     ) -> Page:
-        self._require_open()
-        end = len(self._events) if until is None else min(until, len(self._events))
+        end = self.head() if until is None else min(until, self.head())
         if selection.is_everything:
             events = self._events[after : min(end, after + limit)]
             return Page(events, max(after, min(end, after + limit)))
@@ -118,16 +119,15 @@ class MemoryLog:
         self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
     ) -> list[Event]:
         self._require_open()
-        events = self._streams.get(stream, [])
-        end = len(events) if until is None else min(until, len(events))
-        return events[after : min(end, after + limit)]
+        end = after + limit if until is None else min(until, after + limit)
+        return [event for event in self._streams.get(stream, [])[after:end] if event.position <= self._head]
 
     def find(self, id: bytes) -> Event | None:
         return self._by_id.get(id)
 
     def head(self) -> int:
         self._require_open()
-        return len(self._events)
+        return self._head
 
     def floor(self) -> int:
         return 0
@@ -144,15 +144,17 @@ class MemoryLog:
     def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
         names = sorted(self._heads)
         chosen = names[bisect.bisect_right(names, after) :][:limit]
-        return [StreamInfo(name, self._heads[name].seq, self._heads[name].link, self._heads[name].org) for name in chosen]
+        return [
+            StreamInfo(name, self._heads[name].seq, self._heads[name].link, self._heads[name].org) for name in chosen
+        ]
 
     def recorded_at(self, position: int) -> int | None:
         return self._recorded[position - 1] if 1 <= position <= len(self._recorded) else None
 
     def wait(self, after: int, *, timeout: float) -> int:
         with self._changed:
-            self._changed.wait_for(lambda: len(self._events) > after or self._closed, timeout)
-            return len(self._events)
+            self._changed.wait_for(lambda: self._head > after or self._closed, timeout)
+            return self._head
 
     def holes(self) -> list[Hole]:
         return []

@@ -64,7 +64,7 @@ def encode_many(values: Sequence[Any], *, what: str = "payload") -> list[bytes]:
 
 def encode_state(value: Any) -> bytes:
     """The canonical bytes of any JSON value, an object or not, without the limits of an event."""
-    _Walk("state", nodes_max=None).value(value, "", 0)
+    _Walk("state", nodes_max=None).value(value, 0)
     return _encode(value)
 
 
@@ -77,7 +77,7 @@ def check(value: Any, *, what: str = "payload") -> None:
     """Raise `NotCanonical` or `TooLarge`, with a JSON pointer, if the value has no canonical form."""
     if type(value) is not dict:
         raise errors.NotCanonical(what=what, pointer="", reason=f"the root is {_kind(value)}, not an object")
-    _Walk(what, nodes_max=limits.NODES_MAX).value(value, "", 0)
+    _Walk(what, nodes_max=limits.NODES_MAX).value(value, 0)
 
 
 def parse(text: bytes | str, *, what: str = "payload") -> Any:
@@ -110,54 +110,61 @@ def _surely_plain(values: Sequence[Any], encoded: list[bytes]) -> bool:
 
 
 class _Walk:
-    """The exact rules, one node after the other."""
+    """The exact rules, one node after the other. The place is put into words only when something is refused there."""
 
     def __init__(self, what: str, *, nodes_max: int | None) -> None:
         self.what = what
         self.nodes_max = nodes_max
         self.nodes = 0
+        self.path: list[str | int] = []
 
-    def value(self, value: Any, pointer: str, depth: int) -> None:
+    def value(self, value: Any, depth: int) -> None:
         self.nodes += 1
         if self.nodes_max is not None and self.nodes > self.nodes_max:
             raise errors.TooLarge(what=self.what, size=self.nodes, unit="nodes or more", limit=self.nodes_max)
         kind = type(value)
         if kind is str:
-            self.text(value, pointer)
+            self.text(value)
         elif kind is int:
             if not limits.INT_MIN <= value <= limits.INT_MAX:
-                self.refuse(pointer, "the integer is beyond int64")
+                self.refuse("the integer is beyond int64")
         elif kind is float:
             if value - value != 0.0:
-                self.refuse(pointer, f"{value} is not a JSON number")
+                self.refuse(f"{value} is not a JSON number")
         elif kind is dict or kind is list:
-            self.container(value, pointer, depth + 1)
+            self.container(value, depth + 1)
         elif kind is not bool and value is not None:
-            self.refuse(pointer, f"{_kind(value)} is not a JSON type")
+            self.refuse(f"{_kind(value)} is not a JSON type")
 
-    def container(self, value: Any, pointer: str, depth: int) -> None:
+    def container(self, value: Any, depth: int) -> None:
         if depth > limits.DEPTH_MAX:
-            self.refuse(pointer[:60] + "/…", f"it is nested deeper than {limits.DEPTH_MAX}")
+            self.refuse(f"it is nested deeper than {limits.DEPTH_MAX}")
+        path = self.path
+        path.append("")
         if type(value) is list:
             for index, item in enumerate(value):
-                self.value(item, f"{pointer}/{index}", depth)
-            return
-        for key, item in value.items():
-            if type(key) is not str:
-                self.refuse(pointer, f"the key {key!r} is {_kind(key)}, not a string")
-            place = f"{pointer}/{_escape(key)}"
-            self.text(key, place)
-            self.value(item, place, depth)
+                path[-1] = index
+                self.value(item, depth)
+        else:
+            for key, item in value.items():
+                if type(key) is not str:
+                    path.pop()
+                    self.refuse(f"it has a key that is {_kind(key)}, not a string")
+                path[-1] = key
+                self.text(key)
+                self.value(item, depth)
+        path.pop()
 
-    def text(self, value: str, pointer: str) -> None:
+    def text(self, value: str) -> None:
         if "\0" in value:
-            self.refuse(pointer, "the text contains U+0000")
+            self.refuse("the text contains U+0000")
         try:
             value.encode()
         except UnicodeEncodeError:
-            self.refuse(pointer, "the text contains a lone surrogate")
+            self.refuse("the text contains a lone surrogate")
 
-    def refuse(self, pointer: str, reason: str) -> NoReturn:
+    def refuse(self, reason: str) -> NoReturn:
+        pointer = "".join(f"/{escape_pointer(str(step)[:200])}" for step in self.path)
         raise errors.NotCanonical(what=self.what, pointer=_printable(pointer), reason=reason)
 
 
@@ -173,7 +180,7 @@ class _Pairs:
             seen: set[str] = set()
             for key, _ in pairs:
                 if key in seen:
-                    pointer = "…/" + _printable(_escape(key))
+                    pointer = "…/" + _printable(escape_pointer(key))
                     raise errors.NotCanonical(what=self.what, pointer=pointer, reason="the key stands twice")
                 seen.add(key)
         return found
@@ -197,7 +204,8 @@ def _kind(value: Any) -> str:
     return type(value).__name__
 
 
-def _escape(key: str) -> str:
+def escape_pointer(key: str) -> str:
+    """A key as a step of a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")
 
 

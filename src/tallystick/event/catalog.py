@@ -1,26 +1,333 @@
-"""The catalog of event types (stand-in, being written)."""
+"""The catalog of event types: which model each version of a type has, and how old versions become the current one.
+
+Validation happens at append, on the canonical bytes and in strict mode. Upcasters happen on read: they change the
+data that a reader sees, never the stored bytes, the type or the envelope. A type that is not in the catalog passes,
+unless the catalog is closed; types that begin with `tally.` are the store's own and always pass.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+import importlib
+import inspect
+import math
+import textwrap
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tallystick.event.model import Event
+import msgspec
+
+from tallystick import errors
+from tallystick.event import ids, names, secret_rules
+from tallystick.event.model import Event, UpcastEvent
+
+if TYPE_CHECKING:  # pydantic takes 0.1 s to import, and whoever registers a model has imported it
+    from pydantic import BaseModel
+
+    Model = TypeVar("Model", bound=type[BaseModel])
+
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+UpcasterT = TypeVar("UpcasterT", bound=Upcaster)
+
+
+class Entry(msgspec.Struct):
+    """One event type: its models and upcasters by version. An upcaster of version n gives the form of n + 1."""
+
+    models: dict[int, type[BaseModel]] = {}
+    validators: dict[int, Callable[..., Any]] = {}
+    upcasters: dict[int, Upcaster] = {}
+    current: int = 0
+
+    def missing_upcasters(self) -> list[int]:
+        """The versions on the way to the current one that no upcaster leaves."""
+        known = [*self.models, *self.upcasters]
+        return [version for version in range(min(known), self.current) if version not in self.upcasters]
 
 
 class Catalog:
-    closed = False
+    """Event types with their models and upcasters. Fill it once, before it is used; reading it needs no lock."""
+
+    def __init__(self, *, closed: bool = False) -> None:
+        self.closed = closed
+        self._entries: dict[str, Entry] = {}
+        self._grown: dict[str, Entry] = {}  # the types past version 1: only these can be outdated
+        self._tenants: dict[str, bool] = {}
+
+    # --- filling ---------------------------------------------------------------------------------------------------
+
+    def event(self, type_: str, *, version: int = 1) -> Callable[[Model], Model]:
+        """A decorator: this Pydantic model is that version of the event type."""
+
+        def decorate(model: Model) -> Model:
+            self.register(type_, model, version=version)
+            return model
+
+        return decorate
+
+    def register(self, type_: str, model: type[BaseModel], *, version: int = 1) -> None:
+        """Make a Pydantic model that version of the event type. The highest version is the current one."""
+        from pydantic import BaseModel
+
+        names.check_type(type_)
+        _check_version(version)
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            raise errors.InvalidValue(what=f"model of {type_}", value=model, must="a Pydantic model class")
+        entry = self._entry(type_)
+        if entry.models.get(version, model) is not model:
+            must = f"registered once, not as {entry.models[version].__name__} and {model.__name__}"
+            raise errors.InvalidValue(what=f"version of {type_}", value=version, must=must)
+        entry.models[version] = model
+        entry.validators[version] = model.__pydantic_validator__.validate_json
+        self._grow(type_, version)
+
+    def upcaster(self, type_: str, *, from_version: int) -> Callable[[UpcasterT], UpcasterT]:
+        """A decorator: this function turns the data of that version into the form of the next one."""
+        names.check_type(type_)
+        _check_version(from_version)
+
+        def decorate(upcaster: UpcasterT) -> UpcasterT:
+            entry = self._entry(type_)
+            if entry.upcasters.get(from_version, upcaster) is not upcaster:
+                raise errors.InvalidValue(
+                    what=f"upcaster of {type_}", value=from_version, must="registered once for each version"
+                )
+            entry.upcasters[from_version] = upcaster
+            self._grow(type_, from_version + 1)
+            return upcaster
+
+        return decorate
+
+    def include(self, other: Catalog) -> None:
+        """Take over every type, upcaster and kind of another catalog."""
+        for type_, entry in other._entries.items():
+            for version, model in entry.models.items():
+                self.register(type_, model, version=version)
+            for version, upcaster in entry.upcasters.items():
+                self.upcaster(type_, from_version=version)(upcaster)
+        self._tenants |= other._tenants
+
+    def declare_kind(self, kind: str, *, tenant: bool) -> None:
+        """Say whether streams of a kind belong to tenants (and need an org) or to the infrastructure."""
+        if not names.KIND.fullmatch(kind):
+            raise errors.InvalidName(what="stream kind", value=kind[:300], form=names.KIND.pattern)
+        self._tenants[kind] = tenant
+
+    def _entry(self, type_: str) -> Entry:
+        return self._entries.setdefault(type_, Entry())
+
+    def _grow(self, type_: str, version: int) -> None:
+        entry = self._entries[type_]
+        entry.current = max(entry.current, version)
+        if entry.current > 1:
+            self._grown[type_] = entry
+
+    # --- asking ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would ever be validated: no types, and not closed."""
+        return not self._entries and not self.closed
+
+    @property
+    def types(self) -> dict[str, Entry]:
+        """The entries by type, in order of name."""
+        return dict(sorted(self._entries.items()))
 
     def current_version(self, type_: str) -> int | None:
-        return None
-
-    def validate(self, type_: str, version: int, payload: bytes) -> None:
-        return None
-
-    def payload_of(self, model: Any) -> dict[str, Any]:
-        return model
-
-    def upcast(self, events: list[Event]) -> list[Event]:
-        return events
+        """The version that new events of a type get; None if the type is not in the catalog."""
+        entry = self._entries.get(type_)
+        return None if entry is None else entry.current
 
     def is_tenant(self, kind: str) -> bool:
-        return True
+        """Whether streams of a kind belong to tenants. An undeclared kind counts as one: the safe side."""
+        return self._tenants.get(kind, True)
+
+    def check(self) -> None:
+        """Refuse a catalog in which the current version of a type has no model, or an old one no way to it."""
+        for type_, entry in self.types.items():
+            if entry.current not in entry.models:
+                raise errors.SchemaIncompatible(type=type_, reason=f"version {entry.current} has no model")
+            missing = entry.missing_upcasters()
+            if missing:
+                raise errors.SchemaIncompatible(type=type_, reason=_no_way(missing[0]))
+
+    # --- appending -------------------------------------------------------------------------------------------------
+
+    def validate(self, type_: str, version: int, payload: bytes) -> None:
+        """Refuse a canonical payload that does not fit the model of its type and version."""
+        entry = self._entries.get(type_)
+        if entry is None:
+            if self.closed and not type_.startswith(names.RESERVED):
+                raise errors.UnknownType(type=type_, version=version)
+            return
+        validate = entry.validators.get(version)
+        if validate is None:
+            raise errors.UnknownType(type=type_, version=version)
+        try:
+            validate(payload, strict=True)
+        except Exception as problem:
+            pointer, reason = _why(problem)
+        else:
+            return
+        # Raised out here, so that no traceback leads to pydantic's error, which holds the payload's values.
+        raise errors.SchemaViolation(type=type_, version=version, pointer=pointer, reason=reason)
+
+    def payload_of(self, model: Any) -> dict[str, Any]:
+        """The JSON object of a Pydantic model's instance; nothing else has one."""
+        from pydantic import BaseModel
+
+        if not isinstance(model, BaseModel):
+            reason = f"{type(model).__name__} is not a JSON object, JSON text or a Pydantic model"
+            raise errors.NotCanonical(what="payload", pointer="", reason=reason)
+        try:
+            found: dict[str, Any] = model.model_dump(mode="json", by_alias=True)
+            lost = _any_leaf(found, _is_none) and _any_leaf(model.model_dump(), _is_not_finite)
+        except Exception as problem:  # pydantic's own, or that of a model's serializer
+            reason = f"{type(model).__name__} has no JSON form: {type(problem).__name__}"
+        else:
+            if not lost:
+                return found
+            reason = f"{type(model).__name__} holds NaN or an infinity"  # which pydantic turns into null
+        raise errors.NotCanonical(what="payload", pointer="", reason=reason)
+
+    def version_of(self, type_: str, model: Any) -> int | None:
+        """The newest version of a type whose model this is an instance of; None if there is none."""
+        entry = self._entries.get(type_)
+        versions = entry.models if entry else {}
+        return max((version for version, kind in versions.items() if isinstance(model, kind)), default=None)
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def upcast(self, events: list[Event]) -> list[Event]:
+        """The events, those of outdated versions with their current data. The same list if there are none."""
+        grown = self._grown
+        if not grown:
+            return events
+        changed: list[Event] | None = None
+        for index, event in enumerate(events):
+            entry = grown.get(event.type)
+            if entry is None or event.version >= entry.current or event.payload is None:
+                continue
+            if changed is None:
+                changed = list(events)
+            place = f" (event {ids.to_text(event.id)})"
+            data = _lift(event.type, event.version, event.data, entry, place=place)
+            changed[index] = UpcastEvent(*event.row, current_version=entry.current, current_data=data)
+        return events if changed is None else changed
+
+    def upcast_data(self, type_: str, version: int, data: dict[str, Any]) -> dict[str, Any]:
+        """The data of one version in the current version's form. What is handed in may be changed."""
+        entry = self._entries.get(type_)
+        return data if entry is None else _lift(type_, version, data, entry, place="")
+
+    def upcaster_digest(self, types: Iterable[str]) -> bytes:
+        """SHA-256 over the upcasters of these types: versions, names and source. Functions they call are not seen."""
+        digest = hashlib.sha256()
+        for type_ in sorted(set(types)):
+            entry = self._entries.get(type_)
+            for version, upcaster in sorted(entry.upcasters.items()) if entry else ():
+                source = hashlib.sha256(_source(upcaster)).hexdigest()
+                digest.update(f"{type_}\n{version}\n{_qualified(upcaster)}\n{source}\n".encode())
+        return digest.digest()
+
+    # --- finding ---------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def load(reference: str) -> Catalog:
+        """The catalog at MODULE:NAME."""
+        module_name, colon, name = reference.partition(":")
+        if not (module_name and colon and name):
+            raise errors.InvalidValue(what="catalog", value=reference, must="MODULE:NAME, such as shop.events:catalog")
+        try:
+            found = getattr(importlib.import_module(module_name), name)
+        except Exception as problem:  # the module is the user's, and may do anything
+            reason = f"{type(problem).__name__}: {problem}"
+            raise errors.NotLoadable(reference=reference, reason=reason) from problem
+        if not isinstance(found, Catalog):
+            reason = f"it is a {type(found).__name__}, not a tallystick Catalog"
+            raise errors.NotLoadable(reference=reference, reason=reason)
+        return found
+
+
+def _check_version(version: object) -> None:
+    if type(version) is not int or not 1 <= version <= names.VERSION_MAX:
+        raise errors.InvalidValue(what="version", value=version, must="an integer from 1 to 2^31-1")
+
+
+def _any_leaf(value: Any, wanted: Callable[[Any], bool]) -> bool:
+    if isinstance(value, dict):
+        return any(_any_leaf(item, wanted) for item in value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return any(_any_leaf(item, wanted) for item in value)
+    return wanted(value)
+
+
+def _is_none(value: Any) -> bool:
+    return value is None
+
+
+def _is_not_finite(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _no_way(version: int) -> str:
+    return f"no upcaster leads from version {version} to {version + 1}"
+
+
+def _lift(type_: str, version: int, data: dict[str, Any], entry: Entry, *, place: str) -> dict[str, Any]:
+    """The data through every upcaster from its version to the current one."""
+    for step in range(version, entry.current):
+        upcaster = entry.upcasters.get(step)
+        if upcaster is None:
+            raise errors.SchemaIncompatible(type=type_, reason=_no_way(step) + place)
+        try:
+            data = upcaster(data)
+        except Exception as problem:
+            reason = f"the upcaster from version {step} failed on version {version}{place}: {type(problem).__name__}"
+            raise errors.SchemaIncompatible(type=type_, reason=reason) from problem
+        if type(data) is not dict:
+            reason = f"the upcaster from version {step} gave {type(data).__name__}, not a dict{place}"
+            raise errors.SchemaIncompatible(type=type_, reason=reason)
+    return data
+
+
+def _why(problem: Exception) -> tuple[str, str]:
+    """Where a payload does not fit and why, without quoting it."""
+    from pydantic import ValidationError
+
+    if not isinstance(problem, ValidationError):
+        return "", f"its model failed with {type(problem).__name__}{_raised_at(problem)}"
+    lines = [_line(detail) for detail in problem.errors(include_url=False)[:5]]
+    more = problem.error_count() - len(lines)
+    reason = "; ".join(f"{pointer or '/'}: {text}" for pointer, text in lines)
+    return lines[0][0], reason + (f"; and {more} more" if more else "")
+
+
+def _line(detail: Any) -> tuple[str, str]:
+    pointer = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in detail["loc"])
+    text, given = str(detail["msg"]), detail["input"]
+    if secret_rules.match_text(pointer):
+        pointer = "/(key withheld)"
+    if secret_rules.match_text(text) or (isinstance(given, str) and len(given) > 3 and given in text):
+        text = f"{detail['type']} (the message is withheld, because it quotes the value)"
+    return pointer[:200], text[:300]
+
+
+def _raised_at(problem: Exception) -> str:
+    trace = problem.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f" at {trace.tb_frame.f_code.co_qualname} line {trace.tb_lineno}" if trace else ""
+
+
+def _qualified(function: Callable[..., Any]) -> str:
+    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+def _source(function: Callable[..., Any]) -> bytes:
+    """The source of a function; its byte code where there is none, as in an interactive session."""
+    try:
+        return textwrap.dedent(inspect.getsource(function)).encode()
+    except (OSError, TypeError):
+        code = getattr(function, "__code__", None)
+        return b"" if code is None else code.co_code + repr((code.co_consts, code.co_names)).encode()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import threading
 import uuid
 
 from tallystick import errors
+from tallystick.event import names
 
 _TAIL_BITS = 62
+_UUID = re.compile(r"[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
@@ -61,10 +64,10 @@ def to_bytes(value: bytes | uuid.UUID | str) -> bytes:
         return value
     if isinstance(value, str):
         try:
-            return uuid.UUID(value).bytes if len(value) in (32, 36) else from_ulid(value)
+            return uuid.UUID(value).bytes if _UUID.fullmatch(value) else from_ulid(value)
         except ValueError:
             pass
-    raise errors.InvalidValue(what="event id", value=str(value)[:80], must="16 bytes, a UUID or a ULID")
+    raise errors.InvalidValue(what="event id", value=names.shown(value), must="16 bytes, a UUID or a ULID")
 
 
 def to_text(value: bytes) -> str:

@@ -13,13 +13,19 @@ RUN_NAME = re.compile(r"[a-z0-9][a-z0-9_.:@=+-]{0,190}")  # run ids become direc
 TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
 VERSION_MAX = (1 << 31) - 1
 RESERVED = "tally."
+LABEL_MAX = 1000
+
+
+def stream_kind(stream: object) -> str:
+    """`kind_of` for what may be anything at all, also what has no hash."""
+    if type(stream) is not str:
+        raise errors.InvalidName(what="stream", value=str(shown(stream)), form="kind/name")
+    return kind_of(stream)
 
 
 @lru_cache(maxsize=1 << 16)
 def kind_of(stream: str) -> str:
     """The kind of a well-formed stream name; anything else is refused."""
-    if not isinstance(stream, str):
-        raise errors.InvalidName(what="stream", value=repr(stream)[:300], form="kind/name")
     kind, slash, name = stream.partition("/")
     if not slash or not KIND.fullmatch(kind):
         raise errors.InvalidName(what="stream", value=stream[:300], form=f"{KIND.pattern}/{NAME.pattern}")
@@ -32,11 +38,36 @@ def kind_of(stream: str) -> str:
 @lru_cache(maxsize=1 << 14)
 def check_type(name: str) -> str:
     """The type's name if it is well-formed; anything else is refused."""
-    if not isinstance(name, str) or not TYPE.fullmatch(name):
-        raise errors.InvalidName(what="event type", value=str(name)[:300], form=TYPE.pattern)
+    if type(name) is not str or not TYPE.fullmatch(name):
+        raise errors.InvalidName(what="event type", value=str(shown(name)), form=TYPE.pattern)
     return name
+
+
+def check_kind(kind: str) -> str:
+    """The kind if it is well-formed; anything else is refused."""
+    if type(kind) is not str or not KIND.fullmatch(kind):
+        raise errors.InvalidName(what="kind", value=str(shown(kind)), form=KIND.pattern)
+    return kind
 
 
 def is_reserved(kind: str) -> bool:
     """Whether a kind is kept for control facts."""
     return kind.startswith(RESERVED)
+
+
+def check_label(what: str, value: object) -> str:
+    """A free name, as of a checkpoint or an org, if it is a text that every engine can keep."""
+    if type(value) is str and 0 < len(value) <= LABEL_MAX and value.isprintable():
+        return value
+    raise errors.InvalidValue(what=what, value=shown(value), must=f"a printable text of 1 to {LABEL_MAX} characters")
+
+
+def shown(value: object) -> object:
+    """What an error carries of a refused value: itself if it is small, else a cut text. Huge integers have none."""
+    if value is None or isinstance(value, (bool, float)):
+        return value
+    if isinstance(value, int):
+        return int(value) if value.bit_length() <= 64 else f"an integer of {value.bit_length()} bits"
+    if isinstance(value, str):
+        return str(value)[:300]
+    return f"a {type(value).__name__}"

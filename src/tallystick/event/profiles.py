@@ -13,8 +13,8 @@ from tallystick.event import ids
 
 ACTOR_TYPES = ("user", "service_principal", "system")
 TEXT_KEYS = frozenset(
-    "org app env actor_type actor_id request_id correlation_id causation_id idempotency_key trace_id span_id source "
-    "author alg".split()
+    {"org", "app", "env", "actor_type", "actor_id", "request_id", "correlation_id", "causation_id"}
+    | {"idempotency_key", "trace_id", "span_id", "source", "author", "alg"}
 )
 NUMBER_KEYS = frozenset({"source_seq", "lamport"})
 

@@ -23,7 +23,10 @@ class SourceMark(msgspec.Struct, frozen=True):
 
 
 class Write(msgspec.Struct, kw_only=True):
-    """The part of a transaction that goes to one stream, validated and encoded."""
+    """The part of a transaction that goes to one stream, validated and encoded.
+
+    `filled` names by index the meta keys that the appender filled in: a retry may fill in something else there.
+    """
 
     stream: str
     drafts: list[Draft]
@@ -31,6 +34,7 @@ class Write(msgspec.Struct, kw_only=True):
     orgs: frozenset[str] = frozenset()
     sources: tuple[SourceMark, ...] = ()
     ids_given: bool = False
+    filled: dict[int, tuple[str, ...]] = {}
     times_given: frozenset[int] = frozenset()
     leased: bool = False
 
@@ -40,7 +44,16 @@ class Transaction(msgspec.Struct):
 
     writes: list[Write]
     acquire: tuple[str, ...] = ()
+    steal: bool = False
     release: tuple[str, ...] = ()
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it is one write that changes its stream alone: the common case, and the fast one."""
+        if len(self.writes) != 1 or self.acquire or self.release:
+            return False
+        write = self.writes[0]
+        return not write.leased and not write.sources
 
 
 class Appended(msgspec.Struct, frozen=True):

@@ -49,7 +49,10 @@ class EventLog(Protocol):
     profile: str
     capabilities: frozenset[str]
     readonly: bool
-    checkpoints: Checkpoints
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """Where consumers keep their places."""
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """Judge each transaction on its own; write and sync once what passed. Callable from any thread."""
@@ -99,7 +102,7 @@ class EventLog(Protocol):
         """The damaged ranges that are known."""
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
-        """Verify the engine's own structures: frames, indexes, tables. Events themselves are verified by their readers."""
+        """Verify the engine's own structures: frames, indexes, tables. Events are verified by their readers."""
 
     def report(self) -> Report:
         """Facts for the operator."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tallystick import errors
-from tallystick.event import limits
+from tallystick.event import limits, names
 
 ANY = -1
 NO_STREAM = 0
@@ -13,7 +13,7 @@ def check(expected: object) -> int:
     """The expectation as a number; anything but a seq, `NO_STREAM` or `ANY` is refused."""
     if type(expected) is int and ANY <= expected <= limits.INT_MAX:
         return expected
-    raise errors.InvalidValue(what="expected", value=expected, must="a seq (0, 1, 2 …), NO_STREAM or ANY")
+    raise errors.InvalidValue(what="expected", value=names.shown(expected), must="a seq (0, 1, 2 …), NO_STREAM or ANY")
 
 
 def from_text(text: str) -> int:

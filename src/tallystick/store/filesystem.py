@@ -82,14 +82,23 @@ def write_fully(file: File, offset: int, data: bytes) -> None:
         done += taken
 
 
-def replace_file(files: FileSystem, directory: str, name: str, data: bytes) -> None:
-    """Put a whole file in place so that a crash leaves the old one or the new one."""
-    temporary = f"{directory}/{name}.tmp"
-    file = files.create(temporary)
+def stage_file(files: FileSystem, directory: str, name: str, data: bytes) -> None:
+    """Write a file beside its place, durably: what may fail for want of room fails here."""
+    file = files.create(f"{directory}/{name}.tmp")
     try:
         write_fully(file, 0, data)
         file.sync()
     finally:
         file.close()
-    files.rename(temporary, f"{directory}/{name}")
+
+
+def publish_file(files: FileSystem, directory: str, name: str) -> None:
+    """Put a staged file in its place, durably."""
+    files.rename(f"{directory}/{name}.tmp", f"{directory}/{name}")
     files.sync_dir(directory)
+
+
+def replace_file(files: FileSystem, directory: str, name: str, data: bytes) -> None:
+    """Put a whole file in place so that a crash leaves the old one or the new one."""
+    stage_file(files, directory, name, data)
+    publish_file(files, directory, name)

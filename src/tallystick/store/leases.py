@@ -56,7 +56,8 @@ def is_dead(owner: Owner) -> bool:
         return False
     if owner.pid == os.getpid():
         return owner.handle not in _live
-    return _process_start(owner.pid) != owner.started
+    started = _process_start(owner.pid)
+    return started < 0 or (started > 0 and owner.started > 0 and started != owner.started)
 
 
 def _process_start(pid: int) -> int:
@@ -65,11 +66,8 @@ def _process_start(pid: int) -> int:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             fields = stat.read().rpartition(b")")[2].split()
         return -1 if fields[0] in (b"Z", b"X") else int(fields[19])  # a zombie writes nothing more
-    except FileNotFoundError:
-        if os.path.isdir("/proc/self"):
-            return -1
     except (OSError, IndexError, ValueError):
-        pass
+        pass  # no /proc, or it hides the processes of other users: ask for the process itself
     return 0 if _exists(pid) else -1
 
 

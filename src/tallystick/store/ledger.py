@@ -16,7 +16,8 @@ from tallystick import errors
 from tallystick.event import canonical, chain, ids
 from tallystick.event.model import Draft, Event, Row
 from tallystick.store import expectation, leases
-from tallystick.store.commit import Appended, SourceMark, Transaction, Write
+from tallystick.store.commit import Appended, Transaction, Write
+from tallystick.store.leases import Lease
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -36,7 +37,7 @@ class View(Protocol):
     def stream_head(self, stream: str) -> Head | None: ...
     def find(self, id: bytes) -> Event | None: ...
     def source_head(self, source: str) -> int: ...
-    def lease(self, stream: str) -> leases.Lease | None: ...
+    def lease(self, stream: str) -> Lease | None: ...
 
 
 class Holder:
@@ -54,7 +55,7 @@ class Trace:
         self.rows: list[Row] = []
         self.heads: dict[str, Head] = {}
         self.sources: dict[str, int] = {}
-        self.leases: dict[str, leases.Lease] = {}
+        self.leases: dict[str, Lease] = {}
         self.by_id: dict[bytes, Row] = {}
 
 
@@ -83,16 +84,17 @@ class Ledger:
         return self._total.sources
 
     @property
-    def leases(self) -> list[leases.Lease]:
+    def leases(self) -> list[Lease]:
         """The leases taken with this commit."""
         return list(self._total.leases.values())
 
     def judge(self, transaction: Transaction) -> list[Appended]:
         """Where the transaction's writes will stand; an error if the store says no."""
+        if transaction.is_simple:  # nothing can fail after the first change, so there is nothing to take back
+            return [self._write(transaction.writes[0], self._total)]
         trace = Trace()
         for stream in transaction.acquire:
-            self._holder.held.pop(stream, None)
-            self._check_lease(stream, trace)
+            self._acquire(stream, trace, steal=transaction.steal)
         done = [self._write(write, trace) for write in transaction.writes]
         for stream in transaction.release:
             self._release(stream, trace)
@@ -117,12 +119,14 @@ class Ledger:
         already = self._already_stored(write, trace) if write.ids_given else []
         if len(already) == len(write.drafts):
             return _retried(write, already)
-        self._check_expected(write, head, len(already))
-        org = self._check_org(write, head)
+        self._check_expected(write, head, already)
+        org = self._check_org(write, head) if write.orgs else head.org
         if write.leased:
             self._check_lease(write.stream, trace)
-        drafts = self._number_sources(write, trace) if write.sources else write.drafts
-        position = self._next_position + len(self._total.rows) + len(trace.rows)
+        drafts = self._number_sources(write, trace, len(already)) if write.sources else write.drafts
+        position = self._next_position + len(self._total.rows)
+        if trace is not self._total:
+            position += len(trace.rows)
         fresh = drafts[len(already) :] if already else drafts
         rows = chain.extend(write.stream, fresh, seq=head.seq, position=position, previous=head.link)
         trace.rows += rows
@@ -141,7 +145,7 @@ class Ledger:
         """The rows of a leading part of the write that are stored already, each with the same content."""
         found = [self._row(draft[2], trace) for draft in write.drafts]
         if len({draft[2] for draft in write.drafts}) != len(write.drafts):
-            raise errors.DuplicateId(id="", reason="an id stands twice in one append")
+            raise errors.DuplicateId(id=_twice(write.drafts), reason="it stands twice in one append")
         already: list[Row] = []
         for index, (draft, row) in enumerate(zip(write.drafts, found, strict=True)):
             if row is None:
@@ -162,8 +166,11 @@ class Ledger:
             row = event.row
         return row
 
-    def _check_expected(self, write: Write, head: Head, already: int) -> None:
-        if write.expected not in (expectation.ANY, head.seq - already):
+    def _check_expected(self, write: Write, head: Head, already: list[Row]) -> None:
+        """What is stored of a write counts as not yet there, provided that it is the end of the stream."""
+        if write.expected == expectation.ANY:
+            return
+        if write.expected != head.seq - len(already) or (already and already[-1][2] != head.seq):
             raise errors.Conflict(stream=write.stream, expected=write.expected, actual=head.seq)
 
     def _check_org(self, write: Write, head: Head) -> str | None:
@@ -174,26 +181,37 @@ class Ledger:
             org = given
         return org
 
+    def _lease(self, stream: str, trace: Trace) -> Lease | None:
+        return trace.leases.get(stream) or self._total.leases.get(stream) or self._view.lease(stream)
+
     def _check_lease(self, stream: str, trace: Trace) -> None:
-        lease = trace.leases.get(stream) or self._total.leases.get(stream) or self._view.lease(stream)
+        lease = self._lease(stream, trace)
         held = self._holder.held.get(stream)
         mine = lease is not None and lease.owner == self._holder.owner
         if held is not None and (lease is None or not mine or lease.number != held):
             raise errors.LeaseLost(stream=stream, held=held, number=lease.number if lease else 0)
-        if mine:
+        if not mine:
+            self._acquire(stream, trace)
+
+    def _acquire(self, stream: str, trace: Trace, *, steal: bool = False) -> None:
+        """Take the lease anew, whatever was held before; what was held stays so until the commit is durable."""
+        lease = self._lease(stream, trace)
+        if lease is not None and lease.owner == self._holder.owner:
             return
-        if lease is not None and lease.owner is not None and not leases.is_dead(lease.owner):
+        if lease is not None and lease.owner is not None and not steal and not leases.is_dead(lease.owner):
             raise errors.LeaseHeld(stream=stream, owner=str(lease.owner), number=lease.number)
-        trace.leases[stream] = leases.Lease(stream, lease.number + 1 if lease else 1, self._holder.owner)
+        trace.leases[stream] = Lease(stream, lease.number + 1 if lease else 1, self._holder.owner)
 
     def _release(self, stream: str, trace: Trace) -> None:
-        lease = trace.leases.get(stream) or self._total.leases.get(stream) or self._view.lease(stream)
+        lease = self._lease(stream, trace)
         if lease is not None and lease.owner == self._holder.owner:
-            trace.leases[stream] = leases.Lease(stream, lease.number, None)
+            trace.leases[stream] = Lease(stream, lease.number, None)
 
-    def _number_sources(self, write: Write, trace: Trace) -> list[Draft]:
+    def _number_sources(self, write: Write, trace: Trace, already: int) -> list[Draft]:
         drafts = list(write.drafts)
         for mark in write.sources:
+            if mark.index < already:  # it is stored and has its number
+                continue
             last = trace.sources.get(mark.source) or self._total.sources.get(mark.source)
             if last is None:
                 last = self._view.source_head(mark.source)
@@ -204,6 +222,16 @@ class Ledger:
             if mark.seq is None:
                 drafts[mark.index] = _with_source_seq(drafts[mark.index], seq)
         return drafts
+
+
+def _twice(drafts: list[Draft]) -> str:
+    """The first id that stands twice."""
+    seen: set[bytes] = set()
+    for draft in drafts:
+        if draft[2] in seen:
+            return ids.to_text(draft[2])
+        seen.add(draft[2])
+    return ""
 
 
 def _with_source_seq(draft: Draft, seq: int) -> Draft:
@@ -226,14 +254,18 @@ def _difference(write: Write, index: int, draft: Draft, row: Row) -> str | None:
         return "it has another payload"
     if index in write.times_given and row[6] != draft[3]:
         return f"it has time {row[6]}"
-    if row[8] != draft[5] and not _same_but_assigned(write.sources, index, draft[5], row[8]):
+    if row[8] != draft[5] and not _same_as_given(write, index, draft[5], row[8]):
         return "it has other meta"
     return None
 
 
-def _same_but_assigned(marks: tuple[SourceMark, ...], index: int, given: bytes, stored: bytes) -> bool:
-    if not any(mark.index == index and mark.seq is None for mark in marks):
-        return False
-    found: dict[str, Any] = canonical.decode(stored)
-    found.pop("source_seq", None)
-    return bool(canonical.decode(given) == found)
+def _same_as_given(write: Write, index: int, given: bytes, stored: bytes) -> bool:
+    """Whether two metas agree in what the author gave, leaving out what was filled in or assigned."""
+    left_out = set(write.filled.get(index, ()))
+    if any(mark.index == index and mark.seq is None for mark in write.sources):
+        left_out.add("source_seq")
+    return _without(given, left_out) == _without(stored, left_out)
+
+
+def _without(meta: bytes, keys: set[str]) -> dict[str, Any]:
+    return {key: value for key, value in canonical.decode(meta).items() if key not in keys}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import Any, Protocol
 
 import msgspec
@@ -19,7 +20,10 @@ from tallystick.event.model import Draft, Event, NewEvent
 from tallystick.store import expectation, leases
 from tallystick.store.commit import SourceMark, Transaction, Write
 
+SIGNATURE_BYTES = 64  # Ed25519
+
 _EMPTY_META = b"{}"
+_LEASED = leases.LEASED_KIND + "/"
 
 
 class Catalog(Protocol):
@@ -27,8 +31,11 @@ class Catalog(Protocol):
 
     closed: bool
 
+    @property
+    def is_empty(self) -> bool: ...
     def current_version(self, type_: str) -> int | None: ...
     def validate(self, type_: str, version: int, payload: bytes) -> None: ...
+    def version_of(self, type_: str, model: Any) -> int | None: ...
     def payload_of(self, model: Any) -> dict[str, Any]: ...
     def upcast(self, events: list[Event]) -> list[Event]: ...
     def is_tenant(self, kind: str) -> bool: ...
@@ -86,10 +93,9 @@ class Preparer:
         return [outcome for request in requests for outcome in self.prepare([request])]
 
     def _batch(self, requests: Sequence[Request]) -> list[Transaction]:
+        for request in requests:
+            self._check_request(request)
         parts = [part for request in requests for part in request.parts]
-        controls = [request.control for request in requests for _ in request.parts]
-        for part, control in zip(parts, controls, strict=True):
-            self._check_part(part, control=control)
         events = [event for part in parts for event in part.events]
         drafts, metas = self._drafts(events, [part for part in parts for _ in part.events])
         self._scan(parts, drafts)
@@ -103,60 +109,85 @@ class Preparer:
             transactions.append(Transaction(writes))
         return transactions
 
+    def _check_request(self, request: Request) -> None:
+        if not request.parts:
+            raise errors.InvalidValue(what="parts", value=[], must="at least one (stream, events, expected)")
+        for part in request.parts:
+            self._check_part(part, control=request.control)
+        size = sum(len(part.events) for part in request.parts)
+        if size > limits.COMMIT_EVENTS_MAX:
+            raise errors.TooLarge(what="the append", size=size, unit="events", limit=limits.COMMIT_EVENTS_MAX)
+
     def _check_part(self, part: Part, *, control: bool) -> None:
-        if type(part.stream) is not str:
-            raise errors.InvalidName(what="stream", value=repr(part.stream)[:80], form="kind/name")
-        kind = names.kind_of(part.stream)
+        kind = names.stream_kind(part.stream)
         if names.is_reserved(kind) and not control:
-            raise errors.ReservedName(stream=part.stream)
+            raise errors.ReservedName(name=part.stream)
         expectation.check(part.expected)
-        if not part.events:
-            raise errors.InvalidValue(what="events", value=[], must="at least one event")
-        if len(part.events) > limits.COMMIT_EVENTS_MAX:
-            raise errors.TooLarge(
-                what="the append", size=len(part.events), unit="events", limit=limits.COMMIT_EVENTS_MAX
-            )
+        found = set(map(type, part.events)) if isinstance(part.events, (list, tuple)) else {type(part.events)}
+        if found != {NewEvent}:
+            given = ", ".join(sorted(kind.__name__ for kind in found)) or "nothing"
+            raise errors.InvalidValue(what="events", value=given, must="a list of at least one NewEvent")
 
     def _drafts(
         self, events: Sequence[NewEvent], parts: Sequence[Part]
     ) -> tuple[list[Draft], list[dict[str, Any] | None]]:
         now = self.clock()
-        event_ids = self._ids(events, now)
-        payloads = canonical.encode_many([self._payload(event) for event in events])
-        versions = [self._version(event) for event in events]
-        for event, version, payload in zip(events, versions, payloads, strict=True):
-            self.catalog.validate(event.type, version, payload)
+        types = [event.type for event in events]
+        versions = self._versions(types, [self._given_version(event) for event in events])
+        _check_reserved(types, parts)
+        event_ids = self._ids([event.id for event in events], now)
+        payloads = canonical.encode_many(self._payloads([event.payload for event in events]))
+        if not self.catalog.is_empty:
+            for type_, version, payload in zip(types, versions, payloads, strict=True):
+                self.catalog.validate(type_, version, payload)
         metas, meta_bytes = self._metas(events, event_ids, parts)
         self._check_sizes(events, payloads, meta_bytes)
-        times = [now if event.time is None else _check_time(event.time) for event in events]
-        signatures = [event.signature for event in events]
-        types = [event.type for event in events]
+        times = _times([event.time for event in events], now)
+        signatures = _check_signatures([event.signature for event in events])
         checks = chain.checksums(payloads)
         rows = zip(types, versions, event_ids, times, payloads, meta_bytes, checks, signatures, strict=True)
         return list(rows), metas
 
-    def _ids(self, events: Sequence[NewEvent], now: int) -> list[bytes]:
-        minted = self.minter.mint(len(events), time_ns=now)
-        return [
-            mint if event.id is None else ids.to_bytes(event.id)
-            for event, mint in zip(events, minted, strict=True)
-        ]
+    def _ids(self, given: list[Any], now: int) -> list[bytes]:
+        if given.count(None) == len(given):
+            return self.minter.mint(len(given), time_ns=now)
+        minted = iter(self.minter.mint(given.count(None), time_ns=now))
+        return [next(minted) if id_ is None else ids.to_bytes(id_) for id_ in given]
 
-    def _payload(self, event: NewEvent) -> Any:
-        payload = event.payload
+    def _payloads(self, given: list[Any]) -> list[Any]:
+        return given if set(map(type, given)) == {dict} else [self._payload(payload) for payload in given]
+
+    def _payload(self, payload: Any) -> Any:
         if type(payload) is dict:
             return payload
         if isinstance(payload, (bytes, str)):
             return canonical.parse(payload)
         return self.catalog.payload_of(payload)
 
-    def _version(self, event: NewEvent) -> int:
-        names.check_type(event.type) if type(event.type) is str else names.check_type(repr(event.type))
-        if event.version is None:
-            return self.catalog.current_version(event.type) or 1
-        if type(event.version) is not int or not 1 <= event.version <= names.VERSION_MAX:
-            raise errors.InvalidValue(what="version", value=event.version, must="an integer from 1 to 2^31-1")
+    def _versions(self, types: list[str], given: list[Any]) -> list[int]:
+        """The version of each event; each pair of type and version is looked at once."""
+        for type_ in types if set(map(type, types)) != {str} else ():
+            if type(type_) is not str:
+                raise errors.InvalidName(what="event type", value=str(names.shown(type_)), form=names.TYPE.pattern)
+        for version in given if not set(map(type, given)) <= {int, NoneType} else ():
+            _check_version(version)
+        resolved = {pair: self._version(*pair) for pair in set(zip(types, given, strict=True))}
+        if len(resolved) == 1:
+            return list(resolved.values()) * len(types)
+        return [resolved[pair] for pair in zip(types, given, strict=True)]
+
+    def _given_version(self, event: NewEvent) -> int | None:
+        """The version an event says, or the one whose model its payload is an instance of."""
+        if event.version is None and type(event.payload) is not dict and not self.catalog.is_empty:
+            return self.catalog.version_of(event.type, event.payload)
         return event.version
+
+    def _version(self, type_: str, version: int | None) -> int:
+        names.check_type(type_)
+        current = self.catalog.current_version(type_)
+        if current is None and self.profile.closed and not names.is_reserved(type_):
+            raise errors.UnknownType(type=type_, version=version or 1)
+        return current or 1 if version is None else _check_version(version)
 
     def _metas(
         self, events: Sequence[NewEvent], event_ids: list[bytes], parts: Sequence[Part]
@@ -182,7 +213,7 @@ class Preparer:
 
     def _check_sizes(self, events: Sequence[NewEvent], payloads: list[bytes], metas: list[bytes]) -> None:
         largest = max(map(len, payloads)) + max(map(len, metas))
-        if largest <= limits.EVENT_BYTES_ADVISED:
+        if largest <= limits.EVENT_BYTES_ADVISED and largest * len(events) <= limits.COMMIT_BYTES_MAX:
             return
         total = 0
         for index, (event, payload, meta) in enumerate(zip(events, payloads, metas, strict=True)):
@@ -193,7 +224,7 @@ class Preparer:
                 raise errors.TooLarge(what=what, size=size, unit="bytes", limit=limits.EVENT_BYTES_MAX)
             if size > limits.EVENT_BYTES_ADVISED:
                 text = f"{what} has {size} bytes, more than the advised {limits.EVENT_BYTES_ADVISED}"
-                warnings.warn(text, errors.LargeEventWarning, stacklevel=7)
+                warnings.warn(text, errors.LargeEventWarning, stacklevel=8)
         if total > limits.COMMIT_BYTES_MAX:
             raise errors.TooLarge(what="the append", size=total, unit="bytes", limit=limits.COMMIT_BYTES_MAX)
 
@@ -216,16 +247,23 @@ class Preparer:
     def _write(
         self, part: Part, drafts: list[Draft], metas: list[dict[str, Any] | None], events: Sequence[NewEvent]
     ) -> Write:
-        write = Write(stream=part.stream, drafts=drafts, expected=part.expected)
-        write.leased = part.stream.startswith(leases.LEASED_KIND + "/")
-        given = [index for index, event in enumerate(events) if event.id is not None]
-        if given:
+        leased = part.stream.startswith(_LEASED)
+        write = Write(stream=part.stream, drafts=drafts, expected=part.expected, leased=leased)
+        if len(events) == 1 and events[0].id is None and metas[0] is None:  # most appends are this
+            return write
+        if [event.id for event in events].count(None) != len(events):
             write.ids_given = True
-            write.times_given = frozenset(index for index in given if events[index].time is not None)
+            write.times_given = frozenset(index for index, event in enumerate(events) if event.time is not None)
+            write.filled = self._filled(events)
         if any(metas):
             write.orgs = frozenset(meta["org"] for meta in metas if meta and "org" in meta)
             write.sources = tuple(self._source_marks(metas))
         return write
+
+    def _filled(self, events: Sequence[NewEvent]) -> dict[int, tuple[str, ...]]:
+        keys = self.profile.fill.keys() - self.defaults.keys()
+        missing = ((index, tuple(keys - (event.meta or {}).keys())) for index, event in enumerate(events))
+        return {index: filled for index, filled in missing if filled}
 
     def _source_marks(self, metas: list[dict[str, Any] | None]) -> list[SourceMark]:
         return [
@@ -235,7 +273,36 @@ class Preparer:
         ]
 
 
+def _check_reserved(types: list[str], parts: Sequence[Part]) -> None:
+    """Types of control facts stand in streams of control facts alone."""
+    if any(map(names.is_reserved, set(types))):
+        for type_, part in zip(types, parts, strict=True):
+            if names.is_reserved(type_) and not names.is_reserved(part.stream):
+                raise errors.ReservedName(name=type_)
+
+
+def _check_version(version: object) -> int:
+    if type(version) is int and 1 <= version <= names.VERSION_MAX:
+        return version
+    raise errors.InvalidValue(what="version", value=names.shown(version), must="from 1 to 2^31-1")
+
+
+def _times(given: list[Any], now: int) -> list[int]:
+    if given.count(None) == len(given):
+        return [now] * len(given)
+    return [now if time is None else _check_time(time) for time in given]
+
+
 def _check_time(time: object) -> int:
     if type(time) is int and 0 <= time <= limits.INT_MAX:
         return time
-    raise errors.InvalidValue(what="time", value=time, must="nanoseconds since 1970, from 0 to 2^63-1")
+    must = "nanoseconds since 1970, from 0 to 2^63-1"
+    raise errors.InvalidValue(what="time", value=names.shown(time), must=must)
+
+
+def _check_signatures(signatures: list[bytes | None]) -> list[bytes | None]:
+    if signatures.count(None) != len(signatures):
+        for signature in signatures:
+            if signature is not None and (type(signature) is not bytes or len(signature) != SIGNATURE_BYTES):
+                raise errors.InvalidValue(what="signature", value=names.shown(signature), must="64 bytes, or None")
+    return signatures

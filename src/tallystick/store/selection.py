@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from tallystick import errors
-from tallystick.event import canonical, names
+from tallystick.event import canonical, limits, names
 from tallystick.event.model import Event
 
 
@@ -31,9 +31,17 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(getattr(self, name), str):
                 raise errors.InvalidValue(what=name, value=getattr(self, name), must="a set of names, not one text")
         for stream in self.streams:
-            names.kind_of(stream)
+            names.stream_kind(stream)
+        for kind in self.kinds:
+            names.check_kind(kind)
         for type_ in self.types:
             names.check_type(type_)
+        for key, value in self.scope.items():
+            names.check_label(key, value)
+        for key in ("time_from", "time_until"):
+            time = getattr(self, key)
+            if time is not None and (type(time) is not int or not limits.INT_MIN <= time <= limits.INT_MAX):
+                raise errors.InvalidValue(what=key, value=names.shown(time), must="nanoseconds since 1970")
 
     @property
     def is_everything(self) -> bool:

@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any
 
 from tallystick import errors
-from tallystick.event import ids, limits, profiles
+from tallystick.event import ids, limits, names, profiles
 from tallystick.event.model import Event, NewEvent
-from tallystick.store import checkpoints, control, expectation
+from tallystick.store import checkpoints, control, expectation, leases
 from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.commit import Appended, Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, EventLog, Report
@@ -58,21 +58,17 @@ class Store:
 
         Events whose ids are stored already with the same content are not written again, so every retry is safe.
         """
-        events = [events] if isinstance(events, NewEvent) else list(events)
-        return self._one(Request([Part(stream, events, expected)]))[0]
+        given = list(events) if isinstance(events, Iterable) else [events]
+        return self._one(Request([Part(stream, given, expected)]))[0]
 
     def append_all(self, parts: Iterable[tuple[str, Sequence[NewEvent], int] | Part]) -> list[Appended]:
         """Append to several streams in one commit, all or nothing: (stream, events, expected) each."""
-        given = [part if isinstance(part, Part) else Part(*part) for part in parts]
-        if not given:
-            raise errors.InvalidValue(what="parts", value=[], must="at least one (stream, events, expected)")
-        return self._one(Request(given))
+        return self._one(Request([part if isinstance(part, Part) else Part(*part) for part in parts]))
 
     def submit(self, requests: Sequence[Request]) -> list[Outcome]:
-        """Append many independent requests with one fsync. Each has its own outcome; refusals are returned, not raised."""
-        if self.log.readonly:
-            raise errors.ReadOnly(reason=f"{self.log.url} was opened for reading")
-        prepared = self._preparer.prepare(requests)
+        """Append many independent requests with one fsync, each with its own outcome; refusals are returned."""
+        self._require_writing()
+        prepared = self._preparer.prepare(requests) if requests else []
         transactions = [item for item in prepared if isinstance(item, Transaction)]
         done = iter(self.log.commit(transactions)) if transactions else iter(())
         return [next(done) if isinstance(item, Transaction) else item for item in prepared]
@@ -83,13 +79,15 @@ class Store:
             raise outcome
         return outcome
 
-    def record(self, stream: str, type_: str, payload: dict[str, Any], *, meta: dict[str, Any] | None = None) -> Appended:
+    def record(
+        self, stream: str, type_: str, payload: dict[str, Any], *, meta: dict[str, Any] | None = None
+    ) -> Appended:
         """Record a control fact in a reserved `tally.*` stream. For tallystick's own layers."""
         event = NewEvent(type_, payload, meta=meta)
         return self._one(Request([Part(stream, [event])], control=True))[0]
 
     def configure(self, *, secrets: str) -> None:
-        """Change the secret guard of this store (`reject`, `warn` or `off`); the change is recorded as a control fact."""
+        """Change the secret guard of this store (`reject`, `warn`, `off`); the change is recorded as a control fact."""
         control.check_secrets(secrets, self.profile)
         if secrets == self.settings["secrets"]:
             return
@@ -99,7 +97,7 @@ class Store:
         self._preparer.guard = self._make_guard(secrets)
 
     def acquire_lease(self, stream: str) -> None:
-        """Take the writer lease of a run now; the first append does it by itself. Refused while another holder lives."""
+        """Take the writer lease of a run now; the first append does so too. Refused while another holder lives."""
         self._lease(Transaction([], acquire=(stream,)))
 
     def release_lease(self, stream: str) -> None:
@@ -107,9 +105,17 @@ class Store:
         self._lease(Transaction([], release=(stream,)))
 
     def _lease(self, transaction: Transaction) -> None:
+        self._require_writing()
+        for stream in (*transaction.acquire, *transaction.release):
+            if names.stream_kind(stream) != leases.LEASED_KIND:
+                raise errors.InvalidValue(what="leased stream", value=stream, must=f"{leases.LEASED_KIND}/<id>")
         outcome = self.log.commit([transaction])[0]
         if isinstance(outcome, errors.TallyError):
             raise outcome
+
+    def _require_writing(self) -> None:
+        if self.log.readonly:
+            raise errors.ReadOnly(reason=f"{self.log.url} was opened for reading")
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -143,6 +149,7 @@ class Store:
         self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
     ) -> list[Event]:
         """Events of one stream with after < seq <= until, at most `limit`."""
+        names.stream_kind(stream)
         _check_range(after, until, limit)
         return self.catalog.upcast(self.log.read_stream(stream, after=after, until=until, limit=limit))
 
@@ -161,10 +168,14 @@ class Store:
 
     def stream_head(self, stream: str) -> Head | None:
         """The end of a stream (seq, link, org), or None if it does not exist."""
+        names.stream_kind(stream)
         return self.log.stream_head(stream)
 
     def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
         """Streams in order of name, those behind `after`."""
+        if after:
+            names.check_label("after", after)
+        _check_range(0, None, limit)
         return self.log.streams(after=after, limit=limit)
 
     def wait(self, after: int, *, timeout: float) -> int:
@@ -183,6 +194,7 @@ class Store:
 
     def load_checkpoint(self, name: str) -> int:
         """The position a consumer may go on after: 0 if it is new. Refused if it belongs to another history."""
+        names.check_label("checkpoint name", name)
         found = self.log.checkpoints.load(name)
         if found is None:
             return 0
@@ -192,16 +204,18 @@ class Store:
 
     def save_checkpoint(self, name: str, position: int, *, previous: int | None = None) -> None:
         """Remember that everything up to `position` took effect. `previous` is where the consumer was (0: new)."""
+        names.check_label("checkpoint name", name)
         head = self.head()
-        if not 0 <= position <= head:
-            raise errors.InvalidValue(what="checkpoint position", value=position, must=f"from 0 to the head, {head}")
+        if type(position) is not int or not 0 <= position <= head:
+            must = f"from 0 to the head, {head}"
+            raise errors.InvalidValue(what="checkpoint position", value=names.shown(position), must=must)
         event = self._event_at(position)
         link_position, link = (event.position, event.link) if event else (0, b"")
         saved = Checkpoint(name, self.log.store_id, position, link_position, link)
-        if previous is None:
-            stored = self.log.checkpoints.load(name)
-            previous = stored.position if stored else 0
-        self.log.checkpoints.save(saved, previous=previous or None)
+        stored = self.log.checkpoints.load(name)
+        if previous is None or (previous == 0 and stored is None):
+            previous = stored.position if stored else None
+        self.log.checkpoints.save(saved, previous=previous)
 
     def _event_at(self, position: int) -> Event | None:
         """The event at this position; None if nothing was recorded there."""
@@ -227,8 +241,8 @@ class Store:
 
 def _check_range(after: object, until: object, limit: object) -> None:
     if type(after) is not int or not 0 <= after <= limits.INT_MAX:
-        raise errors.InvalidValue(what="after", value=after, must="a number from 0 on")
+        raise errors.InvalidValue(what="after", value=names.shown(after), must="a number from 0 on")
     if until is not None and (type(until) is not int or not 0 <= until <= limits.INT_MAX):
-        raise errors.InvalidValue(what="until", value=until, must="a number from 0 on, or None")
+        raise errors.InvalidValue(what="until", value=names.shown(until), must="a number from 0 on, or None")
     if type(limit) is not int or not 1 <= limit <= limits.PAGE_EVENTS_MAX:
-        raise errors.InvalidValue(what="limit", value=limit, must=f"from 1 to {limits.PAGE_EVENTS_MAX}")
+        raise errors.InvalidValue(what="limit", value=names.shown(limit), must=f"from 1 to {limits.PAGE_EVENTS_MAX}")

@@ -1,0 +1,23 @@
+"""The segmented file log.
+
+    DIR/current.log              the segment that is written to
+    DIR/YYYY-MM-DD_NNN.log       sealed segments; their order is in their headers, not in their names
+    DIR/index/*.idx              what can be rebuilt from a segment: ids, streams, positions
+    DIR/synced                   the synced mark: how far the log is known to be on disk
+    DIR/quarantine/              bytes that recovery cut off, never deleted by the engine
+    DIR/snapshots/               snapshots of state
+    DIR/beside.db                checkpoints and view rows (SQLite), made when first used
+    DIR/lock                     held by the one writer
+
+Invariants:
+- A frame is one commit, whole or absent. A segment is a header and frames, nothing between them.
+- An append is acknowledged after its frame is synced; then the mark is written. The mark may lag; it never leads.
+- Readers of other processes stop at the mark, so that they never see what a crash could take back.
+- Positions rise by one from frame to frame and from segment to segment; a header names the segment before it and
+  where that one ends.
+- Only bytes past the mark and with no valid frame behind them are a torn tail and may be cut. Everything else that
+  does not check out is damage: the log opens read-only, names the hole, and changes no byte.
+
+Modes: open for writing (holds the lock), read-only by request, read-only because damaged, poisoned after a failed
+write or fsync (until reopened), closed. `docs/formats/file-log.md` has the bytes.
+"""

@@ -1,0 +1,90 @@
+"""The engine contract: the port of `store/events.py` as tests that every engine runs.
+
+    class TestMine(AllContracts):
+        @classmethod
+        def make_harness(cls, place):
+            return UrlHarness("mine", f"mine:{place}/log")
+
+What an engine lacks is a named capability, and the tests that need it are skipped by that name and by nothing else.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+THEMES = (
+    "append",
+    "expectations",
+    "retry",
+    "atomicity",
+    "reading",
+    "filters",
+    "orgs_and_sources",
+    "profiles",
+    "leases",
+    "checkpoints",
+    "reopening",
+    "concurrency",
+    "processes",
+    "limits",
+    "bad_input",
+)
+pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
+
+from tallystick.testing.contract.append import AppendContract  # noqa: E402
+from tallystick.testing.contract.atomicity import AtomicityContract  # noqa: E402
+from tallystick.testing.contract.bad_input import BadInputContract  # noqa: E402
+from tallystick.testing.contract.checkpoints import CheckpointContract  # noqa: E402
+from tallystick.testing.contract.concurrency import ConcurrencyContract  # noqa: E402
+from tallystick.testing.contract.expectations import ExpectationContract  # noqa: E402
+from tallystick.testing.contract.filters import FilterContract  # noqa: E402
+from tallystick.testing.contract.harness import EngineHarness, UrlHarness, needs  # noqa: E402
+from tallystick.testing.contract.leases import LeaseContract  # noqa: E402
+from tallystick.testing.contract.limits import LimitContract  # noqa: E402
+from tallystick.testing.contract.orgs_and_sources import OrgAndSourceContract  # noqa: E402
+from tallystick.testing.contract.processes import ProcessContract  # noqa: E402
+from tallystick.testing.contract.profiles import ProfileContract  # noqa: E402
+from tallystick.testing.contract.reading import ReadingContract  # noqa: E402
+from tallystick.testing.contract.reopening import ReopeningContract  # noqa: E402
+from tallystick.testing.contract.retry import RetryContract  # noqa: E402
+
+CONTRACTS = (
+    AppendContract,
+    ExpectationContract,
+    RetryContract,
+    AtomicityContract,
+    ReadingContract,
+    FilterContract,
+    OrgAndSourceContract,
+    ProfileContract,
+    LeaseContract,
+    CheckpointContract,
+    ReopeningContract,
+    ConcurrencyContract,
+    ProcessContract,
+    LimitContract,
+    BadInputContract,
+)
+
+
+class AllContracts(
+    AppendContract,
+    ExpectationContract,
+    RetryContract,
+    AtomicityContract,
+    ReadingContract,
+    FilterContract,
+    OrgAndSourceContract,
+    ProfileContract,
+    LeaseContract,
+    CheckpointContract,
+    ReopeningContract,
+    ConcurrencyContract,
+    ProcessContract,
+    LimitContract,
+    BadInputContract,
+):
+    """Everything an engine must do."""
+
+
+__all__ = ["CONTRACTS", "THEMES", "AllContracts", "EngineHarness", "UrlHarness", "needs"]

@@ -1,0 +1,49 @@
+# Two commands set everything up: `make demo` and `make test`. Needed: Python 3.11 or newer, and make.
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench soak clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo '  options are handed on: make bench ARGS=--quick'
+
+demo: $(STAMP) ## write 200,000 events, kill the writer half-way, prove that nothing is lost
+	$(RUN) -m tallystick.demo $(ARGS)
+
+test: $(STAMP)-test ## run the tests
+	$(RUN) -m pytest -n 2 --dist worksteal $(ARGS)
+
+lint: $(STAMP)-lint $(STAMP)-test ## check style and types
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	$(RUN) -m mypy --ignore-missing-imports bench
+
+bench: $(STAMP)-bench ## measure beside other event stores (ARGS=--quick: two minutes)
+	$(RUN) -m bench $(ARGS)
+
+soak: $(STAMP) ## append for five minutes and watch the rate and the memory (ARGS="--minutes 60")
+	$(RUN) -m bench.soak $(ARGS)
+
+clean: ## remove the environment and everything that was made
+	rm -rf $(VENV) build dist demo-data bench/out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(RUN):
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp an extra: a second `make` installs nothing, a changed dependency installs again.
+$(STAMP): pyproject.toml constraints.txt | $(RUN)
+	$(PIP) --editable .
+	@touch $@
+
+$(STAMP)-%: pyproject.toml constraints.txt | $(RUN)
+	$(PIP) --editable '.[$*]'
+	@touch $@

@@ -1,0 +1,225 @@
+"""The async face of a store: one writer thread that commits together what many tasks append, and no logic of its own.
+
+Appends that wait at the same time share one fsync. Each task still gets its own outcome, and gets it only when its
+events are on disk. A task that is cancelled while it waits may have appended: retry with the same event ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from types import TracebackType
+from typing import Any
+
+from tallystick import errors, opening
+from tallystick.event.model import Event, NewEvent
+from tallystick.store.commit import Appended, Outcome
+from tallystick.store.events import PAGE_EVENTS
+from tallystick.store.expectation import ANY
+from tallystick.store.ledger import Head
+from tallystick.store.page import Page
+from tallystick.store.prepare import Part, Request
+from tallystick.store.selection import EVERYTHING, Selection, select
+from tallystick.store.store import Store
+
+WINDOW_MS_MAX = 10.0
+GROUP_REQUESTS_MAX = 4096
+PENDING_MAX = 65_536
+FOLLOW_SECONDS = 1.0
+
+
+async def open(url: str, *, window_ms: float = 0.0, **options: Any) -> AsyncStore:
+    """Open the store at `url` for the running event loop; options as in `tallystick.open`.
+
+    `window_ms` (up to 10) lets the writer thread wait for company before it commits. The default waits for nobody:
+    what arrives during one fsync goes into the next.
+    """
+    store = await asyncio.to_thread(opening.open, url, **options)
+    return AsyncStore(store, window_ms=window_ms)
+
+
+class AsyncStore:
+    """An open store, for the tasks of one event loop."""
+
+    def __init__(self, store: Store, *, window_ms: float = 0.0) -> None:
+        if not 0 <= window_ms <= WINDOW_MS_MAX:
+            raise errors.InvalidValue(what="window_ms", value=window_ms, must=f"from 0 to {WINDOW_MS_MAX:g}")
+        self.store = store
+        self._committer = Committer(store, asyncio.get_running_loop(), window_seconds=window_ms / 1000)
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    async def append(self, stream: str, events: NewEvent | Sequence[NewEvent], *, expected: int = ANY) -> Appended:
+        """Append to one stream, all or nothing, and wait until it is on disk."""
+        given = [events] if isinstance(events, NewEvent) else list(events)
+        return (await self._committer.commit(Request([Part(stream, given, expected)])))[0]
+
+    async def append_batch(self, stream: str, events: Sequence[NewEvent], *, expected: int = ANY) -> Appended:
+        """Append several events to one stream: `append` under the name that a batch is looked for by."""
+        return await self.append(stream, events, expected=expected)
+
+    async def append_all(self, parts: Iterable[tuple[str, Sequence[NewEvent], int] | Part]) -> list[Appended]:
+        """Append to several streams in one commit, all or nothing: (stream, events, expected) each."""
+        given = [part if isinstance(part, Part) else Part(*part) for part in parts]
+        if not given:
+            raise errors.InvalidValue(what="parts", value=[], must="at least one (stream, events, expected)")
+        return await self._committer.commit(Request(given))
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    async def read(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        selection: Selection = EVERYTHING,
+        limit: int = PAGE_EVENTS,
+        over_holes: bool = False,
+    ) -> Page:
+        """One page of the log in order of position; go on with `after=page.through`."""
+        return await asyncio.to_thread(
+            self.store.read, after=after, until=until, selection=selection, limit=limit, over_holes=over_holes
+        )
+
+    async def read_stream(
+        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
+    ) -> list[Event]:
+        """Events of one stream with after < seq <= until, at most `limit`."""
+        return await asyncio.to_thread(self.store.read_stream, stream, after=after, until=until, limit=limit)
+
+    async def find(self, id: Any) -> Event | None:
+        """The event with this id, or None."""
+        return await asyncio.to_thread(self.store.find, id)
+
+    async def head(self) -> int:
+        """The highest position that is final."""
+        return await asyncio.to_thread(self.store.head)
+
+    async def stream_head(self, stream: str) -> Head | None:
+        """The end of a stream, or None if it does not exist."""
+        return await asyncio.to_thread(self.store.stream_head, stream)
+
+    async def events(
+        self, *, after: int = 0, until: int | None = None, selection: Selection = EVERYTHING
+    ) -> AsyncIterator[Event]:
+        """Every event up to `until`, or up to the head at the time of the call."""
+        until = await self.head() if until is None else until
+        while after < until:
+            page = await self.read(after=after, until=until, selection=selection)
+            for event in page.events:
+                yield event
+            if page.through <= after:
+                return
+            after = page.through
+
+    def get_events(self, start_time: int, end_time: int) -> AsyncIterator[Event]:
+        """Events whose time is in [start_time, end_time), in ns, in order of position."""
+        return self.events(selection=select(time_from=start_time, time_until=end_time))
+
+    def get_events_by_type(self, type: str) -> AsyncIterator[Event]:
+        """Events of one type, in order of position."""
+        return self.events(selection=select(type=type))
+
+    async def replay_from(self, start_event_id: Any) -> AsyncIterator[Event]:
+        """The event with this id and everything behind it."""
+        start = await self.find(start_event_id)
+        if start is None:
+            raise errors.InvalidValue(what="event id", value=str(start_event_id)[:80], must="the id of a stored event")
+        async for event in self.events(after=start.position - 1):
+            yield event
+
+    async def follow(self, *, after: int = 0, selection: Selection = EVERYTHING) -> AsyncIterator[Event]:
+        """Every event after `after`, then new ones as they come, without end."""
+        while True:
+            page = await self.read(after=after, selection=selection)
+            for event in page.events:
+                yield event
+            if page.through <= after:
+                await asyncio.to_thread(self.store.wait, after, timeout=FOLLOW_SECONDS)
+            after = page.through
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Commit what waits, then close the store."""
+        await asyncio.to_thread(self._committer.close)
+        await asyncio.to_thread(self.store.close)
+
+    async def __aenter__(self) -> AsyncStore:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Committer:
+    """The writer thread. Tasks hand it requests; it takes all that wait and submits them as one group."""
+
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, *, window_seconds: float) -> None:
+        self._store = store
+        self._loop = loop
+        self._window_seconds = window_seconds
+        self._queue: deque[tuple[Request, asyncio.Future[list[Appended]]]] = deque()
+        self._work = threading.Event()
+        self._room: asyncio.Event = asyncio.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="tallystick-writer", daemon=True)
+        self._thread.start()
+
+    async def commit(self, request: Request) -> list[Appended]:
+        """Hand in a request and wait for its outcome. Waits for room when too many are on their way."""
+        while len(self._queue) >= PENDING_MAX:
+            self._room.clear()
+            await self._room.wait()
+        if self._closing:
+            raise errors.StoreClosed()
+        done: asyncio.Future[list[Appended]] = self._loop.create_future()
+        self._queue.append((request, done))
+        if not self._work.is_set():
+            self._work.set()
+        return await done
+
+    def close(self) -> None:
+        """Finish what was handed in, and stop the thread."""
+        self._closing = True
+        self._work.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self._work.wait()
+            if self._window_seconds and not self._closing:
+                time.sleep(self._window_seconds)
+            self._work.clear()
+            while group := [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_REQUESTS_MAX))]:
+                self._commit(group)
+            if self._closing and not self._queue:
+                return
+
+    def _commit(self, group: list[tuple[Request, asyncio.Future[list[Appended]]]]) -> None:
+        outcomes: Sequence[Outcome | BaseException]
+        try:
+            outcomes = self._store.submit([request for request, _ in group])
+        except BaseException as failure:  # the writer thread must answer every task, whatever happened
+            outcomes = [errors.copy(failure) for _ in group]
+        answers = list(zip([done for _, done in group], outcomes, strict=True))
+        try:
+            self._loop.call_soon_threadsafe(self._answer, answers)
+        except RuntimeError:  # the loop was closed; nobody waits any more
+            return
+
+    def _answer(self, answers: list[tuple[asyncio.Future[list[Appended]], Any]]) -> None:
+        for done, outcome in answers:
+            if done.cancelled():
+                continue
+            if isinstance(outcome, BaseException):
+                done.set_exception(outcome)
+            else:
+                done.set_result(outcome)
+        if not self._room.is_set():
+            self._room.set()

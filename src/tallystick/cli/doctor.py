@@ -1,0 +1,116 @@
+"""`tally doctor`: how a store is, and what its last opening had to mend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tallystick.cli import failures, options, output, progress
+from tallystick.cli.verify import show_problems
+
+if TYPE_CHECKING:
+    from tallystick import Store
+    from tallystick.store.events import Problem
+    from tallystick.store.page import Hole
+
+PAGE = 10_000
+
+
+@click.command("doctor", short_help="Show how a store is; mend what can be mended.")
+@options.url
+@click.option(
+    "--repair", is_flag=True, help="Open for writing, so that recovery runs. It does only what loses nothing."
+)
+@click.option("--quick", is_flag=True, help="Show what is known already, without reading the log.")
+@options.as_json
+def command(url: str, repair: bool, quick: bool, as_json: bool) -> int:
+    """Show the facts of a store: size, free space, index, locks, damaged ranges, and what recovery found and did.
+
+    Without --repair the store is opened for reading only. Exit status 1 if something is wrong. `tally verify` checks
+    the events themselves.
+    """
+    import tallystick
+
+    with tallystick.open(url, readonly=not repair, create=False) as store:
+        report = store.report()
+        problems, holes = list(report.problems), store.holes()
+        if not quick:
+            problems += _structures(store)
+            holes += [hole for hole in _read_through(store) if hole not in holes]
+        found = _facts(store) | {
+            "ok": not problems and not holes,
+            "repair": repair,
+            "facts": report.facts,
+            "recovered": report.recovered,
+            "holes": holes,
+            "problems": problems,
+        }
+    status = failures.decide(failures.DONE if found["ok"] else failures.NO)
+    if as_json:
+        output.document(found)
+    else:
+        _show(found)
+    return status
+
+
+def _facts(store: Store) -> dict[str, Any]:
+    return {
+        "url": store.log.url,
+        "engine": store.log.engine,
+        "store_id": store.log.store_id.hex(),
+        "profile": store.profile.name,
+        "settings": store.settings,
+        "head": store.head(),
+        "floor": store.floor(),
+    }
+
+
+def _structures(store: Store) -> list[Problem]:
+    """What is wrong with the engine's own structures."""
+    with progress.bar("checking", total=None) as move:
+        return list(store.log.check(move))
+
+
+def _read_through(store: Store) -> list[Hole]:
+    """The holes that are met when the log is read from end to end."""
+    holes: list[Hole] = []
+    after, head = store.floor(), store.head()
+    with progress.bar("reading", total=head) as move:
+        while after < head:
+            page = store.log.read(after=after, until=head, limit=PAGE, over_holes=True)
+            holes += page.holes
+            if page.through <= after:
+                break
+            after = page.through
+            move(after)
+    return holes
+
+
+def _show(found: dict[str, Any]) -> None:
+    named = {key: found[key] for key in ("url", "engine", "store_id", "profile", "head", "floor")}
+    settings = {f"setting {key}": value for key, value in found["settings"].items()}
+    facts = {**named, **settings, **found["facts"]}
+    output.facts((name.replace("_", " "), _value(name, value)) for name, value in facts.items())
+    for deed in found["recovered"]:
+        click.echo("recovery: " + output.printable(deed))
+    for hole in found["holes"]:
+        click.echo(f"damaged: positions {hole.first} to {hole.last}: " + output.printable(hole.reason))
+    starts = {hole.first for hole in found["holes"]}
+    if others := [problem for problem in found["problems"] if problem.position not in starts]:
+        show_problems(others)
+    if found["ok"]:
+        click.echo("nothing is wrong")
+    elif not found["repair"]:
+        click.echo("`tally doctor --repair` mends what can be mended without losing anything")
+
+
+def _value(name: str, value: Any) -> Any:
+    """A fact for people: sizes humanised, lists in a row."""
+    if type(value) is int and name.endswith("bytes"):
+        return output.size(value)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else value

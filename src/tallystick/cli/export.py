@@ -1,0 +1,55 @@
+"""`tally export`: the log as NDJSON."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from tallystick.cli import failures, ndjson, options, output, progress
+
+if TYPE_CHECKING:
+    from tallystick import Selection, Store
+    from tallystick.store.page import Page
+
+PAGE = 1000
+
+
+@click.command("export", short_help="Write events as NDJSON.")
+@options.url
+@options.after
+@options.until
+@options.selection
+@click.option("--over-holes", is_flag=True, help="Go on behind damaged ranges; exit status 1 if there were any.")
+def command(url: str, after: int | None, until: int | None, over_holes: bool, chosen: Selection) -> int:
+    """Write events to stdout, one JSON object a line, in order of position.
+
+    Every field of the envelope is there; payload and meta are the stored bytes. `tally import` takes these lines.
+    """
+    with options.open_reading(url) as store:
+        if after is None and store.floor():
+            output.note(f"positions 1 to {store.floor()} were pruned")
+        return _export(store, options.start_of(store, after), options.end_of(store, until), chosen, over_holes)
+
+
+def _export(store: Store, after: int, until: int, chosen: Selection, over_holes: bool) -> int:
+    status = failures.DONE
+    first = after
+    with progress.bar("exporting", total=max(until - first, 0), shown=not sys.stdout.isatty()) as move:
+        while after < until:
+            page = store.read(after=after, until=until, selection=chosen, limit=PAGE, over_holes=over_holes)
+            output.write(ndjson.lines(page.events))
+            status = _tell_holes(page, status)
+            if page.through <= after:
+                break
+            after = page.through
+            move(after - first)
+    return status
+
+
+def _tell_holes(page: Page, status: int) -> int:
+    for hole in page.holes:
+        output.note(f"positions {hole.first} to {hole.last} are damaged and left out: {hole.reason}")
+        status = failures.decide(failures.NO)
+    return status

@@ -1,0 +1,50 @@
+"""`tally migrate`: bring a store of an older version up to this one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tallystick.cli import options, output
+
+if TYPE_CHECKING:
+    from tallystick import Store
+
+FORMAT_FACTS = ("user_version", "format")
+
+
+@click.command("migrate", short_help="Upgrade a store written by an older version.")
+@options.url
+@options.as_json
+def command(url: str, as_json: bool) -> None:
+    """Upgrade the store to the format of this version, and say from which to which. Migrations only go forward."""
+    import tallystick
+
+    before = _format_before(url)
+    with tallystick.open(url, create=False) as store:
+        after, engine = _format(store), store.log.engine
+    if as_json:
+        output.document({"url": url, "engine": engine, "from": before, "to": after, "migrated": before != after})
+    elif before != after:
+        click.echo(f"migrated from format {before} to {after}")
+    elif after is None:
+        click.echo(f"nothing to do: stores of the engine {engine} have one format")
+    else:
+        click.echo(f"nothing to do: the store has format {after}")
+
+
+def _format_before(url: str) -> Any:
+    """The format as it is on disk, seen without changing it."""
+    from tallystick import errors
+
+    try:
+        with options.open_reading(url) as store:
+            return _format(store)
+    except errors.OlderFormat as old:
+        return old.found
+
+
+def _format(store: Store) -> Any:
+    facts = store.report().facts
+    return next((facts[name] for name in FORMAT_FACTS if name in facts), None)

@@ -1,0 +1,99 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from tallystick.cli import times
+
+if TYPE_CHECKING:
+    from tallystick import Store
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+PROFILES = ("plain", "lighthouse", "control-plane", "run", "community")
+SECRETS = ("reject", "warn", "off")
+INT_MAX = (1 << 63) - 1
+
+Position = click.IntRange(0, INT_MAX)
+
+url = click.argument("url", metavar="URL")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON: one document, or one a line for listings.")
+after = click.option("--after", type=Position, metavar="POSITION", help="Begin behind this position.")
+until = click.option("--until", type=Position, metavar="POSITION", help="End with this position.")
+
+_SELECTION = (
+    click.option("--stream", "streams", multiple=True, metavar="KIND/NAME", help="Only this stream. May be repeated."),
+    click.option("--type", "types", multiple=True, metavar="TYPE", help="Only events of this type. May be repeated."),
+    click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only streams of this kind. May be repeated."),
+    click.option("--org", metavar="ORG", help="Only events whose meta names this org."),
+    click.option("--app", metavar="APP", help="Only events whose meta names this app."),
+    click.option("--env", metavar="ENV", help="Only events whose meta names this env."),
+)
+_TIME_RANGE = (
+    click.option("--from", "time_from", type=times.option, metavar="TIME", help="Only events of this time or later."),
+    click.option("--to", "time_until", type=times.option, metavar="TIME", help="Only events before this time."),
+)
+
+
+def time_range(command: Command) -> Command:
+    """`--from` and `--to`."""
+    for option in reversed(_TIME_RANGE):
+        command = option(command)
+    return command
+
+
+def selection(command: Command) -> Command:
+    """The options that choose events, handed to the command as one `chosen: Selection`."""
+
+    @functools.wraps(command)
+    def with_selection(
+        streams: tuple[str, ...],
+        types: tuple[str, ...],
+        kinds: tuple[str, ...],
+        **rest: Any,
+    ) -> Any:
+        from tallystick import Selection, errors
+
+        scope = {key: rest.pop(key) for key in ("org", "app", "env", "time_from", "time_until")}
+        try:
+            chosen = Selection(streams=frozenset(streams), types=frozenset(types), kinds=frozenset(kinds), **scope)
+        except errors.InvalidInput as problem:
+            raise click.UsageError(problem.message + ".") from None
+        return command(chosen=chosen, **rest)
+
+    found: Any = time_range(with_selection)
+    for option in reversed(_SELECTION):
+        found = option(found)
+    return found  # type: ignore[no-any-return]
+
+
+def creation(command: Command) -> Command:
+    """The options of commands that may create the store."""
+    choices = click.Choice(PROFILES)
+    command = click.option("--secrets", type=click.Choice(SECRETS), help="Change what the guard does about secrets.")(
+        command
+    )
+    return click.option("--profile", type=choices, help="The profile of the store, fixed when it is made.")(command)
+
+
+def open_reading(url: str) -> Store:
+    """The store at this place, for reading beside any writer. Nothing is created."""
+    import tallystick
+
+    return tallystick.open(url, readonly=True, create=False)
+
+
+def start_of(store: Store, after: int | None) -> int:
+    """Where a reading begins: where the user said, else at the first event that was not pruned."""
+    return store.floor() if after is None else after
+
+
+def end_of(store: Store, until: int | None) -> int:
+    """Where a reading ends: where the user said, but never behind what is there now."""
+    head = store.head()
+    return head if until is None else min(until, head)

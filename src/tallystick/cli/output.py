@@ -1,0 +1,114 @@
+"""What people and programs see: tables, lines of events, JSON. Wide and plain when stdout is no terminal."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from tallystick.cli import ndjson, times
+
+if TYPE_CHECKING:
+    from tallystick.event.model import Event
+
+_WIDE = 100_000
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def document(content: Any) -> None:
+    """One JSON document on one line."""
+    click.echo(msgspec.json.encode(content, enc_hook=str))
+
+
+def printable(text: str) -> str:
+    """The text with whatever could steer a terminal (control and direction characters) written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def size(count: int) -> str:
+    """A number of bytes for people."""
+    amount = float(count)
+    for unit in _UNITS[:-1]:
+        if abs(amount) < 1024:
+            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} {_UNITS[-1]}"
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """A table. On a terminal long cells are folded, elsewhere every row is one line and nothing is cut."""
+    from rich.table import Table
+
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in headings:
+        grid.add_column(heading, overflow="fold")
+    for row in rows:
+        grid.add_row(*(_cell(value) for value in row))
+    _print(grid)
+
+
+def facts(pairs: Iterable[tuple[str, Any]]) -> None:
+    """Names and values, one pair a line."""
+    from rich.table import Table
+
+    grid = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        grid.add_row(name, _cell(value))
+    _print(grid)
+
+
+def _cell(value: Any) -> Any:
+    from rich.text import Text
+
+    return Text("" if value is None else printable(str(value)))
+
+
+def _print(grid: Any) -> None:
+    from rich.console import Console
+
+    terminal = sys.stdout.isatty()
+    console = Console(file=sys.stdout, width=None if terminal else _WIDE, highlight=False, legacy_windows=False)
+    if terminal:
+        console.print(grid)
+        return
+    with console.capture() as captured:
+        console.print(grid)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def events(found: Sequence[Event], *, as_json: bool) -> None:
+    """Events, a line each: as NDJSON, or for people."""
+    if as_json:
+        write(ndjson.lines(found))
+        return
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else None
+    for event in found:
+        click.echo(_line(event, width=width))
+
+
+def _line(event: Event, *, width: int | None) -> str:
+    payload = "(erased)" if event.payload is None else event.payload.decode()
+    place, name = f"{event.position:>8}", f"{event.stream}#{event.seq}"
+    text = printable(f"{place}  {times.to_text(event.time)}  {name:<28}  {event.type:<20}  {payload}")
+    return text if width is None or len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def write(data: bytes) -> None:
+    """Bytes to stdout, in order with everything printed before."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def note(text: str) -> None:
+    """A remark to the person at the terminal, out of the way of the output."""
+    click.echo(printable(text), err=True)

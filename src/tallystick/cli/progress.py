@@ -1,0 +1,25 @@
+"""A progress bar on stderr, if a person is looking there; else nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Move = Callable[[int], None]
+
+
+@contextmanager
+def bar(title: str, *, total: int | None, in_bytes: bool = False, shown: bool = True) -> Iterator[Move]:
+    """A bar; call what you get with how much is done so far. `total` None: unknown."""
+    if not shown or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    amount = DownloadColumn() if in_bytes else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda done: progress.update(task, completed=done)

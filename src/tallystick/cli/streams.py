@@ -1,0 +1,45 @@
+"""`tally streams`: which streams there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from tallystick.cli import options, output
+
+if TYPE_CHECKING:
+    from tallystick import Store
+    from tallystick.store.page import StreamInfo
+
+PAGE = 1000
+
+
+@click.command("streams", short_help="List the streams.")
+@options.url
+@click.option("--kind", metavar="KIND", help="Only streams of this kind.")
+@click.option("--org", metavar="ORG", help="Only streams of this org.")
+@options.as_json
+def command(url: str, kind: str | None, org: str | None, as_json: bool) -> None:
+    """List the streams in order of name: how long each is, whose it is, and the link of its last event."""
+    with options.open_reading(url) as store:
+        found = (info for info in _all(store, kind) if org is None or info.org == org)
+        if as_json:
+            for info in found:
+                output.document({"stream": info.stream, "seq": info.seq, "org": info.org, "link": info.link.hex()})
+            return
+        output.table(
+            ("stream", "seq", "org", "link"),
+            ((info.stream, info.seq, info.org, info.link.hex()) for info in found),
+        )
+
+
+def _all(store: Store, kind: str | None) -> Iterator[StreamInfo]:
+    after = "" if kind is None else f"{kind}/"
+    while page := store.streams(after=after, limit=PAGE):
+        for info in page:
+            if kind is not None and not info.stream.startswith(f"{kind}/"):
+                return
+            yield info
+        after = page[-1].stream

@@ -1,0 +1,59 @@
+"""`tally tail`: the newest events, and those that come."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import click
+
+from tallystick.cli import options, output
+
+if TYPE_CHECKING:
+    from tallystick import Event, Selection, Store
+
+PAGE = 1000
+WAIT_SECONDS = 1.0
+
+
+@click.command("tail", short_help="Show the newest events, and follow.")
+@options.url
+@click.option(
+    "-n", "--lines", "count", type=click.IntRange(0, 100_000), default=10, show_default=True, help="How many."
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on as events are appended, until Ctrl-C.")
+@options.selection
+@options.as_json
+def command(url: str, count: int, follow: bool, chosen: Selection, as_json: bool) -> None:
+    """Show the last events of the log. With --follow, wait for more; another process may be writing them."""
+    with options.open_reading(url) as store:
+        head = store.head()
+        output.events(_last(store, count, head, chosen), as_json=as_json)
+        if follow:
+            try:
+                _follow(store, head, chosen, as_json=as_json)
+            except KeyboardInterrupt:
+                return
+
+
+def _last(store: Store, count: int, head: int, chosen: Selection) -> list[Event]:
+    """The last `count` selected events, looked for in windows that grow backwards."""
+    floor, window = store.floor(), max(count, 1)
+    while count:
+        start = max(floor, head - window)
+        found = deque(store.events(after=start, until=head, selection=chosen), maxlen=count)
+        if len(found) == count or start == floor:
+            return list(found)
+        window *= 8
+    return []
+
+
+def _follow(store: Store, after: int, chosen: Selection, *, as_json: bool) -> None:
+    while True:
+        head = store.wait(after, timeout=WAIT_SECONDS)
+        while after < head:
+            page = store.read(after=after, until=head, selection=chosen, limit=PAGE)
+            output.events(page.events, as_json=as_json)
+            if page.through <= after:
+                break
+            after = page.through

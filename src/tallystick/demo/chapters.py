@@ -1,0 +1,7 @@
+"""The chapters, in the order they are played. A new one is a file here and a name in this list."""
+
+from __future__ import annotations
+
+from tallystick.demo import crash, proof
+
+CHAPTERS = (crash.CHAPTER, proof.CHAPTER)

@@ -1,0 +1,105 @@
+"""What the chapters share: the console, the store's place, what was acknowledged, and how a chapter looks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from tallystick import errors
+
+MARKER = ".tallystick-demo"
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says."""
+
+    events: int
+    directory: Path
+    engine: str
+    seed: int = 1
+    pretend: bool = False
+
+
+class Stage:
+    """Where the demo plays. Chapters leave here what later ones need."""
+
+    def __init__(self, options: Options, console: Console) -> None:
+        self.options = options
+        self.console = console
+        self.url = f"{options.engine}:{options.directory / ('log' if options.engine == 'files' else 'log.db')}"
+        self.acknowledged = bytearray(options.events)
+        self.rates: dict[str, float] = {}
+        self.commands: list[tuple[str, str]] = []
+
+    def suggest(self, command: str, purpose: str) -> None:
+        """A command to try after the demo."""
+        self.commands.append((command, purpose))
+
+    def progress(self) -> Progress:
+        """A progress bar with a rate."""
+        columns = TextColumn("  {task.description}"), BarColumn(40), MofNCompleteColumn(), _Rate(), TimeElapsedColumn()
+        return Progress(*columns, console=self.console)
+
+    def say(self, text: str, *, style: str | None = None) -> None:
+        """One line of the story."""
+        self.console.print(f"  {text}", style=style, highlight=False)
+
+    def table(self, rows: list[tuple[str, str, str]]) -> None:
+        """Lines of: what, figure, remark."""
+        found = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
+        found.add_column(min_width=23)
+        found.add_column(justify="right", min_width=12, no_wrap=True)
+        found.add_column(style="dim")
+        for what, figure, remark in rows:
+            found.add_row(f"  {what}", figure, remark)
+        self.console.print(found)
+
+
+class Chapter(msgspec.Struct, frozen=True):
+    """One part of the demo. `play` says whether everything was as it must be."""
+
+    title: str
+    play: Callable[[Stage], bool]
+
+
+class _Rate(ProgressColumn):
+    """Events a second, over the last seconds."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:,.0f}/s" if speed else "", style="cyan")
+
+
+def prepare(directory: Path) -> None:
+    """An empty directory; one that an earlier demo left is emptied, any other is refused."""
+    if directory.exists() and any(directory.iterdir()):
+        if not (directory / MARKER).exists():
+            raise errors.InvalidValue(what="--dir", value=str(directory), must="empty, or left by an earlier demo")
+        shutil.rmtree(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / MARKER).touch()
+
+
+def disk_bytes(directory: Path) -> int:
+    """The sizes of all files below a directory."""
+    return sum(os.path.getsize(os.path.join(where, name)) for where, _, names in os.walk(directory) for name in names)
+
+
+def tally_command() -> str:
+    """How `tally` is called from here: by its name, or by the path it was installed to."""
+    if shutil.which("tally"):
+        return "tally"
+    installed = Path(sys.executable).parent / "tally"
+    try:
+        return str(installed.relative_to(Path.cwd()))
+    except ValueError:
+        return str(installed)

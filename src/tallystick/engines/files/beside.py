@@ -1,0 +1,52 @@
+"""The small database beside a file log: checkpoints now, view rows later. Made when it is first written to.
+
+It is derived or replaceable and never part of the log. A read-only log may save checkpoints too: a consumer in another
+process has its own place, and SQLite lets several processes write.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from tallystick.engines.tables.checkpoints import SCHEMA, SqliteCheckpoints
+from tallystick.engines.tables.database import Database, open_beside
+from tallystick.store.checkpoints import Checkpoint
+
+
+class BesideCheckpoints:
+    """Checkpoints of a file log."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._database: Database | None = None
+
+    def load(self, name: str) -> Checkpoint | None:
+        return self._table().load(name) if self._exists() else None
+
+    def save(self, checkpoint: Checkpoint, *, previous: int | None) -> None:
+        self._table().save(checkpoint, previous=previous)
+
+    def names(self) -> list[str]:
+        return self._table().names() if self._exists() else []
+
+    def delete(self, name: str) -> None:
+        if self._exists():
+            self._table().delete(name)
+
+    def close(self) -> None:
+        """Give the database back."""
+        with self._lock:
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+
+    def _exists(self) -> bool:
+        return self._database is not None or os.path.exists(self._path)
+
+    def _table(self) -> SqliteCheckpoints:
+        with self._lock:
+            if self._database is None:
+                self._database = open_beside(self._path, SCHEMA)
+            return SqliteCheckpoints(self._database)

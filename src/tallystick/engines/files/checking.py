@@ -1,0 +1,66 @@
+"""What `verify` and `doctor` look at in a file log beyond its events: frames, segment ends, indexes, the mark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tallystick.engines.files import frame as frames
+from tallystick.engines.files import index_file, segment
+from tallystick.engines.files.scan import Scanner
+from tallystick.engines.files.segments import Handles, Segment, SegmentSet
+from tallystick.store.events import Problem
+
+
+def problems(segments: SegmentSet, handles: Handles, progress: Callable[[int], None]) -> Iterator[Problem]:
+    """Compare every segment with its index, frame by frame. Damaged frames are found by reading, not here."""
+    done = 0
+    for item in segments:
+        try:
+            yield from _segment_problems(item, handles)
+        except index_file.BadIndex as problem:
+            yield Problem("index", f"index/{item.index_name}: {problem}; it is rebuilt when needed")
+        done = item.next_position - 1
+        progress(done)
+
+
+def _segment_problems(item: Segment, handles: Handles) -> Iterator[Problem]:
+    if item.base is None:
+        return
+    scanner = Scanner(
+        handles.get(item),
+        item.header.segment_id,
+        offset=segment.SIZE,
+        end=min(item.end, item.base.covered_end),
+        position=item.header.first_position,
+    )
+    count = 0
+    for frame, body in scanner:
+        events = frames.decode_body(body).events
+        count += len(events)
+        for event in events:
+            if item.base.find(event.id) != frame.offset:
+                reason = f"index/{item.index_name} does not find the event by its id"
+                yield Problem("index", reason, event.position, event.stream, event.seq)
+    if scanner.clean and count * 16 != len(item.base.section("ids")):
+        yield Problem("index", f"index/{item.index_name} lists events that are not in the segment")
+
+
+def facts(segments: SegmentSet, handles: Handles, *, writing: bool, unknown: list[str]) -> dict[str, Any]:
+    """Figures for the operator."""
+    last = segments.last
+    return {
+        "directory": handles.directory,
+        "store_id": last.header.store_id.hex(),
+        "profile": last.header.profile,
+        "format": segment.FORMAT,
+        "segments": len(segments),
+        "log_bytes": sum(item.end for item in segments),
+        "current_bytes": last.end,
+        "head": last.next_position - 1,
+        "free_bytes": handles.files.free_bytes(handles.directory),
+        "writer": "this process" if writing else "not this process",
+        "indexes_rebuilt": sum(item.rebuilt for item in segments),
+        "quarantined": handles.files.list(f"{handles.directory}/quarantine"),
+        "not_ours": unknown,
+    }

@@ -1,0 +1,152 @@
+"""What lies in a log's directory: segments in order, what is missing between them, and what is not ours."""
+
+from __future__ import annotations
+
+import functools
+
+import msgspec
+
+from tallystick import errors
+from tallystick.engines.files import segment
+from tallystick.engines.files.index_file import SectionCache
+from tallystick.engines.files.mark import NAME as MARK_NAME
+from tallystick.engines.files.mark import Mark
+from tallystick.engines.files.scan import Scanner
+from tallystick.engines.files.segments import Handles, Segment
+from tallystick.store.filesystem import FileSystem
+from tallystick.store.page import Hole
+
+OWN_NAMES = frozenset({segment.CURRENT, MARK_NAME, "lock", "index", "snapshots", "quarantine"})
+BESIDE = "beside.db"
+TEMPORARY = (f"{segment.CURRENT}.tmp", f"{MARK_NAME}.tmp")
+
+
+class Found(msgspec.Struct):
+    """The result of looking."""
+
+    segments: list[Segment]
+    holes: list[Hole]
+    unknown: list[str]
+    temporary: list[str]
+
+
+def discover(files: FileSystem, directory: str, mark: Mark | None, *, cache: SectionCache, handles: Handles) -> Found:
+    """Look at a directory. Reads headers and index headers, not the segments."""
+    names = files.list(directory)
+    found = Found([], [], [], [name for name in TEMPORARY if name in names])
+    for name in names:
+        if name == segment.CURRENT or segment.SEALED.fullmatch(name):
+            _take(files, directory, name, found, handles)
+        elif name not in OWN_NAMES and name not in TEMPORARY and not name.startswith(BESIDE):
+            found.unknown.append(name)
+    found.segments.sort(key=lambda item: (item.header.first_position, item.name == segment.CURRENT))
+    _keep_one_store(found)
+    for number, item in enumerate(found.segments):
+        older = found.segments[:number]
+        item.org_before = functools.partial(_org, older)
+        _bound(item, found.segments[number + 1] if number + 1 < len(found.segments) else None)
+        item.load_index(cache)
+    _find_gaps(found, mark, handles)
+    return found
+
+
+def _org(older: list[Segment], stream: str) -> str | None:
+    for item in reversed(older):
+        entry = item.stream(stream)
+        if entry is not None:
+            return entry.head.org
+    return None
+
+
+def _take(files: FileSystem, directory: str, name: str, found: Found, handles: Handles) -> None:
+    """Read one segment's header; a file that has none becomes a hole where its positions are missing."""
+    try:
+        file = files.open_read(f"{directory}/{name}")
+    except OSError as problem:
+        found.unknown.append(f"{name} ({problem})")
+        return
+    try:
+        header = segment.decode(file.read_at(0, segment.SIZE), path=f"{directory}/{name}")
+    except segment.BadHeader as problem:
+        found.unknown.append(f"{name} ({problem})")
+        return
+    item = Segment(name, header, handles, end=file.size())
+    found.segments.append(item)
+    handles.keep(item, file)
+
+
+def _keep_one_store(found: Found) -> None:
+    """Leave out segments of another store: the current segment says which store this is, else the majority."""
+    stores = [item.header.store_id for item in found.segments]
+    if len(set(stores)) <= 1:
+        return
+    current = [item.header.store_id for item in found.segments if item.name == segment.CURRENT]
+    ours = current[0] if current else max(set(stores), key=stores.count)
+    for item in [item for item in found.segments if item.header.store_id != ours]:
+        found.segments.remove(item)
+        found.unknown.append(f"{item.name} (a segment of another store, {item.header.store_id.hex()})")
+
+
+def _bound(item: Segment, following: Segment | None) -> None:
+    """A sealed segment ends where the next one says, whatever its file holds behind that."""
+    if following is not None and following.header.previous_id == item.header.segment_id:
+        item.end = min(item.end, following.header.previous_end)
+
+
+def _find_gaps(found: Found, mark: Mark | None, handles: Handles) -> None:
+    """Name the positions that no segment holds."""
+    expected, previous = 1, None
+    for item in found.segments:
+        first = item.header.first_position
+        if previous is not None and first == previous.header.first_position:
+            reason = (
+                f"{previous.name} and {item.name} both begin at position {first}: a second writer or a restored copy"
+            )
+            found.holes.append(Hole(first, first, reason))
+        elif first != expected or (previous is not None and item.header.previous_id != previous.header.segment_id):
+            reason = f"the segment before {item.name} is missing or damaged"
+            found.holes.append(Hole(min(expected, first), max(first - 1, expected), reason))
+        elif previous is not None and previous.end < item.header.previous_end:
+            start = _next_position(previous, handles)
+            found.holes.append(Hole(start, first - 1, f"{previous.name} is shorter than it was"))
+        previous = item
+        following = found.segments.index(item) + 1
+        expected = _next_position(item, handles) if following < len(found.segments) else expected
+    _compare_with_mark(found, mark)
+
+
+def _compare_with_mark(found: Found, mark: Mark | None) -> None:
+    """The mark knows of a segment that is gone: everything from there on is missing."""
+    if mark is None or any(item.header.segment_id == mark.segment_id for item in found.segments):
+        return
+    last = found.segments[-1] if found.segments else None
+    if last is not None and last.header.first_position >= mark.next_position:
+        return  # the mark lags behind a rotation and its segment was rewritten since
+    first = last.next_position if last is not None else 1
+    if mark.next_position > first or (last is None and mark.next_position > 1):
+        found.holes.append(Hole(first, max(mark.next_position - 1, first), "the current segment is missing or damaged"))
+
+
+def _next_position(item: Segment, handles: Handles) -> int:
+    """The position behind a sealed segment's last, from its index if that covers it, else by scanning."""
+    if item.base is not None and item.base.covered_end == item.end:
+        return item.base.next_position
+    scanner = Scanner(
+        handles.get(item),
+        item.header.segment_id,
+        offset=segment.SIZE,
+        end=item.end,
+        position=item.header.first_position,
+    )
+    for _ in scanner:
+        pass
+    return scanner.position or item.header.first_position
+
+
+def require_segments(found: Found, directory: str, mark: Mark | None) -> None:
+    """Refuse a directory whose segments are all unreadable: there is nothing to open."""
+    if found.segments:
+        return
+    last = max((mark.next_position if mark else 2) - 1, 1)
+    reason = f"no segment of {directory} can be read: " + ("; ".join(found.unknown) or "there is none")
+    raise errors.Damaged(first=1, last=last, reason=reason)

@@ -1,0 +1,101 @@
+"""A frame: one commit.
+
+    magic u32 | body length u32 | first position u64 | event count u32 | CRC-32 u32 | body | SHA-256 32
+
+The body is MessagePack `[recorded ns, events, side records]`; an event is the array of its envelope fields, a side
+record `["lease", stream, number, owner]`. CRC and SHA-256 both start with the segment's id and the frame's offset
+(u64), so that a frame is valid in one place only: not in another segment, nor where a lost write left an older copy of
+it. The CRC covers the header alone: it tells a changed length from a torn frame. The magic is not zero, and a body is
+never empty, because a disk that lost power leaves zeros.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tallystick.event.model import Event, Row
+
+MAGIC = 0x7A6C7901
+MAGIC_BYTES = MAGIC.to_bytes(4, "big")
+BODY_BYTES_MAX = 1 << 30
+
+_HEADER = struct.Struct(">IIQII")
+_FIELDS = struct.Struct(">IIQI")
+HEADER_SIZE = _HEADER.size
+TRAILER_SIZE = 32
+OVERHEAD = HEADER_SIZE + TRAILER_SIZE
+
+
+class Body(msgspec.Struct, array_like=True, frozen=True):
+    """A frame's body, decoded; payloads stay bytes."""
+
+    recorded: int
+    events: list[Event]
+    side: list[Any]
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """Where a frame stands in its segment and which positions it holds: first, and the one behind the last."""
+
+    offset: int
+    end: int
+    first_position: int
+    next_position: int
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(Body).decode
+
+
+def encode(
+    segment_id: bytes, offset: int, first_position: int, rows: Sequence[Row], *, recorded: int, side: Sequence[Any]
+) -> bytes:
+    """The bytes of one commit, for this place alone."""
+    body = _pack((recorded, rows, side))
+    if not 0 < len(body) <= BODY_BYTES_MAX:
+        raise ValueError("a frame's body must have between 1 byte and 1 GiB")
+    place = _place(segment_id, offset)
+    fields = _FIELDS.pack(MAGIC, len(body), first_position, len(rows))
+    header = fields + zlib.crc32(fields, zlib.crc32(place)).to_bytes(4, "big")
+    digest = hashlib.sha256(place + header)
+    digest.update(body)
+    return b"".join((header, body, digest.digest()))
+
+
+def decode_header(segment_id: bytes, data: bytes, *, offset: int, at: int = 0) -> Frame | None:
+    """The frame that a valid header at `data[at:]` announces at this offset of its segment; None if it is not one."""
+    if len(data) - at < HEADER_SIZE:
+        return None
+    magic, length, first, count, check = _HEADER.unpack_from(data, at)
+    if magic != MAGIC or not 0 < length <= BODY_BYTES_MAX:
+        return None
+    if zlib.crc32(data[at : at + _FIELDS.size], zlib.crc32(_place(segment_id, offset))) != check:
+        return None
+    return Frame(offset, offset + OVERHEAD + length, first, first + count)
+
+
+def body_of(segment_id: bytes, data: bytes, frame: Frame, *, at: int = 0) -> bytes | None:
+    """The verified body of a frame whose bytes begin at `data[at:]`; None if they are not what was written."""
+    size = frame.end - frame.offset
+    if len(data) - at < size:
+        return None
+    split = at + HEADER_SIZE
+    body = data[split : at + size - TRAILER_SIZE]
+    digest = hashlib.sha256(_place(segment_id, frame.offset) + data[at:split])
+    digest.update(body)
+    return body if digest.digest() == data[at + size - TRAILER_SIZE : at + size] else None
+
+
+def _place(segment_id: bytes, offset: int) -> bytes:
+    return segment_id + offset.to_bytes(8, "big")
+
+
+def decode_body(body: bytes) -> Body:
+    """The events and side records of a verified body."""
+    return _unpack(body)

@@ -1,0 +1,179 @@
+"""The index of a segment: everything in it follows from the segment and can be rebuilt from it.
+
+While a segment grows its index grows in memory (`GrowingIndex`); at sealing and at a clean close it is written and
+then read in place (`SealedIndex`, in index_file.py). Both answer the same questions, with offsets of frames.
+"""
+
+from __future__ import annotations
+
+import bisect
+import operator
+import struct
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from tallystick.event import canonical
+from tallystick.event.model import Event, Row
+from tallystick.store import leases
+from tallystick.store.ledger import Head
+
+POSTING = struct.Struct(">QI")  # the first seq of a stream in a frame, and the frame's offset
+FRAME_STEP_BYTES = 32 << 10  # frames are noted this far apart; the way between is scanned
+
+
+class StreamEntry(msgspec.Struct, gc=False):
+    """One stream in one segment: its end there, and the frames that hold it as packed postings."""
+
+    head: Head
+    postings: bytearray | bytes
+
+    def offsets(self, *, after: int, until: int | None) -> list[int]:
+        """The offsets of the frames that may hold seqs with after < seq <= until, in order."""
+        count = len(self.postings) // POSTING.size
+        begin = max(bisect.bisect_right(range(count), after + 1, key=self._seq) - 1, 0)
+        found = []
+        for index in range(begin, count):
+            seq, offset = POSTING.unpack_from(self.postings, index * POSTING.size)
+            if until is not None and seq > until:
+                break
+            found.append(offset)
+        return found
+
+    def _seq(self, index: int) -> int:
+        seq: int = POSTING.unpack_from(self.postings, index * POSTING.size)[0]
+        return seq
+
+
+class SegmentIndex(Protocol):
+    """What can be asked of an index."""
+
+    covered_end: int
+    next_position: int
+
+    def frame_before(self, position: int) -> tuple[int, int]:
+        """The (first position, offset) of a frame at or before the one that holds a position."""
+
+    def find(self, id_: bytes) -> int | None:
+        """The offset of the frame with the event of this id."""
+
+    def stream(self, name: str) -> StreamEntry | None: ...
+    def names(self, after: str) -> Iterator[str]:
+        """Stream names behind `after`, in order."""
+
+    def source(self, name: str) -> int: ...
+    def lease(self, stream: str) -> leases.Lease | None: ...
+
+
+class GrowingIndex:
+    """The index of frames from some offset of a segment on, in memory."""
+
+    def __init__(self, *, begin: int, position: int) -> None:
+        self.begin = begin
+        self.covered_end = begin
+        self.next_position = position
+        self.positions = array("Q")
+        self.offsets = array("Q")
+        self.ids = bytearray()  # rising ids, 16 bytes each
+        self.id_offsets = array("I")
+        self.strays: dict[bytes, int] = {}  # ids that came out of order
+        self.streams: dict[str, StreamEntry] = {}
+        self.sources: dict[str, int] = {}
+        self.leases: dict[str, leases.Lease] = {}
+        self._last_id = b""
+
+    def add(
+        self,
+        rows: Sequence[Row],
+        heads: dict[str, Head],
+        *,
+        offset: int,
+        end: int,
+        position: int,
+        sources: dict[str, int],
+        taken: Sequence[leases.Lease],
+    ) -> None:
+        """Take in a frame that was just written or scanned."""
+        if not self.offsets or offset - self.offsets[-1] >= FRAME_STEP_BYTES:
+            self.positions.append(position)
+            self.offsets.append(offset)
+        self._add_ids([row[5] for row in rows], offset)
+        first_seqs = {row[1]: row[2] for row in reversed(rows)}
+        for stream, seq in first_seqs.items():
+            entry = self.streams.get(stream)
+            if entry is None:
+                self.streams[stream] = StreamEntry(heads[stream], bytearray(POSTING.pack(seq, offset)))
+            else:
+                entry.postings += POSTING.pack(seq, offset)
+                entry.head = heads[stream]
+        self.sources |= sources
+        self.leases |= {lease.stream: lease for lease in taken}
+        self.covered_end = end
+        self.next_position = position + len(rows)
+
+    def _add_ids(self, ids: list[bytes], offset: int) -> None:
+        if ids and ids[0] > self._last_id and all(map(operator.lt, ids, ids[1:])):
+            self._last_id = ids[-1]
+            self.id_offsets.extend([offset] * len(ids))
+            self.ids += b"".join(ids)
+        else:
+            self.strays |= dict.fromkeys(ids, offset)
+
+    def frame_before(self, position: int) -> tuple[int, int]:
+        index = bisect.bisect_right(self.positions, position) - 1
+        return (self.positions[index], self.offsets[index]) if index >= 0 else (0, 0)
+
+    def find(self, id_: bytes) -> int | None:
+        count = len(self.id_offsets)
+        index = bisect.bisect_left(range(count), id_, key=lambda at: bytes(self.ids[16 * at : 16 * at + 16]))
+        if index < count and self.ids[16 * index : 16 * index + 16] == id_:
+            return self.id_offsets[index]
+        return self.strays.get(id_)
+
+    def all_ids(self) -> Iterator[tuple[bytes, int]]:
+        """Every id with its frame's offset, in no order."""
+        ids = bytes(self.ids)
+        for index, offset in enumerate(self.id_offsets):
+            yield ids[16 * index : 16 * index + 16], offset
+        yield from self.strays.items()
+
+    def stream(self, name: str) -> StreamEntry | None:
+        return self.streams.get(name)
+
+    def names(self, after: str) -> Iterator[str]:
+        return iter(sorted(name for name in list(self.streams) if name > after))
+
+    def source(self, name: str) -> int:
+        return self.sources.get(name, 0)
+
+    def lease(self, stream: str) -> leases.Lease | None:
+        return self.leases.get(stream)
+
+
+def facts_of(events: Sequence[Event], org_before: dict[str, str | None]) -> tuple[dict[str, Head], dict[str, int]]:
+    """The heads and source sequences that follow from scanned events; orgs before them are given."""
+    heads: dict[str, Head] = {}
+    sources: dict[str, int] = {}
+    for event in events:
+        known = heads.get(event.stream)
+        org = known.org if known else org_before.get(event.stream)
+        meta: dict[str, Any] | None = None
+        if b'"org":' in event.meta or b'"source_seq":' in event.meta:
+            meta = canonical.decode(event.meta)
+            org = org or meta.get("org")
+            if "source_seq" in meta and "source" in meta:
+                sources[meta["source"]] = meta["source_seq"]
+        heads[event.stream] = Head(event.seq, event.link, org)
+    return heads, sources
+
+
+def leases_of(side: Sequence[Any]) -> list[leases.Lease]:
+    """The leases among a frame's side records."""
+    return [msgspec.convert(record[1:], leases.Lease) for record in side if record[0] == "lease"]
+
+
+def side_of(taken: Sequence[leases.Lease]) -> list[Any]:
+    """Leases as side records of a frame."""
+    return [("lease", lease.stream, lease.number, lease.owner) for lease in taken]

@@ -1,0 +1,271 @@
+"""The index of a segment as a file, read in place. Big-endian header, little-endian sections.
+
+    magic 8 "TALLYIDX" | format u16 | store id 16 | segment id 16 | covered end u64 | next position u64
+    | eight times (length u64, SHA-256 32) | SHA-256 of all before | the eight sections
+
+    positions u64…, offsets u64…     frames, noted at least 32 KiB apart
+    ids 16…, id offsets u32…         every event id in order, and its frame's offset
+    entry ends u32…, entries         every stream by name: name length u16, name, seq u64, link 32, org length u32,
+                                     org, then postings (first seq u64, frame offset u32) to the entry's end
+    bloom                            a filter over the names
+    rest                             MessagePack {"sources": {source: seq}, "leases": [lease…]}
+
+A section is verified when it is first read; one that does not check out makes the whole index worthless, and it is
+rebuilt from its segment.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import hashlib
+import itertools
+import struct
+import sys
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tallystick.engines.files import bloom
+from tallystick.engines.files.index import POSTING, GrowingIndex, StreamEntry
+from tallystick.store import leases
+from tallystick.store.filesystem import File
+from tallystick.store.ledger import Head
+
+MAGIC = b"TALLYIDX"
+FORMAT = 1
+_FIELDS = struct.Struct(">8sH16s16sQQ")
+_SECTION = struct.Struct(">Q32s")
+_NAMES = ("positions", "offsets", "ids", "id_offsets", "entry_ends", "entries", "bloom", "rest")
+_HEADER_SIZE = _FIELDS.size + len(_NAMES) * _SECTION.size + 32
+_ENTRY = struct.Struct(">Q32sI")
+CACHE_BYTES_MAX = 16 << 20
+_serials = itertools.count()
+
+
+class BadIndex(Exception):
+    """An index file is not what was written, or is of another segment."""
+
+
+class SectionCache:
+    """Sections of many indexes in memory, bounded in bytes."""
+
+    def __init__(self, bytes_max: int = CACHE_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._items: OrderedDict[tuple[int, str], bytes] = OrderedDict()
+
+    def get(self, key: tuple[int, str]) -> bytes | None:
+        """The section, if it is still here."""
+        found = self._items.get(key)
+        if found is not None:
+            with contextlib.suppress(KeyError):  # another thread dropped it just now
+                self._items.move_to_end(key)
+        return found
+
+    def put(self, key: tuple[int, str], data: bytes) -> None:
+        """Keep a section; the ones not used for longest go."""
+        self._items[key] = data
+        self._bytes += len(data)
+        while self._bytes > self._bytes_max and len(self._items) > 1:
+            try:
+                _, dropped = self._items.popitem(last=False)
+            except KeyError:
+                return
+            self._bytes -= len(dropped)
+
+
+class SealedIndex:
+    """An index file, opened."""
+
+    def __init__(self, file: File, cache: SectionCache, *, store_id: bytes, segment_id: bytes) -> None:
+        self._file = file
+        self._cache = cache
+        self._serial = next(_serials)
+        header = file.read_at(0, _HEADER_SIZE)
+        if len(header) < _HEADER_SIZE or hashlib.sha256(header[:-32]).digest() != header[-32:]:
+            raise BadIndex("its header is damaged")
+        magic, number, store, segment, end, next_position = _FIELDS.unpack_from(header)
+        if (magic, number, store, segment) != (MAGIC, FORMAT, store_id, segment_id):
+            raise BadIndex("it is of another segment or format")
+        self.covered_end: int = end
+        self.next_position: int = next_position
+        self._sections: dict[str, tuple[int, int, bytes]] = {}
+        at = _HEADER_SIZE
+        for index, name in enumerate(_NAMES):
+            length, digest = _SECTION.unpack_from(header, _FIELDS.size + index * _SECTION.size)
+            self._sections[name] = (at, length, digest)
+            at += length
+        if file.size() < at:
+            raise BadIndex("it is short")
+        self._bloom: bytes | None = None
+
+    def section(self, name: str) -> bytes:
+        """A section's bytes, verified."""
+        data = self._cache.get((self._serial, name))
+        if data is None:
+            at, length, digest = self._sections[name]
+            try:
+                data = self._file.read_at(at, length)
+            except OSError as problem:
+                raise BadIndex(f"its section {name} cannot be read: {problem}") from problem
+            if hashlib.sha256(data).digest() != digest:
+                raise BadIndex(f"its section {name} is damaged")
+            self._cache.put((self._serial, name), data)
+        return data
+
+    def frame_before(self, position: int) -> tuple[int, int]:
+        positions = _unpacked("Q", self.section("positions"))
+        index = bisect.bisect_right(positions, position) - 1
+        return (positions[index], _unpacked("Q", self.section("offsets"))[index]) if index >= 0 else (0, 0)
+
+    def find(self, id_: bytes) -> int | None:
+        ids = self.section("ids")
+        count = len(ids) // 16
+        index = bisect.bisect_left(range(count), id_, key=lambda at: ids[16 * at : 16 * at + 16])
+        if index >= count or ids[16 * index : 16 * index + 16] != id_:
+            return None
+        return int.from_bytes(self.section("id_offsets")[4 * index : 4 * index + 4], "little")
+
+    def stream(self, name: str) -> StreamEntry | None:
+        if self._bloom is None:
+            self._bloom = self.section("bloom")
+        if not bloom.may_hold(self._bloom, name):
+            return None
+        index = self._entry_index(name)
+        return self._entry(index) if index < self._entry_count() and self._name(index) == name else None
+
+    def names(self, after: str) -> Iterator[str]:
+        begin = self._entry_index(after) if after else 0
+        for index in range(begin, self._entry_count()):
+            name = self._name(index)
+            if name > after:
+                yield name
+
+    def source(self, name: str) -> int:
+        found: int = self._rest()["sources"].get(name, 0)
+        return found
+
+    def lease(self, stream: str) -> leases.Lease | None:
+        for lease in self._rest()["leases"]:
+            if lease[0] == stream:
+                return msgspec.convert(lease, leases.Lease)
+        return None
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
+
+    def _rest(self) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.msgpack.decode(self.section("rest"))
+        return found
+
+    def _entry_count(self) -> int:
+        return len(self.section("entry_ends")) // 4
+
+    def _entry_index(self, name: str) -> int:
+        return bisect.bisect_left(range(self._entry_count()), name, key=self._name)
+
+    def _bounds(self, index: int) -> tuple[int, int]:
+        ends = self.section("entry_ends")
+        begin = int.from_bytes(ends[4 * index - 4 : 4 * index], "little") if index else 0
+        return begin, int.from_bytes(ends[4 * index : 4 * index + 4], "little")
+
+    def _name(self, index: int) -> str:
+        begin, _ = self._bounds(index)
+        entries = self.section("entries")
+        length = int.from_bytes(entries[begin : begin + 2], "big")
+        return entries[begin + 2 : begin + 2 + length].decode()
+
+    def _entry(self, index: int) -> StreamEntry:
+        begin, end = self._bounds(index)
+        entries = self.section("entries")
+        at = begin + 2 + int.from_bytes(entries[begin : begin + 2], "big")
+        seq, link, org_length = _ENTRY.unpack_from(entries, at)
+        at += _ENTRY.size
+        org = entries[at : at + org_length].decode() if org_length else None
+        return StreamEntry(Head(seq, link, org), entries[at + org_length : end])
+
+    def entries(self) -> Iterator[tuple[str, StreamEntry]]:
+        """Every stream of the segment by name."""
+        for index in range(self._entry_count()):
+            yield self._name(index), self._entry(index)
+
+
+def _unpacked(code: str, data: bytes) -> array[int]:
+    numbers = array(code)
+    numbers.frombytes(data)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+def _packed(numbers: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        numbers = array(numbers.typecode, numbers)
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def encode(base: SealedIndex | None, grown: GrowingIndex, *, store_id: bytes, segment_id: bytes) -> bytes:
+    """The bytes of an index that covers what `base` covers and what has grown since."""
+    ids, id_offsets = _merged_ids(base, grown)
+    names, ends, entries = _merged_streams(base, grown)
+    sections = {
+        "positions": (base.section("positions") if base else b"") + _packed(grown.positions),
+        "offsets": (base.section("offsets") if base else b"") + _packed(grown.offsets),
+        "ids": ids,
+        "id_offsets": id_offsets,
+        "entry_ends": _packed(ends),
+        "entries": entries,
+        "bloom": bloom.build(names, len(names)),
+        "rest": _merged_rest(base, grown),
+    }
+    table = b"".join(_SECTION.pack(len(sections[name]), hashlib.sha256(sections[name]).digest()) for name in _NAMES)
+    fields = _FIELDS.pack(MAGIC, FORMAT, store_id, segment_id, grown.covered_end, grown.next_position) + table
+    return b"".join((fields, hashlib.sha256(fields).digest(), *(sections[name] for name in _NAMES)))
+
+
+def _merged_ids(base: SealedIndex | None, grown: GrowingIndex) -> tuple[bytes, bytes]:
+    old_ids, old_offsets = (base.section("ids"), base.section("id_offsets")) if base else (b"", b"")
+    if not grown.strays and (not old_ids or not grown.ids or old_ids[-16:] < bytes(grown.ids[:16])):
+        return old_ids + bytes(grown.ids), old_offsets + _packed(grown.id_offsets)
+    pairs = [
+        (old_ids[16 * index : 16 * index + 16], offset) for index, offset in enumerate(_unpacked("I", old_offsets))
+    ]
+    pairs += grown.all_ids()
+    pairs.sort()
+    return b"".join(id_ for id_, _ in pairs), _packed(array("I", [offset for _, offset in pairs]))
+
+
+def _merged_streams(base: SealedIndex | None, grown: GrowingIndex) -> tuple[list[str], array[int], bytes]:
+    streams: dict[str, StreamEntry] = dict(base.entries()) if base else {}
+    for name, entry in grown.streams.items():
+        old = streams.get(name)
+        streams[name] = StreamEntry(entry.head, bytes(old.postings if old else b"") + bytes(entry.postings))
+    names = sorted(streams)
+    ends, entries, at = array("I"), [], 0
+    for name in names:
+        data = _entry_bytes(name, streams[name])
+        at += len(data)
+        ends.append(at)
+        entries.append(data)
+    return names, ends, b"".join(entries)
+
+
+def _entry_bytes(name: str, entry: StreamEntry) -> bytes:
+    encoded, org = name.encode(), (entry.head.org or "").encode()
+    fixed = _ENTRY.pack(entry.head.seq, entry.head.link, len(org))
+    assert len(entry.postings) % POSTING.size == 0
+    return b"".join((len(encoded).to_bytes(2, "big"), encoded, fixed, org, entry.postings))
+
+
+def _merged_rest(base: SealedIndex | None, grown: GrowingIndex) -> bytes:
+    rest: dict[str, Any] = base._rest() if base else {"sources": {}, "leases": []}
+    taken: dict[str, Any] = {lease[0]: lease for lease in rest["leases"]}
+    return msgspec.msgpack.encode(
+        {"sources": rest["sources"] | grown.sources, "leases": list((taken | grown.leases).values())}
+    )

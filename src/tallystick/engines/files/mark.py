@@ -1,0 +1,87 @@
+"""The synced mark: how far the log is known to be on disk. Two slots of 512 bytes, written in turn.
+
+    magic 4 "TMRK" | counter u64 | segment id 16 | end u64 | next position u64 | CRC-32 u32
+
+It is written after every sync of the log and synced itself only at rotation and close: it may lag, it must not lead.
+The valid slot with the higher counter counts, so that a torn write costs one step and not the mark.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import msgspec
+
+from tallystick.store.filesystem import File, FileSystem, replace_file, write_fully
+
+NAME = "synced"
+SLOT_BYTES = 512
+_MAGIC = b"TMRK"
+_FIELDS = struct.Struct(">4sQ16sQQ")
+_SIZE = _FIELDS.size + 4
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Everything in this segment before `end` is on disk; the next position is `next_position`."""
+
+    segment_id: bytes
+    end: int
+    next_position: int
+    counter: int = 0
+
+
+def encode(mark: Mark) -> bytes:
+    """The bytes of one slot, without its padding."""
+    fields = _FIELDS.pack(_MAGIC, mark.counter, mark.segment_id, mark.end, mark.next_position)
+    return fields + zlib.crc32(fields).to_bytes(4, "big")
+
+
+def decode(data: bytes) -> Mark | None:
+    """The newest valid mark of the file's bytes; None if neither slot holds one."""
+    slots = [_slot(data[at : at + _SIZE]) for at in (0, SLOT_BYTES)]
+    return max((slot for slot in slots if slot is not None), key=lambda slot: slot.counter, default=None)
+
+
+def _slot(data: bytes) -> Mark | None:
+    if len(data) < _SIZE or zlib.crc32(data[: _FIELDS.size]).to_bytes(4, "big") != data[_FIELDS.size :]:
+        return None
+    magic, counter, segment_id, end, next_position = _FIELDS.unpack(data[: _FIELDS.size])
+    return Mark(segment_id, end, next_position, counter) if magic == _MAGIC else None
+
+
+def load(files: FileSystem, directory: str) -> Mark | None:
+    """The mark of a log; None if there is none that can be read."""
+    path = f"{directory}/{NAME}"
+    if not files.exists(path):
+        return None
+    file = files.open_read(path)
+    try:
+        return decode(file.read_at(0, 2 * SLOT_BYTES))
+    finally:
+        file.close()
+
+
+class MarkFile:
+    """The writer's side of the mark."""
+
+    def __init__(self, files: FileSystem, directory: str, start: Mark) -> None:
+        """Put a mark in place, durably."""
+        self._counter = start.counter
+        slot = encode(start).ljust(SLOT_BYTES, b"\0")
+        replace_file(files, directory, NAME, slot + slot)
+        self._file: File = files.open_write(f"{directory}/{NAME}")
+
+    def advance(self, segment_id: bytes, end: int, next_position: int) -> None:
+        """Note that the log is on disk up to here. Called after the sync, never before."""
+        self._counter += 1
+        mark = Mark(segment_id, end, next_position, self._counter)
+        write_fully(self._file, SLOT_BYTES * (self._counter % 2), encode(mark))
+
+    def sync(self) -> None:
+        """Make the mark itself durable."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()

@@ -1,0 +1,200 @@
+"""Reading events out of segments: by position, by stream, by id. Every frame is verified when it is read."""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from tallystick import errors
+from tallystick.engines.files import frame as frames
+from tallystick.engines.files import segment
+from tallystick.engines.files.frame import Body, Frame
+from tallystick.engines.files.scan import Scanner, next_valid_frame, read_frame
+from tallystick.engines.files.segments import Handles, Segment, SegmentSet
+from tallystick.event.model import Event
+from tallystick.store.page import Hole, Page
+from tallystick.store.selection import Selection
+
+FRAMES_KEPT_MAX = 16
+FRAME_KEPT_BYTES_MAX = 1 << 20
+
+
+class Reader:
+    """Reads from a set of segments that its owner keeps up to date."""
+
+    def __init__(self, handles: Handles, note_hole: Callable[[Hole], None]) -> None:
+        self._handles = handles
+        self._note_hole = note_hole
+        self._kept: OrderedDict[tuple[bytes, int], tuple[Frame, Body]] = OrderedDict()
+
+    # --- by position -----------------------------------------------------------------------------------------------
+
+    def page(
+        self, segments: SegmentSet, *, after: int, end: int, selection: Selection, limit: int, over_holes: bool
+    ) -> Page:
+        """Events with after < position <= end, up to `limit`; see the port for holes."""
+        found: list[Event] = []
+        holes: list[Hole] = []
+        wanted = None if selection.is_everything else selection.predicate()
+        position = after
+        for last, body in self._bodies(segments, after=after, end=end):
+            if isinstance(body, Hole):
+                if not over_holes:
+                    if position > after:
+                        return Page(found, position)
+                    raise errors.Damaged(first=body.first, last=body.last, reason=body.reason)
+                holes.append(body)
+                position = max(position, min(body.last, end))
+                continue
+            events = _between(body.events, after, end)
+            if wanted is not None:
+                events = [event for event in events if wanted(event)]
+            room = limit - len(found)
+            if len(events) >= room:
+                found += events[:room]
+                return Page(found, found[-1].position, tuple(holes))
+            found += events
+            position = min(last, end)
+        return Page(found, max(after, end), tuple(holes))
+
+    def _bodies(self, segments: SegmentSet, *, after: int, end: int) -> Iterator[tuple[int, Body | Hole]]:
+        """Bodies that hold positions after `after` up to `end`, each with its last position; holes where they lie."""
+        number = segments.number_of(after + 1)
+        reached = after
+        while number < len(segments) and reached < end:
+            item = segments.items[number]
+            if item.header.first_position > reached + 1:
+                gap = Hole(reached + 1, item.header.first_position - 1, f"the segment before {item.name} is missing")
+                yield gap.last, self._noted(gap)
+            following = segments.items[number + 1].header.first_position if number + 1 < len(segments) else None
+            for last, body in self._segment_bodies(item, after=reached, following=following):
+                reached = max(reached, last)
+                yield last, body
+                if reached >= end:
+                    return
+            number += 1
+        if reached < end:
+            yield end, self._noted(Hole(reached + 1, end, "the end of the log is missing"))
+
+    def _segment_bodies(self, item: Segment, *, after: int, following: int | None) -> Iterator[tuple[int, Body | Hole]]:
+        first, offset = item.frame_before(after + 1)
+        file, segment_id, end = self._handles.get(item), item.header.segment_id, item.end
+        position = first
+        while offset < end:
+            kept = self._kept.get((segment_id, offset))
+            if kept is not None:
+                frame, body = kept
+                offset, position = frame.end, frame.next_position
+                if frame.next_position > after + 1:
+                    yield frame.next_position - 1, body
+                continue
+            scanner = Scanner(file, segment_id, offset=offset, end=end, position=position)
+            for frame, data in scanner:
+                if frame.next_position > after + 1:
+                    body = self._keep(segment_id, frame, data)
+                    yield frame.next_position - 1, body
+            offset, position = scanner.offset, scanner.position or position
+            if scanner.clean:
+                break
+            behind = next_valid_frame(file, segment_id, begin=offset + 1, end=end, position=position)
+            last = (behind.first_position if behind else following or max(position + 1, item.next_position)) - 1
+            if last >= position and last > after:
+                reason = f"{item.name} is damaged at byte {offset}"
+                yield last, self._noted(Hole(position, last, reason))
+            if behind is None:
+                return
+            offset, position = behind.offset, behind.first_position
+        if following is not None and position < following and position > after:
+            yield following - 1, self._noted(Hole(position, following - 1, f"{item.name} is shorter than it was"))
+
+    def _noted(self, hole: Hole) -> Hole:
+        self._note_hole(hole)
+        return hole
+
+    def _keep(self, segment_id: bytes, frame: Frame, data: bytes) -> Body:
+        body = frames.decode_body(data)
+        if len(data) <= FRAME_KEPT_BYTES_MAX:
+            self._kept[(segment_id, frame.offset)] = (frame, body)
+            while len(self._kept) > FRAMES_KEPT_MAX:
+                try:
+                    self._kept.popitem(last=False)
+                except KeyError:  # another thread was faster
+                    break
+        return body
+
+    def recorded(self, segments: SegmentSet, position: int) -> int | None:
+        """When the frame that holds a position was written."""
+        for _, body in self._bodies(segments, after=position - 1, end=position):
+            return None if isinstance(body, Hole) else body.recorded
+        return None
+
+    # --- by offset -------------------------------------------------------------------------------------------------
+
+    def body_at(self, item: Segment, offset: int) -> Body:
+        """The body of the frame that an index points at; `Damaged` if it is no longer valid."""
+        segment_id = item.header.segment_id
+        kept = self._kept.get((segment_id, offset))
+        if kept is not None:
+            return kept[1]
+        found = read_frame(self._handles.get(item), segment_id, offset, item.end)
+        if found is None:
+            hole = self._noted(self._hole_at(item, offset))
+            raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
+        return self._keep(segment_id, *found)
+
+    def _hole_at(self, item: Segment, offset: int) -> Hole:
+        """The hole around an offset; found by walking the segment, since its positions cannot be trusted there."""
+        file, segment_id = self._handles.get(item), item.header.segment_id
+        at, position = segment.SIZE, item.header.first_position
+        while True:
+            scanner = Scanner(file, segment_id, offset=at, end=item.end, position=position)
+            for _ in scanner:
+                pass
+            position = scanner.position or position
+            behind = next_valid_frame(file, segment_id, begin=scanner.offset + 1, end=item.end, position=position)
+            if behind is None or behind.offset > offset:
+                last = (behind.first_position if behind else item.next_position) - 1
+                return Hole(position, max(last, position), f"{item.name} is damaged at byte {scanner.offset}")
+            at, position = behind.offset, behind.first_position
+
+    def find(self, segments: SegmentSet, id_: bytes) -> Event | None:
+        """The event with this id."""
+        for item in reversed(segments.items):
+            offset = item.find(id_)
+            if offset is not None:
+                for event in self.body_at(item, offset).events:
+                    if event.id == id_:
+                        return event
+        return None
+
+    def stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Event]:
+        """Events of one stream by seq."""
+        found: list[Event] = []
+        for item in segments:
+            entry = item.stream(stream)
+            if entry is None or entry.head.seq <= after:
+                continue
+            for offset in entry.offsets(after=after, until=until):
+                for event in self.body_at(item, offset).events:
+                    if event.stream == stream and event.seq > after and (until is None or event.seq <= until):
+                        found.append(event)
+                        if len(found) == limit:
+                            return found
+        return found
+
+
+def _between(events: list[Event], after: int, end: int) -> list[Event]:
+    """The events with after < position <= end of an ascending list."""
+    if not events or (events[0].position > after and events[-1].position <= end):
+        return events
+    return [event for event in events if after < event.position <= end]
+
+
+def merged_names(segments: SegmentSet, after: str) -> Iterator[str]:
+    """Stream names over all segments, in order, each once."""
+    last = ""
+    for name in heapq.merge(*(run for item in segments for run in item.names(after))):
+        if name != last:
+            last = name
+            yield name

@@ -1,0 +1,141 @@
+"""Writing frames to the current segment, and sealing it.
+
+An append is: write the frame, sync, advance the mark. No space rolls the frame back and is over when there is room
+again; any other failure poisons the writer for good, because after a failed fsync nobody knows what is on disk.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import TypeVar
+
+from tallystick import errors
+from tallystick.engines.files import segment
+from tallystick.engines.files.mark import MarkFile
+from tallystick.engines.files.segment import Header
+from tallystick.engines.files.segments import Handles, Segment
+from tallystick.store.filesystem import FULL, File, FileSystem, publish_file, stage_file, write_fully
+
+T = TypeVar("T")
+
+SEGMENT_BYTES_MAX = 100_000_000
+SEGMENT_AGE_NS_MAX = 24 * 3600 * 1_000_000_000
+
+
+class Writer:
+    """The one writer of a log. Not safe for threads: the engine holds its lock."""
+
+    def __init__(
+        self,
+        handles: Handles,
+        current: Segment,
+        mark: MarkFile,
+        *,
+        clock: Callable[[], int],
+        segment_bytes_max: int,
+        segment_age_ns_max: int,
+    ) -> None:
+        self._handles = handles
+        self._files: FileSystem = handles.files
+        self._directory = handles.directory
+        self._mark = mark
+        self._clock = clock
+        self._segment_bytes_max = segment_bytes_max
+        self._segment_age_ns_max = segment_age_ns_max
+        self.current = current
+        self.poisoned: errors.StoreFailed | None = None
+        self._file: File = self._files.open_write(f"{self._directory}/{current.name}")
+
+    def is_due(self, size: int) -> bool:
+        """Whether the current segment must be sealed before a frame of this size."""
+        written = self.current.end - segment.SIZE
+        if not written:
+            return False
+        full = self.current.end + size > self._segment_bytes_max
+        return full or self._clock() - self.current.header.created >= self._segment_age_ns_max
+
+    def append(self, frame: bytes, *, next_position: int) -> int:
+        """Write one frame and make it durable; returns its offset."""
+        offset, end = self.current.end, self.current.end + len(frame)
+        segment_id = self.current.header.segment_id
+        try:
+            self._write(offset, frame)
+            self._guarded("fsync", self._file.sync)
+            self._guarded("the synced mark", lambda: self._mark.advance(segment_id, end, next_position))
+            self.current.end = end
+        except errors.TallyError:
+            raise
+        except BaseException as interruption:  # Ctrl-C in the middle: what is on disk is for recovery to say
+            raise self._poison("an interrupted append", interruption) from interruption
+        return offset
+
+    def _write(self, offset: int, frame: bytes) -> None:
+        try:
+            write_fully(self._file, offset, frame)
+        except OSError as problem:
+            if problem.errno not in FULL:
+                raise self._poison("write", problem) from problem
+            self._guarded("truncate", lambda: self._file.truncate(offset))
+            raise errors.NoSpace(needed=len(frame), path=self._directory) from problem
+
+    def seal(self, taken: set[str]) -> Segment:
+        """Seal the current segment under a dated name and begin the next one, which is returned.
+
+        What may fail for want of room comes first and changes nothing. Then names become durable in an order in which
+        no crash loses one: the sealed name, then the new current.log.
+        """
+        sealed = self.current
+        name = segment.sealed_name(taken, time_ns=self._clock())
+        begun = following(sealed, self._handles, clock=self._clock)
+        try:
+            sealed.save_index(name=name.removesuffix(".log") + ".idx")
+            stage_file(self._files, self._directory, segment.CURRENT, segment.encode(begun.header))
+        except OSError as problem:
+            if problem.errno in FULL:
+                raise errors.NoSpace(needed=segment.SIZE, path=self._directory) from problem
+            raise self._poison("a new segment", problem) from problem
+        self._guarded("rename", lambda: self._exchange(sealed, name, begun))
+        return begun
+
+    def _exchange(self, sealed: Segment, name: str, begun: Segment) -> None:
+        self._files.rename(f"{self._directory}/{sealed.name}", f"{self._directory}/{name}")
+        self._files.sync_dir(self._directory)
+        sealed.name = name
+        publish_file(self._files, self._directory, segment.CURRENT)
+        self._mark.advance(begun.header.segment_id, begun.end, begun.next_position)
+        self._mark.sync()
+        self._file.close()
+        self._file = self._files.open_write(f"{self._directory}/{begun.name}")
+        self.current = begun
+
+    def _guarded(self, operation: str, act: Callable[[], T]) -> T:
+        try:
+            return act()
+        except OSError as problem:
+            raise self._poison(operation, problem) from problem
+
+    def _poison(self, operation: str, problem: BaseException) -> errors.StoreFailed:
+        self.poisoned = errors.StoreFailed(operation=operation, reason=str(problem))
+        return self.poisoned
+
+    def close(self, *, clean: bool) -> None:
+        """Give the files back; a clean close makes the mark durable."""
+        if clean and self.poisoned is None:
+            self._mark.sync()
+        self._mark.close()
+        self._file.close()
+
+
+def following(after: Segment, handles: Handles, *, clock: Callable[[], int]) -> Segment:
+    """The segment that follows another one, not yet on disk."""
+    header = Header(
+        store_id=after.header.store_id,
+        segment_id=secrets.token_bytes(16),
+        first_position=after.next_position,
+        created=clock(),
+        previous_id=after.header.segment_id,
+        previous_end=after.end,
+        profile=after.header.profile,
+    )
+    return Segment(segment.CURRENT, header, handles, end=segment.SIZE)

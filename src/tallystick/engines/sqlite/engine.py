@@ -1,0 +1,256 @@
+"""The log in a SQLite file: tables as in `sql/migrations`, many processes may write and read it at once.
+
+Invariants: a commit is judged and written inside one immediate transaction, so what the ledger saw is what it writes
+onto; an outcome is returned after COMMIT; a reader sees one state of the log per page and never waits for the writer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import starmap
+
+from tallystick import errors
+from tallystick.engines.sqlite import inspection, statements, survey, writing
+from tallystick.engines.sqlite.place import Opened, Opening
+from tallystick.engines.sqlite.selecting import page_query
+from tallystick.engines.sqlite.view import SqliteView
+from tallystick.engines.tables.checkpoints import SqliteCheckpoints
+from tallystick.engines.tables.connection import BUSY_MS
+from tallystick.engines.tables.database import Database
+from tallystick.event import limits
+from tallystick.event.model import Event
+from tallystick.store import capabilities, leases
+from tallystick.store.checkpoints import Checkpoints
+from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.events import PAGE_EVENTS, Problem, Report
+from tallystick.store.ledger import Head, Holder, Ledger
+from tallystick.store.page import Hole, Page, StreamInfo
+from tallystick.store.selection import EVERYTHING, Selection
+
+_POLL_S = 0.02
+_BUSY_MS_MAX = 3_600_000
+
+
+def open_sqlite(
+    place: str,
+    *,
+    readonly: bool,
+    create: bool,
+    profile: str | None,
+    clock: Callable[[], int],
+    busy_ms: int = BUSY_MS,
+) -> SqliteLog:
+    """Open the log in the file `place`. `busy_ms` bounds how long a commit waits for other processes."""
+    if type(busy_ms) is not int or not 0 <= busy_ms <= _BUSY_MS_MAX:
+        raise errors.InvalidValue(what="busy_ms", value=busy_ms, must=f"from 0 to {_BUSY_MS_MAX}")
+    opening = Opening(place, profile=profile, clock=clock, busy_ms=busy_ms)
+    opened = opening.for_reading() if readonly else opening.for_writing(create=create)
+    return SqliteLog(opening.url, opened, clock=clock, busy_ms=busy_ms)
+
+
+class SqliteLog:
+    """An event log in SQLite. Made by `open_sqlite`."""
+
+    engine = "sqlite"
+    capabilities = capabilities.ALL
+
+    def __init__(self, url: str, opened: Opened, *, clock: Callable[[], int], busy_ms: int) -> None:
+        self.url = url
+        self.store_id = opened.store_id
+        self.profile = opened.profile
+        self.readonly = opened.writer is None
+        reason = f"it is damaged ({opened.damage})" if opened.damage else f"{url} was opened for reading"
+        self._database = Database(opened.path, opened.writer, readonly_reason=reason, busy_ms=busy_ms)
+        self.checkpoints: Checkpoints = SqliteCheckpoints(self._database)
+        self._clock = clock
+        self._recovered = opened.recovered
+        self._holes: list[Hole] = []
+        self._changed = threading.Condition()
+        self._closed = False
+        self._holder = None if self.readonly else Holder()
+        try:
+            if opened.damage is not None:
+                self._survey(opened.damage)
+            if self._holder is not None:
+                self._enter(self._holder.owner)
+        except BaseException:
+            self.close()
+            raise
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        holder = self._require_writable()
+        ledger: Ledger | None = None
+        outcomes: list[Outcome] = []
+        with self._database.writing(needed_bytes=lambda: writing.size_of(ledger)) as connection:
+            view = SqliteView(connection)
+            ledger = Ledger(view, next_position=view.head() + 1, holder=holder)
+            for transaction in transactions:
+                try:
+                    outcomes.append(ledger.judge(transaction))
+                except errors.TallyError as refusal:
+                    outcomes.append(refusal)
+            writing.write(connection, ledger, recorded=self._clock())
+        ledger.committed()
+        with self._changed:
+            self._changed.notify_all()
+        return outcomes
+
+    def _require_writable(self) -> Holder:
+        if self._closed:
+            raise errors.StoreClosed()
+        if self._holes:
+            hole = self._holes[0]
+            raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
+        if self._holder is None:
+            raise errors.ReadOnly(reason=self._database.readonly_reason)
+        return self._holder
+
+    def _enter(self, owner: leases.Owner) -> None:
+        """Note that this handle is open, and forget those whose process is gone."""
+        with suppress(errors.NoSpace), self._database.writing() as connection:
+            rows = connection.execute(statements.named("list_writers")).fetchall()
+            dead = [row[3:] for row in rows if leases.is_dead(leases.Owner(*row))]
+            connection.executemany(statements.named("leave_writer"), dead)
+            entry = (owner.host, owner.pid, owner.started, owner.handle, self._clock())
+            connection.execute(statements.named("enter_writer"), entry)
+
+    def _leave(self, holder: Holder) -> None:
+        """Give the leases back, and note that this handle closed."""
+        with self._database.writing() as connection:
+            ledger = Ledger(SqliteView(connection), next_position=0, holder=holder)
+            ledger.judge(Transaction([], release=tuple(holder.held)))
+            writing.write(connection, ledger, recorded=0)
+            connection.execute(statements.named("leave_writer"), (holder.owner.handle,))
+        ledger.committed()
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        selection: Selection = EVERYTHING,
+        limit: int = PAGE_EVENTS,
+        over_holes: bool = False,
+    ) -> Page:
+        try:
+            return self._read(after, until, selection, limit, over_holes)
+        except errors.Damaged as damage:
+            if self._holes:
+                raise
+            self._survey(damage.reason)
+        return self._read(after, until, selection, limit, over_holes)
+
+    def _read(self, after: int, until: int | None, selection: Selection, limit: int, over_holes: bool) -> Page:
+        with self._database.snapshot() as connection:
+            head = SqliteView(connection).head()
+            end = head if until is None else min(until, head)
+            start, end, crossed = self._around_holes(after, end, over_holes)
+            if start >= end:
+                return Page([], start, crossed)
+            query, values = page_query(selection, first=start + 1, until=end, limit=limit)
+            events = list(starmap(Event, connection.execute(query, values)))
+        through = events[-1].position if len(events) == limit else end
+        return Page(events, through, crossed)
+
+    def _around_holes(self, after: int, end: int, over_holes: bool) -> tuple[int, int, tuple[Hole, ...]]:
+        """The bounds of a page that touches no hole, and the holes that lie between `after` and its start."""
+        crossed: list[Hole] = []
+        for hole in self._holes:
+            if hole.last <= after or hole.first > end:
+                continue
+            if hole.first > after + 1:
+                return after, hole.first - 1, tuple(crossed)
+            if not over_holes:
+                raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
+            crossed.append(hole)
+            after = hole.last
+        return after, end, tuple(crossed)
+
+    def read_stream(
+        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
+    ) -> list[Event]:
+        upto = limits.INT_MAX if until is None else until
+        values = {"stream": stream, "after": after, "until": upto, "limit": limit}
+        with self._database.reading() as connection:
+            events = list(starmap(Event, connection.execute(statements.named("read_stream"), values)))
+        for hole in self._holes:
+            if any(hole.first <= event.position <= hole.last for event in events):
+                raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
+        return events
+
+    def find(self, id: bytes) -> Event | None:
+        with self._database.reading() as connection:
+            return SqliteView(connection).find(id)
+
+    def head(self) -> int:
+        with self._database.reading() as connection:
+            return SqliteView(connection).head()
+
+    def floor(self) -> int:
+        return 0
+
+    def stream_head(self, stream: str) -> Head | None:
+        with self._database.reading() as connection:
+            return SqliteView(connection).stream_head(stream)
+
+    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+        with self._database.reading() as connection:
+            return list(starmap(StreamInfo, connection.execute(statements.named("list_streams"), (after, limit))))
+
+    def recorded_at(self, position: int) -> int | None:
+        with self._database.reading() as connection:
+            return SqliteView(connection).recorded_at(position)
+
+    def wait(self, after: int, *, timeout: float) -> int:
+        deadline = time.monotonic() + timeout
+        while True:
+            head = self.head()
+            left = deadline - time.monotonic()
+            if head > after or left <= 0:
+                return head
+            with self._changed:
+                self._changed.wait(min(left, _POLL_S))  # commits of other processes are seen by looking again
+                if self._closed:
+                    return head
+
+    # --- health ----------------------------------------------------------------------------------------------------
+
+    def holes(self) -> list[Hole]:
+        return list(self._holes)
+
+    def _survey(self, reason: str) -> None:
+        """Find out what is still whole, serve that, and append nothing more."""
+        with self._database.reading() as connection:
+            self._holes = survey.holes_in(connection, reason=reason)
+        self.readonly = True
+
+    def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
+        with self._database.snapshot() as connection:
+            yield from inspection.check(connection, progress)
+
+    def report(self) -> Report:
+        problems = tuple(Problem("damage", hole.reason, hole.first) for hole in self._holes)
+        with self._database.snapshot() as connection:
+            facts = inspection.facts(connection, self._database.path)
+        return Report(self.engine, facts, self._recovered, problems)
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._changed.notify_all()
+        if self._holder is not None:
+            with suppress(errors.TallyError):  # what cannot be given back is taken over once this process is gone
+                self._leave(self._holder)
+            leases.retire(self._holder.owner)
+        self._database.close()

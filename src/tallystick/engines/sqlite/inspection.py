@@ -1,0 +1,90 @@
+"""What `tally verify` checks of the tables themselves, and what `tally doctor` shows of the file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tallystick.engines.sqlite import migrations, statements
+from tallystick.engines.sqlite.view import SqliteView
+from tallystick.engines.tables import translate
+from tallystick.store import leases
+from tallystick.store.events import Problem
+
+
+def check(connection: sqlite3.Connection, progress: Callable[[int], None]) -> Iterator[Problem]:
+    """Everything that is wrong with the database, its schema, and what its tables say of each other."""
+    for done, part in enumerate((_database, _schema, _heads, _orders, _scopes, _sequence)):
+        progress(done)
+        try:
+            yield from part(connection)
+        except sqlite3.DatabaseError as problem:
+            if not translate.is_damage(problem):
+                raise
+            yield Problem("database", str(problem))
+
+
+def _database(connection: sqlite3.Connection) -> Iterator[Problem]:
+    for (line,) in connection.execute("PRAGMA integrity_check"):
+        if line != "ok":
+            yield Problem("database", str(line))
+
+
+def _schema(connection: sqlite3.Connection) -> Iterator[Problem]:
+    """Every table, index, trigger and view must be there, word for word as the migrations made it."""
+    found_version, known = migrations.version_of(connection), migrations.latest()
+    if found_version != known:
+        yield Problem("schema", f"the format is {found_version}, not {known}")
+    found, expected = migrations.schema_of(connection), migrations.expected_schema()
+    for name in sorted(found.keys() | expected.keys()):
+        if name not in found:
+            yield Problem("schema", f"{name} is missing")
+        elif name not in expected:
+            yield Problem("schema", f"{name} does not belong to it")
+        elif found[name] != expected[name]:
+            yield Problem("schema", f"{name} was changed")
+
+
+def _heads(connection: sqlite3.Connection) -> Iterator[Problem]:
+    for stream, recorded, actual, _same_link in connection.execute(statements.named("check_heads")):
+        reason = f"its events end at seq {actual or 0}, its recorded end is {recorded}"
+        yield Problem("head", reason if actual != recorded else "its recorded link is another", 0, stream, recorded)
+
+
+def _orders(connection: sqlite3.Connection) -> Iterator[Problem]:
+    for stream, position, reason in connection.execute(statements.named("check_orders")):
+        yield Problem("order", reason, position, stream)
+
+
+def _scopes(connection: sqlite3.Connection) -> Iterator[Problem]:
+    for position, stream, seq in connection.execute(statements.named("check_scopes")):
+        yield Problem("scope", "its org, app or env is not what its meta says", position, stream, seq)
+
+
+def _sequence(connection: sqlite3.Connection) -> Iterator[Problem]:
+    head = SqliteView(connection).head()
+    last = connection.execute("SELECT coalesce(max(position), 0) FROM events").fetchone()[0]
+    if last > head:
+        yield Problem("sequence", f"the last position is {last}, but the counter stands at {head}", last)
+
+
+def facts(connection: sqlite3.Connection, path: str) -> dict[str, Any]:
+    """Sizes, versions and who writes."""
+    writers = [leases.Owner(*row) for row in connection.execute(statements.named("list_writers"))]
+    return {
+        "path": path,
+        "sqlite": sqlite3.sqlite_version,
+        "format": migrations.version_of(connection),
+        "events_head": SqliteView(connection).head(),
+        "streams": connection.execute("SELECT count(*) FROM streams").fetchone()[0],
+        "file_bytes": os.path.getsize(path),
+        "wal_bytes": os.path.getsize(f"{path}-wal") if os.path.exists(f"{path}-wal") else 0,
+        "page_bytes": connection.execute("PRAGMA page_size").fetchone()[0],
+        "pages": connection.execute("PRAGMA page_count").fetchone()[0],
+        "pages_free": connection.execute("PRAGMA freelist_count").fetchone()[0],
+        "free_bytes": shutil.disk_usage(os.path.dirname(path)).free,
+        "writers": [str(owner) for owner in writers if not leases.is_dead(owner)],
+    }

@@ -1,0 +1,99 @@
+"""The schema as numbered, forward-only steps: `sql/migrations/NNN_name.sql`.
+
+Invariant: `user_version` is the number of the last step, set in the transaction of that step. A database is therefore
+always exactly at some step, whenever it was interrupted.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import resources
+
+import msgspec
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One step of the schema."""
+
+    number: int
+    name: str
+    sql: str
+
+
+@cache
+def known() -> tuple[Migration, ...]:
+    """Every step, in order; numbered from 1 without a gap."""
+    folder = resources.files(__package__).joinpath("sql", "migrations")
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    steps = tuple(Migration(int(file.name[:3]), file.name[4:-4], file.read_text()) for file in files)
+    assert [step.number for step in steps] == list(range(1, len(steps) + 1))
+    return steps
+
+
+def latest() -> int:
+    """The number of the format that this version writes."""
+    return known()[-1].number
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The number of the last step taken; 0 in a database that is still empty."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(
+    connection: sqlite3.Connection, *, profile: str, clock: Callable[[], int], upto: int | None = None
+) -> list[Migration]:
+    """Take the steps that are missing, each in its own transaction; returns those taken here."""
+    connection.create_function("opening_profile", 0, lambda: profile)
+    connection.create_function("opening_time", 0, clock)
+    taken = [step for step in known()[:upto] if version_of(connection) < step.number and _take(connection, step)]
+    connection.create_function("opening_profile", 0, None)
+    connection.create_function("opening_time", 0, None)
+    return taken
+
+
+def _take(connection: sqlite3.Connection, step: Migration) -> bool:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if version_of(connection) >= step.number:  # another process took it while this one waited
+            connection.execute("ROLLBACK")
+            return False
+        for statement in _statements(step.sql):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {step.number:d}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return True
+
+
+def _statements(sql: str) -> Iterator[str]:
+    """The statements of a script, one by one: `executescript` would commit the transaction it is called in."""
+    pending = ""
+    for line in sql.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""
+    assert not pending.strip(), pending
+
+
+def schema_of(connection: sqlite3.Connection) -> dict[str, str]:
+    """The SQL of every table, index, trigger and view that was created by a statement."""
+    found = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'")
+    return dict(found)
+
+
+@cache
+def expected_schema() -> dict[str, str]:
+    """What `schema_of` gives for a database that took every step."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        migrate(connection, profile="plain", clock=lambda: 0)
+        return schema_of(connection)
+    finally:
+        connection.close()

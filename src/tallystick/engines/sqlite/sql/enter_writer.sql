@@ -1,0 +1,1 @@
+INSERT INTO writers (host, pid, started, handle, opened_at) VALUES (?, ?, ?, ?, ?)

@@ -1,0 +1,3 @@
+SELECT position, stream, seq, type, version, id, time, payload, meta, checksum, link, signature
+FROM events
+WHERE id = ?

@@ -1,0 +1,1 @@
+SELECT stream, number, host, pid, started, handle FROM leases WHERE stream = ?

@@ -1,0 +1,1 @@
+SELECT link FROM events WHERE stream = ? AND seq = ?

@@ -1,0 +1,1 @@
+SELECT store_id, profile FROM store

@@ -1,0 +1,1 @@
+SELECT host, pid, started, handle FROM writers

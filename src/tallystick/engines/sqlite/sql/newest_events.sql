@@ -1,0 +1,4 @@
+SELECT position, stream, seq, type, version, id, time, payload, meta, checksum, link, signature
+FROM events
+ORDER BY position DESC
+LIMIT ?

@@ -1,0 +1,1 @@
+SELECT recorded FROM events WHERE position = ?

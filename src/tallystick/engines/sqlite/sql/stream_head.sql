@@ -1,0 +1,1 @@
+SELECT seq, link, org FROM streams WHERE stream = ?

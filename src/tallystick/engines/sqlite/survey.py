@@ -1,0 +1,116 @@
+"""What is still whole: asked when a writer did not close, and when a page turns out to be damaged.
+
+SQLite has no checksums of its own, so its quick_check is joined by ours: payload checksums and chain links.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+from tallystick.engines.sqlite import statements
+from tallystick.engines.sqlite.view import SqliteView
+from tallystick.engines.tables import translate
+from tallystick.event import chain
+from tallystick.event.model import Event
+from tallystick.store.page import Hole
+
+_NEWEST = 64
+_WINDOW = 4096
+_PROBES_MAX = 100_000
+
+
+def damage_in(connection: sqlite3.Connection, *, newest: bool = True) -> str | None:
+    """The first thing that is wrong with the database, or with its newest events; None if all is well."""
+    try:
+        answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if answer != "ok":
+            return str(answer)
+        return _damage_at_the_end(connection) if newest else None
+    except sqlite3.DatabaseError as problem:
+        if not translate.is_damage(problem):
+            raise
+        return str(problem)
+
+
+def _damage_at_the_end(connection: sqlite3.Connection) -> str | None:
+    """Check the newest events: they are what an interrupted writer was writing."""
+    view = SqliteView(connection)
+    ended: set[str] = set()
+    for row in connection.execute(statements.named("newest_events"), (_NEWEST,)).fetchall():
+        event = Event(*row)
+        where = f"position {event.position} ({event.stream} {event.seq})"
+        if event.payload is not None and chain.checksum(event.payload) != event.checksum:
+            return f"the payload at {where} does not have its checksum"
+        before = connection.execute(statements.named("find_link"), (event.stream, event.seq - 1)).fetchone()
+        if (before or event.seq == 1) and chain.link(event, before[0] if before else chain.GENESIS) != event.link:
+            return f"the link at {where} does not follow from the event before it"
+        head = view.stream_head(event.stream)
+        if event.stream not in ended and (head is None or (head.seq, head.link) != (event.seq, event.link)):
+            return f"{event.stream} ends at {where}, but its recorded end is another"
+        ended.add(event.stream)
+    return None
+
+
+def holes_in(connection: sqlite3.Connection, *, reason: str) -> list[Hole]:
+    """The ranges that cannot be read back as they were written.
+
+    In a damaged table, a position that is missing cannot be told from one that was lost: it counts as a hole. When
+    every event is whole (an index is damaged, say), there is one hole at 0: nothing to step over, but no appending.
+    """
+    lost: list[tuple[int, int]] = []
+    probes = 0
+    pending = list(_windows(_head(connection)))[::-1]
+    while pending:
+        first, last = pending.pop()
+        probes += 1
+        try:
+            lost += _lost_between(connection, first, last)
+        except sqlite3.DatabaseError as problem:
+            if not translate.is_damage(problem):
+                raise
+            if first == last or probes > _PROBES_MAX:
+                lost.append((first, last))
+            else:
+                middle = (first + last) // 2
+                pending += [(middle + 1, last), (first, middle)]
+    return [Hole(first, last, reason) for first, last in _joined(lost)] or [Hole(0, 0, reason)]
+
+
+def _windows(head: int) -> Iterator[tuple[int, int]]:
+    for first in range(1, head + 1, _WINDOW):
+        yield first, min(first + _WINDOW - 1, head)
+
+
+def _head(connection: sqlite3.Connection) -> int:
+    try:
+        return SqliteView(connection).head()
+    except sqlite3.DatabaseError as problem:
+        if not translate.is_damage(problem):
+            raise
+        return 0
+
+
+def _lost_between(connection: sqlite3.Connection, first: int, last: int) -> list[tuple[int, int]]:
+    expected = first
+    lost = []
+    for row in connection.execute(statements.named("probe_events"), (first, last)):
+        position, payload, checksum = row[:3]
+        if position > expected:
+            lost.append((expected, position - 1))
+        if payload is not None and (type(payload) is not bytes or chain.checksum(payload) != checksum):
+            lost.append((position, position))
+        expected = position + 1
+    if expected <= last:
+        lost.append((expected, last))
+    return lost
+
+
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return joined

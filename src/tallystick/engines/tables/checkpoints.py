@@ -1,0 +1,57 @@
+"""Checkpoints in a SQLite table: each save is its own durable transaction, a compare-and-set on the position."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import AbstractContextManager
+from importlib import resources
+from typing import Protocol
+
+from tallystick import errors
+from tallystick.store.checkpoints import Checkpoint
+
+SCHEMA = resources.files(__package__).joinpath("sql", "create_checkpoints.sql").read_text()
+_LOAD = "SELECT name, store_id, position, link_position, link FROM checkpoints WHERE name = ?"
+_SAVE = """INSERT INTO checkpoints (name, store_id, position, link_position, link) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (name) DO UPDATE SET store_id = excluded.store_id, position = excluded.position,
+    link_position = excluded.link_position, link = excluded.link"""
+
+
+class Connections(Protocol):
+    """Where the connections come from: `tables.database.Database`, or an engine's own."""
+
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]: ...
+    def writing(self) -> AbstractContextManager[sqlite3.Connection]: ...
+
+
+class SqliteCheckpoints:
+    """The table `checkpoints` of a database."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def load(self, name: str) -> Checkpoint | None:
+        with self._connections.reading() as connection:
+            return _load(connection, name)
+
+    def save(self, checkpoint: Checkpoint, *, previous: int | None) -> None:
+        with self._connections.writing() as connection:
+            stored = _load(connection, checkpoint.name)
+            actual = stored.position if stored else None
+            if actual != previous:
+                raise errors.Conflict(stream=checkpoint.name, expected=previous or 0, actual=actual or 0)
+            fields = (checkpoint.name, checkpoint.store_id, checkpoint.position)
+            connection.execute(_SAVE, (*fields, checkpoint.link_position, checkpoint.link))
+
+    def names(self) -> list[str]:
+        with self._connections.reading() as connection:
+            return [name for (name,) in connection.execute("SELECT name FROM checkpoints ORDER BY name")]
+
+    def delete(self, name: str) -> None:
+        with self._connections.writing() as connection:
+            connection.execute("DELETE FROM checkpoints WHERE name = ?", (name,))
+
+
+def _load(connection: sqlite3.Connection, name: str) -> Checkpoint | None:
+    row = connection.execute(_LOAD, (name,)).fetchone()
+    return None if row is None else Checkpoint(*row)

@@ -1,0 +1,81 @@
+"""Connections to a SQLite file, and what every one of them is told before its first statement.
+
+Invariants: write-ahead log and synchronous=FULL (a commit that returned is on disk), triggers fire for REPLACE too,
+nothing in the schema is trusted, no implicit transactions, and the file can be read by its owner alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+from tallystick import errors
+from tallystick.engines.disk import Disk
+from tallystick.engines.tables import translate
+
+BUSY_MS = 5000
+_WAL_PAGES = 4000  # a checkpoint every 16 MB: more seldom costs room, more often costs a second fsync
+_SETTINGS = (
+    "PRAGMA foreign_keys = OFF",
+    "PRAGMA trusted_schema = OFF",
+    "PRAGMA recursive_triggers = ON",
+    "PRAGMA cell_size_check = ON",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = ON",
+    "PRAGMA checkpoint_fullfsync = ON",
+    f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}",
+)
+_creating = threading.Lock()
+
+
+def connect(path: str, *, mode: str, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
+    """A connection with mode `rw`, `ro`, or `ro&immutable=1` (looks at the main file alone and takes no lock)."""
+    connection = sqlite3.connect(
+        f"{Path(path).as_uri()}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=busy_ms / 1000,
+        cached_statements=256,
+    )
+    try:
+        for setting in _SETTINGS:
+            connection.execute(setting)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def create_file(path: str) -> None:
+    """Make an empty file that only its owner can read; the files SQLite puts beside it take over its mode.
+
+    Under a lock: closing a descriptor drops every POSIX lock that this process has on the file, so no connection of
+    another thread may come to exist between our open and our close.
+    """
+    disk = Disk()
+    disk.make_dir(os.path.dirname(path))
+    with _creating:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            return
+        disk.sync_dir(os.path.dirname(path))
+
+
+def enter_wal(connection: sqlite3.Connection, *, busy_ms: int = BUSY_MS) -> None:
+    """Switch the database to its write-ahead log, for good. SQLite's own busy wait does not cover this switch."""
+    deadline = time.monotonic() + busy_ms / 1000
+    while True:
+        try:
+            answer = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            break
+        except sqlite3.OperationalError as problem:
+            if not translate.is_busy(problem) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    if answer != "wal":
+        raise errors.StoreFailed(operation="switching to the write-ahead log", reason=f"SQLite answered {answer!r}")

@@ -1,0 +1,71 @@
+"""A SQLite file as engines use it: many readers, one writer per handle, any number of handles and processes."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from tallystick import errors
+from tallystick.engines.tables import translate
+from tallystick.engines.tables.connection import BUSY_MS, connect, create_file, enter_wal
+from tallystick.engines.tables.readers import Readers
+from tallystick.engines.tables.writer import Writer
+
+
+class Database:
+    """`reading` never waits for `writing`. Without a writer it is read-only, for the reason given."""
+
+    def __init__(
+        self, path: str, writer: sqlite3.Connection | None, *, readonly_reason: str = "", busy_ms: int = BUSY_MS
+    ) -> None:
+        self.path = path
+        self.readonly_reason = readonly_reason
+        self.readers = Readers(lambda: connect(path, mode="ro", busy_ms=busy_ms), path=path, busy_ms=busy_ms)
+        self.writer = None if writer is None else Writer(writer, path=path, busy_ms=busy_ms)
+
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        """A connection for one statement, or for several that need not agree."""
+        return self.readers.connection()
+
+    def snapshot(self) -> AbstractContextManager[sqlite3.Connection]:
+        """A connection for several statements that must agree."""
+        return self.readers.snapshot()
+
+    def writing(self, *, needed_bytes: Callable[[], int] = lambda: 0) -> AbstractContextManager[sqlite3.Connection]:
+        """A transaction that is on disk when the block is left."""
+        if self.writer is None:
+            raise errors.ReadOnly(reason=self.readonly_reason)
+        return self.writer.transaction(needed_bytes=needed_bytes)
+
+    def close(self) -> None:
+        """Give every connection back. Safe to call twice."""
+        self.readers.close()
+        if self.writer is not None:
+            self.writer.close(checkpoint=True)
+
+
+def open_beside(path: str, schema: str, *, readonly: bool = False, busy_ms: int = BUSY_MS) -> Database:
+    """The small database that an engine without tables keeps beside its log. `schema` creates what does not exist."""
+    path = os.path.realpath(path)
+    if readonly:
+        return Database(path, None, readonly_reason=f"{path} was opened for reading", busy_ms=busy_ms)
+    create_file(path)
+    with _opening(path, busy_ms):
+        writer = connect(path, mode="rw", busy_ms=busy_ms)
+        try:
+            enter_wal(writer, busy_ms=busy_ms)
+            writer.executescript(schema)
+        except BaseException:
+            writer.close()
+            raise
+    return Database(path, writer, busy_ms=busy_ms)
+
+
+@contextmanager
+def _opening(path: str, busy_ms: int) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as problem:
+        raise translate.of_read(problem, path=path, waited_ms=busy_ms) from problem

@@ -1,0 +1,25 @@
+"""SQLite connections do not survive a fork: a child that used one could destroy its parent's database."""
+
+from __future__ import annotations
+
+import os
+
+from tallystick import errors
+
+
+class Birthplace:
+    """The process that a handle was opened in, the only one it works in."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is still that process."""
+        return os.getpid() == self._pid
+
+    def require(self) -> None:
+        """Refuse to work in a forked child."""
+        if not self.is_here:
+            reason = f"the handle belongs to pid {self._pid} and was inherited by pid {os.getpid()}"
+            raise errors.StoreFailed(operation="a fork", reason=reason)

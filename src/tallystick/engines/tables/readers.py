@@ -1,0 +1,79 @@
+"""Connections that only read: borrowed by whichever thread reads, so that reads go on while a commit is running."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tallystick import errors
+from tallystick.engines.tables import translate
+from tallystick.engines.tables.process import Birthplace
+
+_IDLE_MAX = 8
+
+
+class Readers:
+    """A few idle connections, more on demand."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], *, path: str, busy_ms: int) -> None:
+        self._connect = connect
+        self._path = path
+        self._busy_ms = busy_ms
+        self._birthplace = Birthplace()
+        self._lock = threading.Lock()
+        self._idle: list[sqlite3.Connection] = []
+        self._closed = False
+
+    @contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection for one read. Its errors come out translated."""
+        self._birthplace.require()
+        connection: sqlite3.Connection | None = None
+        sound = False
+        try:
+            connection = self._take()
+            yield connection
+            sound = True
+        except sqlite3.Error as problem:
+            raise translate.of_read(problem, path=self._path, waited_ms=self._busy_ms) from problem
+        finally:
+            if connection is not None:
+                self._give_back(connection, sound=sound)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """A connection on which every statement of the block sees the same state of the log."""
+        with self.connection() as connection:
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def _take(self) -> sqlite3.Connection:
+        with self._lock:
+            if self._closed:
+                raise errors.StoreClosed()
+            if self._idle:
+                return self._idle.pop()
+        return self._connect()
+
+    def _give_back(self, connection: sqlite3.Connection, *, sound: bool) -> None:
+        with self._lock:
+            if sound and not self._closed and len(self._idle) < _IDLE_MAX:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def close(self) -> None:
+        """Close what is idle; what is borrowed is closed when it comes back."""
+        if not self._birthplace.is_here:
+            return
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()

@@ -1,0 +1,7 @@
+CREATE TABLE IF NOT EXISTS checkpoints (
+    name TEXT PRIMARY KEY,
+    store_id BLOB NOT NULL,
+    position INTEGER NOT NULL,
+    link_position INTEGER NOT NULL,
+    link BLOB NOT NULL
+) STRICT, WITHOUT ROWID;

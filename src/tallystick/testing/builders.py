@@ -1,0 +1,29 @@
+"""Events for tests: what a test does not care about is filled in, and the same call gives the same event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tallystick.event.model import NewEvent
+
+TYPE = "thing.happened"
+
+
+def event(number: int = 1, *, type: str = TYPE, meta: dict[str, Any] | None = None, **fields: Any) -> NewEvent:
+    """An event with `{"n": number}` as its payload."""
+    return NewEvent(type, {"n": number}, meta=meta, **fields)
+
+
+def events(count: int, *, first: int = 1, **fields: Any) -> list[NewEvent]:
+    """`count` events, numbered from `first` on."""
+    return [event(number, **fields) for number in range(first, first + count)]
+
+
+def event_id(number: int) -> bytes:
+    """A well-formed UUIDv7 that is the same in every run."""
+    return (0x0199B000 << 96 | 7 << 76 | 2 << 62 | number).to_bytes(16, "big")
+
+
+def named(number: int, *, id: int | None = None, **fields: Any) -> NewEvent:
+    """An event with an id of its own, so that it can be retried."""
+    return event(number, id=event_id(number if id is None else id), **fields)

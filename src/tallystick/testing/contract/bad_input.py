@@ -1,0 +1,145 @@
+"""Contract: whatever is handed in, the answer is an event stored exactly or a typed error and an unchanged store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tallystick import NewEvent, Selection, Store, errors, select
+from tallystick.event import canonical
+from tallystick.store.capabilities import ANY_STREAM
+from tallystick.testing.builders import event
+from tallystick.testing.contract import hostile
+from tallystick.testing.contract.harness import Contract, needs
+
+
+def _refused_untouched(store: Store, use: Callable[[], Any]) -> errors.TallyError:
+    """The typed error of a use that must change nothing, and that can be shown and sent."""
+    head, streams = store.head(), store.streams()
+    with pytest.raises(errors.TallyError) as refused:
+        use()
+    assert (store.head(), store.streams()) == (head, streams)
+    assert str(refused.value)
+    assert len(str(refused.value)) < 3000
+    json.dumps(refused.value.as_json())
+    return refused.value
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__
+
+
+class BadInputContract(Contract):
+    """The event body, then everything around it."""
+
+    @pytest.mark.parametrize("value", hostile.REFUSED_VALUES.values(), ids=hostile.REFUSED_VALUES.keys())
+    @pytest.mark.parametrize("shape", [lambda x: {"x": x}, lambda x: {"x": [1, {"y": x}]}], ids=["flat", "nested"])
+    def test_a_value_without_a_canonical_form_is_refused(
+        self, shared: Store, value: Any, shape: Callable[[Any], Any]
+    ) -> None:
+        """A payload or meta that JSON cannot say exactly is refused, with its place, and nothing is written."""
+        _refused_untouched(shared, lambda: shared.append("run/a", NewEvent("thing.happened", shape(value))))
+        _refused_untouched(shared, lambda: shared.append("run/a", event(meta=shape(value))))
+
+    @pytest.mark.parametrize("root", hostile.REFUSED_ROOTS.values(), ids=hostile.REFUSED_ROOTS.keys())
+    def test_a_root_that_is_no_object_is_refused(self, shared: Store, root: Any) -> None:
+        """A payload is a JSON object and nothing else."""
+        _refused_untouched(shared, lambda: shared.append("run/a", NewEvent("thing.happened", root)))
+
+    @pytest.mark.parametrize("text", hostile.REFUSED_TEXTS.values(), ids=hostile.REFUSED_TEXTS.keys())
+    def test_text_that_is_not_strict_json_is_refused(self, shared: Store, text: bytes) -> None:
+        """JSON text is parsed as strictly as values are checked: by append, and by parse and encode."""
+        _refused_untouched(shared, lambda: shared.append("run/a", NewEvent("thing.happened", text)))
+        with pytest.raises(errors.InvalidInput):
+            canonical.encode(canonical.parse(text))
+
+    @pytest.mark.parametrize(("value", "exact"), hostile.ACCEPTED_VALUES.values(), ids=hostile.ACCEPTED_VALUES.keys())
+    def test_unusual_values_are_kept_exactly(self, store: Store, value: Any, exact: bytes) -> None:
+        """What has a canonical form is stored as exactly those bytes, as a value, as text and as meta."""
+        store.append("run/a", [NewEvent("thing.happened", value), NewEvent("thing.happened", exact)])
+        store.append("run/a", NewEvent("thing.happened", json.dumps(value, indent=1), meta=value))
+        found = store.read_stream("run/a")
+        assert [item.payload for item in found] == [exact] * 3
+        assert found[2].meta == exact
+        assert all(item.data == value for item in found)
+
+    def test_a_key_of_64_kib_is_kept_exactly(self, store: Store) -> None:
+        """A long key is a key; the event is past the advised size and says so."""
+        with pytest.warns(errors.LargeEventWarning):
+            store.append("run/a", NewEvent("thing.happened", {hostile.LONG_KEY: 1}))
+        assert store.read_stream("run/a")[0].payload == b'{"' + hostile.LONG_KEY.encode() + b'":1}'
+
+    @pytest.mark.parametrize("stream", hostile.BAD_STREAMS.values(), ids=hostile.BAD_STREAMS.keys())
+    def test_a_bad_stream_name_is_refused(self, shared: Store, stream: Any) -> None:
+        """A stream is `kind/name` in its form, matched whole; for reading too."""
+        for use in (
+            lambda: shared.append(stream, event()),
+            lambda: shared.read_stream(stream),
+            lambda: shared.stream_head(stream),
+            lambda: Selection(streams=[stream]),  # type: ignore[arg-type]
+        ):
+            assert isinstance(_refused_untouched(shared, use), errors.InvalidName)
+
+    @needs(ANY_STREAM)
+    @pytest.mark.parametrize(
+        "stream", ["a/0", "a-b_c.d0/A:b@c=d+e-f_g.h", "a" * 96 + "/" + "b" * 191, "a/con", "a/0.."]
+    )
+    def test_the_longest_and_oddest_names_are_taken(self, store: Store, stream: str) -> None:
+        """Every name of the form is a name, also those that would mean something to a file system."""
+        assert store.append(stream, event()).seq == 1
+        assert len(store.read_stream(stream)) == 1
+        assert [info.stream for info in store.streams()] == [stream]
+
+    @pytest.mark.parametrize("fields", hostile.BAD_FIELDS.values(), ids=hostile.BAD_FIELDS.keys())
+    def test_a_bad_field_is_refused(self, shared: Store, fields: dict[str, Any]) -> None:
+        """Types, versions, ids, times, metas and signatures outside of their form are typed errors."""
+        given = {"type": "thing.happened", "payload": {}} | fields
+        error = _refused_untouched(shared, lambda: shared.append("run/a", NewEvent(**given)))
+        assert isinstance(error, errors.InvalidInput)
+
+    @pytest.mark.parametrize(
+        "expected", [-2, 1 << 63, 1 << 70, 10**5000, "any", "1", 1.0, None, True, [], b"1"], ids=_kind
+    )
+    def test_a_bad_expectation_is_refused(self, shared: Store, expected: Any) -> None:
+        """An expectation is a seq, NO_STREAM or ANY."""
+        error = _refused_untouched(shared, lambda: shared.append("run/a", event(), expected=expected))
+        assert isinstance(error, errors.InvalidValue)
+
+    @pytest.mark.parametrize(
+        "given", [[], (), None, 5, "event", b"", {}, [None], [event(), 1], [[event()]], [{}]], ids=_kind
+    )
+    def test_something_that_is_no_event_is_refused(self, shared: Store, given: Any) -> None:
+        """An append takes NewEvents, at least one."""
+        for use in (
+            lambda: shared.append("run/a", given),
+            lambda: shared.append_all([("run/a", given, 0)]),
+        ):
+            assert isinstance(_refused_untouched(shared, use), errors.InvalidValue)
+
+    @pytest.mark.parametrize("bounds", hostile.BAD_WINDOWS, ids=_kind)
+    def test_a_bad_window_is_refused(self, shared: Store, bounds: dict[str, Any]) -> None:
+        """Bounds of a read are numbers within their range."""
+        for use in (lambda: shared.read(**bounds), lambda: shared.read_stream("run/a", **bounds)):
+            assert isinstance(_refused_untouched(shared, use), errors.InvalidValue)
+        if "limit" in bounds:
+            assert isinstance(_refused_untouched(shared, lambda: shared.streams(**bounds)), errors.InvalidValue)
+
+    @pytest.mark.parametrize("conditions", hostile.BAD_CONDITIONS, ids=repr)
+    def test_a_bad_filter_is_refused(self, shared: Store, conditions: dict[str, Any]) -> None:
+        """A condition that no event could meet by its form is an error and not an empty answer."""
+        assert isinstance(_refused_untouched(shared, lambda: select(**conditions)), errors.InvalidInput)
+
+    @pytest.mark.parametrize(
+        "id_", [b"", b"x" * 15, b"x" * 17, "x", "0" * 31, " " + "1" * 31, "8" * 26, None, 5, []], ids=_kind
+    )
+    def test_a_bad_id_is_not_looked_for(self, shared: Store, id_: Any) -> None:
+        """find() takes an id and nothing else."""
+        assert isinstance(_refused_untouched(shared, lambda: shared.find(id_)), errors.InvalidValue)
+
+    @pytest.mark.parametrize("after", [5, b"x", "a\ud800", "x\0", ["a"]], ids=_kind)
+    def test_a_bad_place_in_the_listing_is_refused(self, shared: Store, after: Any) -> None:
+        """The listing of streams goes on behind a text."""
+        assert isinstance(_refused_untouched(shared, lambda: shared.streams(after=after)), errors.InvalidValue)

@@ -1,0 +1,102 @@
+"""What a contract test is given: a place for one store, which it can open again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import pytest
+
+import tallystick
+from tallystick.store import capabilities
+from tallystick.store.store import Store
+from tallystick.testing.builders import event
+
+_Test = TypeVar("_Test", bound=Callable[..., Any])
+
+
+class EngineHarness(Protocol):
+    """A place for one store of an engine. `many_writers`: several handles may write to it at the same time."""
+
+    @property
+    def engine(self) -> str: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def capabilities(self) -> frozenset[str]: ...
+    @property
+    def many_writers(self) -> bool: ...
+    def open(self, **options: Any) -> Store:
+        """Another handle on the same place, with the options of `tallystick.open`."""
+
+    def close(self) -> None:
+        """Close every handle that is still open."""
+
+
+class UrlHarness:
+    """A place named by a URL."""
+
+    def __init__(self, engine: str, url: str, *, many_writers: bool = True) -> None:
+        self.engine = engine
+        self.url = url
+        self.many_writers = many_writers
+        self.capabilities = capabilities.ALL - capabilities.OPT_OUTS.get(engine, frozenset())
+        self._opened: list[Store] = []
+
+    def open(self, **options: Any) -> Store:
+        """Open the place once more."""
+        store = tallystick.open(self.url, **options)
+        self._opened.append(store)
+        return store
+
+    def close(self) -> None:
+        """Close what was opened."""
+        while self._opened:
+            self._opened.pop().close()
+
+
+def needs(*names: str) -> Callable[[_Test], _Test]:
+    """Mark a test as one that needs capabilities."""
+    unknown = set(names) - capabilities.ALL
+    assert not unknown, unknown
+
+    def mark(test: _Test) -> _Test:
+        test.__dict__["needs"] = names
+        return test
+
+    return mark
+
+
+class Contract:
+    """The fixtures of every theme. An engine's test class says how to make a harness."""
+
+    @classmethod
+    def make_harness(cls, place: Path) -> EngineHarness:
+        """A harness for a new store inside the empty directory `place`."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def harness(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EngineHarness]:
+        """A place of the test's own; the test is skipped if the engine lacks a capability that it needs."""
+        harness = self.make_harness(tmp_path)
+        lacking = [name for name in getattr(request.function, "needs", ()) if name not in harness.capabilities]
+        if lacking:
+            pytest.skip(f"the {harness.engine} engine lacks the capability {', '.join(lacking)}")
+        yield harness
+        harness.close()
+
+    @pytest.fixture
+    def store(self, harness: EngineHarness) -> Store:
+        """A new store, open for writing."""
+        return harness.open()
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def shared(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+        """One store for all tests of an engine that must leave it unchanged."""
+        harness = cls.make_harness(tmp_path_factory.mktemp("shared"))
+        store = harness.open()
+        store.append("run/kept", event())
+        yield store
+        harness.close()

@@ -1,0 +1,158 @@
+"""Contract: one writer a run. A lease has a number, and who lost it is fenced off whatever it expects."""
+
+from __future__ import annotations
+
+import pytest
+
+from tallystick import ANY, NO_STREAM, Store, errors
+from tallystick.store import leases
+from tallystick.store.capabilities import ANY_STREAM, DURABLE
+from tallystick.testing.builders import event, named
+from tallystick.testing.contract.harness import Contract, EngineHarness, needs
+
+
+def _second_handle(harness: EngineHarness) -> Store | None:
+    """Another writing handle, or None where the lock of the whole store already keeps it out."""
+    if harness.many_writers:
+        return harness.open()
+    with pytest.raises(errors.StoreLocked):
+        harness.open()
+    return None
+
+
+def _open_declared_dead(harness: EngineHarness, stream: str) -> Store:
+    """A handle that holds a lease and is taken for dead, as after a pause that was too long, though it lives."""
+    before = set(leases._live)
+    store = harness.open()
+    store.append(stream, event(1))
+    leases._live.intersection_update(before)
+    return store
+
+
+class LeaseContract(Contract):
+    """Writer leases of `run/…` streams."""
+
+    def test_a_handle_keeps_its_lease_over_many_appends(self, store: Store) -> None:
+        """EVT-09: the first append takes the lease, the next ones and an explicit acquire find it held."""
+        store.append("run/a", event())
+        store.acquire_lease("run/a")
+        store.append("run/a", event())
+        store.release_lease("run/a")
+        store.append("run/a", event())
+        store.acquire_lease("run/b")
+        store.append("run/b", event())
+        assert [(info.stream, info.seq) for info in store.streams()] == [("run/a", 3), ("run/b", 1)]
+
+    @needs(DURABLE)
+    def test_a_second_writer_is_refused_while_the_first_lives(self, harness: EngineHarness) -> None:
+        """EVT-09: an append without the lease is refused whatever its expectation says, and names the holder."""
+        harness.open().append("run/a", event())
+        second = _second_handle(harness)
+        if second is not None:
+            for expected in (ANY, 1, NO_STREAM + 1):
+                with pytest.raises(errors.LeaseHeld) as refused:
+                    second.append("run/a", event(), expected=expected)
+                assert refused.value.number == 1
+            with pytest.raises(errors.LeaseHeld):
+                second.acquire_lease("run/a")
+            assert len(second.read_stream("run/a")) == 1
+
+    @needs(DURABLE, ANY_STREAM)
+    def test_a_lease_is_for_its_run_alone(self, harness: EngineHarness) -> None:
+        """EVT-09: other runs, and streams that are no runs, are free for a second handle."""
+        first = harness.open()
+        first.append("run/a", event())
+        second = _second_handle(harness)
+        if second is not None:
+            second.append("run/b", event())
+            first.append("order/1", event())
+            second.append("order/1", event())
+            with pytest.raises(errors.LeaseHeld):
+                first.append("run/b", event())
+
+    @needs(DURABLE)
+    def test_after_a_close_the_next_writer_gets_a_higher_number(self, harness: EngineHarness) -> None:
+        """EVT-09: every take-over raises the fencing number, also over reopening."""
+        for _ in range(2):
+            with harness.open() as store:
+                store.append("run/a", event())
+        holder = harness.open()
+        holder.append("run/a", event())
+        other = _second_handle(harness)
+        if other is not None:
+            with pytest.raises(errors.LeaseHeld) as refused:
+                other.append("run/a", event())
+            assert refused.value.number == 3
+
+    @needs(DURABLE)
+    def test_a_released_lease_is_free(self, harness: EngineHarness) -> None:
+        """EVT-09: a lease that was given back can be taken at once by another handle."""
+        first = harness.open()
+        first.append("run/a", event(1))
+        first.release_lease("run/a")
+        second = _second_handle(harness)
+        if second is not None:
+            second.append("run/a", event(2), expected=1)
+            with pytest.raises(errors.LeaseHeld):
+                first.append("run/a", event(3))
+
+    @needs(DURABLE)
+    def test_a_fenced_writer_is_refused(self, harness: EngineHarness) -> None:
+        """EVT-09: a writer that was taken over, and wakes up again, is refused by number until it asks anew."""
+        if not harness.many_writers:
+            return  # the lock of the whole store ends with its holder, so there is nobody to wake up
+        old = _open_declared_dead(harness, "run/a")
+        new = harness.open()
+        new.append("run/a", event(2), expected=1)
+        for expected in (ANY, 2):
+            with pytest.raises(errors.LeaseLost) as refused:
+                old.append("run/a", event(3), expected=expected)
+            assert (refused.value.held, refused.value.number) == (1, 2)
+        new.close()
+        with pytest.raises(errors.LeaseLost):
+            old.append("run/a", event(3))
+        old.acquire_lease("run/a")
+        assert old.append("run/a", event(3), expected=2).seq == 3
+
+    @needs(DURABLE)
+    def test_a_refused_request_for_a_lease_does_not_lift_the_fence(self, harness: EngineHarness) -> None:
+        """EVT-09: asking for the lease in vain leaves a fenced writer fenced."""
+        if not harness.many_writers:
+            return
+        old = _open_declared_dead(harness, "run/a")
+        new = harness.open()
+        new.append("run/a", event(2))
+        with pytest.raises(errors.LeaseHeld):
+            old.acquire_lease("run/a")
+        new.close()
+        with pytest.raises(errors.LeaseLost):
+            old.append("run/a", event(3))
+
+    @needs(DURABLE)
+    def test_a_second_acquire_does_not_lift_the_fence(self, harness: EngineHarness) -> None:
+        """EVT-09: a holder that asked twice for its lease is fenced off like any other."""
+        if not harness.many_writers:
+            return
+        old = _open_declared_dead(harness, "run/a")
+        old.acquire_lease("run/a")
+        with harness.open() as new:
+            new.append("run/a", event(2))
+        with pytest.raises(errors.LeaseLost):
+            old.append("run/a", event(3))
+
+    @needs(DURABLE)
+    def test_a_retry_needs_no_lease(self, harness: EngineHarness) -> None:
+        """What is stored is confirmed to whoever sends it again; nothing is written, so nothing is fenced."""
+        holder = harness.open()
+        done = holder.append("run/a", named(1))
+        other = _second_handle(harness)
+        if other is not None:
+            assert other.append("run/a", named(1)).link == done.link
+
+    def test_only_runs_have_leases(self, store: Store) -> None:
+        """A lease on anything but a well-named run is refused."""
+        for stream in ("order/1", "run", "run/A", "", "run/a\n"):
+            with pytest.raises(errors.InvalidInput):
+                store.acquire_lease(stream)
+            with pytest.raises(errors.InvalidInput):
+                store.release_lease(stream)

@@ -1,0 +1,100 @@
+"""Contract: what is too large is refused with its size and the limit; what is only large is stored with a warning."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from tallystick import NewEvent, Store, errors
+from tallystick.event import limits
+from tallystick.testing.builders import event, events
+from tallystick.testing.contract.harness import Contract, EngineHarness
+
+
+def _sized(size: int) -> NewEvent:
+    """An event whose payload and meta have exactly `size` bytes: `{"x":"…"}` and `{}`."""
+    return NewEvent("thing.happened", {"x": "a" * (size - len('{"x":""}') - len("{}"))})
+
+
+class LimitContract(Contract):
+    """LH-04 and the bounds of a commit."""
+
+    def test_an_event_past_the_hard_limit_is_refused(self, store: Store) -> None:
+        """LH-04: the error says which event it is, its size and the limit of 1 MiB; nothing is written."""
+        with pytest.raises(errors.TooLarge) as refused:
+            store.append("run/a", [event(), event(), _sized((1 << 20) + 1)])
+        found = refused.value
+        assert (found.what, found.size, found.limit) == ("event 2 (thing.happened)", (1 << 20) + 1, 1 << 20)
+        assert store.head() == 0
+
+    def test_an_event_at_the_hard_limit_is_stored_with_a_warning(self, store: Store) -> None:
+        """LH-04: exactly 1 MiB is taken whole and comes back whole."""
+        with pytest.warns(errors.LargeEventWarning):
+            store.append("run/a", _sized(1 << 20))
+        found = store.read_stream("run/a")[0]
+        assert found.payload is not None
+        assert len(found.payload) + len(found.meta) == 1 << 20
+
+    def test_past_the_advised_size_there_is_a_warning_that_names_the_caller(self, store: Store) -> None:
+        """LH-04: from 64 KiB + 1 on the event is stored, and the warning points at the line that appended it."""
+        with pytest.warns(errors.LargeEventWarning, match=r"event 1 .* 65537 bytes") as caught:
+            store.append("run/a", [event(), _sized((64 << 10) + 1)])
+        assert [item.filename for item in caught] == [__file__]
+        assert store.head() == store.read_stream("run/a")[-1].position
+
+    def test_at_the_advised_size_there_is_no_warning(self, store: Store) -> None:
+        """LH-04: exactly 64 KiB is fine."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            store.append("run/a", _sized(64 << 10))
+        assert len(store.read_stream("run/a")) == 1
+
+    def test_meta_counts_too(self, store: Store) -> None:
+        """LH-04: the limit is on payload and meta together."""
+        new = NewEvent("thing.happened", {"x": "a" * 600_000}, meta={"note": "b" * 600_000})
+        with pytest.raises(errors.TooLarge):
+            store.append("run/a", new)
+        assert store.head() == 0
+
+    def test_text_counts_in_bytes_and_not_in_characters(self, store: Store) -> None:
+        """LH-04: a text of three-byte characters is measured as it is stored."""
+        with pytest.raises(errors.TooLarge):
+            store.append("run/a", NewEvent("thing.happened", {"x": "☃" * 400_000}))
+        assert store.head() == 0
+
+    def test_many_nodes_are_refused_whatever_their_bytes(self, store: Store) -> None:
+        """LH-04: small text that would be large in memory is counted in nodes."""
+        with pytest.raises(errors.TooLarge) as refused:
+            store.append("run/a", NewEvent("thing.happened", {"x": [{} for _ in range(limits.NODES_MAX)]}))
+        assert refused.value.limit == limits.NODES_MAX
+        store.append("run/a", NewEvent("thing.happened", {"x": [0] * (limits.NODES_MAX - 2)}))
+        assert len(store.read_stream("run/a")) == 1
+
+    def test_a_commit_has_a_bound_of_bytes(self, harness: EngineHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+        """LH-04: many events, each of them small enough, are refused together past the bound of a commit."""
+        monkeypatch.setattr(limits, "COMMIT_BYTES_MAX", 1000)
+        store = harness.open()
+        with pytest.raises(errors.TooLarge) as refused:
+            store.append("run/a", [_sized(100)] * 11)
+        assert (refused.value.size, refused.value.limit) == (1100, 1000)
+        assert store.head() == 0
+        store.append("run/a", [_sized(100)] * 10)
+
+    def test_a_commit_has_a_bound_of_events(self, harness: EngineHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The bound is on the whole commit, over all of its streams."""
+        monkeypatch.setattr(limits, "COMMIT_EVENTS_MAX", 10)
+        store = harness.open()
+        for parts in ([("run/a", events(11), -1)], [("run/a", events(6), -1), ("run/b", events(5), -1)]):
+            with pytest.raises(errors.TooLarge) as refused:
+                store.append_all(parts)
+            assert (refused.value.size, refused.value.limit) == (11, 10)
+        assert store.head() == 0
+        store.append("run/a", events(10))
+
+    def test_a_large_commit_is_one_commit(self, store: Store) -> None:
+        """Several megabytes in one append are there whole, chained and in order."""
+        done = store.append("run/a", [NewEvent("thing.happened", {"n": n, "x": "a" * 1000}) for n in range(3000)])
+        assert (done.first_seq, done.last_seq) == (1, 3000)
+        found = store.read_stream("run/a", limit=5000)
+        assert [item.data["n"] for item in found] == list(range(3000))

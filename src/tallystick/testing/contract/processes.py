@@ -1,0 +1,66 @@
+"""Contract: other processes. They share a store where the engine allows it, and are told so where it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tallystick import errors
+from tallystick.store.capabilities import ANY_STREAM, DURABLE
+from tallystick.store.verify import verify
+from tallystick.testing.builders import event
+from tallystick.testing.contract.harness import Contract, EngineHarness, needs
+from tallystick.testing.contract.other_process import OtherProcess
+
+
+class ProcessContract(Contract):
+    """Several processes on one store."""
+
+    @needs(DURABLE, ANY_STREAM)
+    def test_writers_in_several_processes_share_or_are_refused(self, harness: EngineHarness) -> None:
+        """EVT-09, CP-02: with many writers wins add up to the seq; with one, a second process gets StoreLocked."""
+        store = harness.open()
+        if not harness.many_writers:
+            with OtherProcess("try", harness.url) as other:
+                assert other.said == "StoreLocked"
+            store.close()
+            with OtherProcess("try", harness.url) as other:
+                assert other.said == "opened"
+            return
+        with (
+            OtherProcess("compete", harness.url, "order/a", 40) as one,
+            OtherProcess("compete", harness.url, "order/a", 40) as two,
+        ):
+            one.go()
+            two.go()
+            wins = one.answer() + two.answer()
+        assert [found.seq for found in store.read_stream("order/a")] == list(range(1, wins + 1))
+        assert wins >= 40
+        assert verify(store.log).ok
+
+    @needs(DURABLE)
+    def test_a_reader_in_another_process_follows(self, harness: EngineHarness) -> None:
+        """EVT-06: a process that opened read-only sees every event the writer appends, in order."""
+        store = harness.open()
+        store.append("run/a", event(0))
+        with OtherProcess("follow", harness.url, 20) as other:
+            assert other.said == "ready"
+            for number in range(1, 20):
+                store.append("run/a", event(number))
+            assert other.answer() == list(range(20))
+
+    @needs(DURABLE)
+    def test_a_run_is_free_again_when_its_writer_was_killed(self, harness: EngineHarness) -> None:
+        """EVT-09: a run is held while its writer lives, and taken over with a higher number after its death."""
+        with OtherProcess("hold", harness.url, "run/a") as other:
+            assert other.said == 1
+            expected = errors.LeaseHeld if harness.many_writers else errors.StoreLocked
+            with pytest.raises(expected) as refused:
+                harness.open().append("run/a", event())
+            assert str(other.process.pid) in str(refused.value)
+            other.kill()
+            store = harness.open()
+            assert store.append("run/a", event(), expected=1).seq == 2
+        if harness.many_writers:
+            with pytest.raises(errors.LeaseHeld) as refused:
+                harness.open().append("run/a", event())
+            assert getattr(refused.value, "number", 0) == 2

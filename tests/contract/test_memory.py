@@ -1,0 +1,15 @@
+"""The memory engine against the contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tallystick.testing.contract import AllContracts, EngineHarness, UrlHarness
+
+
+class TestMemory(AllContracts):
+    """`memory:`"""
+
+    @classmethod
+    def make_harness(cls, place: Path) -> EngineHarness:
+        return UrlHarness("memory", "memory:")

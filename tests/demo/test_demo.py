@@ -1,0 +1,88 @@
+"""The demo as a user runs it: real processes, a real SIGKILL."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tallystick
+from tallystick.demo import traffic
+
+EVENTS = 3000
+
+
+def run_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tallystick.demo", f"--events={EVENTS}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """One run of the demo, and where its store is."""
+    directory = tmp_path_factory.mktemp("demo") / "data"
+    return run_demo("--dir", str(directory)), directory
+
+
+def figure(text: str, name: str) -> str:
+    """The last figure that the output shows under this name."""
+    found = re.findall(rf"^\s+{name}\s+([\d,]+)", text, re.MULTILINE)
+    return str(found[-1])
+
+
+def test_the_demo_kills_its_writer_and_loses_nothing(
+    shown: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    """LH-19: after kill -9 of the writer, everything it was told is there, and the demo says so and exits with 0."""
+    done, _ = shown
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "SIGKILL" in done.stdout
+    assert figure(done.stdout, "acknowledged") == f"{EVENTS:,}"
+    assert figure(done.stdout, "found") == f"{EVENTS:,}"
+    assert figure(done.stdout, "lost") == "0"
+    assert figure(done.stdout, "invented") == "0"
+
+
+def test_the_writer_was_killed_in_the_middle(shown: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    """The first table counts what the killed writer had been told: part of the events, not all, and not none."""
+    told = int(re.findall(r"^\s+acknowledged\s+([\d,]+)", shown[0].stdout, re.MULTILINE)[0].replace(",", ""))
+    assert EVENTS * 0.4 < told < EVENTS
+
+
+def test_the_store_that_the_demo_leaves_can_be_read(shown: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    """The commands it suggests have something to work on: every event is there, once, in the order it was sent."""
+    with tallystick.open(f"files:{shown[1] / 'log'}", readonly=True) as store:
+        numbers = [traffic.event_number(event.id) for event in store.events() if not event.stream.startswith("tally.")]
+    assert numbers == list(range(EVENTS))
+
+
+def test_the_demo_suggests_commands_on_its_own_store(shown: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    """It ends with what to try next."""
+    for action in ("tail", "verify", "doctor"):
+        assert re.search(rf"tally {action} files:\S*log\b", shown[0].stdout)
+
+
+def test_an_acknowledged_event_that_is_not_there_is_found_out(tmp_path: Path) -> None:
+    """A writer that acknowledges what it never appended makes the demo report a loss and exit with 1."""
+    done = run_demo("--dir", str(tmp_path / "data"), "--pretend")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert int(figure(done.stdout, "lost").replace(",", "")) > 0
+
+
+def test_a_directory_that_is_not_the_demos_is_left_alone(tmp_path: Path) -> None:
+    """It empties what an earlier demo left, and nothing else."""
+    precious = tmp_path / "precious.txt"
+    precious.write_text("keep me")
+    done = run_demo("--dir", str(tmp_path))
+    assert done.returncode == 2
+    assert precious.read_text() == "keep me"
+
+
+def test_the_demo_runs_on_sqlite_too(tmp_path: Path) -> None:
+    """The same story on another engine ends the same way."""
+    done = run_demo("--dir", str(tmp_path / "data"), "--engine", "sqlite")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert figure(done.stdout, "lost") == "0"

@@ -1,0 +1,162 @@
+"""Damaged pages: what is whole is served, what is not is named, and nothing is appended."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import tallystick
+from tallystick import NewEvent, errors
+from tallystick.store.verify import verify
+
+EVENTS = 900
+_DIE = """
+import os, sys, tallystick
+store = tallystick.open("sqlite:" + sys.argv[1])
+store.append("order/b", tallystick.NewEvent("thing.done", {}))
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def filled(path, reopen):
+    """A closed store, all of it in its main file."""
+    store = reopen()
+    store.append("order/a", [NewEvent("thing.done", {"n": n, "text": "x" * 300}) for n in range(EVENTS)])
+    store.close()
+    return path
+
+
+def _pages_of(path: str, name: str) -> list[int]:
+    """The leaf pages of a table or index; the root is only one of them if it is the only one."""
+    raw = sqlite3.connect(path)
+    (root,) = raw.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()
+    raw.close()
+    content = Path(path).read_bytes()
+    page = content[(root - 1) * 4096 : root * 4096]
+    cells = int.from_bytes(page[3:5], "big")
+    pointers = [int.from_bytes(page[12 + 2 * cell : 14 + 2 * cell], "big") for cell in range(cells)]
+    return [int.from_bytes(page[pointer : pointer + 4], "big") for pointer in pointers]
+
+
+def _overwrite(path: str, page: int, content: bytes = bytes(4096)) -> None:
+    with open(path, "r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(content)
+
+
+def _leave_uncleanly(path: str, spawn) -> None:
+    """A writer that is killed, so that the next opening looks the store over."""
+    child = spawn(_DIE, path)
+    assert child.stdout.readline() == "ready\n"
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+
+
+def _assert_serves_all_but(store, first: int, last: int) -> None:
+    with pytest.raises(errors.Damaged) as damage:
+        store.read(after=first - 1)
+    assert (damage.value.first, damage.value.last) == (first, last)
+    before = store.read(limit=100_000)
+    assert [event.position for event in before.events] == list(range(1, first))
+    assert before.through == first - 1
+    behind = store.read(after=first - 1, over_holes=True, limit=100_000)
+    assert [event.position for event in behind.events] == list(range(last + 1, store.head() + 1))
+    assert [(hole.first, hole.last) for hole in behind.holes] == [(first, last)]
+
+
+def test_a_zeroed_page_found_after_a_crash_becomes_a_hole(filled, spawn, reopen, some):
+    """Settled 15: the store opens by itself, read-only, and appends raise `Damaged` with the range."""
+    page = _pages_of(filled, "events")[10]
+    _leave_uncleanly(filled, spawn)
+    _overwrite(filled, page)
+    store = reopen()
+    (hole,) = store.holes()
+    assert 1 < hole.first <= hole.last < EVENTS
+    assert store.log.readonly
+    _assert_serves_all_but(store, hole.first, hole.last)
+    with pytest.raises(errors.Damaged) as damage:
+        store.log.commit([])
+    assert (damage.value.first, damage.value.last) == (hole.first, hole.last)
+    assert any(problem.what == "damage" for problem in store.report().problems)
+    assert not verify(store.log).ok
+
+
+def test_a_zeroed_page_found_by_a_reader_becomes_a_hole(filled, reopen):
+    """Settled 15: damage that shows only when it is read ends the page there, and ends appending."""
+    _overwrite(filled, _pages_of(filled, "events")[10])
+    store = reopen()
+    assert store.holes() == []
+    with pytest.raises(errors.Damaged):
+        list(store.events())
+    (hole,) = store.holes()
+    _assert_serves_all_but(store, hole.first, hole.last)
+    with pytest.raises(errors.Damaged):
+        store.log.commit([])
+
+
+def test_a_changed_payload_at_the_end_is_found_after_a_crash(filled, spawn, reopen):
+    """SQLite sees nothing wrong with a changed payload; the checksum does, and the event is not served."""
+    raw = sqlite3.connect(filled)
+    raw.execute("DROP TRIGGER events_are_not_changed")
+    raw.execute("UPDATE events SET payload = x'7b7d' WHERE position = ?", (EVENTS,))
+    raw.commit()
+    raw.close()
+    _leave_uncleanly(filled, spawn)
+    store = reopen()
+    assert [(hole.first, hole.last) for hole in store.holes()] == [(EVENTS, EVENTS)]
+    _assert_serves_all_but(store, EVENTS, EVENTS)
+    with pytest.raises(errors.Damaged):
+        store.read_stream("order/a", after=EVENTS - 2)
+
+
+def test_a_damaged_index_stops_appends_and_no_read(filled, spawn, reopen):
+    """When every event is whole, all are served; but a store that cannot look ids up must not append."""
+    page = _pages_of(filled, "sqlite_autoindex_events_2")[1]
+    _leave_uncleanly(filled, spawn)
+    _overwrite(filled, page)
+    store = reopen()
+    assert [(hole.first, hole.last) for hole in store.holes()] == [(0, 0)]
+    assert len(store.read(limit=1000).events) == EVENTS + 1
+    with pytest.raises(errors.Damaged):
+        store.log.commit([])
+
+
+def test_a_damaged_store_opens_for_reading_too(filled, spawn, reopen):
+    """Settled 15: read-only by request and read-only by damage show the same hole."""
+    page = _pages_of(filled, "events")[10]
+    _leave_uncleanly(filled, spawn)
+    _overwrite(filled, page)
+    first = reopen(readonly=True)
+    holes = first.holes()
+    assert holes
+    first.close()
+    assert [(hole.first, hole.last) for hole in reopen().holes()] == [(hole.first, hole.last) for hole in holes]
+
+
+def test_a_damaged_schema_is_named(filled):
+    """Where nothing can be read, opening says `Damaged` and not something about SQL."""
+    content = Path(filled).read_bytes()[:4096]
+    _overwrite(filled, 1, content[:100] + bytes(3996))
+    with pytest.raises(errors.Damaged):
+        tallystick.open(f"sqlite:{filled}")
+
+
+def test_a_crash_beside_a_living_writer_is_not_looked_over(store, path, spawn, reopen, some):
+    """While another handle writes, its write-ahead log is no sign of a crash."""
+    store.append("order/a", some(1))
+    _leave_uncleanly(path, spawn)
+    assert reopen().report().recovered == ()
+
+
+def test_a_crash_is_reported_once(path, spawn, reopen):
+    """What recovery did is told at the opening that did it."""
+    _leave_uncleanly(path, spawn)
+    store = reopen()
+    assert "did not close" in store.report().recovered[0]
+    assert store.report().facts["writers"] == reopen().report().facts["writers"][:1]
+    assert reopen().report().recovered == ()

@@ -1,0 +1,218 @@
+"""Who may import whom. A layer may import from those before it; the rest of the architecture follows from that."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tallystick.engines
+from tallystick.store import capabilities
+
+LAYERS = (
+    ("errors",),
+    ("event",),
+    ("store",),
+    ("engines",),
+    ("state", "projections", "commands", "runs", "community"),
+    ("opening",),
+    ("__init__",),
+    ("aio", "scheduler"),
+    ("pipeline", "server", "cli"),
+    ("demo",),
+    ("testing",),
+)
+RANK = {name: rank for rank, line in enumerate(LAYERS) for name in line}
+SHARED_BY_ENGINES = frozenset({"disk", "tables"})
+NAMES_ENGINES = frozenset({"opening", "testing"})
+
+WHERE_ALLOWED = {
+    "msgspec": frozenset(RANK),
+    "orjson": frozenset({"event"}),
+    "ormsgpack": frozenset({"event"}),
+    "re2": frozenset({"event"}),
+    "pydantic": frozenset({"event"}),
+    "pydantic_core": frozenset({"event"}),
+    "click": frozenset({"cli"}),
+    "rich": frozenset({"cli", "demo"}),
+    "pytest": frozenset({"testing"}),
+    "hypothesis": frozenset({"testing"}),
+    "pyspark": frozenset({"pipeline"}),
+    "pyarrow": frozenset({"pipeline"}),
+    # parts of the standard library that belong to one layer
+    "sqlite3": frozenset({"engines"}),
+    "fcntl": frozenset({"engines"}),
+    "msvcrt": frozenset({"engines"}),
+    "asyncio": frozenset({"aio", "scheduler", "server", "community"}),
+    "subprocess": frozenset({"demo", "testing"}),
+    "logging": frozenset({"server"}),
+}
+"""Where a module may be imported. A library that is not here may be imported nowhere."""
+
+LIBRARY_OF = {"google-re2": "re2", "pydantic": "pydantic"}
+
+
+class Import:
+    """One import statement: the module it stands in, and the module it names."""
+
+    def __init__(self, path: str, line: int, name: str) -> None:
+        self.where = f"{path}:{line} imports {name}"
+        self.importer = path.removeprefix("src/tallystick/").removesuffix(".py").split("/")
+        self.imported = name.split(".")
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it names a part of this package."""
+        return self.imported[0] == "tallystick"
+
+    @property
+    def layers(self) -> tuple[str, str]:
+        """The layer it stands in, and the layer it names: a name of the package itself is its front door."""
+        named = self.imported[1] if len(self.imported) > 1 and self.imported[1] in RANK else "__init__"
+        return self.importer[0], named
+
+
+@pytest.fixture(scope="module")
+def imports(code: Any) -> list[Import]:
+    """Every import of the package, also those inside functions and for type checkers."""
+    return [Import(path, line, name) for path, tree in code("src").items() for line, name in _imports(tree)]
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: imports are written out"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def test_every_part_of_the_package_has_a_layer(root: Path) -> None:
+    """A new folder or module beside the others must say where it stands."""
+    found = {path.stem for path in (root / "src" / "tallystick").iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert found - {"py", "__pycache__"} <= RANK.keys() | {"py.typed"}
+
+
+def test_imports_go_one_way(imports: list[Import]) -> None:
+    """A layer imports from layers before it and from itself, never from one beside or behind it."""
+    wrong = [item.where for item in imports if item.is_ours and not _goes_down(*item.layers)]
+    assert not wrong, "\n".join(wrong)
+
+
+def _goes_down(layer: str, named: str) -> bool:
+    return layer == named or RANK[named] < RANK[layer]
+
+
+def test_no_engine_imports_another(imports: list[Import]) -> None:
+    """Engines share `disk` and `tables`, which are parts and not engines, and nothing else of each other."""
+    wrong = []
+    for item in imports:
+        if item.importer[0] == "engines" and item.imported[:2] == ["tallystick", "engines"]:
+            own, named = item.importer[1], item.imported[2]
+            if named not in SHARED_BY_ENGINES | {own}:
+                wrong.append(item.where)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_shared_parts_know_no_engine(imports: list[Import]) -> None:
+    """`disk` and `tables` import no engine."""
+    wrong = [
+        item.where
+        for item in imports
+        if item.importer[0] == "engines"
+        and item.importer[1] in SHARED_BY_ENGINES
+        and item.imported[:2] == ["tallystick", "engines"]
+        and item.imported[2] not in SHARED_BY_ENGINES
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_only_opening_names_the_engines(imports: list[Import]) -> None:
+    """Everything but `opening` (and the test kit) gets its engine handed in."""
+    wrong = [
+        item.where
+        for item in imports
+        if item.imported[:2] == ["tallystick", "engines"] and item.importer[0] not in NAMES_ENGINES | {"engines"}
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_libraries_stay_where_they_belong(imports: list[Import]) -> None:
+    """A third-party library is imported where the table allows it; one that is not in the table, nowhere."""
+    wrong = []
+    for item in imports:
+        library = item.imported[0]
+        if item.is_ours or (library in sys.stdlib_module_names and library not in WHERE_ALLOWED):
+            continue
+        if item.importer[0] not in WHERE_ALLOWED.get(library, frozenset()):
+            wrong.append(item.where)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_dependency_is_used_and_every_library_declared(imports: list[Import], root: Path) -> None:
+    """What pyproject.toml asks for is imported by the package, and nothing else is, the test kit apart."""
+    import tomllib
+
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    declared = {_module(requirement) for requirement in project["dependencies"]}
+    used = {
+        item.imported[0].removesuffix("_core")
+        for item in imports
+        if item.importer[0] != "testing" and not item.is_ours and item.imported[0] not in sys.stdlib_module_names
+    }
+    assert used == declared
+
+
+def _module(requirement: str) -> str:
+    name = requirement.partition(">")[0].strip()
+    return LIBRARY_OF.get(name, name)
+
+
+def test_the_core_neither_logs_nor_prints(code: Any) -> None:
+    """event/, store/ and engines/ raise or return: what they have to say is in an error or a report."""
+    wrong = [
+        f"{path}:{node.lineno}"
+        for path, tree in code("src/tallystick/event", "src/tallystick/store", "src/tallystick/engines").items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+# --- capabilities ----------------------------------------------------------------------------------------------------
+
+
+def engine_classes() -> dict[str, type]:
+    """Every class below engines/ that says which engine it is and what it offers."""
+    found: dict[str, type] = {}
+    for module in pkgutil.walk_packages(tallystick.engines.__path__, "tallystick.engines."):
+        for _, item in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            if item.__module__ == module.name and {"engine", "capabilities"} <= vars(item).keys():
+                found[item.engine] = item
+    return found
+
+
+def test_every_engine_is_found() -> None:
+    """The search below sees the engines there are."""
+    assert {"memory", "files", "sqlite"} <= engine_classes().keys()
+
+
+@pytest.mark.parametrize("engine", sorted(engine_classes()))
+def test_an_engine_lacks_only_what_is_listed(engine: str) -> None:
+    """An opt-out that is not in `store/capabilities.py` is refused, and one that is listed is not pretended away."""
+    lacking = capabilities.ALL - engine_classes()[engine].capabilities  # type: ignore[attr-defined]
+    assert lacking == capabilities.OPT_OUTS.get(engine, frozenset())
+
+
+@pytest.mark.parametrize("engine", sorted(engine_classes()))
+def test_every_engine_runs_the_contract(engine: str, root: Path) -> None:
+    """tests/contract has a file for each engine."""
+    text = (root / "tests" / "contract" / f"test_{engine}.py").read_text("utf-8")
+    assert "AllContracts" in text
