@@ -6,6 +6,7 @@ Turns matter because a shared machine drifts: two figures taken a minute apart d
 from __future__ import annotations
 
 import gc
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -14,6 +15,9 @@ import msgspec
 
 if TYPE_CHECKING:
     from bench.workshop import Workshop
+
+
+SETTLE_SECONDS = 0.05
 
 
 class Bar(msgspec.Struct, frozen=True):
@@ -118,13 +122,26 @@ class Samples(msgspec.Struct):
 
 
 def alternate(contenders: Mapping[str, Callable[[], float]], *, rounds: int) -> dict[str, Samples]:
-    """Let every contender have one turn a round, so that what disturbs the machine disturbs them all."""
+    """Let every contender have one turn a round, so that what disturbs the machine disturbs them all.
+
+    Each round begins with another one, and what the turn before left for the disk is written first: nobody is measured
+    in somebody else's wake.
+    """
     found = {name: Samples() for name in contenders}
-    for _ in range(rounds):
-        for name, turn in contenders.items():
+    turns = list(contenders.items())
+    for number in range(rounds):
+        first = number % len(turns)
+        for name, turn in turns[first:] + turns[:first]:
             gc.collect()
+            _settle()
             found[name].figures.append(turn())
     return found
+
+
+def _settle() -> None:
+    if hasattr(os, "sync"):  # not on Windows
+        os.sync()
+    time.sleep(SETTLE_SECONDS)
 
 
 def rate(count: int, work: Callable[[], object], *, times: int = 1) -> float:

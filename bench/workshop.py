@@ -20,10 +20,10 @@ STREAM_EVENTS = 50
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """How much is measured. Rounds are never fewer than three."""
+    """How much is measured. Many short rounds: a disturbance then spoils a few of them, and the best are alike."""
 
-    rounds: int = 5
-    batches: int = 50
+    rounds: int = 15
+    batches: int = 15
     tasks_events: int = 200
     singles: int = 1000
     replayed: int = 100_000
@@ -38,7 +38,7 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 FULL = Scale()
-QUICK = Scale(rounds=3, batches=20, tasks_events=100, singles=400, large=200_000, sized=10_000)
+QUICK = Scale(rounds=6, batches=10, tasks_events=100, singles=400, large=200_000, sized=10_000)
 
 
 class Workshop:

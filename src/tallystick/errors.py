@@ -96,7 +96,9 @@ class NotCanonical(InvalidInput):
     """A value has no canonical JSON form."""
 
     template = "{what} at {pointer!r}: {reason}"
-    advice = "Send plain JSON: objects with string keys, lists, strings, finite numbers within int64, true, false, null."
+    advice = (
+        "Send plain JSON: objects with string keys, lists, strings, finite numbers within int64, true, false, null."
+    )
     what: str
     pointer: str
     reason: str

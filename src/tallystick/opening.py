@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,8 @@ from tallystick.event.catalog import Catalog
 from tallystick.store import control
 from tallystick.store.events import EventLog
 from tallystick.store.store import Store
+
+_COMMON = frozenset({"place", "directory", "url", "readonly", "create", "profile", "clock"})
 
 
 def open(
@@ -64,6 +67,7 @@ def _open_log(
     if not colon:
         raise errors.UnknownUrl(url=url, reason="it names no engine")
     if engine == "memory":
+        _check_options(MemoryLog, options)
         return MemoryLog(profile=profile or "plain", clock=clock, **options)
     if engine not in ("files", "sqlite"):
         raise errors.UnknownUrl(url=url, reason=f"there is no engine {engine!r}")
@@ -72,7 +76,17 @@ def _open_log(
     if engine == "files":
         from tallystick.engines.files.engine import open_files
 
+        _check_options(open_files, options)
         return open_files(place, readonly=readonly, create=create, profile=profile, clock=clock, **options)
     from tallystick.engines.sqlite.engine import open_sqlite
 
+    _check_options(open_sqlite, options)
     return open_sqlite(place, readonly=readonly, create=create, profile=profile, clock=clock, **options)
+
+
+def _check_options(opens: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Refuse an option that the engine does not have, by name."""
+    known = sorted(set(inspect.signature(opens).parameters) - _COMMON)
+    for name in options:
+        if name not in known:
+            raise errors.InvalidValue(what="option", value=name, must="one of " + (", ".join(known) or "none"))

@@ -46,7 +46,8 @@ def test_what_was_served_after_a_kill_survives_a_power_loss(history: Any, lab: A
         store = lab.open_store(disk)
         expected = lab.events_of(store)
         served += len(expected) > least
-        losses = [again for again in crash_states(disk, first=len(disk.operations)) if is_power_loss(again)]
+        last = crash_states(disk, first=len(disk.operations), per_moment_max=64)
+        losses = [again for again in last if is_power_loss(again)]
         assert losses
         for again in losses:
             assert lab.recovered(again.disk()) == expected, f"{state.describe()}\n{again.describe()}"

@@ -77,16 +77,15 @@ def test_a_zeroed_page_found_after_a_crash_becomes_a_hole(filled, spawn, reopen,
     store = reopen()
     (hole,) = store.holes()
     assert 1 < hole.first <= hole.last < EVENTS
-    assert store.log.readonly
     _assert_serves_all_but(store, hole.first, hole.last)
     with pytest.raises(errors.Damaged) as damage:
-        store.log.commit([])
+        store.append("order/a", some(1))
     assert (damage.value.first, damage.value.last) == (hole.first, hole.last)
     assert any(problem.what == "damage" for problem in store.report().problems)
     assert not verify(store.log).ok
 
 
-def test_a_zeroed_page_found_by_a_reader_becomes_a_hole(filled, reopen):
+def test_a_zeroed_page_found_by_a_reader_becomes_a_hole(filled, reopen, some):
     """Settled 15: damage that shows only when it is read ends the page there, and ends appending."""
     _overwrite(filled, _pages_of(filled, "events")[10])
     store = reopen()
@@ -96,7 +95,7 @@ def test_a_zeroed_page_found_by_a_reader_becomes_a_hole(filled, reopen):
     (hole,) = store.holes()
     _assert_serves_all_but(store, hole.first, hole.last)
     with pytest.raises(errors.Damaged):
-        store.log.commit([])
+        store.append("order/a", some(1))
 
 
 def test_a_changed_payload_at_the_end_is_found_after_a_crash(filled, spawn, reopen):
@@ -114,7 +113,7 @@ def test_a_changed_payload_at_the_end_is_found_after_a_crash(filled, spawn, reop
         store.read_stream("order/a", after=EVENTS - 2)
 
 
-def test_a_damaged_index_stops_appends_and_no_read(filled, spawn, reopen):
+def test_a_damaged_index_stops_appends_and_no_read(filled, spawn, reopen, some):
     """When every event is whole, all are served; but a store that cannot look ids up must not append."""
     page = _pages_of(filled, "sqlite_autoindex_events_2")[1]
     _leave_uncleanly(filled, spawn)
@@ -123,7 +122,7 @@ def test_a_damaged_index_stops_appends_and_no_read(filled, spawn, reopen):
     assert [(hole.first, hole.last) for hole in store.holes()] == [(0, 0)]
     assert len(store.read(limit=1000).events) == EVENTS + 1
     with pytest.raises(errors.Damaged):
-        store.log.commit([])
+        store.append("order/a", some(1))
 
 
 def test_a_damaged_store_opens_for_reading_too(filled, spawn, reopen):

@@ -47,13 +47,19 @@ def link(event: Event, previous: bytes) -> bytes:
 def extend(stream: str, drafts: Iterable[Draft], *, seq: int, position: int, previous: bytes) -> list[Row]:
     """The rows of drafts appended after `seq` of a stream, with positions from `position` on."""
     sha256 = _sha256
-    head, tail = f"{DOMAIN}\n", f"\n{stream}\n"
+    begin, between = f"{DOMAIN}\n", f"\n{stream}\n"
     before = previous.hex()
     rows: list[Row] = []
     append = rows.append
+    last_kind = last_version = last_time = last_meta = None  # neighbours share most fields: their text is made once
+    named = dated = ""
     for kind, version, id_, time, payload, meta, check, signature in drafts:
         seq += 1
-        content = f"{head}{before}{tail}{seq}\n{kind}\n{version}\n{id_.hex()}\n{time}\n{meta.decode()}\n{check.hex()}"
+        if kind is not last_kind or version != last_version:
+            named, last_kind, last_version = f"\n{kind}\n{version}\n", kind, version
+        if time != last_time or meta is not last_meta:
+            dated, last_time, last_meta = f"\n{time}\n{meta.decode()}\n", time, meta
+        content = f"{begin}{before}{between}{seq}{named}{id_.hex()}{dated}{check.hex()}"
         digest = sha256(content.encode()).digest()
         before = digest.hex()
         append((position, stream, seq, kind, version, id_, time, payload, meta, check, digest, signature))

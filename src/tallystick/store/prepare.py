@@ -133,7 +133,7 @@ class Preparer:
     ) -> tuple[list[Draft], list[dict[str, Any] | None]]:
         now = self.clock()
         types = [event.type for event in events]
-        versions = self._versions(types, [self._given_version(event) for event in events])
+        versions = self._versions(types, self._given_versions(events))
         _check_reserved(types, parts)
         event_ids = self._ids([event.id for event in events], now)
         payloads = canonical.encode_many(self._payloads([event.payload for event in events]))
@@ -176,11 +176,16 @@ class Preparer:
             return list(resolved.values()) * len(types)
         return [resolved[pair] for pair in zip(types, given, strict=True)]
 
-    def _given_version(self, event: NewEvent) -> int | None:
-        """The version an event says, or the one whose model its payload is an instance of."""
-        if event.version is None and type(event.payload) is not dict and not self.catalog.is_empty:
-            return self.catalog.version_of(event.type, event.payload)
-        return event.version
+    def _given_versions(self, events: Sequence[NewEvent]) -> list[int | None]:
+        """The versions that events say, or those whose model their payload is an instance of."""
+        if self.catalog.is_empty:
+            return [event.version for event in events]
+        return [
+            self.catalog.version_of(event.type, event.payload)
+            if event.version is None and type(event.payload) is not dict
+            else event.version
+            for event in events
+        ]
 
     def _version(self, type_: str, version: int | None) -> int:
         names.check_type(type_)

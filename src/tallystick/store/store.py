@@ -96,9 +96,12 @@ class Store:
         self.settings = self.settings | {"secrets": secrets}
         self._preparer.guard = self._make_guard(secrets)
 
-    def acquire_lease(self, stream: str) -> None:
-        """Take the writer lease of a run now; the first append does so too. Refused while another holder lives."""
-        self._lease(Transaction([], acquire=(stream,)))
+    def acquire_lease(self, stream: str, *, steal: bool = False) -> None:
+        """Take the writer lease of a run now, as the first append does. Refused while another holder lives.
+
+        `steal` takes it from a holder that may be alive (on another host nobody can tell); that one is fenced off.
+        """
+        self._lease(Transaction([], acquire=(stream,), steal=steal))
 
     def release_lease(self, stream: str) -> None:
         """Give a lease back before closing."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -51,6 +51,8 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Body).decode
+_unpack_raw = msgspec.msgpack.Decoder(tuple[int, list[msgspec.Raw], msgspec.Raw]).decode
+_unpack_event = msgspec.msgpack.Decoder(Event).decode
 
 
 def encode(
@@ -99,3 +101,8 @@ def _place(segment_id: bytes, offset: int) -> bytes:
 def decode_body(body: bytes) -> Body:
     """The events and side records of a verified body."""
     return _unpack(body)
+
+
+def decode_events_with(body: bytes, text: bytes) -> Iterator[Event]:
+    """The events of a verified body whose bytes contain `text`; the others are not decoded."""
+    return (_unpack_event(raw) for raw in _unpack_raw(body)[1] if text in bytes(raw))

@@ -137,11 +137,14 @@ class Reader:
         kept = self._kept.get((segment_id, offset))
         if kept is not None:
             return kept[1]
-        found = read_frame(self._handles.get(item), segment_id, offset, item.end)
+        return self._keep(segment_id, *self._frame_at(item, offset))
+
+    def _frame_at(self, item: Segment, offset: int) -> tuple[Frame, bytes]:
+        found = read_frame(self._handles.get(item), item.header.segment_id, offset, item.end)
         if found is None:
             hole = self._noted(self._hole_at(item, offset))
             raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
-        return self._keep(segment_id, *found)
+        return found
 
     def _hole_at(self, item: Segment, offset: int) -> Hole:
         """The hole around an offset; found by walking the segment, since its positions cannot be trusted there."""
@@ -163,10 +166,16 @@ class Reader:
         for item in reversed(segments.items):
             offset = item.find(id_)
             if offset is not None:
-                for event in self.body_at(item, offset).events:
-                    if event.id == id_:
-                        return event
+                return self._event_at(item, offset, id_)
         return None
+
+    def _event_at(self, item: Segment, offset: int, id_: bytes) -> Event | None:
+        """One event of a frame; the others in it are verified with it, but not decoded."""
+        kept = self._kept.get((item.header.segment_id, offset))
+        if kept is not None:
+            return next((event for event in kept[1].events if event.id == id_), None)
+        _, data = self._frame_at(item, offset)
+        return next((event for event in frames.decode_events_with(data, id_) if event.id == id_), None)
 
     def stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Event]:
         """Events of one stream by seq."""

@@ -48,7 +48,7 @@ def open_sqlite(
         raise errors.InvalidValue(what="busy_ms", value=busy_ms, must=f"from 0 to {_BUSY_MS_MAX}")
     opening = Opening(place, profile=profile, clock=clock, busy_ms=busy_ms)
     opened = opening.for_reading() if readonly else opening.for_writing(create=create)
-    return SqliteLog(opening.url, opened, clock=clock, busy_ms=busy_ms)
+    return SqliteLog(opening.url, opened, readonly=readonly, clock=clock, busy_ms=busy_ms)
 
 
 class SqliteLog:
@@ -57,11 +57,11 @@ class SqliteLog:
     engine = "sqlite"
     capabilities = capabilities.ALL
 
-    def __init__(self, url: str, opened: Opened, *, clock: Callable[[], int], busy_ms: int) -> None:
+    def __init__(self, url: str, opened: Opened, *, readonly: bool, clock: Callable[[], int], busy_ms: int) -> None:
         self.url = url
         self.store_id = opened.store_id
         self.profile = opened.profile
-        self.readonly = opened.writer is None
+        self.readonly = readonly  # as asked for; a damaged log refuses appends with `Damaged` and its range
         reason = f"it is damaged ({opened.damage})" if opened.damage else f"{url} was opened for reading"
         self._database = Database(opened.path, opened.writer, readonly_reason=reason, busy_ms=busy_ms)
         self.checkpoints: Checkpoints = SqliteCheckpoints(self._database)
@@ -70,7 +70,7 @@ class SqliteLog:
         self._holes: list[Hole] = []
         self._changed = threading.Condition()
         self._closed = False
-        self._holder = None if self.readonly else Holder()
+        self._holder = None if opened.writer is None else Holder()
         try:
             if opened.damage is not None:
                 self._survey(opened.damage)
@@ -229,7 +229,6 @@ class SqliteLog:
         """Find out what is still whole, serve that, and append nothing more."""
         with self._database.reading() as connection:
             self._holes = survey.holes_in(connection, reason=reason)
-        self.readonly = True
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         with self._database.snapshot() as connection:

@@ -12,7 +12,7 @@ from tallystick import NewEvent, Selection, Store, errors, select
 from tallystick.event import canonical
 from tallystick.store.capabilities import ANY_STREAM
 from tallystick.testing.builders import event
-from tallystick.testing.contract import hostile
+from tallystick.testing.contract import hostile, hostile_arguments
 from tallystick.testing.contract.harness import Contract, needs
 
 
@@ -72,7 +72,7 @@ class BadInputContract(Contract):
             store.append("run/a", NewEvent("thing.happened", {hostile.LONG_KEY: 1}))
         assert store.read_stream("run/a")[0].payload == b'{"' + hostile.LONG_KEY.encode() + b'":1}'
 
-    @pytest.mark.parametrize("stream", hostile.BAD_STREAMS.values(), ids=hostile.BAD_STREAMS.keys())
+    @pytest.mark.parametrize("stream", hostile_arguments.BAD_STREAMS.values(), ids=hostile_arguments.BAD_STREAMS.keys())
     def test_a_bad_stream_name_is_refused(self, shared: Store, stream: Any) -> None:
         """A stream is `kind/name` in its form, matched whole; for reading too."""
         for use in (
@@ -93,7 +93,7 @@ class BadInputContract(Contract):
         assert len(store.read_stream(stream)) == 1
         assert [info.stream for info in store.streams()] == [stream]
 
-    @pytest.mark.parametrize("fields", hostile.BAD_FIELDS.values(), ids=hostile.BAD_FIELDS.keys())
+    @pytest.mark.parametrize("fields", hostile_arguments.BAD_FIELDS.values(), ids=hostile_arguments.BAD_FIELDS.keys())
     def test_a_bad_field_is_refused(self, shared: Store, fields: dict[str, Any]) -> None:
         """Types, versions, ids, times, metas and signatures outside of their form are typed errors."""
         given = {"type": "thing.happened", "payload": {}} | fields
@@ -119,7 +119,7 @@ class BadInputContract(Contract):
         ):
             assert isinstance(_refused_untouched(shared, use), errors.InvalidValue)
 
-    @pytest.mark.parametrize("bounds", hostile.BAD_WINDOWS, ids=_kind)
+    @pytest.mark.parametrize("bounds", hostile_arguments.BAD_WINDOWS, ids=_kind)
     def test_a_bad_window_is_refused(self, shared: Store, bounds: dict[str, Any]) -> None:
         """Bounds of a read are numbers within their range."""
         for use in (lambda: shared.read(**bounds), lambda: shared.read_stream("run/a", **bounds)):
@@ -127,7 +127,7 @@ class BadInputContract(Contract):
         if "limit" in bounds:
             assert isinstance(_refused_untouched(shared, lambda: shared.streams(**bounds)), errors.InvalidValue)
 
-    @pytest.mark.parametrize("conditions", hostile.BAD_CONDITIONS, ids=repr)
+    @pytest.mark.parametrize("conditions", hostile_arguments.BAD_CONDITIONS, ids=repr)
     def test_a_bad_filter_is_refused(self, shared: Store, conditions: dict[str, Any]) -> None:
         """A condition that no event could meet by its form is an error and not an empty answer."""
         assert isinstance(_refused_untouched(shared, lambda: select(**conditions)), errors.InvalidInput)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tallystick import ANY, NO_STREAM, Store, errors
-from tallystick.store import leases
 from tallystick.store.capabilities import ANY_STREAM, DURABLE
 from tallystick.testing.builders import event, named
 from tallystick.testing.contract.harness import Contract, EngineHarness, needs
@@ -20,13 +19,13 @@ def _second_handle(harness: EngineHarness) -> Store | None:
     return None
 
 
-def _open_declared_dead(harness: EngineHarness, stream: str) -> Store:
-    """A handle that holds a lease and is taken for dead, as after a pause that was too long, though it lives."""
-    before = set(leases._live)
-    store = harness.open()
-    store.append(stream, event(1))
-    leases._live.intersection_update(before)
-    return store
+def _taken_over(harness: EngineHarness, stream: str) -> tuple[Store, Store]:
+    """A handle that holds a lease and lives, and one that took it away: as after a pause that was too long."""
+    old = harness.open()
+    old.append(stream, event(1))
+    new = harness.open()
+    new.acquire_lease(stream, steal=True)
+    return old, new
 
 
 class LeaseContract(Contract):
@@ -101,8 +100,7 @@ class LeaseContract(Contract):
         """EVT-09: a writer that was taken over, and wakes up again, is refused by number until it asks anew."""
         if not harness.many_writers:
             return  # the lock of the whole store ends with its holder, so there is nobody to wake up
-        old = _open_declared_dead(harness, "run/a")
-        new = harness.open()
+        old, new = _taken_over(harness, "run/a")
         new.append("run/a", event(2), expected=1)
         for expected in (ANY, 2):
             with pytest.raises(errors.LeaseLost) as refused:
@@ -119,8 +117,7 @@ class LeaseContract(Contract):
         """EVT-09: asking for the lease in vain leaves a fenced writer fenced."""
         if not harness.many_writers:
             return
-        old = _open_declared_dead(harness, "run/a")
-        new = harness.open()
+        old, new = _taken_over(harness, "run/a")
         new.append("run/a", event(2))
         with pytest.raises(errors.LeaseHeld):
             old.acquire_lease("run/a")
@@ -133,10 +130,11 @@ class LeaseContract(Contract):
         """EVT-09: a holder that asked twice for its lease is fenced off like any other."""
         if not harness.many_writers:
             return
-        old = _open_declared_dead(harness, "run/a")
+        old = harness.open()
+        old.append("run/a", event(1))
         old.acquire_lease("run/a")
         with harness.open() as new:
-            new.append("run/a", event(2))
+            new.acquire_lease("run/a", steal=True)
         with pytest.raises(errors.LeaseLost):
             old.append("run/a", event(3))
 

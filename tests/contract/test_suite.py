@@ -1,0 +1,36 @@
+"""The contract suite itself: nothing in it is hidden, and nobody opts out of more than is listed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+import tallystick
+from tallystick.store import capabilities
+from tallystick.testing.contract import CONTRACTS, THEMES, AllContracts
+
+
+def _tests(contract: type) -> list[str]:
+    return [name for name in vars(contract) if name.startswith("test_")]
+
+
+def test_no_two_themes_share_the_name_of_a_test() -> None:
+    """A test of the same name in a later theme would never run."""
+    counted = Counter(name for contract in CONTRACTS for name in _tests(contract))
+    assert [name for name, count in counted.items() if count > 1] == []
+
+
+def test_all_contracts_holds_every_theme() -> None:
+    """An engine that runs AllContracts runs every theme, and every theme has tests."""
+    assert set(CONTRACTS) <= set(AllContracts.__mro__)
+    assert [contract.__module__.rpartition(".")[2] for contract in CONTRACTS] == list(THEMES)
+    assert all(_tests(contract) for contract in CONTRACTS)
+
+
+@pytest.mark.parametrize("engine", ["memory", "sqlite", "files"])
+def test_an_engine_lacks_only_what_is_listed(engine: str, tmp_path: object) -> None:
+    """The opt-outs of `store/capabilities.py` are the only ones there are."""
+    with tallystick.open("memory:" if engine == "memory" else f"{engine}:{tmp_path}/log") as store:
+        assert store.log.engine == engine
+        assert capabilities.ALL - store.log.capabilities == capabilities.OPT_OUTS.get(engine, frozenset())
