@@ -96,7 +96,7 @@ def test_only_given_ids_are_looked_up(preparer: Preparer) -> None:
 def test_runs_are_leased_and_others_are_not(preparer: Preparer) -> None:
     """EVT-09: streams of the kind `run` need the lease, and no others."""
     made = preparer.prepare([_request(event(), stream=stream) for stream in ("run/a", "runs/a", "order/run")])
-    assert [item.writes[0].leased for item in made if isinstance(item, Transaction)] == [True, False, False]
+    assert [item.writes[0].is_leased for item in made if isinstance(item, Transaction)] == [True, False, False]
 
 
 def test_a_large_event_beside_a_culprit_still_warns(preparer: Preparer) -> None:

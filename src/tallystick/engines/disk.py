@@ -38,7 +38,7 @@ class DiskFile:
             offset += len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def write_at(self, offset: int, data: bytes) -> int:
+    def write_at(self, offset: int, data: bytes | bytearray) -> int:
         return os.pwrite(self._descriptor, data, offset)
 
     def size(self) -> int:
@@ -75,7 +75,7 @@ class SeekingFile(DiskFile):
                 size -= len(piece)
             return b"".join(pieces)
 
-    def write_at(self, offset: int, data: bytes) -> int:
+    def write_at(self, offset: int, data: bytes | bytearray) -> int:
         with self._lock:
             os.lseek(self._descriptor, offset, os.SEEK_SET)
             return os.write(self._descriptor, data)

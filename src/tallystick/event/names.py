@@ -50,6 +50,15 @@ def check_kind(kind: str) -> str:
     return kind
 
 
+@lru_cache(maxsize=1 << 16)
+def is_users(stream: str) -> bool:
+    """Whether a text is a stream that users may append to."""
+    try:
+        return not is_reserved(kind_of(stream))
+    except errors.InvalidName:
+        return False
+
+
 def is_reserved(kind: str) -> bool:
     """Whether a kind is kept for control facts."""
     return kind.startswith(RESERVED)

@@ -12,6 +12,9 @@ import msgspec
 
 from tallystick.errors import TallyError
 from tallystick.event.model import Draft
+from tallystick.store.leases import LEASED_KIND
+
+_LEASED = LEASED_KIND + "/"
 
 
 class SourceMark(msgspec.Struct, frozen=True):
@@ -22,7 +25,7 @@ class SourceMark(msgspec.Struct, frozen=True):
     seq: int | None
 
 
-class Write(msgspec.Struct, kw_only=True):
+class Write(msgspec.Struct):
     """The part of a transaction that goes to one stream, validated and encoded.
 
     `filled` names by index the meta keys that the appender filled in: a retry may fill in something else there.
@@ -36,7 +39,11 @@ class Write(msgspec.Struct, kw_only=True):
     ids_given: bool = False
     filled: dict[int, tuple[str, ...]] = {}
     times_given: frozenset[int] = frozenset()
-    leased: bool = False
+
+    @property
+    def is_leased(self) -> bool:
+        """Whether only the holder of the stream's lease may write it."""
+        return self.stream.startswith(_LEASED)
 
 
 class Transaction(msgspec.Struct):
@@ -46,14 +53,6 @@ class Transaction(msgspec.Struct):
     acquire: tuple[str, ...] = ()
     steal: bool = False
     release: tuple[str, ...] = ()
-
-    @property
-    def is_simple(self) -> bool:
-        """Whether it is one write that changes its stream alone: the common case, and the fast one."""
-        if len(self.writes) != 1 or self.acquire or self.release:
-            return False
-        write = self.writes[0]
-        return not write.leased and not write.sources
 
 
 class Appended(msgspec.Struct, frozen=True):

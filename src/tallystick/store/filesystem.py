@@ -21,7 +21,7 @@ class File(Protocol):
     def read_at(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes; fewer only at the end of the file."""
 
-    def write_at(self, offset: int, data: bytes) -> int:
+    def write_at(self, offset: int, data: bytes | bytearray) -> int:
         """Write at an offset and say how many bytes were taken: it may be fewer than given."""
 
     def size(self) -> int: ...
@@ -66,7 +66,7 @@ class FileSystem(Protocol):
     def free_bytes(self, path: str) -> int: ...
 
 
-def write_fully(file: File, offset: int, data: bytes) -> None:
+def write_fully(file: File, offset: int, data: bytes | bytearray) -> None:
     """Write all of `data`, going on after short writes and what is transient, with a bound."""
     done, retries = 0, 0
     while done < len(data):

@@ -90,12 +90,14 @@ class Ledger:
 
     def judge(self, transaction: Transaction) -> list[Appended]:
         """Where the transaction's writes will stand; an error if the store says no."""
-        if transaction.is_simple:  # nothing can fail after the first change, so there is nothing to take back
-            return [self._write(transaction.writes[0], self._total)]
+        writes = transaction.writes
+        shared = len(writes) != 1 or writes[0].sources or transaction.acquire or transaction.release
+        if not shared and not writes[0].is_leased:  # nothing can fail after the first change: nothing to take back
+            return [self._write(writes[0], self._total)]
         trace = Trace()
         for stream in transaction.acquire:
             self._acquire(stream, trace, steal=transaction.steal)
-        done = [self._write(write, trace) for write in transaction.writes]
+        done = [self._write(write, trace, leased=write.is_leased) for write in writes]
         for stream in transaction.release:
             self._release(stream, trace)
         total = self._total
@@ -114,14 +116,14 @@ class Ledger:
             else:
                 self._holder.held[lease.stream] = lease.number
 
-    def _write(self, write: Write, trace: Trace) -> Appended:
+    def _write(self, write: Write, trace: Trace, *, leased: bool = False) -> Appended:
         head = self._head(write.stream, trace)
         already = self._already_stored(write, trace) if write.ids_given else []
         if len(already) == len(write.drafts):
             return _retried(write, already)
         self._check_expected(write, head, already)
         org = self._check_org(write, head) if write.orgs else head.org
-        if write.leased:
+        if leased:
             self._check_lease(write.stream, trace)
         drafts = self._number_sources(write, trace, len(already)) if write.sources else write.drafts
         position = self._next_position + len(self._total.rows)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import chain as chained
+from itertools import islice
 from types import NoneType
 from typing import Any, Protocol
 
@@ -17,13 +19,12 @@ import msgspec
 from tallystick import errors
 from tallystick.event import canonical, chain, ids, limits, names, profiles
 from tallystick.event.model import Draft, Event, NewEvent
-from tallystick.store import expectation, leases
+from tallystick.store import expectation
 from tallystick.store.commit import SourceMark, Transaction, Write
 
 SIGNATURE_BYTES = 64  # Ed25519
 
 _EMPTY_META = b"{}"
-_LEASED = leases.LEASED_KIND + "/"
 
 
 class Catalog(Protocol):
@@ -93,21 +94,34 @@ class Preparer:
         return [outcome for request in requests for outcome in self.prepare([request])]
 
     def _batch(self, requests: Sequence[Request]) -> list[Transaction]:
-        for request in requests:
-            self._check_request(request)
+        if not _surely_sound(requests):
+            for request in requests:
+                self._check_request(request)
         parts = [part for request in requests for part in request.parts]
         events = [event for part in parts for event in part.events]
         drafts, metas = self._drafts(events, [part for part in parts for _ in part.events])
         self._scan(parts, drafts)
-        transactions, at = [], 0
-        for request in requests:
-            writes = []
-            for part in request.parts:
-                upto = at + len(part.events)
-                writes.append(self._write(part, drafts[at:upto], metas[at:upto], events[at:upto]))
-                at = upto
-            transactions.append(Transaction(writes))
-        return transactions
+        if metas[0] is None and [event.id for event in events].count(None) == len(events):  # most appends are this
+            rest = iter(drafts)
+            writes = [Write(part.stream, list(islice(rest, len(part.events))), part.expected) for part in parts]
+        else:
+            writes = self._writes(parts, drafts, metas, events)
+        each = iter(writes)
+        return [Transaction(list(islice(each, len(request.parts)))) for request in requests]
+
+    def _writes(
+        self,
+        parts: list[Part],
+        drafts: list[Draft],
+        metas: list[dict[str, Any] | None],
+        events: Sequence[NewEvent],
+    ) -> list[Write]:
+        writes, at = [], 0
+        for part in parts:
+            upto = at + len(part.events)
+            writes.append(self._write(part, drafts[at:upto], metas[at:upto], events[at:upto]))
+            at = upto
+        return writes
 
     def _check_request(self, request: Request) -> None:
         if not request.parts:
@@ -252,10 +266,7 @@ class Preparer:
     def _write(
         self, part: Part, drafts: list[Draft], metas: list[dict[str, Any] | None], events: Sequence[NewEvent]
     ) -> Write:
-        leased = part.stream.startswith(_LEASED)
-        write = Write(stream=part.stream, drafts=drafts, expected=part.expected, leased=leased)
-        if len(events) == 1 and events[0].id is None and metas[0] is None:  # most appends are this
-            return write
+        write = Write(part.stream, drafts, part.expected)
         if [event.id for event in events].count(None) != len(events):
             write.ids_given = True
             write.times_given = frozenset(index for index, event in enumerate(events) if event.time is not None)
@@ -276,6 +287,25 @@ class Preparer:
             for index, meta in enumerate(metas)
             if meta and "source" in meta and ("source_seq" in meta or self.profile.numbers_sources)
         ]
+
+
+def _surely_sound(requests: Sequence[Request]) -> bool:
+    """Whether a glance at the whole group leaves nothing to doubt in its form; else each request is looked at."""
+    parts = [part for request in requests for part in request.parts]
+    streams = [part.stream for part in parts]
+    expected = [part.expected for part in parts]
+    given = [part.events for part in parts]
+    if set(map(type, streams)) != {str} or set(map(type, expected)) != {int} or set(map(type, given)) != {list}:
+        return False
+    return (
+        all(map(names.is_users, streams))
+        and True not in [request.control for request in requests]
+        and [] not in [request.parts for request in requests]
+        and [] not in given
+        and expectation.ANY <= min(expected) <= max(expected) <= limits.INT_MAX
+        and sum(map(len, given)) <= limits.COMMIT_EVENTS_MAX
+        and set(map(type, chained.from_iterable(given))) == {NewEvent}
+    )
 
 
 def _check_reserved(types: list[str], parts: Sequence[Part]) -> None:

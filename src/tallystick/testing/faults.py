@@ -66,7 +66,7 @@ class FaultyFile:
         self._system.fail_if_due("read", self._path)
         return self._file.read_at(offset, size)
 
-    def write_at(self, offset: int, data: bytes) -> int:
+    def write_at(self, offset: int, data: bytes | bytearray) -> int:
         if not self._system.is_due("write", self._path):
             return self._file.write_at(offset, data)
         fault = self._system.fault

@@ -204,7 +204,7 @@ class SimulatedFile:
         self._require_open()
         return bytes(self._disk.state.inodes[self._inode].data[offset : offset + size])
 
-    def write_at(self, offset: int, data: bytes) -> int:
+    def write_at(self, offset: int, data: bytes | bytearray) -> int:
         self._require_open(writing=True)
         taken = self._disk.room_for(self._inode, offset, len(data))
         self._disk.do("write", self._path, self._inode, offset=offset, data=bytes(data[:taken]))

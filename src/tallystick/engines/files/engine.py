@@ -64,6 +64,7 @@ class FilesLog:
         self._reader = Reader(opened.handles, self._note_hole)
         self._holder = Holder()
         self._heads = HeadCache()
+        self._buffer = frame.FrameBuffer()
         self._pid = os.getpid()
         self._combiner = Combiner(self._commit)
         self._changed = threading.Condition()
@@ -118,8 +119,9 @@ class FilesLog:
         )
         self._heads.put(ledger.heads)
 
-    def _frame(self, item: Segment, position: int, rows: list[Row], recorded: int, side: list[Any]) -> bytes:
-        return frame.encode(item.header.segment_id, item.end, position, rows, recorded=recorded, side=side)
+    def _frame(self, item: Segment, position: int, rows: list[Row], recorded: int, side: list[Any]) -> bytearray:
+        segment_id = item.header.segment_id
+        return self._buffer.encode(segment_id, item.end, position, rows, recorded=recorded, side=side)
 
     def _seal(self, writer: Writer) -> None:
         sealed = writer.current

@@ -55,7 +55,7 @@ class Writer:
         full = self.current.end + size > self._segment_bytes_max
         return full or self._clock() - self.current.header.created >= self._segment_age_ns_max
 
-    def append(self, frame: bytes, *, next_position: int) -> int:
+    def append(self, frame: bytes | bytearray, *, next_position: int) -> int:
         """Write one frame and make it durable; returns its offset."""
         offset, end = self.current.end, self.current.end + len(frame)
         segment_id = self.current.header.segment_id
@@ -70,7 +70,7 @@ class Writer:
             raise self._poison("an interrupted append", interruption) from interruption
         return offset
 
-    def _write(self, offset: int, frame: bytes) -> None:
+    def _write(self, offset: int, frame: bytes | bytearray) -> None:
         try:
             write_fully(self._file, offset, frame)
         except OSError as problem:
