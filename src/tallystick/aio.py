@@ -37,25 +37,35 @@ async def open(url: str, *, window_ms: float = 0.0, **options: Any) -> AsyncStor
     `window_ms` (up to 10) lets the writer thread wait for company before it commits. The default waits for nobody:
     what arrives during one fsync goes into the next.
     """
+    _check_window(window_ms)
     store = await asyncio.to_thread(opening.open, url, **options)
     return AsyncStore(store, window_ms=window_ms)
+
+
+def _check_window(window_ms: object) -> None:
+    if type(window_ms) not in (int, float) or not 0 <= window_ms <= WINDOW_MS_MAX:  # type: ignore[operator]
+        raise errors.InvalidValue(what="window_ms", value=window_ms, must=f"from 0 to {WINDOW_MS_MAX:g}")
 
 
 class AsyncStore:
     """An open store, for the tasks of one event loop."""
 
     def __init__(self, store: Store, *, window_ms: float = 0.0) -> None:
-        if not 0 <= window_ms <= WINDOW_MS_MAX:
-            raise errors.InvalidValue(what="window_ms", value=window_ms, must=f"from 0 to {WINDOW_MS_MAX:g}")
+        _check_window(window_ms)
         self.store = store
+        self._waiting: asyncio.Future[int] | None = None
+        self._waiting_after = 0
         self._committer = Committer(store, asyncio.get_running_loop(), window_seconds=window_ms / 1000)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
     async def append(self, stream: str, events: NewEvent | Sequence[NewEvent], *, expected: int = ANY) -> Appended:
         """Append to one stream, all or nothing, and wait until it is on disk."""
-        given = [events] if isinstance(events, NewEvent) else list(events)
-        return (await self._committer.commit(Request([Part(stream, given, expected)])))[0]
+        one = isinstance(events, NewEvent) or not isinstance(events, Iterable)  # what is no event is refused by name
+        given: Any = [events] if one else list(events)  # type: ignore[arg-type]
+        if self._committer.is_full:
+            await self._committer.room()
+        return (await self._committer.hand_in(Request([Part(stream, given, expected)])))[0]
 
     async def append_batch(self, stream: str, events: Sequence[NewEvent], *, expected: int = ANY) -> Appended:
         """Append several events to one stream: `append` under the name that a batch is looked for by."""
@@ -66,7 +76,9 @@ class AsyncStore:
         given = [part if isinstance(part, Part) else Part(*part) for part in parts]
         if not given:
             raise errors.InvalidValue(what="parts", value=[], must="at least one (stream, events, expected)")
-        return await self._committer.commit(Request(given))
+        if self._committer.is_full:
+            await self._committer.room()
+        return await self._committer.hand_in(Request(given))
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -138,13 +150,22 @@ class AsyncStore:
             for event in page.events:
                 yield event
             if page.through <= after:
-                await asyncio.to_thread(self.store.wait, after, timeout=FOLLOW_SECONDS)
+                await self._news(after)
             after = page.through
+
+    async def _news(self, after: int) -> None:
+        """Wait for more, together with all who follow: were each to hold a thread, none would be left to read with."""
+        if self._waiting is None or self._waiting.done() or after < self._waiting_after:
+            self._waiting_after = after
+            self._waiting = asyncio.ensure_future(asyncio.to_thread(self.store.wait, after, timeout=FOLLOW_SECONDS))
+            self._waiting.add_done_callback(lambda done: done.cancelled() or done.exception())  # reading says it again
+        await asyncio.wait([self._waiting])
 
     # --- life ------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Commit what waits, then close the store."""
+        self._committer.refuse()
         await asyncio.to_thread(self._committer.close)
         await asyncio.to_thread(self.store.close)
 
@@ -171,23 +192,34 @@ class Committer:
         self._thread = threading.Thread(target=self._run, name="tallystick-writer", daemon=True)
         self._thread.start()
 
-    async def commit(self, request: Request) -> list[Appended]:
-        """Hand in a request and wait for its outcome. Waits for room when too many are on their way."""
-        while len(self._queue) >= PENDING_MAX:
+    async def room(self) -> None:
+        """Wait while too many requests are on their way."""
+        while self.is_full:
             self._room.clear()
             await self._room.wait()
+
+    def hand_in(self, request: Request) -> asyncio.Future[list[Appended]]:
+        """Hand in a request; the future has its outcome."""
         if self._closing:
             raise errors.StoreClosed()
         done: asyncio.Future[list[Appended]] = self._loop.create_future()
         self._queue.append((request, done))
         if not self._work.is_set():
             self._work.set()
-        return await done
+        return done
 
-    def close(self) -> None:
-        """Finish what was handed in, and stop the thread."""
+    @property
+    def is_full(self) -> bool:
+        """Whether a new request has to wait for room."""
+        return len(self._queue) >= PENDING_MAX
+
+    def refuse(self) -> None:
+        """Take no more. Called in the loop's thread, so that no append slips in behind the writer's last look."""
         self._closing = True
         self._work.set()
+
+    def close(self) -> None:
+        """Finish what was handed in, and stop the thread. Call `refuse` first."""
         self._thread.join()
 
     def _run(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tallystick.store.verify import verify
 
-ROUNDS = int(os.environ.get("TALLY_KILL_ROUNDS", "30"))
+ROUNDS = int(os.environ.get("TALLY_KILL_ROUNDS", "100"))
 _WRITE = """
 import os, sys, tallystick
 from tallystick import ANY, NewEvent

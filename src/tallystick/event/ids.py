@@ -28,10 +28,11 @@ class Minter:
         """`count` new ids, each greater than all minted before."""
         with self._lock:
             time_ms = max(time_ns // 1_000_000, 0)
-            if time_ms > self._last_ms:
-                self._begin(time_ms)
-            elif self._room() < count:
-                self._begin(self._last_ms + 1)
+            if time_ms > self._last_ms >= 0 and self._room() > count:
+                self._next += (time_ms - self._last_ms) << 80  # the tail counts on: it is unique and cheap
+                self._last_ms = time_ms
+            elif time_ms > self._last_ms or self._room() < count:
+                self._begin(max(time_ms, self._last_ms + 1))
             first = self._next
             self._next += count
         return [number.to_bytes(16, "big") for number in range(first, first + count)]

@@ -67,21 +67,9 @@ class Ledger:
         self._holder = holder
         self._next_position = next_position
         self._total = Trace()
-
-    @property
-    def rows(self) -> list[Row]:
-        """Every row that passed, in order of position."""
-        return self._total.rows
-
-    @property
-    def heads(self) -> dict[str, Head]:
-        """The new heads of the streams that were written to."""
-        return self._total.heads
-
-    @property
-    def sources(self) -> dict[str, int]:
-        """The new sequence of each source that wrote."""
-        return self._total.sources
+        self.rows: list[Row] = self._total.rows  # every row that passed, in order of position
+        self.heads: dict[str, Head] = self._total.heads  # the new heads of the streams that were written to
+        self.sources: dict[str, int] = self._total.sources  # the new sequence of each source that wrote
 
     @property
     def leases(self) -> list[Lease]:
@@ -117,31 +105,32 @@ class Ledger:
                 self._holder.held[lease.stream] = lease.number
 
     def _write(self, write: Write, trace: Trace, *, leased: bool = False) -> Appended:
-        head = self._head(write.stream, trace)
-        already = self._already_stored(write, trace) if write.ids_given else []
-        if len(already) == len(write.drafts):
-            return _retried(write, already)
-        self._check_expected(write, head, already)
+        stream, drafts = write.stream, write.drafts
+        total = self._total
+        head = trace.heads.get(stream) or total.heads.get(stream) or self._view.stream_head(stream) or NO_HEAD
+        already: list[Row] = []
+        if write.ids_given:
+            already = self._already_stored(write, trace)
+            if len(already) == len(drafts):
+                return _retried(write, already)
+        if write.expected != expectation.ANY:
+            self._check_expected(write, head, already)
         org = self._check_org(write, head) if write.orgs else head.org
         if leased:
-            self._check_lease(write.stream, trace)
-        drafts = self._number_sources(write, trace, len(already)) if write.sources else write.drafts
-        position = self._next_position + len(self._total.rows)
-        if trace is not self._total:
-            position += len(trace.rows)
-        fresh = drafts[len(already) :] if already else drafts
-        rows = chain.extend(write.stream, fresh, seq=head.seq, position=position, previous=head.link)
+            self._check_lease(stream, trace)
+        if write.sources:
+            drafts = self._number_sources(write, trace, len(already))
+        position = self._next_position + len(total.rows) + (0 if trace is total else len(trace.rows))
+        rows = chain.extend(
+            stream, drafts[len(already) :] if already else drafts, seq=head.seq, position=position, previous=head.link
+        )
         trace.rows += rows
         last = rows[-1]
-        trace.heads[write.stream] = Head(last[2], last[10], org)
+        trace.heads[stream] = Head(last[2], last[10], org)
         if write.ids_given:
             trace.by_id |= {row[5]: row for row in rows}
         first = already[0] if already else rows[0]
-        return Appended(write.stream, first[2], last[2], first[0], last[0], last[10], len(already))
-
-    def _head(self, stream: str, trace: Trace) -> Head:
-        head = trace.heads.get(stream) or self._total.heads.get(stream) or self._view.stream_head(stream)
-        return NO_HEAD if head is None else head
+        return Appended(stream, first[2], last[2], first[0], last[0], last[10], len(already))
 
     def _already_stored(self, write: Write, trace: Trace) -> list[Row]:
         """The rows of a leading part of the write that are stored already, each with the same content."""
@@ -170,8 +159,6 @@ class Ledger:
 
     def _check_expected(self, write: Write, head: Head, already: list[Row]) -> None:
         """What is stored of a write counts as not yet there, provided that it is the end of the stream."""
-        if write.expected == expectation.ANY:
-            return
         if write.expected != head.seq - len(already) or (already and already[-1][2] != head.seq):
             raise errors.Conflict(stream=write.stream, expected=write.expected, actual=head.seq)
 

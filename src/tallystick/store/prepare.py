@@ -94,7 +94,7 @@ class Preparer:
         return [outcome for request in requests for outcome in self.prepare([request])]
 
     def _batch(self, requests: Sequence[Request]) -> list[Transaction]:
-        if not _surely_sound(requests):
+        if len(requests) == 1 or not _surely_sound(requests):
             for request in requests:
                 self._check_request(request)
         parts = [part for request in requests for part in request.parts]
@@ -185,6 +185,8 @@ class Preparer:
                 raise errors.InvalidName(what="event type", value=str(names.shown(type_)), form=names.TYPE.pattern)
         for version in given if not set(map(type, given)) <= {int, NoneType} else ():
             _check_version(version)
+        if len(types) == 1:
+            return [self._version(types[0], given[0])]
         resolved = {pair: self._version(*pair) for pair in set(zip(types, given, strict=True))}
         if len(resolved) == 1:
             return list(resolved.values()) * len(types)
@@ -212,11 +214,12 @@ class Preparer:
         self, events: Sequence[NewEvent], event_ids: list[bytes], parts: Sequence[Part]
     ) -> tuple[list[dict[str, Any] | None], list[bytes]]:
         profile = self.profile
-        if profile.name == "plain" and not self.defaults and not any(event.meta for event in events):
+        given = [event.meta for event in events]
+        if profile.name == "plain" and not self.defaults and given.count(None) == len(given):
             return [None] * len(events), [_EMPTY_META] * len(events)
         metas: list[dict[str, Any] | None] = []
-        for index, (event, id_, part) in enumerate(zip(events, event_ids, parts, strict=True)):
-            meta = {} if event.meta is None else event.meta
+        for index, (event, id_, part, told) in enumerate(zip(events, event_ids, parts, given, strict=True)):
+            meta = {} if told is None else told
             if type(meta) is not dict:
                 raise errors.NotCanonical(what="meta", pointer="", reason="it is not an object")
             if self.defaults:

@@ -102,7 +102,8 @@ class FilesLog:
         return outcomes
 
     def _write(self, writer: Writer, ledger: Ledger) -> None:
-        position, recorded, side = writer.current.next_position, self._clock(), index.side_of(ledger.leases)
+        taken = ledger.leases
+        position, recorded, side = writer.current.next_position, self._clock(), index.side_of(taken)
         data = self._frame(writer.current, position, ledger.rows, recorded, side)
         if writer.is_due(len(data)):
             self._seal(writer)
@@ -115,7 +116,7 @@ class FilesLog:
             end=offset + len(data),
             position=position,
             sources=ledger.sources,
-            taken=ledger.leases,
+            taken=taken,
         )
         self._heads.put(ledger.heads)
 
@@ -146,9 +147,11 @@ class FilesLog:
     # --- what the ledger asks --------------------------------------------------------------------------------------
 
     def stream_head(self, stream: str) -> Head | None:
-        self._refresh()
-        head = None if self.readonly else self._heads.get(stream)
-        return head or self._steady(lambda: self._search(lambda item: item.stream_head(stream)))
+        head = self._heads.get(stream)  # only a writer puts heads there
+        if head is None or self._closed:
+            self._refresh()
+            return self._steady(lambda: self._search(lambda item: item.stream_head(stream)))
+        return head
 
     def source_head(self, source: str) -> int:
         return self._steady(lambda: self._search(lambda item: item.source(source))) or 0
