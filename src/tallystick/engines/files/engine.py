@@ -315,6 +315,9 @@ class FilesLog:
             leases.retire(self._holder.owner)
             self.checkpoints.close()
             self._opened.handles.close()
+            for item in self._segments:
+                if item.base is not None:
+                    item.base.close()
             if self._opened.lock is not None:
                 self._opened.lock.release()
         with self._changed:

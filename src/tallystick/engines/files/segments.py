@@ -49,8 +49,9 @@ class Handles:
             self._open.popitem(last=False)
 
     def close(self) -> None:
-        """Let go of all files."""
-        self._open.clear()
+        """Close all files now: a directory must be free to be moved or unmounted when its log is closed."""
+        while self._open:
+            self._open.popitem()[1].close()
 
 
 class Renamed(Exception):
