@@ -233,6 +233,13 @@ class SourceRepeated(Refused):
     given: int
 
 
+class Nested(Refused):
+    """A thread appended while it was appending: only a signal handler can do that."""
+
+    template = "an append was made inside another append of the same thread"
+    advice = "Do not append in a signal handler: set a flag there, and append when the handler has returned."
+
+
 class LeaseHeld(Refused):
     """Another writer holds the lease of this run."""
 

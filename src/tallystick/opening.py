@@ -74,7 +74,7 @@ def _open_log(
     if not place or "\0" in place:
         raise errors.UnknownUrl(url=url, reason="it names no place")
     if engine == "files":
-        from tallystick.engines.files.engine import open_files
+        from tallystick.engines.files.place import open_files
 
         _check_options(open_files, options)
         return open_files(place, readonly=readonly, create=create, profile=profile, clock=clock, **options)

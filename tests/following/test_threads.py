@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -52,7 +53,7 @@ def follow(store: Store, last: Callable[[], int | None]) -> list[int]:
 @pytest.mark.parametrize("own_handle", [True, False], ids=["writers-handle", "reading-handle"])
 @pytest.mark.parametrize("segment_bytes_max", [700, 4096])
 def test_threads_read_while_segments_rotate(url: str, own_handle: bool, segment_bytes_max: int) -> None:
-    """LH-06, EVT-06: threads beside the writer see each position once and in order, and no damage where there is none."""
+    """LH-06, EVT-06: threads beside the writer see each position once, in order, and no damage."""
     with (
         tallystick.open(url, segment_bytes_max=segment_bytes_max) as writer,
         tallystick.open(url, readonly=True) as reader,
@@ -69,6 +70,35 @@ def test_threads_read_while_segments_rotate(url: str, own_handle: bool, segment_
         assert writer.head() == reader.head() == last
         assert verify(writer.log).ok
     tallystick.open(url).close()  # the lock was given back
+
+
+def test_threads_on_one_reading_handle_do_not_see_each_other_halfway(url: str) -> None:
+    """EVT-06: while one thread takes in what is new, another on the same handle sees the log before or after it."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with (
+            tallystick.open(url) as writer,
+            tallystick.open(url, readonly=True) as reader,
+            ThreadPoolExecutor(READERS + 1) as pool,
+        ):
+            writing = pool.submit(lambda: [write(writer) for _ in range(5)][-1])
+            reading = [pool.submit(hasten, reader, 15 * COMMITS) for _ in range(READERS)]
+            assert writing.result() == 15 * COMMITS
+            assert [found.result() for found in reading] == [15 * COMMITS] * READERS
+            assert reader.holes() == []
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def hasten(store: Store, last: int) -> int:
+    """Read page after page without ever waiting, up to a position; how many events came, each in its place."""
+    after = 0
+    while after < last:
+        page = store.read(after=after, limit=50)
+        assert [item.position for item in page.events] == list(range(after + 1, page.through + 1))
+        after = page.through
+    return after
 
 
 def test_a_thread_that_reads_in_the_middle_of_a_rotation_does_not_harm_the_writer(

@@ -15,7 +15,7 @@ import tallystick
 import tallystick.aio
 from tallystick import errors
 from tallystick.cli.main import COMMANDS
-from tallystick.engines.files.engine import open_files
+from tallystick.engines.files.place import open_files
 from tallystick.engines.sqlite.engine import open_sqlite
 from tallystick.event import profiles
 from tallystick.testing import requirements

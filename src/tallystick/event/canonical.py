@@ -94,7 +94,9 @@ def parse(text: bytes | str, *, what: str = "payload") -> Any:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         _refuse_text(what, problem)
     try:
-        return json.loads(raw, object_pairs_hook=_Pairs(what).unique)
+        return _decode_unique(raw.decode())
+    except _Twice as twice:
+        raise errors.NotCanonical(what=what, pointer=twice.pointer, reason="the key stands twice") from None
     except (ValueError, RecursionError) as problem:
         _refuse_text(what, problem)
 
@@ -172,22 +174,26 @@ class _Walk:
         raise errors.NotCanonical(what=self.what, pointer=_printable(pointer), reason=reason)
 
 
-class _Pairs:
-    """An object hook that refuses a key that stands twice."""
+class _Twice(Exception):
+    """A key stands twice in one object."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, key: str) -> None:
+        self.pointer = "…/" + _printable(escape_pointer(key))
 
-    def unique(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            seen: set[str] = set()
-            for key, _ in pairs:
-                if key in seen:
-                    pointer = "…/" + _printable(escape_pointer(key))
-                    raise errors.NotCanonical(what=self.what, pointer=pointer, reason="the key stands twice")
-                seen.add(key)
-        return found
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs, if no key stands twice."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _Twice(key)
+            seen.add(key)
+    return found
+
+
+_decode_unique = json.JSONDecoder(object_pairs_hook=_unique).decode
 
 
 def _as_utf8(text: bytes | str, what: str) -> bytes:

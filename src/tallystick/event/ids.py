@@ -20,22 +20,32 @@ class Minter:
     """Mints ids. One a process is enough; `default` is it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._minting = False
         self._last_ms = -1
         self._next = 0
 
     def mint(self, count: int, *, time_ns: int) -> list[bytes]:
         """`count` new ids, each greater than all minted before."""
         with self._lock:
-            time_ms = max(time_ns // 1_000_000, 0)
-            if time_ms > self._last_ms >= 0 and self._room() > count:
-                self._next += (time_ms - self._last_ms) << 80  # the tail counts on: it is unique and cheap
-                self._last_ms = time_ms
-            elif time_ms > self._last_ms or self._room() < count:
-                self._begin(max(time_ms, self._last_ms + 1))
-            first = self._next
-            self._next += count
+            if self._minting:  # a signal handler came in between: it gets numbers of its own
+                return Minter().mint(count, time_ns=time_ns)
+            self._minting = True
+            first = self._take(count, time_ns)
+            self._minting = False
         return [number.to_bytes(16, "big") for number in range(first, first + count)]
+
+    def _take(self, count: int, time_ns: int) -> int:
+        """The first of `count` numbers that are now taken."""
+        time_ms = max(time_ns // 1_000_000, 0)
+        if time_ms > self._last_ms >= 0 and self._room() > count:
+            self._next += (time_ms - self._last_ms) << 80  # the tail counts on: it is unique and cheap
+            self._last_ms = time_ms
+        elif time_ms > self._last_ms or self._room() < count:
+            self._begin(max(time_ms, self._last_ms + 1))
+        first = self._next
+        self._next += count
+        return first
 
     def _begin(self, time_ms: int) -> None:
         self._last_ms = time_ms
@@ -48,7 +58,8 @@ class Minter:
 
     def reset(self) -> None:
         """Forget the past: a forked child must not go on with its parent's numbers."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._minting = False
         self._last_ms = -1
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tallystick import errors
+from tallystick.event import limits
 from tallystick.store.commit import Outcome, Transaction
 
 
@@ -29,29 +30,60 @@ class Combiner:
     def __init__(self, commit: Callable[[list[Transaction]], list[Outcome]]) -> None:
         self._commit = commit
         self._queue: deque[_Queued] = deque()
+        self._committing: int | None = None
         self.lock = threading.RLock()
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """The outcomes of these transactions, once the commit that holds them is done."""
+        if self._committing == threading.get_ident():
+            raise errors.Nested()
         mine = _Queued(transactions)
         self._queue.append(mine)
         with self.lock:
             if not mine.done:
-                self._commit_queue()
+                self._commit_queue(mine)
         if mine.failure is not None:
             raise mine.failure
         assert mine.outcomes is not None
         return mine.outcomes
 
-    def _commit_queue(self) -> None:
-        batch = [self._queue.popleft() for _ in range(len(self._queue))]
+    def _commit_queue(self, mine: _Queued) -> None:
+        batch: list[_Queued] = []
         try:
+            self._committing = threading.get_ident()
+            while self._queue:
+                batch.append(self._queue.popleft())
             outcomes = self._commit([item for queued in batch for item in queued.transactions])
         except BaseException as problem:
-            for queued in batch:
-                queued.failure = errors.copy(problem)  # each thread raises its own
+            for queued in {id(queued): queued for queued in (mine, *batch)}.values():
+                queued.failure = _for(queued is mine, problem)
             return
+        finally:
+            self._committing = None
         at = 0
         for queued in batch:
             queued.outcomes = outcomes[at : at + len(queued.transactions)]
             at += len(queued.transactions)
+
+
+def by_bytes(transactions: list[Transaction], bytes_max: int = limits.COMMIT_BYTES_MAX) -> Iterator[list[Transaction]]:
+    """The transactions in groups that are not too large to be written at once; one alone never is."""
+    group: list[Transaction] = []
+    size = 0
+    for transaction in transactions:
+        if len(transactions) > 1:
+            own = sum(len(draft[4]) + len(draft[5]) for write in transaction.writes for draft in write.drafts)
+            if group and size + own > bytes_max:
+                yield group
+                group, size = [], 0
+            size += own
+        group.append(transaction)
+    if group:
+        yield group
+
+
+def _for(own: bool, problem: BaseException) -> BaseException:
+    """What a thread raises: its own exception, or for an interrupt of another thread that the outcome is not known."""
+    if own or isinstance(problem, errors.TallyError):
+        return errors.copy(problem)
+    return errors.StoreFailed(operation="a shared commit", reason=f"it was interrupted: {problem!r}")

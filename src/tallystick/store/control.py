@@ -23,11 +23,14 @@ SECRETS_MODES = ("reject", "warn", "off")
 def settings(log: EventLog) -> dict[str, str]:
     """The recorded settings of a store: the defaults, then every recorded change."""
     found = {"secrets": "reject"}
-    head = log.stream_head(SETTINGS_STREAM)
-    if head is not None:
-        for event in log.read_stream(SETTINGS_STREAM, limit=head.seq):
-            if event.type == SETTING_CHANGED and event.data is not None:
-                found[event.data["setting"]] = event.data["new"]
+    try:
+        head = log.stream_head(SETTINGS_STREAM)
+        events = log.read_stream(SETTINGS_STREAM, limit=head.seq) if head is not None else []
+    except errors.Damaged:  # the store must open all the same; the strict settings hold meanwhile
+        return found
+    for event in events:
+        if event.type == SETTING_CHANGED and event.data is not None:
+            found[event.data["setting"]] = event.data["new"]
     return found
 
 

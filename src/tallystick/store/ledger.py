@@ -243,6 +243,8 @@ def _difference(write: Write, index: int, draft: Draft, row: Row) -> str | None:
         return "it has another payload"
     if index in write.times_given and row[6] != draft[3]:
         return f"it has time {row[6]}"
+    if row[11] != draft[7]:
+        return "it has another signature"
     if row[8] != draft[5] and not _same_as_given(write, index, draft[5], row[8]):
         return "it has other meta"
     return None
@@ -256,5 +258,7 @@ def _same_as_given(write: Write, index: int, given: bytes, stored: bytes) -> boo
     return _without(given, left_out) == _without(stored, left_out)
 
 
-def _without(meta: bytes, keys: set[str]) -> dict[str, Any]:
-    return {key: value for key, value in canonical.decode(meta).items() if key not in keys}
+def _without(meta: bytes, keys: set[str]) -> bytes:
+    """The canonical bytes without some keys: bytes, because Python holds 1, 1.0 and True for equal."""
+    left: dict[str, Any] = {key: value for key, value in canonical.decode(meta).items() if key not in keys}
+    return canonical.encode(left, what="meta")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -41,6 +42,7 @@ class Store:
         self._make_guard = make_guard
         self.profile = profiles.named(log.profile)
         self.settings = control.settings(log)
+        self._appending: set[int] = set()  # threads that are inside an append
         self._preparer = Preparer(
             profile=self.profile,
             clock=clock,
@@ -68,10 +70,17 @@ class Store:
     def submit(self, requests: Sequence[Request]) -> list[Outcome]:
         """Append many independent requests with one fsync, each with its own outcome; refusals are returned."""
         self._require_writing()
-        prepared = self._preparer.prepare(requests) if requests else []
-        transactions = [item for item in prepared if isinstance(item, Transaction)]
-        done = iter(self.log.commit(transactions)) if transactions else iter(())
-        return [next(done) if isinstance(item, Transaction) else item for item in prepared]
+        thread = threading.get_ident()
+        if thread in self._appending:
+            raise errors.Nested()
+        self._appending.add(thread)
+        try:
+            prepared = self._preparer.prepare(requests) if requests else []
+            transactions = [item for item in prepared if isinstance(item, Transaction)]
+            done = iter(self.log.commit(transactions)) if transactions else iter(())
+            return [next(done) if isinstance(item, Transaction) else item for item in prepared]
+        finally:
+            self._appending.discard(thread)
 
     def _one(self, request: Request) -> list[Appended]:
         outcome = self.submit([request])[0]

@@ -22,6 +22,19 @@ def problems(segments: SegmentSet, handles: Handles, progress: Callable[[int], N
             yield Problem("index", f"index/{item.index_name}: {problem}; it is rebuilt when needed")
         done = item.next_position - 1
         progress(done)
+    yield from _repeated_ids(segments)
+
+
+def _repeated_ids(segments: SegmentSet) -> Iterator[Problem]:
+    """Ids that stand in two segments. Rising ids make ranges that hardly overlap, so few pairs are compared."""
+    ranges = [(item, bounds) for item in segments if (bounds := item.id_bounds()) is not None]
+    ranges.sort(key=lambda found: found[1])
+    for index, (item, (_, last)) in enumerate(ranges):
+        for other, (first, _) in ranges[index + 1 :]:
+            if first > last:
+                break
+            for id_ in sorted(set(item.ids()) & set(other.ids())):
+                yield Problem("id", f"the id {id_.hex()} stands in {item.name} and in {other.name}")
 
 
 def _segment_problems(item: Segment, handles: Handles) -> Iterator[Problem]:
@@ -42,6 +55,9 @@ def _segment_problems(item: Segment, handles: Handles) -> Iterator[Problem]:
             if item.base.find(event.id) != frame.offset:
                 reason = f"index/{item.index_name} does not find the event by its id"
                 yield Problem("index", reason, event.position, event.stream, event.seq)
+    ids = list(item.ids())
+    if len(set(ids)) != len(ids):
+        yield Problem("id", f"an id stands twice in {item.name}")
     if scanner.clean and count * 16 != len(item.base.section("ids")):
         yield Problem("index", f"index/{item.index_name} lists events that are not in the segment")
 

@@ -28,6 +28,8 @@ class Found(msgspec.Struct):
     holes: list[Hole]
     unknown: list[str]
     temporary: list[str]
+    vanished: bool = False
+    current_damage: str = ""
 
 
 def discover(files: FileSystem, directory: str, mark: Mark | None, *, cache: SectionCache, handles: Handles) -> Found:
@@ -43,14 +45,15 @@ def discover(files: FileSystem, directory: str, mark: Mark | None, *, cache: Sec
     _keep_one_store(found)
     for number, item in enumerate(found.segments):
         older = found.segments[:number]
-        item.org_before = functools.partial(_org, older)
+        item.org_before = functools.partial(org_in, older)
         _bound(item, found.segments[number + 1] if number + 1 < len(found.segments) else None)
         item.load_index(cache)
     _find_gaps(found, mark, handles)
     return found
 
 
-def _org(older: list[Segment], stream: str) -> str | None:
+def org_in(older: list[Segment], stream: str) -> str | None:
+    """The org of a stream as these segments know it."""
     for item in reversed(older):
         entry = item.stream(stream)
         if entry is not None:
@@ -62,13 +65,14 @@ def _take(files: FileSystem, directory: str, name: str, found: Found, handles: H
     """Read one segment's header; a file that has none becomes a hole where its positions are missing."""
     try:
         file = files.open_read(f"{directory}/{name}")
-    except OSError as problem:
-        found.unknown.append(f"{name} ({problem})")
-        return
-    try:
         header = segment.decode(file.read_at(0, segment.SIZE), path=f"{directory}/{name}")
-    except segment.BadHeader as problem:
+    except FileNotFoundError:  # renamed since the directory was listed
+        found.vanished = True
+        return
+    except (OSError, segment.BadHeader) as problem:
         found.unknown.append(f"{name} ({problem})")
+        if name == segment.CURRENT:
+            found.current_damage = f"{name}: {problem}"
         return
     item = Segment(name, header, handles, end=file.size())
     found.segments.append(item)
@@ -116,15 +120,14 @@ def _find_gaps(found: Found, mark: Mark | None, handles: Handles) -> None:
 
 
 def _compare_with_mark(found: Found, mark: Mark | None) -> None:
-    """The mark knows of a segment that is gone: everything from there on is missing."""
-    if mark is None or any(item.header.segment_id == mark.segment_id for item in found.segments):
+    """A current.log that cannot be read, or a mark for a segment that is gone: the end of the log is missing."""
+    lost = mark is not None and all(item.header.segment_id != mark.segment_id for item in found.segments)
+    if not found.current_damage and not lost:
         return
-    last = found.segments[-1] if found.segments else None
-    if last is not None and last.header.first_position >= mark.next_position:
-        return  # the mark lags behind a rotation and its segment was rewritten since
-    first = last.next_position if last is not None else 1
-    if mark.next_position > first or (last is None and mark.next_position > 1):
-        found.holes.append(Hole(first, max(mark.next_position - 1, first), "the current segment is missing or damaged"))
+    first = found.segments[-1].next_position if found.segments else 1
+    last = max((mark.next_position if mark is not None else 0) - 1, first)
+    reason = found.current_damage or "the segment that was written last is missing or damaged"
+    found.holes.append(Hole(first, last, reason))
 
 
 def _next_position(item: Segment, handles: Handles) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -11,19 +12,19 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from tallystick import errors
-from tallystick.engines.disk import Disk
 from tallystick.engines.files import checking, discovery, frame, index, mark, opener, segment
 from tallystick.engines.files.beside import BesideCheckpoints
 from tallystick.engines.files.heads import HeadCache
 from tallystick.engines.files.reader import Reader, merged_names
 from tallystick.engines.files.segments import Renamed, Segment, SegmentSet
-from tallystick.engines.files.writer import SEGMENT_AGE_NS_MAX, SEGMENT_BYTES_MAX, Writer
+from tallystick.engines.files.writer import (
+    Writer,
+)
 from tallystick.event.model import Event, Row
 from tallystick.store import capabilities, leases
-from tallystick.store.combining import Combiner
+from tallystick.store.combining import Combiner, by_bytes
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
-from tallystick.store.filesystem import FileSystem
 from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
@@ -67,6 +68,7 @@ class FilesLog:
         self._buffer = frame.FrameBuffer()
         self._pid = os.getpid()
         self._combiner = Combiner(self._commit)
+        opened.handles.lock = self._combiner.lock
         self._changed = threading.Condition()
         self._closed = False
         self._writer: Writer | None = None
@@ -86,6 +88,9 @@ class FilesLog:
         return self._combiner.commit(transactions)
 
     def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
+        return [outcome for group in by_bytes(transactions) for outcome in self._commit_group(group)]
+
+    def _commit_group(self, transactions: list[Transaction]) -> list[Outcome]:
         writer = self._require_writer()
         ledger = Ledger(self, next_position=writer.current.next_position, holder=self._holder)
         outcomes: list[Outcome] = []
@@ -95,8 +100,14 @@ class FilesLog:
             except errors.TallyError as refusal:
                 outcomes.append(refusal)
         if ledger.rows or ledger.leases:
-            self._write(writer, ledger)
-            ledger.committed()
+            try:
+                self._write(writer, ledger)
+                ledger.committed()
+            except errors.TallyError:
+                raise
+            except BaseException as interruption:  # Ctrl-C in the middle: what is on disk is for recovery to say
+                writer.poison("an interrupted append", interruption)
+                raise
             with self._changed:
                 self._changed.notify_all()
         return outcomes
@@ -126,8 +137,8 @@ class FilesLog:
 
     def _seal(self, writer: Writer) -> None:
         sealed = writer.current
-        begun = writer.seal({item.name for item in self._segments})
-        begun.org_before = lambda stream: head.org if (head := self.stream_head(stream)) else None
+        begun = writer.seal()
+        begun.org_before = functools.partial(discovery.org_in, self._segments.items)
         self._segments = SegmentSet([*self._segments.items, begun])
         sealed.load_index(self._opened.cache)
 
@@ -232,21 +243,31 @@ class FilesLog:
 
     def _steady(self, question: Callable[[], T]) -> T:
         """Ask again when a segment was renamed between looking and opening."""
-        for _ in range(RENAMES_MAX):
-            try:
-                return question()
-            except (Renamed, FileNotFoundError):
-                self._look_again()
-            except OSError as problem:
-                raise self._read_failed(problem) from problem
-        raise errors.StoreFailed(operation="open", reason=f"the segments of {self.url} keep changing")
+        try:
+            for _ in range(RENAMES_MAX):
+                try:
+                    return question()
+                except (Renamed, FileNotFoundError):
+                    if self._opened.lock is not None:  # this is the writer: when it is not sealing, its names are right
+                        with self._combiner.lock:
+                            return question()
+                    self._look_again()
+            raise errors.StoreFailed(operation="open", reason=f"the segments of {self.url} keep changing")
+        except Renamed as problem:
+            raise errors.ReadFailed(path=self.url, reason=f"{problem} is another segment now") from problem
+        except OSError as problem:
+            raise self._read_failed(problem) from problem
 
     def _refresh(self) -> None:
         """Follow a writer in another process: take in what it has synced since."""
         self._require_open()
-        if not self.readonly:
-            return
-        marked = mark.load(self._opened.handles.files, self._opened.handles.directory)
+        if self.readonly:
+            try:
+                self._follow(mark.load(self._opened.handles.files, self._opened.handles.directory))
+            except OSError as problem:
+                raise self._read_failed(problem) from problem
+
+    def _follow(self, marked: mark.Mark | None) -> None:
         last = self._segments.last
         if marked is None or (marked.segment_id == last.header.segment_id and marked.end <= last.end):
             return
@@ -258,6 +279,7 @@ class FilesLog:
 
     def _extend(self, last: Segment, marked: mark.Mark) -> None:
         file = self._opened.handles.get(last)
+        last.end = max(last.end, marked.end)  # before the index grows: what it points at must lie inside the segment
         holes = last.index_all(file, end=marked.end)
         if last.covered_end < marked.end:
             holes.append(Hole(last.next_position, marked.next_position - 1, f"{last.name} is damaged or cut"))
@@ -268,11 +290,11 @@ class FilesLog:
     def _look_again(self) -> None:
         with self._combiner.lock:
             opened = opener.open_for_reading(self._opened.handles.files, self._opened.handles.directory)
+            opened.handles.lock = self._combiner.lock
             self._opened = opened
             self._reader = Reader(opened.handles, self._note_hole)
             self._segments = opened.segments
-            for hole in opened.holes:
-                self._note_hole(hole)
+            self._holes = list(opened.holes)
 
     # --- state -----------------------------------------------------------------------------------------------------
 
@@ -344,36 +366,3 @@ class FilesLog:
     def _require_open(self) -> None:
         if self._closed:
             raise errors.StoreClosed()
-
-
-def open_files(
-    directory: str,
-    *,
-    readonly: bool,
-    create: bool,
-    profile: str | None,
-    clock: Callable[[], int],
-    filesystem: FileSystem | None = None,
-    segment_bytes_max: int = SEGMENT_BYTES_MAX,
-    segment_age_ns_max: int = SEGMENT_AGE_NS_MAX,
-) -> FilesLog:
-    """Open the log in a directory; `filesystem` is for tests."""
-    files: FileSystem = filesystem or Disk()
-    directory = directory.rstrip("/") or "/"
-    try:
-        if readonly:
-            if not opener.exists(files, directory):
-                raise errors.StoreNotFound(url=f"files:{directory}")
-            opened = opener.open_for_reading(files, directory)
-        else:
-            opened = opener.open_for_writing(files, directory, create=create, profile=profile or "plain", clock=clock)
-        return FilesLog(
-            directory,
-            opened,
-            readonly=readonly,
-            clock=clock,
-            segment_bytes_max=segment_bytes_max,
-            segment_age_ns_max=segment_age_ns_max,
-        )
-    except OSError as problem:
-        raise errors.UnknownUrl(url=f"files:{directory}", reason=str(problem)) from problem

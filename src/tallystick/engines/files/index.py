@@ -63,6 +63,7 @@ class SegmentIndex(Protocol):
     def names(self, after: str) -> Iterator[str]:
         """Stream names behind `after`, in order."""
 
+    def each_id(self) -> Iterator[bytes]: ...
     def source(self, name: str) -> int: ...
     def lease(self, stream: str) -> leases.Lease | None: ...
 
@@ -116,8 +117,8 @@ class GrowingIndex:
     def _add_ids(self, ids: list[bytes], offset: int) -> None:
         if ids and ids[0] > self._last_id and all(map(operator.lt, ids, ids[1:])):
             self._last_id = ids[-1]
+            self.ids += b"".join(ids)  # before the offsets, which say to readers how many ids there are
             self.id_offsets.extend([offset] * len(ids))
-            self.ids += b"".join(ids)
         else:
             self.strays |= dict.fromkeys(ids, offset)
 
@@ -138,6 +139,9 @@ class GrowingIndex:
         for index, offset in enumerate(self.id_offsets):
             yield ids[16 * index : 16 * index + 16], offset
         yield from self.strays.items()
+
+    def each_id(self) -> Iterator[bytes]:
+        return (id_ for id_, _ in self.all_ids())
 
     def stream(self, name: str) -> StreamEntry | None:
         return self.streams.get(name)

@@ -145,6 +145,10 @@ class SealedIndex:
             if name > after:
                 yield name
 
+    def each_id(self) -> Iterator[bytes]:
+        ids = self.section("ids")
+        return (ids[at : at + 16] for at in range(0, len(ids), 16))
+
     def source(self, name: str) -> int:
         found: int = self._rest()["sources"].get(name, 0)
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -18,6 +19,7 @@ from tallystick.store.filesystem import FileSystem, Lock, replace_file
 from tallystick.store.page import Hole
 
 DIRECTORIES = ("index", "snapshots", "quarantine")
+LOOKS_MAX, LOOK_SECONDS = 200, 0.003
 
 
 class Opened(msgspec.Struct):
@@ -41,10 +43,28 @@ def exists(files: FileSystem, directory: str) -> bool:
 
 
 def open_for_reading(files: FileSystem, directory: str) -> Opened:
-    """Open beside a writer. Changes nothing; sees what is synced."""
+    """Open beside a writer. Changes nothing; sees what is synced.
+
+    A writer may seal a segment while its directory is being looked at: what looks like damage is looked at again, until
+    it looks the same twice.
+    """
+    seen: object = None
+    for _ in range(LOOKS_MAX):
+        opened, vanished = _look(files, directory)
+        now = (files.list(directory), [(hole.first, hole.last) for hole in opened.holes])
+        if not vanished and (not opened.holes or now == seen):
+            return opened
+        seen = now
+        time.sleep(LOOK_SECONDS)
+    raise errors.ReadFailed(path=f"files:{directory}", reason="its segments keep changing")
+
+
+def _look(files: FileSystem, directory: str) -> tuple[Opened, bool]:
     handles, cache = Handles(files, directory), SectionCache()
     marked = mark.load(files, directory)
     found = discovery.discover(files, directory, marked, cache=cache, handles=handles)
+    if found.vanished and not found.segments:
+        return Opened(SegmentSet([]), handles, cache, found.holes, found.unknown, []), True
     discovery.require_segments(found, directory, marked)
     last = found.segments[-1]
     last.end = min(last.end, visible_end(last, marked))
@@ -52,7 +72,7 @@ def open_for_reading(files: FileSystem, directory: str) -> Opened:
     if last.covered_end < last.end:
         found.holes.append(Hole(last.next_position, last.next_position, f"{last.name} is damaged or cut"))
         last.end = last.covered_end
-    return Opened(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, [])
+    return Opened(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, []), found.vanished
 
 
 def visible_end(last: Segment, marked: Mark | None) -> int:
@@ -118,7 +138,9 @@ def _settle(
         opened.recovered += recovery.settle(files, directory, last, file, examined, time_ns=clock())
     finally:
         file.close()
-    if last.name != segment.CURRENT:  # the crash came between sealing and the new current.log
+    if last.name != segment.CURRENT and not files.exists(
+        f"{directory}/{segment.CURRENT}"
+    ):  # the crash came between sealing and the new current.log
         begun = following(last, opened.handles, clock=clock)
         replace_file(files, directory, segment.CURRENT, segment.encode(begun.header))
         opened.segments = SegmentSet([*opened.segments.items, begun])
@@ -135,7 +157,7 @@ def _needs_index(item: Segment) -> bool:
 
 
 def _reindex(item: Segment, opened: Opened) -> str:
-    item.rebuild()
+    item.rebuild(instead_of=item.base)
     item.save_index()
     item.load_index(opened.cache)
     return f"rebuilt the index of {item.name}"

@@ -49,11 +49,11 @@ def examine(item: Segment, file: File, mark: Mark | None) -> Recovery:
 def _synced_end(item: Segment, mark: Mark | None) -> int:
     """How far the segment is certainly on disk: the mark says it, or an index that was written after a sync."""
     marked = mark.end if mark is not None and mark.segment_id == item.header.segment_id else segment.SIZE
-    return max(marked, item.base.covered_end if item.base is not None else 0)
+    return max(marked, item.known_end, item.base.covered_end if item.base is not None else 0)
 
 
 def _note_short(item: Segment, mark: Mark | None, found: Recovery) -> None:
-    last = max((mark.next_position if mark is not None else 0) - 1, item.next_position)
+    last = max((mark.next_position if mark is not None else 0) - 1, item.known_next - 1, item.next_position)
     reason = f"{item.name} is damaged or cut at byte {item.covered_end}, before the synced mark at {found.synced_end}"
     found.holes.append(Hole(item.next_position, last, reason))
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import bisect
+import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import TypeVar
 
+from tallystick import errors
 from tallystick.engines.files import frame as frames
 from tallystick.engines.files import index, index_file, segment
 from tallystick.engines.files.index import GrowingIndex, SegmentIndex, StreamEntry
@@ -28,6 +31,7 @@ class Handles:
     def __init__(self, files: FileSystem, directory: str) -> None:
         self.files = files
         self.directory = directory
+        self.lock = threading.RLock()  # held while an index is rebuilt; a writer commits under the same lock
         self._open: OrderedDict[bytes, File] = OrderedDict()
 
     def get(self, item: Segment) -> File:
@@ -35,7 +39,12 @@ class Handles:
         file = self._open.get(item.header.segment_id)
         if file is None:
             file = self.files.open_read(f"{self.directory}/{item.name}")
-            header = segment.decode(file.read_at(0, segment.SIZE), path=item.name)
+            try:
+                header = segment.decode(file.read_at(0, segment.SIZE), path=item.name)
+            except segment.BadHeader as problem:
+                first = item.header.first_position
+                last, reason = max(item.next_position - 1, first), f"{item.name}: {problem}"
+                raise errors.Damaged(first=first, last=last, reason=reason) from problem
             if header.segment_id != item.header.segment_id:
                 file.close()
                 raise Renamed(item.name)
@@ -68,11 +77,21 @@ class Segment:
         self.name = name
         self.header = header
         self.end = end
-        self.base: SealedIndex | None = None
-        self.grown: GrowingIndex | None = None
+        self._index: tuple[SealedIndex | None, GrowingIndex | None] = (None, None)  # replaced in one step
         self.rebuilt = False
+        self.known_end, self.known_next = 0, 0  # how far an index knew the segment that is now too short for it
         self.org_before: Callable[[str], str | None] = lambda stream: None  # what older segments know
         self._handles = handles
+
+    @property
+    def base(self) -> SealedIndex | None:
+        """The part of the index that is a file."""
+        return self._index[0]
+
+    @property
+    def grown(self) -> GrowingIndex | None:
+        """The part of the index that is in memory."""
+        return self._index[1]
 
     @property
     def index_name(self) -> str:
@@ -82,43 +101,33 @@ class Segment:
     @property
     def next_position(self) -> int:
         """The position behind the last one that is indexed."""
-        if self.grown is not None:
-            return self.grown.next_position
-        return self.base.next_position if self.base is not None else self.header.first_position
+        base, grown = self._index
+        if grown is not None:
+            return grown.next_position
+        return base.next_position if base is not None else self.header.first_position
 
     @property
     def covered_end(self) -> int:
         """How far the segment is indexed."""
-        if self.grown is not None:
-            return self.grown.covered_end
-        return self.base.covered_end if self.base is not None else segment.SIZE
+        base, grown = self._index
+        if grown is not None:
+            return grown.covered_end
+        return base.covered_end if base is not None else segment.SIZE
 
     # --- questions -------------------------------------------------------------------------------------------------
 
     def frame_before(self, position: int) -> tuple[int, int]:
         """A (first position, offset) to scan from in order to reach a position."""
-        for part in reversed(self.parts()):
-            first, offset = self._ask(part, lambda part: part.frame_before(position), (0, 0))
-            if offset:
-                return first, offset
-        return self.header.first_position, segment.SIZE
+        found = self._ask(lambda parts: _first(part.frame_before(position) for part in reversed(parts)))
+        return found if found is not None and found[1] else (self.header.first_position, segment.SIZE)
 
     def find(self, id_: bytes) -> int | None:
         """The offset of the frame with this event."""
-        for part in reversed(self.parts()):
-            offset = self._ask(part, lambda part: part.find(id_), None)
-            if offset is not None:
-                return offset
-        return None
+        return self._ask(lambda parts: _first(part.find(id_) for part in reversed(parts)))
 
     def stream(self, name: str) -> StreamEntry | None:
         """What this segment knows of a stream."""
-        found: StreamEntry | None = None
-        for part in self.parts():
-            entry = self._ask(part, lambda part: part.stream(name), None)
-            if entry is not None:
-                found = entry if found is None else StreamEntry(entry.head, bytes(found.postings) + entry.postings)
-        return found
+        return self._ask(lambda parts: _joined([part.stream(name) for part in parts]))
 
     def stream_head(self, name: str) -> Head | None:
         """The end of a stream in this segment."""
@@ -127,15 +136,20 @@ class Segment:
 
     def source(self, name: str) -> int:
         """The last sequence of a source in this segment."""
-        return max((self._ask(part, lambda part: part.source(name), 0) for part in self.parts()), default=0)
+        return self._ask(lambda parts: max((part.source(name) for part in parts), default=0))
 
     def lease(self, stream: str) -> leases.Lease | None:
         """The last lease of a stream in this segment."""
-        for part in reversed(self.parts()):
-            lease = self._ask(part, lambda part: part.lease(stream), None)
-            if lease is not None:
-                return lease
-        return None
+        return self._ask(lambda parts: _first(part.lease(stream) for part in reversed(parts)))
+
+    def ids(self) -> Iterator[bytes]:
+        """Every event id of the segment, in no order."""
+        return self._ask(lambda parts: chain.from_iterable([list(part.each_id()) for part in parts]))
+
+    def id_bounds(self) -> tuple[bytes, bytes] | None:
+        """The least and the greatest id; None if there is none."""
+        ids = list(self.ids())
+        return (min(ids), max(ids)) if ids else None
 
     def names(self, after: str) -> list[Iterator[str]]:
         """The stream names behind `after`, one ordered run a part."""
@@ -147,44 +161,55 @@ class Segment:
             for last in part.names(after):
                 yield last
         except index_file.BadIndex:
-            self.rebuild()
+            self.rebuild(instead_of=self.base)
             yield from self.grow().names(last)
 
     def parts(self) -> list[SegmentIndex]:
         """The parts of the index, in order of the log; built from the segment if there are none."""
-        if self.base is None and self.grown is None and self.end > segment.SIZE:
-            self.rebuild()
-        return [part for part in (self.base, self.grown) if part is not None]
+        if self._index == (None, None) and self.end > segment.SIZE:
+            self.rebuild(instead_of=None)
+        return [part for part in self._index if part is not None]
 
-    def _ask(self, part: SegmentIndex, question: Callable[[SegmentIndex], T], nothing: T) -> T:
-        """Put a question to a part. If its file is bad, the rebuilt index answers for the whole segment."""
+    def _ask(self, question: Callable[[list[SegmentIndex]], T]) -> T:
+        """Put a question to the index. If its file turns out to be bad, it is rebuilt and asked again as a whole."""
+        base = self.base
         try:
-            return question(part)
+            return question(self.parts())
         except index_file.BadIndex:
-            if part is self.base:
-                self.rebuild()
-            return question(self.grown) if self.grown is not None else nothing
+            self.rebuild(instead_of=base)
+            return question(self.parts())
 
     # --- growth ----------------------------------------------------------------------------------------------------
 
     def grow(self) -> GrowingIndex:
         """The part of the index in memory, begun where the file ends."""
-        if self.grown is None:
-            self.grown = GrowingIndex(begin=self.covered_end, position=self.next_position)
-        return self.grown
+        base, grown = self._index
+        if grown is None:
+            grown = GrowingIndex(begin=self.covered_end, position=self.next_position)
+            self._index = (base, grown)
+        return grown
 
-    def rebuild(self) -> None:
-        """Make the index again from the segment. Until all of it is made, the old one stays."""
+    def rebuild(self, *, instead_of: SealedIndex | None) -> None:
+        """Make the index again from the segment, unless another thread did. Until it is made, the old one stays."""
+        with self._handles.lock:
+            if self.base is instead_of:
+                self._index_anew(self._handles.get(self), end=self.end)
+
+    def _index_anew(self, file: File, *, end: int) -> list[Hole]:
         grown = GrowingIndex(begin=segment.SIZE, position=self.header.first_position)
-        _index_all(self, grown, self._handles.get(self), end=self.end, base=None)
-        self.base, self.grown, self.rebuilt = None, grown, True
+        holes = _index_all(self, grown, file, end=end, base=None)
+        self._index, self.rebuilt = (None, grown), True
+        return holes
 
     def index_all(self, file: File, *, end: int) -> list[Hole]:
         """Index every valid frame up to `end` that is not indexed yet; returns the holes between them.
 
         What follows the last valid frame is no hole here: it may be a torn tail. `covered_end` says where it begins.
         """
-        return _index_all(self, self.grow(), file, end=end, base=self.base)
+        try:
+            return _index_all(self, self.grow(), file, end=end, base=self.base)
+        except index_file.BadIndex:
+            return self._index_anew(file, end=end)
 
     # --- the index file --------------------------------------------------------------------------------------------
 
@@ -198,9 +223,10 @@ class Segment:
             base = SealedIndex(file, cache, store_id=self.header.store_id, segment_id=self.header.segment_id)
         except (index_file.BadIndex, OSError):
             return False
-        if base.covered_end > self.end:
+        if base.covered_end > self.end:  # the segment was longer when this was written
+            self.known_end, self.known_next = base.covered_end, base.next_position
             return False
-        self.base, self.grown = base, None
+        self._index = (base, None)
         return True
 
     def save_index(self, *, name: str | None = None) -> None:
@@ -208,13 +234,26 @@ class Segment:
         try:
             data = self._encoded_index()
         except index_file.BadIndex:
-            self.rebuild()
+            self.rebuild(instead_of=self.base)
             data = self._encoded_index()
         replace_file(self._handles.files, f"{self._handles.directory}/index", name or self.index_name, data)
 
     def _encoded_index(self) -> bytes:
         header = self.header
         return index_file.encode(self.base, self.grow(), store_id=header.store_id, segment_id=header.segment_id)
+
+
+def _first(answers: Iterable[T | None]) -> T | None:
+    """The first answer that says something."""
+    return next((answer for answer in answers if answer is not None and answer != (0, 0)), None)
+
+
+def _joined(entries: list[StreamEntry | None]) -> StreamEntry | None:
+    """What the parts of an index know of a stream, as one."""
+    known = [entry for entry in entries if entry is not None]
+    if len(known) < 2:
+        return known[0] if known else None
+    return StreamEntry(known[-1].head, b"".join(bytes(entry.postings) for entry in known))
 
 
 def _index_all(item: Segment, grown: GrowingIndex, file: File, *, end: int, base: SealedIndex | None) -> list[Hole]:

@@ -20,6 +20,7 @@ from tallystick.store.filesystem import FULL, File, FileSystem, publish_file, st
 T = TypeVar("T")
 
 SEGMENT_BYTES_MAX = 100_000_000
+SEGMENT_BYTES_MIN, SEGMENT_BYTES_LIMIT = 256, 1 << 31  # offsets in the index have 32 bits, and a frame may be 1 GiB
 SEGMENT_AGE_NS_MAX = 24 * 3600 * 1_000_000_000
 
 
@@ -59,15 +60,10 @@ class Writer:
         """Write one frame and make it durable; returns its offset."""
         offset, end = self.current.end, self.current.end + len(frame)
         segment_id = self.current.header.segment_id
-        try:
-            self._write(offset, frame)
-            self._guarded("fsync", self._file.sync)
-            self._guarded("the synced mark", lambda: self._mark.advance(segment_id, end, next_position))
-            self.current.end = end
-        except errors.TallyError:
-            raise
-        except BaseException as interruption:  # Ctrl-C in the middle: what is on disk is for recovery to say
-            raise self._poison("an interrupted append", interruption) from interruption
+        self._write(offset, frame)
+        self._guarded("fsync", self._file.sync)
+        self._guarded("the synced mark", lambda: self._mark.advance(segment_id, end, next_position))
+        self.current.end = end
         return offset
 
     def _write(self, offset: int, frame: bytes | bytearray) -> None:
@@ -75,34 +71,36 @@ class Writer:
             write_fully(self._file, offset, frame)
         except OSError as problem:
             if problem.errno not in FULL:
-                raise self._poison("write", problem) from problem
+                raise self.poison("write", problem) from problem
             self._guarded("truncate", lambda: self._file.truncate(offset))
             raise errors.NoSpace(needed=len(frame), path=self._directory) from problem
 
-    def seal(self, taken: set[str]) -> Segment:
+    def seal(self) -> Segment:
         """Seal the current segment under a dated name and begin the next one, which is returned.
 
         What may fail for want of room comes first and changes nothing. Then names become durable in an order in which
         no crash loses one: the sealed name, then the new current.log.
         """
         sealed = self.current
-        name = segment.sealed_name(taken, time_ns=self._clock())
         begun = following(sealed, self._handles, clock=self._clock)
         try:
+            name = segment.sealed_name(set(self._files.list(self._directory)), time_ns=self._clock())
             sealed.save_index(name=name.removesuffix(".log") + ".idx")
             stage_file(self._files, self._directory, segment.CURRENT, segment.encode(begun.header))
         except OSError as problem:
             if problem.errno in FULL:
                 raise errors.NoSpace(needed=segment.SIZE, path=self._directory) from problem
-            raise self._poison("a new segment", problem) from problem
+            raise self.poison("a new segment", problem) from problem
         self._guarded("rename", lambda: self._exchange(sealed, name, begun))
         return begun
 
     def _exchange(self, sealed: Segment, name: str, begun: Segment) -> None:
+        self._handles.get(sealed)  # opened while it has its name: threads that read go on with the file
         self._files.rename(f"{self._directory}/{sealed.name}", f"{self._directory}/{name}")
         self._files.sync_dir(self._directory)
         sealed.name = name
         publish_file(self._files, self._directory, segment.CURRENT)
+        self._handles.keep(begun, self._files.open_read(f"{self._directory}/{segment.CURRENT}"))
         self._mark.advance(begun.header.segment_id, begun.end, begun.next_position)
         self._mark.sync()
         self._file.close()
@@ -113,9 +111,9 @@ class Writer:
         try:
             return act()
         except OSError as problem:
-            raise self._poison(operation, problem) from problem
+            raise self.poison(operation, problem) from problem
 
-    def _poison(self, operation: str, problem: BaseException) -> errors.StoreFailed:
+    def poison(self, operation: str, problem: BaseException) -> errors.StoreFailed:
         self.poisoned = errors.StoreFailed(operation=operation, reason=str(problem))
         return self.poisoned
 

@@ -15,6 +15,12 @@ BEGIN
     SELECT RAISE(ABORT, 'the identity of a store is immutable');
 END;
 
+CREATE TRIGGER store_is_not_replaced BEFORE INSERT ON store
+WHEN EXISTS (SELECT 1 FROM store)
+BEGIN
+    SELECT RAISE(ABORT, 'the identity of a store is immutable');
+END;
+
 CREATE TRIGGER store_is_not_deleted BEFORE DELETE ON store
 BEGIN
     SELECT RAISE(ABORT, 'the identity of a store is immutable');
@@ -68,6 +74,12 @@ BEGIN
     SELECT RAISE(ABORT, 'the sequence of a source only grows');
 END;
 
+CREATE TRIGGER sources_are_not_replaced BEFORE INSERT ON sources
+WHEN EXISTS (SELECT 1 FROM sources WHERE source = NEW.source AND seq >= NEW.seq)
+BEGIN
+    SELECT RAISE(ABORT, 'the sequence of a source only grows');
+END;
+
 CREATE TRIGGER sources_are_not_deleted BEFORE DELETE ON sources
 BEGIN
     SELECT RAISE(ABORT, 'a source is never forgotten');
@@ -85,6 +97,12 @@ CREATE TABLE leases (
 
 CREATE TRIGGER leases_only_grow BEFORE UPDATE ON leases
 WHEN NEW.stream <> OLD.stream OR NEW.number < OLD.number
+BEGIN
+    SELECT RAISE(ABORT, 'the number of a lease only grows');
+END;
+
+CREATE TRIGGER leases_are_not_replaced BEFORE INSERT ON leases
+WHEN EXISTS (SELECT 1 FROM leases WHERE stream = NEW.stream AND number > NEW.number)
 BEGIN
     SELECT RAISE(ABORT, 'the number of a lease only grows');
 END;

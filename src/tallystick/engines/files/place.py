@@ -1,0 +1,53 @@
+"""Opening a file log by its directory and options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tallystick import errors
+from tallystick.engines.disk import Disk
+from tallystick.engines.files import opener
+from tallystick.engines.files.engine import FilesLog
+from tallystick.engines.files.writer import (
+    SEGMENT_AGE_NS_MAX,
+    SEGMENT_BYTES_LIMIT,
+    SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MIN,
+)
+from tallystick.store.filesystem import FileSystem
+
+
+def open_files(
+    directory: str,
+    *,
+    readonly: bool,
+    create: bool,
+    profile: str | None,
+    clock: Callable[[], int],
+    filesystem: FileSystem | None = None,
+    segment_bytes_max: int = SEGMENT_BYTES_MAX,
+    segment_age_ns_max: int = SEGMENT_AGE_NS_MAX,
+) -> FilesLog:
+    """Open the log in a directory; `filesystem` is for tests."""
+    if type(segment_bytes_max) is not int or not SEGMENT_BYTES_MIN <= segment_bytes_max <= SEGMENT_BYTES_LIMIT:
+        must = f"from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_LIMIT}"
+        raise errors.InvalidValue(what="segment_bytes_max", value=segment_bytes_max, must=must)
+    files: FileSystem = filesystem or Disk()
+    directory = directory.rstrip("/") or "/"
+    try:
+        if readonly:
+            if not opener.exists(files, directory):
+                raise errors.StoreNotFound(url=f"files:{directory}")
+            opened = opener.open_for_reading(files, directory)
+        else:
+            opened = opener.open_for_writing(files, directory, create=create, profile=profile or "plain", clock=clock)
+        return FilesLog(
+            directory,
+            opened,
+            readonly=readonly,
+            clock=clock,
+            segment_bytes_max=segment_bytes_max,
+            segment_age_ns_max=segment_age_ns_max,
+        )
+    except OSError as problem:
+        raise errors.UnknownUrl(url=f"files:{directory}", reason=str(problem)) from problem

@@ -1,0 +1,132 @@
+"""Ctrl-C in the middle of an append: what is durable stays, and the writer says that it does not know more."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tallystick import errors
+from tallystick.engines.files.heads import HeadCache
+from tallystick.engines.files.index import GrowingIndex
+from tallystick.store.verify import verify
+from tallystick.testing.builders import events
+
+BOUND_SECONDS = 30
+
+
+def interrupt_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+    """The next call of a method is interrupted before it has done anything."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner, name, interrupted)
+
+
+def interrupt_after_the_sync(disk: Any) -> None:
+    """The next sync is done, and then comes the interrupt."""
+
+    def interrupted(operation: str, path: str) -> None:
+        if operation == "sync":
+            raise KeyboardInterrupt
+
+    disk.after = interrupted
+
+
+@pytest.mark.parametrize("moment", ["sync", "index", "heads"])
+def test_an_interrupt_behind_the_sync_poisons_the_writer(
+    opened: Any, hooked: Any, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """LH-16, LH-19: no position is given twice: appends fail until the log is reopened, and then all that is durable is there."""
+    store = opened(filesystem=hooked)
+    store.append("order/1", events(1))
+    if moment == "sync":
+        interrupt_after_the_sync(hooked)
+    else:
+        interrupt_once(monkeypatch, *((GrowingIndex, "add") if moment == "index" else (HeadCache, "put")))
+    with pytest.raises(KeyboardInterrupt):
+        store.append("order/1", events(1, first=2))
+    hooked.after = None
+    for _ in range(2):
+        with pytest.raises(errors.StoreFailed):
+            store.append("order/1", events(1, first=3))
+    store.close()
+    again = opened()
+    assert again.holes() == []
+    assert again.append("order/1", events(1, first=4)).position == 3
+    assert [(item.position, item.seq, item.data) for item in again.events()] == [
+        (1, 1, {"n": 1}),
+        (2, 2, {"n": 2}),
+        (3, 3, {"n": 4}),
+    ]
+    assert verify(again.log).ok
+
+
+class InterruptedQueue(deque[Any]):
+    """A queue; taking its last item is interrupted once."""
+
+    armed = True
+
+    def popleft(self) -> Any:
+        item = super().popleft()
+        if self.armed and not self:
+            self.armed = False
+            raise KeyboardInterrupt
+        return item
+
+
+def together(store: Any, interrupt: Callable[[], None]) -> list[Any]:
+    """Two threads in one group; the commit is made by this one, and interrupted. What the other one gets."""
+    combiner, got = store.log._combiner, list[Any]()
+
+    def other() -> None:
+        try:
+            got.append(store.append("order/other", events(1)))
+        except BaseException as problem:
+            got.append(problem)
+
+    thread = threading.Thread(target=other)
+    with combiner.lock:
+        thread.start()
+        until = time.monotonic() + BOUND_SECONDS
+        while not combiner._queue and time.monotonic() < until:
+            time.sleep(0.001)
+        interrupt()
+        with pytest.raises(KeyboardInterrupt):
+            store.append("order/own", events(1))
+    thread.join(BOUND_SECONDS)
+    return got
+
+
+def test_a_group_that_is_interrupted_while_it_is_taken_forgets_no_thread(opened: Any) -> None:
+    """LH-16: the thread that was interrupted gets its interrupt, another one of the group that the outcome is not known."""
+    store = opened()
+    queue = InterruptedQueue()
+    queue.armed = False
+    store.log._combiner._queue = queue
+    (answer,) = together(store, lambda: setattr(queue, "armed", True))
+    assert isinstance(answer, errors.StoreFailed)
+    with contextlib.suppress(errors.StoreFailed):
+        store.append("order/own", events(1))
+    store.close()
+    assert verify(opened().log).ok
+
+
+def test_another_thread_of_an_interrupted_group_is_not_interrupted(
+    opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LH-16: it gets StoreFailed, and after reopening its event is there whole or not at all, once."""
+    store = opened()
+    (answer,) = together(store, lambda: interrupt_once(monkeypatch, GrowingIndex, "add"))
+    assert isinstance(answer, errors.StoreFailed)
+    store.close()
+    again = opened()
+    assert sorted(item.stream for item in again.events()) == ["order/other", "order/own"]
+    assert verify(again.log).ok
