@@ -27,7 +27,7 @@ from tallystick.event import limits, names
 from tallystick.store import verify
 
 TASKS = 64
-SINGLES_SHARE = 0.6
+MIXED_SHARE = 0.4  # of the minutes of the single events, and after them
 BATCH = 50
 SHARED_STREAMS = 4
 MINUTES_MIN = 0.05
@@ -161,11 +161,11 @@ def soak(minutes: float, workshop: Workshop, *, say: Callable[[str], None]) -> l
     """Both phases, then the count and the proof."""
     seconds = minutes * 60
     singles_url, mixed_url = f"files:{workshop.place('singles')}", f"files:{workshop.place('mixed')}"
-    say(f"{TASKS} tasks, single events, for {seconds * SINGLES_SHARE:.0f} s …")
-    singles = asyncio.run(run_phase(singles_url, (single,) * TASKS, seconds=seconds * SINGLES_SHARE))
+    say(f"{TASKS} tasks, single events, for {seconds:.0f} s …")
+    singles = asyncio.run(run_phase(singles_url, (single,) * TASKS, seconds=seconds))
     missing = _missing(singles_url, singles)
-    say(f"{TASKS} tasks, mixed, for {seconds * (1 - SINGLES_SHARE):.0f} s …")
-    mixed = asyncio.run(run_phase(mixed_url, MIXTURE * (TASKS // len(MIXTURE)), seconds=seconds * (1 - SINGLES_SHARE)))
+    say(f"{TASKS} tasks, mixed, for {seconds * MIXED_SHARE:.0f} s …")
+    mixed = asyncio.run(run_phase(mixed_url, MIXTURE * (TASKS // len(MIXTURE)), seconds=seconds * MIXED_SHARE))
     missing += _missing(mixed_url, mixed)
     say("verifying …")
     with tallystick.open(mixed_url, readonly=True) as store:
@@ -194,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.soak", description="Write for a long time; watch rate and memory."
     )
-    parser.add_argument("--minutes", type=float, default=5.0, help="how long, both phases together (default 5)")
+    parser.add_argument("--minutes", type=float, default=5.0, help="how long single events are appended (default 5)")
     options = parser.parse_args(arguments)
     if options.minutes < MINUTES_MIN:
         parser.error(f"--minutes must be at least {MINUTES_MIN}")

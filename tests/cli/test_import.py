@@ -225,3 +225,27 @@ def test_the_profile_says_which_meta_a_line_needs(tally):
     result = tally("import", "sqlite:a.db", "-", "--profile", "control-plane", stdin=text(event(1)))
     assert result.exit_code == 1
     assert "line 1: event 0 (order.placed) lacks meta 'actor_type'" in result.stderr
+
+
+@pytest.mark.parametrize("batch", ["1", "1000"])
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ({"payload": {"a": 1}}, {"payload": {"a": True}}),
+        ({"payload": {"a": 1}}, {"payload": {"a": 1.0}}),
+        ({"payload": {"a": [{"b": 0.0}]}}, {"payload": {"a": [{"b": False}]}}),
+        ({"meta": {"k": 1}}, {"meta": {"k": True}}),
+        ({"signature": "ab" * 64}, {"signature": "cd" * 64}),
+        ({"seq": 1}, {"seq": 77, "checksum": "00" * 32}),
+    ],
+    ids=["true", "float", "deep", "meta", "signature", "claims"],
+)
+def test_one_id_with_two_contents_is_refused(tally, url, lines, batch, one, two):
+    """Settled 6: 1, 1.0 and true are different content, in one batch and in two; the same line twice is one event."""
+    result = tally("import", url, "-", "--batch", batch, stdin=text(event(1, **one), event(1, **two)))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: line 2: ")
+    assert len(lines(tally("export", url))) == (1 if batch == "1" else 0)
+    same = text(event(1, **one), event(1, **one))
+    assert tally("import", url, "-", "--batch", batch, stdin=same).exit_code == 0
+    assert len(lines(tally("export", url))) == 1

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,8 @@ import pytest
 from tallystick import errors
 from tallystick.engines.files.heads import HeadCache
 from tallystick.engines.files.index import GrowingIndex
+from tallystick.store import combining
+from tallystick.store.commit import Appended
 from tallystick.store.verify import verify
 from tallystick.testing.builders import events
 
@@ -44,7 +46,7 @@ def interrupt_after_the_sync(disk: Any) -> None:
 def test_an_interrupt_behind_the_sync_poisons_the_writer(
     opened: Any, hooked: Any, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """LH-16, LH-19: no position is given twice: appends fail until the log is reopened, and then all that is durable is there."""
+    """LH-16, LH-19: appends fail until the log is reopened; then all that is durable is there, each position once."""
     store = opened(filesystem=hooked)
     store.append("order/1", events(1))
     if moment == "sync":
@@ -72,7 +74,7 @@ def test_an_interrupt_behind_the_sync_poisons_the_writer(
 class InterruptedQueue(deque[Any]):
     """A queue; taking its last item is interrupted once."""
 
-    armed = True
+    armed = False
 
     def popleft(self) -> Any:
         item = super().popleft()
@@ -82,8 +84,9 @@ class InterruptedQueue(deque[Any]):
         return item
 
 
-def together(store: Any, interrupt: Callable[[], None]) -> list[Any]:
-    """Two threads in one group; the commit is made by this one, and interrupted. What the other one gets."""
+@contextlib.contextmanager
+def beside(store: Any, *, waiting: int) -> Iterator[list[Any]]:
+    """Hold the lock until another thread's append waits in the queue, as one of so many; what that thread gets."""
     combiner, got = store.log._combiner, list[Any]()
 
     def other() -> None:
@@ -96,27 +99,44 @@ def together(store: Any, interrupt: Callable[[], None]) -> list[Any]:
     with combiner.lock:
         thread.start()
         until = time.monotonic() + BOUND_SECONDS
-        while not combiner._queue and time.monotonic() < until:
+        while len(combiner._queue) < waiting and time.monotonic() < until:
             time.sleep(0.001)
-        interrupt()
+        yield got
+    thread.join(BOUND_SECONDS)
+
+
+@pytest.fixture
+def queued(opened: Any) -> tuple[Any, InterruptedQueue]:
+    """A store, and its queue of requests."""
+    store, queue = opened(), InterruptedQueue()
+    store.log._combiner._queue = queue
+    return store, queue
+
+
+def test_a_group_that_is_interrupted_while_it_is_taken_forgets_no_thread(opened: Any, queued: Any) -> None:
+    """LH-16: one thread gets its interrupt, another one of the group that the outcome is not known."""
+    store, queue = queued
+    with beside(store, waiting=1) as got:
+        queue.armed = True
         with pytest.raises(KeyboardInterrupt):
             store.append("order/own", events(1))
-    thread.join(BOUND_SECONDS)
-    return got
-
-
-def test_a_group_that_is_interrupted_while_it_is_taken_forgets_no_thread(opened: Any) -> None:
-    """LH-16: the thread that was interrupted gets its interrupt, another one of the group that the outcome is not known."""
-    store = opened()
-    queue = InterruptedQueue()
-    queue.armed = False
-    store.log._combiner._queue = queue
-    (answer,) = together(store, lambda: setattr(queue, "armed", True))
-    assert isinstance(answer, errors.StoreFailed)
+    assert [type(answer) for answer in got] == [errors.StoreFailed]
     with contextlib.suppress(errors.StoreFailed):
         store.append("order/own", events(1))
     store.close()
     assert verify(opened().log).ok
+
+
+def test_a_request_that_was_just_taken_from_the_queue_is_not_forgotten(queued: Any) -> None:
+    """LH-16: also when the interrupt comes right behind the taking of another thread's request."""
+    store, queue = queued
+    own = combining._Queued([])
+    queue.append(own)
+    with beside(store, waiting=2) as got:
+        queue.armed = True
+        store.log._combiner._commit_queue(own)
+    assert isinstance(own.failure, KeyboardInterrupt)
+    assert [type(answer) for answer in got] in ([errors.StoreFailed], [Appended])
 
 
 def test_another_thread_of_an_interrupted_group_is_not_interrupted(
@@ -124,8 +144,11 @@ def test_another_thread_of_an_interrupted_group_is_not_interrupted(
 ) -> None:
     """LH-16: it gets StoreFailed, and after reopening its event is there whole or not at all, once."""
     store = opened()
-    (answer,) = together(store, lambda: interrupt_once(monkeypatch, GrowingIndex, "add"))
-    assert isinstance(answer, errors.StoreFailed)
+    with beside(store, waiting=1) as got:
+        interrupt_once(monkeypatch, GrowingIndex, "add")
+        with pytest.raises(KeyboardInterrupt):
+            store.append("order/own", events(1))
+    assert [type(answer) for answer in got] == [errors.StoreFailed]
     store.close()
     again = opened()
     assert sorted(item.stream for item in again.events()) == ["order/other", "order/own"]

@@ -11,7 +11,7 @@ import pytest
 import tallystick
 from tallystick import errors
 from tallystick.store.verify import verify
-from tallystick.testing.builders import event_id, events, named
+from tallystick.testing.builders import event_id, named
 
 PATIENCE_SECONDS = 2
 
@@ -81,33 +81,3 @@ def test_a_foreign_file_with_a_dated_name_is_not_overwritten(opened: Any, direct
     assert (directory / theirs.name).read_bytes() == theirs.read_bytes()
     store.close()
     assert [item.position for item in opened().events()] == [1, 2]
-
-
-def test_threads_that_read_hard_lose_nothing_while_every_append_seals(opened: Any) -> None:
-    """LH-06, EVT-06: head is never behind an acknowledgement, and everything is there after reopening."""
-    store = opened(segment_bytes_max=256)
-    done = threading.Event()
-    failures: list[BaseException] = []
-
-    def read() -> None:
-        try:
-            while not done.is_set():
-                store.read(after=max(store.head() - 1, 0))
-        except BaseException as problem:
-            failures.append(problem)
-
-    threads = [threading.Thread(target=read) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        for number in range(1, 61):
-            assert store.append("order/1", events(1)).position == number
-            assert store.head() == number
-    finally:
-        done.set()
-        for thread in threads:
-            thread.join()
-    assert failures == []
-    store.close()
-    again = opened()
-    assert ([item.position for item in again.events()], again.holes()) == (list(range(1, 61)), [])

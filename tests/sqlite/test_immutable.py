@@ -6,6 +6,7 @@ import sqlite3
 
 import pytest
 
+from tallystick import NewEvent
 from tallystick.store.verify import verify
 
 _ROW = "SELECT position, stream, seq, type, version, id, time, {payload}, meta, checksum, link, signature, recorded, org, app, env FROM events WHERE seq = 2"  # noqa: E501
@@ -120,3 +121,33 @@ def test_verify_finds_what_the_owner_of_the_file_forged(filled, path, forgery, w
     other.executescript(forgery)
     other.close()
     assert what in {problem.what for problem in verify(filled.log).problems}
+
+
+@pytest.mark.parametrize(
+    "replacement",
+    [
+        "INSERT OR REPLACE INTO store VALUES (1, zeroblob(16), 'community', 0)",
+        "INSERT OR REPLACE INTO sources VALUES ('s', 0)",
+        "INSERT OR REPLACE INTO sources VALUES ('s', 1)",
+        "INSERT OR REPLACE INTO leases VALUES ('run/1', 1, NULL, NULL, NULL, NULL)",
+    ],
+    ids=["identity", "source back", "source again", "lease back"],
+)
+def test_a_plain_connection_cannot_replace_what_is_beside_the_events(filled, path, replacement):
+    """CP-05, EVT-01: identity, sources and leases are not replaced, though SQLite fires no trigger for the old row."""
+    tables = ("store", "sources", "leases")
+    filled.release_lease("run/1")
+    filled.acquire_lease("run/1")  # its number is 2 now
+    events = filled.read().events
+    other = sqlite3.connect(path, isolation_level=None)
+    try:
+        before = [other.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
+        assert all(before)
+        with pytest.raises(sqlite3.IntegrityError):
+            other.execute(replacement)
+        assert [other.execute(f"SELECT * FROM {table}").fetchall() for table in tables] == before
+    finally:
+        other.close()
+    assert _unchanged(filled, events)
+    assert filled.append("order/s", NewEvent("thing.done", {}, meta={"source": "s", "source_seq": 2})).seq == 2
+    assert filled.append("run/1", NewEvent("thing.done", {})).seq == 2

@@ -30,9 +30,11 @@ class Minter:
         with self._lock:
             if self._minting:  # a signal handler came in between: it gets numbers of its own
                 return Minter().mint(count, time_ns=time_ns)
-            self._minting = True
-            first = self._take(count, time_ns)
-            self._minting = False
+            try:
+                self._minting = True
+                first = self._take(count, time_ns)
+            finally:
+                self._minting = False
         return [number.to_bytes(16, "big") for number in range(first, first + count)]
 
     def _take(self, count: int, time_ns: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from tallystick import errors
 from tallystick.event import limits
@@ -48,36 +49,40 @@ class Combiner:
         return mine.outcomes
 
     def _commit_queue(self, mine: _Queued) -> None:
-        batch: list[_Queued] = []
+        batch = [mine]  # whatever interrupts this, everyone in the batch is answered
         try:
             self._committing = threading.get_ident()
             while self._queue:
-                batch.append(self._queue.popleft())
-            outcomes = self._commit([item for queued in batch for item in queued.transactions])
+                queued = self._queue[0]
+                if queued is not mine and not queued.done:
+                    batch.append(queued)
+                self._queue.popleft()
+            outcomes = iter(self._commit([item for queued in batch for item in queued.transactions]))
+            for queued in batch:
+                queued.outcomes = list(islice(outcomes, len(queued.transactions)))
         except BaseException as problem:
-            for queued in {id(queued): queued for queued in (mine, *batch)}.values():
-                queued.failure = _for(queued is mine, problem)
-            return
+            for queued in batch:
+                if not queued.done:
+                    queued.failure = _for(queued is mine, problem)
         finally:
             self._committing = None
-        at = 0
-        for queued in batch:
-            queued.outcomes = outcomes[at : at + len(queued.transactions)]
-            at += len(queued.transactions)
 
 
 def by_bytes(transactions: list[Transaction], bytes_max: int = limits.COMMIT_BYTES_MAX) -> Iterator[list[Transaction]]:
     """The transactions in groups that are not too large to be written at once; one alone never is."""
+    events = sum([len(write.drafts) for transaction in transactions for write in transaction.writes])
+    if len(transactions) == 1 or events * limits.EVENT_BYTES_MAX <= bytes_max:
+        yield transactions
+        return
     group: list[Transaction] = []
     size = 0
     for transaction in transactions:
-        if len(transactions) > 1:
-            own = sum(len(draft[4]) + len(draft[5]) for write in transaction.writes for draft in write.drafts)
-            if group and size + own > bytes_max:
-                yield group
-                group, size = [], 0
-            size += own
+        own = sum(len(draft[4]) + len(draft[5]) for write in transaction.writes for draft in write.drafts)
+        if group and size + own > bytes_max:
+            yield group
+            group, size = [], 0
         group.append(transaction)
+        size += own
     if group:
         yield group
 

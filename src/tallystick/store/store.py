@@ -73,8 +73,8 @@ class Store:
         thread = threading.get_ident()
         if thread in self._appending:
             raise errors.Nested()
-        self._appending.add(thread)
         try:
+            self._appending.add(thread)
             prepared = self._preparer.prepare(requests) if requests else []
             transactions = [item for item in prepared if isinstance(item, Transaction)]
             done = iter(self.log.commit(transactions)) if transactions else iter(())

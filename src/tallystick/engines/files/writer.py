@@ -84,7 +84,7 @@ class Writer:
         sealed = self.current
         begun = following(sealed, self._handles, clock=self._clock)
         try:
-            name = segment.sealed_name(set(self._files.list(self._directory)), time_ns=self._clock())
+            name = segment.sealed_name(self._names_taken(), time_ns=self._clock())
             sealed.save_index(name=name.removesuffix(".log") + ".idx")
             stage_file(self._files, self._directory, segment.CURRENT, segment.encode(begun.header))
         except OSError as problem:
@@ -93,6 +93,11 @@ class Writer:
             raise self.poison("a new segment", problem) from problem
         self._guarded("rename", lambda: self._exchange(sealed, name, begun))
         return begun
+
+    def _names_taken(self) -> set[str]:
+        """Names of segments that are there, and of those that an index knows though they are moved away just now."""
+        indexes = self._files.list(f"{self._directory}/index")
+        return {*self._files.list(self._directory), *(name.removesuffix(".idx") + ".log" for name in indexes)}
 
     def _exchange(self, sealed: Segment, name: str, begun: Segment) -> None:
         self._handles.get(sealed)  # opened while it has its name: threads that read go on with the file

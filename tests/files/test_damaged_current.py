@@ -1,0 +1,80 @@
+"""A damaged or cut current.log is told from one that a crash left behind, also when the synced mark lags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallystick import errors
+from tallystick.engines.disk import Disk
+from tallystick.engines.files import mark, segment
+from tallystick.engines.files.scan import Scanner
+from tallystick.testing.builders import events
+
+
+def fill(opened: Any, directory: Path, large: Any) -> bytes:
+    """A sealed segment with position 1, and a current.log with 2 to 6; returns the mark as the sealing synced it."""
+    with opened(segment_bytes_max=4096) as store:
+        store.append("order/1", large)
+        store.append("order/1", large)
+    header = segment.decode((directory / "current.log").read_bytes()[: segment.SIZE], path="current.log")
+    with opened() as store:
+        for number in range(3, 7):
+            store.append("order/1", events(1, first=number))
+        assert (header.first_position, store.head()) == (2, 6)
+    return mark.encode(mark.Mark(header.segment_id, segment.SIZE, header.first_position, 999)).ljust(512, b"\0")
+
+
+@pytest.mark.parametrize("known", ["lagging", "whole", "lost"])
+def test_a_current_log_with_a_damaged_header_is_a_hole_and_is_not_replaced(
+    opened: Any, directory: Path, large: Any, flip: Any, known: str
+) -> None:
+    """LH-08, settled 15: whatever the mark says, the log opens read-only and not one byte is changed."""
+    lagging = fill(opened, directory, large)
+    if known == "lagging":
+        (directory / "synced").write_bytes(lagging * 2)
+    elif known == "lost":
+        (directory / "synced").unlink()
+    flip(directory / "current.log", 40)
+    before = (directory / "current.log").read_bytes()
+    store = opened()
+    assert [hole.first for hole in store.holes()] == [2]
+    with pytest.raises(errors.Damaged):
+        store.append("order/1", events(1))
+    with pytest.raises(errors.Damaged):
+        list(store.events())
+    assert [item.position for item in store.events(over_holes=True)] == [1]
+    store.close()
+    assert (directory / "current.log").read_bytes() == before
+    assert list((directory / "quarantine").iterdir()) == []
+
+
+def frames(path: Path) -> list[int]:
+    """Where the frames of a segment begin."""
+    file = Disk().open_read(str(path))
+    header = segment.decode(file.read_at(0, segment.SIZE), path=str(path))
+    return [
+        frame.offset
+        for frame, _ in Scanner(file, header.segment_id, offset=segment.SIZE, end=file.size(), position=None)
+    ]
+
+
+@pytest.mark.parametrize("missing", [1, 3])
+def test_an_index_that_knew_more_than_the_file_holds_is_evidence_of_a_cut(
+    opened: Any, directory: Path, large: Any, missing: int
+) -> None:
+    """LH-08, settled 7: without a mark, a current.log that was cut at a frame is damage and not the end of the log."""
+    fill(opened, directory, large)
+    (directory / "synced").unlink()
+    path = directory / "current.log"
+    with path.open("r+b") as file:
+        file.truncate(frames(path)[-missing])
+    size = path.stat().st_size
+    store = opened()
+    assert [(hole.first, hole.last) for hole in store.holes()] == [(7 - missing, 6)]
+    with pytest.raises(errors.Damaged):
+        store.append("order/1", events(1))
+    assert len(list(store.events(over_holes=True))) == 6 - missing
+    assert path.stat().st_size == size

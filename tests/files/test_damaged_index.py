@@ -1,0 +1,113 @@
+"""Bit rot in index files: an index is made again from its segment, and until then nobody is told anything wrong."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallystick import NewEvent
+from tallystick.store.verify import verify
+from tallystick.testing.builders import event_id, events, named
+
+PATIENCE_SECONDS = 0.3
+SECTIONS = ("positions", "ids", "id_offsets", "entry_ends", "entries", "bloom")
+
+
+def fill(store: Any, *, count: int = 20) -> None:
+    """Commits that make frames to be scanned: named events 1 to `count` in one stream."""
+    for number in range(1, count + 1):
+        store.append("order/1", named(number))
+
+
+def check(store: Any, *, last: int) -> None:
+    """Every event of the stream once, found by its id, and the whole log verified."""
+    assert [item.seq for item in store.read_stream("order/1")] == list(range(1, last + 1))
+    assert [item.position for item in store.events()] == list(range(1, store.head() + 1))
+    assert all(store.find(item.id) == item for item in store.events())
+    assert store.holes() == []
+    assert [problem for problem in verify(store.log).problems if problem.what != "index"] == []
+
+
+def test_an_append_while_a_thread_rebuilds_the_current_index_stays_in_it(
+    opened: Any, directory: Path, hooked: Any, rot: Any
+) -> None:
+    """LH-19, EVT-01: what is acknowledged while a damaged index is made again is not denied, nor written twice."""
+    with opened() as store:
+        fill(store)
+    rot(directory / "index/current.idx", "ids")
+    store = opened(filesystem=hooked)
+    store.append("order/1", events(1))  # without an id of its own: nothing is looked up yet
+    writing = threading.Thread(target=lambda: store.append("order/1", events(1)))
+
+    def while_it_scans(operation: str, path: str) -> bool:
+        if operation != "read" or not path.endswith("/current.log"):
+            return True
+        writing.start()
+        writing.join(PATIENCE_SECONDS)
+        return False
+
+    hooked.before = while_it_scans
+    assert store.find(event_id(1)) is not None
+    writing.join()
+    assert store.report().facts["indexes_rebuilt"] == 1
+    (last,) = store.read(after=21).events
+    assert store.append("order/1", NewEvent(last.type, last.data, id=last.id)).stored == 1
+    assert store.append("order/1", events(1)).position == store.head() == 23
+    check(store, last=23)
+    store.close()
+    check(opened(), last=23)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("readonly", [True, False], ids=["reader", "writer"])
+def test_frames_behind_a_damaged_current_index_do_not_stop_the_log_from_opening(
+    opened: Any, directory: Path, rot: Any, section: str, readonly: bool
+) -> None:
+    """LH-16: recovery is automatic: whichever section is damaged, the index is made again when the log is opened."""
+    with opened() as store:
+        fill(store)
+    with opened() as store:
+        store.append("order/1", named(21))  # too little to write the index again
+    rot(directory / "index/current.idx", section)
+    check(opened(readonly=readonly), last=21)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_current_index_that_is_damaged_after_opening_tells_nothing_twice(
+    opened: Any, directory: Path, rot: Any, forgetful: Any, section: str
+) -> None:
+    """LH-16, EVT-01: the file and what has grown since are asked again as a whole, so no event comes twice."""
+    with opened() as store:
+        fill(store)
+    store = opened()
+    for number in range(21, 24):
+        store.append("order/1", named(number))
+    rot(directory / "index/current.idx", section)
+    forgetful()
+    check(store, last=23)
+    assert store.append("order/1", named(3)).stored == 1
+    assert store.append("order/1", named(24)).seq == 24
+    check(store, last=24)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_damaged_index_of_a_segment_that_this_process_sealed_is_made_again(
+    opened: Any, directory: Path, rot: Any, forgetful: Any, section: str
+) -> None:
+    """LH-16: reads and appends go on when a section is read again and found damaged, in whichever segment it lies."""
+    store = opened(segment_bytes_max=1024)
+    fill(store)
+    store.append("order/9", events(1))
+    sealed = sorted((directory / "index").glob("2*.idx"))
+    assert len(sealed) > 2
+    for path in sealed:
+        rot(path, section)
+    forgetful()
+    check(store, last=20)
+    assert store.append("order/1", named(21)).seq == 21
+    assert store.append("order/9", events(1)).seq == 2
+    assert store.append("order/1", named(3)).stored == 1
+    check(store, last=21)
