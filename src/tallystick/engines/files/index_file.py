@@ -42,7 +42,7 @@ _SECTION = struct.Struct(">Q32s")
 _NAMES = ("positions", "offsets", "ids", "id_offsets", "entry_ends", "entries", "bloom", "rest")
 _HEADER_SIZE = _FIELDS.size + len(_NAMES) * _SECTION.size + 32
 _ENTRY = struct.Struct(">Q32sI")
-CACHE_BYTES_MAX = 16 << 20
+CACHE_BYTES_MAX = 64 << 20  # the ids of three million events
 _serials = itertools.count()
 
 
@@ -102,6 +102,7 @@ class SealedIndex:
         if file.size() < at:
             raise BadIndex("it is short")
         self._bloom: bytes | None = None
+        self._id_bounds: tuple[bytes, bytes] | None = None
 
     def section(self, name: str) -> bytes:
         """A section's bytes, verified."""
@@ -123,7 +124,10 @@ class SealedIndex:
         return (positions[index], _unpacked("Q", self.section("offsets"))[index]) if index >= 0 else (0, 0)
 
     def find(self, id_: bytes) -> int | None:
+        if self._id_bounds is not None and not self._id_bounds[0] <= id_ <= self._id_bounds[1]:
+            return None  # rising ids make ranges that hardly overlap: most segments need not be looked at
         ids = self.section("ids")
+        self._id_bounds = (ids[:16], ids[-16:])
         count = len(ids) // 16
         index = bisect.bisect_left(range(count), id_, key=lambda at: ids[16 * at : 16 * at + 16])
         if index >= count or ids[16 * index : 16 * index + 16] != id_:
