@@ -35,7 +35,7 @@ VALUE = Spec(
 @measures(AGAINST, VALUE)
 def concurrent(workshop: Workshop) -> Iterator[Row]:
     each = workshop.scale.tasks_events
-    bodies = payloads.orders(each * 4)
+    bodies = payloads.orders(each)
     few = bodies[: max(each // THEIR_SHARE, 1)]
     path = workshop.place("files")
     with asyncio.Runner() as runner, umadb.server(workshop.place("umadb")) as uma:

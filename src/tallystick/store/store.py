@@ -60,7 +60,7 @@ class Store:
 
         Events whose ids are stored already with the same content are not written again, so every retry is safe.
         """
-        given = list(events) if isinstance(events, Iterable) else [events]
+        given = [events] if type(events) is NewEvent or not isinstance(events, Iterable) else list(events)
         return self._one(Request([Part(stream, given, expected)]))[0]
 
     def append_all(self, parts: Iterable[tuple[str, Sequence[NewEvent], int] | Part]) -> list[Appended]:

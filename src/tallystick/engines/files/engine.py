@@ -88,6 +88,8 @@ class FilesLog:
         return self._combiner.commit(transactions)
 
     def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
+        if len(transactions) == 1:
+            return self._commit_group(transactions)
         return [outcome for group in by_bytes(transactions) for outcome in self._commit_group(group)]
 
     def _commit_group(self, transactions: list[Transaction]) -> list[Outcome]:
