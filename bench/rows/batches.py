@@ -51,7 +51,7 @@ NULLS = Spec(
     name="files: batches of 1,000, a null in every payload",
     unit="events/s",
     against="files, without nulls",
-    note="JSON null costs a second look at each value, because some encoders also write it for NaN",
+    note="a null must not cost more than other values, though msgspec writes one for NaN too",
 )
 RAW = Spec(
     name="files: batches of 1,000, against the bare disk",

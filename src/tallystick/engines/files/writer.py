@@ -119,7 +119,7 @@ class Writer:
             raise self.poison(operation, problem) from problem
 
     def poison(self, operation: str, problem: BaseException) -> errors.StoreFailed:
-        self.poisoned = errors.StoreFailed(operation=operation, reason=str(problem))
+        self.poisoned = errors.StoreFailed(operation=operation, reason=str(problem) or repr(problem))
         return self.poisoned
 
     def close(self, *, clean: bool) -> None:
