@@ -1,0 +1,66 @@
+"""The base of every error: the rule broken (its class), the values as attributes, and what to do next."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+__all__ = [
+    "TallyError",
+    "copy",
+]
+
+
+class TallyError(Exception):
+    """The base of every error raised on purpose by tallystick."""
+
+    template: ClassVar[str] = "{reason}"
+    advice: ClassVar[str] = ""
+    exit_status: ClassVar[int] = 2
+
+    def __init__(self, **values: Any) -> None:
+        self.values = values
+        for name, value in values.items():
+            setattr(self, name, value)
+        super().__init__(self.message)
+
+    @property
+    def message(self) -> str:
+        """The rule and the values, in one sentence."""
+        return self.template.format(**self.values)
+
+    @property
+    def next_step(self) -> str:
+        """What the reader of the message can do about it."""
+        return self.advice.format(**self.values)
+
+    def __str__(self) -> str:
+        return f"{self.message}. {self.next_step}".rstrip() if self.next_step else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.values))
+
+    def as_json(self) -> dict[str, Any]:
+        """The error as a plain JSON object, for `--json` and for the service."""
+        return {
+            "error": type(self).__name__,
+            "message": self.message,
+            "advice": self.next_step,
+            "values": {name: _plain(value) for name, value in self.values.items()},
+        }
+
+
+def copy(failure: BaseException) -> BaseException:
+    """An exception to raise once more elsewhere: a traceback belongs to one thread or task alone."""
+    return type(failure)(**failure.values) if isinstance(failure, TallyError) else failure
+
+
+def _rebuild(kind: type[TallyError], values: dict[str, Any]) -> TallyError:
+    return kind(**values)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)

@@ -1,0 +1,5 @@
+"""What communities refuse."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

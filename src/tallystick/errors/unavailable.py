@@ -1,0 +1,147 @@
+"""The store cannot be used as asked."""
+
+from __future__ import annotations
+
+from tallystick.errors.base import TallyError
+
+__all__ = [
+    "Busy",
+    "Damaged",
+    "LargeEventWarning",
+    "NewerFormat",
+    "NoSpace",
+    "NotLoadable",
+    "OlderFormat",
+    "ReadFailed",
+    "ReadOnly",
+    "StoreClosed",
+    "StoreFailed",
+    "StoreLocked",
+    "StoreNotFound",
+    "Unavailable",
+    "UnknownUrl",
+]
+
+
+class Unavailable(TallyError):
+    """The store could not be opened or used."""
+
+
+class UnknownUrl(Unavailable):
+    """No engine answers to this URL."""
+
+    template = "cannot open {url!r}: {reason}"
+    advice = "Use files:DIR, sqlite:FILE or memory:."
+    url: str
+    reason: str
+
+
+class StoreNotFound(Unavailable):
+    """There is no store at this place."""
+
+    template = "there is no store at {url!r}"
+    advice = "Check the path; a first append creates the store."
+    url: str
+
+
+class StoreLocked(Unavailable):
+    """Another process writes to this store."""
+
+    template = "{path} is being written by {owner}"
+    advice = "Stop that writer, or open with readonly=True to read beside it."
+    path: str
+    owner: str
+
+
+class ReadOnly(Unavailable):
+    """The store was opened for reading."""
+
+    template = "the store is open read-only: {reason}"
+    advice = "Open it for writing."
+    reason: str
+
+
+class NotLoadable(Unavailable):
+    """A module, a catalog or a document that was named cannot be loaded."""
+
+    template = "cannot load {reference!r}: {reason}"
+    advice = "Give MODULE:NAME of something that can be imported from here, or the path of a file."
+    reference: str
+    reason: str
+
+
+class NewerFormat(Unavailable):
+    """The store was written by a newer version of tallystick."""
+
+    template = "{path} has format {found}, this version knows up to {known}"
+    advice = "Upgrade tallystick; an older version must not touch it."
+    path: str
+    found: int
+    known: int
+
+
+class OlderFormat(Unavailable):
+    """The store has to be migrated before it can be used as asked."""
+
+    template = "{path} has format {found}, this version needs {known}"
+    advice = "Run `tally migrate` on it; nothing is lost."
+    path: str
+    found: int
+    known: int
+
+
+class StoreClosed(Unavailable):
+    """The store was closed."""
+
+    template = "the store is closed"
+    advice = "Open it again."
+
+
+class NoSpace(Unavailable):
+    """The disk is full; the commit was rolled back."""
+
+    template = "no space left for {needed} bytes in {path}"
+    advice = "Free some room: reads go on, nothing acknowledged is lost, and appends resume by themselves."
+    needed: int
+    path: str
+
+
+class StoreFailed(Unavailable):
+    """A write or an fsync failed; the outcome is unknown and the writer is poisoned."""
+
+    template = "the writer stopped after {operation} failed: {reason}"
+    advice = "Reopen the store: recovery decides what is there. Then retry with the same event ids."
+    operation: str
+    reason: str
+
+
+class ReadFailed(Unavailable):
+    """The disk did not give back what was asked for."""
+
+    template = "cannot read {path}: {reason}"
+    advice = "Nothing was changed. Check the disk and try again; `tally doctor` shows the state of the store."
+    path: str
+    reason: str
+
+
+class Busy(Unavailable):
+    """The store stayed locked by others for longer than the bound."""
+
+    template = "the store was busy for {waited_ms} ms"
+    advice = "Try again with the same event ids; nothing was written."
+    waited_ms: int
+
+
+class Damaged(Unavailable):
+    """Bytes that were once acknowledged are gone or changed."""
+
+    template = "positions {first} to {last} are damaged: {reason}"
+    advice = "Events outside are readable (after={last}); run `tally doctor`, and refill the range from a copy."
+    exit_status = 1
+    first: int
+    last: int
+    reason: str
+
+
+class LargeEventWarning(UserWarning):
+    """An event is past the advisory size: it is stored, but it will be slow to read and replay."""
