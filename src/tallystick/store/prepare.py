@@ -21,6 +21,8 @@ from tallystick.event import canonical, chain, ids, limits, names, profiles
 from tallystick.event.model import Draft, Event, NewEvent
 from tallystick.store import expectation
 from tallystick.store.commit import SourceMark, Transaction, Write
+from tallystick.store.idempotency import CommandRecord
+from tallystick.store.maintenance import Maintenance
 
 SIGNATURE_BYTES = 64  # Ed25519
 
@@ -58,10 +60,13 @@ class Part(msgspec.Struct):
 
 
 class Request(msgspec.Struct):
-    """One all-or-nothing append, as the user gave it. Only the store itself makes control requests."""
+    """One all-or-nothing append, as the user gave it. Only our own layers make control requests."""
 
     parts: list[Part]
     control: bool = False
+    require: tuple[tuple[str, int], ...] = ()
+    command: CommandRecord | None = None
+    maintenance: Maintenance | None = None
 
 
 class Preparer:
@@ -107,7 +112,15 @@ class Preparer:
         else:
             writes = self._writes(parts, drafts, metas, events)
         each = iter(writes)
-        return [Transaction(list(islice(each, len(request.parts)))) for request in requests]
+        return [
+            Transaction(
+                list(islice(each, len(request.parts))),
+                require=request.require,
+                command=request.command,
+                maintenance=request.maintenance,
+            )
+            for request in requests
+        ]
 
     def _writes(
         self,
