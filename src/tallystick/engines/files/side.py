@@ -8,7 +8,7 @@
     ["snapshot", id], ["drop", id]              a snapshot's file belongs to the log; it does no longer
     ["command", key, request hash, response, recorded ns, ranges]
                                                 a command took effect with the events of this frame
-    ["forget", digests]                         commands of older frames are forgotten; 16 bytes each
+    ["forget", digests]                         commands up to here are forgotten; 16 bytes each
     ["gone", ids]                               events of this frame that were pruned and left out of it; 16 bytes each
     ["source", source, seq]                     the sequence of a source, when the event that had it was left out
 
