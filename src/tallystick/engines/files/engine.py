@@ -172,15 +172,6 @@ class FilesLog:
         offset = writer.append(data, next_position=position + len(rows))
         return offset, offset + len(data)
 
-    def _publish(self, writer: Writer, records: SideRecords) -> None:
-        try:
-            self.snapshots.publish(records.snapshots)
-        except OSError as problem:
-            if problem.errno not in FULL:
-                raise writer.poison("a snapshot's file", problem) from problem
-            self.snapshots.withdraw(records.snapshots)
-            raise errors.NoSpace(needed=0, path=self._view.opened.handles.directory) from problem
-
     def _frame(self, item: Segment, position: int, rows: list[Row], recorded: int, side: list[Any]) -> bytearray:
         segment_id = item.header.segment_id
         return self._buffer.encode(segment_id, item.end, position, rows, recorded=recorded, side=side)

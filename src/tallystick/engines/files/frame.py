@@ -68,15 +68,15 @@ class FrameBuffer:
         segment_id: bytes,
         offset: int,
         first_position: int,
-        rows: Sequence[Row],
+        rows: Sequence[Row | Event],
         *,
         recorded: int,
         side: Sequence[Any],
-        positions: int | None = None,
+        count: int | None = None,
     ) -> bytearray:
         """The bytes of one commit, for this place alone. They are good until the next call.
 
-        `positions` says how many the frame stands for, if not one for each row.
+        `count` is the number of positions that it covers, if that is not the number of its events.
         """
         if len(self._buffer) > BUFFER_BYTES_KEPT:
             self._buffer = bytearray()
@@ -86,7 +86,7 @@ class FrameBuffer:
         if not 0 < length <= BODY_BYTES_MAX:
             raise ValueError("a frame's body must have between 1 byte and 1 GiB")
         place = _place(segment_id, offset)
-        fields = _FIELDS.pack(MAGIC, length, first_position, len(rows) if positions is None else positions)
+        fields = _FIELDS.pack(MAGIC, length, first_position, len(rows) if count is None else count)
         buffer[:HEADER_SIZE] = fields + zlib.crc32(fields, zlib.crc32(place)).to_bytes(4, "big")
         digest = hashlib.sha256(place)
         digest.update(buffer)
