@@ -42,8 +42,8 @@ def _segment_problems(item: Segment, handles: Handles) -> Iterator[Problem]:
         return
     scanner = Scanner(
         handles.get(item),
-        item.header.segment_id,
-        offset=segment.SIZE,
+        item.header.identity,
+        offset=item.header.size,
         end=min(item.end, item.base.covered_end),
         position=item.header.first_position,
     )

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from tallystick import errors
-from tallystick.engines.files import checking, discovery, frame, opener, segment, side
+from tallystick.engines.files import checking, discovery, frame, generation, opener, segment, side
 from tallystick.engines.files.beside import BesideCheckpoints
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.heads import HeadCache
@@ -179,7 +179,7 @@ class FilesLog:
     def _seal(self, writer: Writer) -> None:
         sealed = writer.current
         begun = writer.seal()
-        begun.org_before = functools.partial(discovery.org_in, self._view.segments.items)
+        begun.org_before = functools.partial(generation.org_in, self._view.segments.items)
         self._view.begin(begun)
         sealed.load_index(self._view.opened.cache)
 

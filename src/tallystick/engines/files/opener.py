@@ -33,6 +33,7 @@ class Opened(msgspec.Struct):
     recovered: list[str]
     lock: Lock | None = None
     mark_file: MarkFile | None = None
+    superfluous: list[str] = []
 
 
 def exists(files: FileSystem, directory: str) -> bool:
@@ -72,11 +73,15 @@ def _look(files: FileSystem, directory: str) -> tuple[Opened, bool]:
     if last.covered_end < last.end:
         found.holes.append(Hole(last.next_position, last.next_position, f"{last.name} is damaged or cut"))
         last.end = last.covered_end
-    return Opened(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, []), found.vanished
+    opened = Opened(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, [])
+    opened.superfluous = found.superfluous
+    return opened, found.vanished
 
 
 def visible_end(last: Segment, marked: Mark | None) -> int:
     """How far the newest segment may be shown to readers in other processes."""
+    if last.header.ending is not None:
+        return last.end
     known = marked.end if marked is not None and marked.segment_id == last.header.segment_id else segment.SIZE
     return max(known, last.base.covered_end if last.base is not None else 0)
 
@@ -116,6 +121,7 @@ def _recover(files: FileSystem, directory: str, lock: Lock, clock: Callable[[], 
     found = discovery.discover(files, directory, marked, cache=cache, handles=handles)
     discovery.require_segments(found, directory, marked)
     opened = Opened(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, [], lock)
+    opened.superfluous = found.superfluous
     last = found.segments[-1]
     examined = recovery.examine(last, handles.get(last), marked)
     opened.holes += examined.holes
@@ -124,23 +130,32 @@ def _recover(files: FileSystem, directory: str, lock: Lock, clock: Callable[[], 
         return opened
     for name in found.temporary:
         files.unlink(f"{directory}/{name}")
-    _settle(opened, last, examined, marked, clock)
+    _settle(opened, last, examined, marked, clock, replaced=segment.CURRENT in found.superfluous)
     return opened
 
 
 def _settle(
-    opened: Opened, last: Segment, examined: recovery.Recovery, marked: Mark | None, clock: Callable[[], int]
+    opened: Opened,
+    last: Segment,
+    examined: recovery.Recovery,
+    marked: Mark | None,
+    clock: Callable[[], int],
+    *,
+    replaced: bool,
 ) -> None:
-    """Finish what a crash interrupted, now that nothing is damaged."""
+    """Finish what a crash interrupted, now that nothing is damaged.
+
+    `replaced`: there is a current.log, but a later generation of it stands under a dated name.
+    """
     files, directory = opened.handles.files, opened.handles.directory
-    file = files.open_write(f"{directory}/{last.name}")
-    try:
-        opened.recovered += recovery.settle(files, directory, last, file, examined, time_ns=clock())
-    finally:
-        file.close()
-    if last.name != segment.CURRENT and not files.exists(
-        f"{directory}/{segment.CURRENT}"
-    ):  # the crash came between sealing and the new current.log
+    if last.header.ending is None:
+        file = files.open_write(f"{directory}/{last.name}")
+        try:
+            opened.recovered += recovery.settle(files, directory, last, file, examined, time_ns=clock())
+        finally:
+            file.close()
+    absent = replaced or not files.exists(f"{directory}/{segment.CURRENT}")
+    if last.name != segment.CURRENT and absent:  # the crash came between sealing and the new current.log
         begun = following(last, opened.handles, clock=clock)
         replace_file(files, directory, segment.CURRENT, segment.encode(begun.header))
         opened.segments = SegmentSet([*opened.segments.items, begun])

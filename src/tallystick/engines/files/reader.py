@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tallystick import errors
 from tallystick.engines.files import frame as frames
-from tallystick.engines.files import segment
 from tallystick.engines.files.frame import Body, Frame
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.scan import Scanner, next_valid_frame, read_frame
@@ -86,25 +85,25 @@ class Reader:
 
     def _segment_bodies(self, item: Segment, *, after: int, following: int | None) -> Iterator[tuple[int, Body | Hole]]:
         first, offset = item.frame_before(after + 1)
-        file, segment_id, end = self._handles.get(item), item.header.segment_id, item.end
+        file, identity, end = self._handles.get(item), item.header.identity, item.end
         position = first
         while offset < end:
-            kept = self._kept.get((segment_id, offset))
+            kept = self._kept.get((identity, offset))
             if kept is not None:
                 frame, body = kept
                 offset, position = frame.end, frame.next_position
                 if frame.next_position > after + 1:
                     yield frame.next_position - 1, body
                 continue
-            scanner = Scanner(file, segment_id, offset=offset, end=end, position=position)
+            scanner = Scanner(file, identity, offset=offset, end=end, position=position)
             for frame, data in scanner:
                 if frame.next_position > after + 1:
-                    body = self._keep(segment_id, frame, data)
+                    body = self._keep(identity, frame, data)
                     yield frame.next_position - 1, body
             offset, position = scanner.offset, scanner.position or position
             if scanner.clean:
                 break
-            behind = next_valid_frame(file, segment_id, begin=offset + 1, end=end, position=position)
+            behind = next_valid_frame(file, identity, begin=offset + 1, end=end, position=position)
             last = (behind.first_position if behind else following or max(position + 1, item.next_position)) - 1
             if last >= position and last > after:
                 reason = f"{item.name} is damaged at byte {offset}"
@@ -119,10 +118,10 @@ class Reader:
         self._note_hole(hole)
         return hole
 
-    def _keep(self, segment_id: bytes, frame: Frame, data: bytes) -> Body:
+    def _keep(self, identity: bytes, frame: Frame, data: bytes) -> Body:
         body = frames.decode_body(data)
         if len(data) <= FRAME_KEPT_BYTES_MAX:
-            self._kept[(segment_id, frame.offset)] = (frame, body)
+            self._kept[(identity, frame.offset)] = (frame, body)
             while len(self._kept) > FRAMES_KEPT_MAX:
                 try:
                     self._kept.popitem(last=False)
@@ -143,14 +142,14 @@ class Reader:
 
     def body_at(self, item: Segment, offset: int) -> Body:
         """The body of the frame that an index points at; `Damaged` if it is no longer valid."""
-        segment_id = item.header.segment_id
-        kept = self._kept.get((segment_id, offset))
+        identity = item.header.identity
+        kept = self._kept.get((identity, offset))
         if kept is not None:
             return kept[1]
-        return self._keep(segment_id, *self._frame_at(item, offset))
+        return self._keep(identity, *self._frame_at(item, offset))
 
     def _frame_at(self, item: Segment, offset: int) -> tuple[Frame, bytes]:
-        found = read_frame(self._handles.get(item), item.header.segment_id, offset, item.end)
+        found = read_frame(self._handles.get(item), item.header.identity, offset, item.end)
         if found is None:
             hole = self._noted(self._hole_at(item, offset))
             raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
@@ -158,14 +157,14 @@ class Reader:
 
     def _hole_at(self, item: Segment, offset: int) -> Hole:
         """The hole around an offset; found by walking the segment, since its positions cannot be trusted there."""
-        file, segment_id = self._handles.get(item), item.header.segment_id
-        at, position = segment.SIZE, item.header.first_position
+        file, identity = self._handles.get(item), item.header.identity
+        at, position = item.header.size, item.header.first_position
         while True:
-            scanner = Scanner(file, segment_id, offset=at, end=item.end, position=position)
+            scanner = Scanner(file, identity, offset=at, end=item.end, position=position)
             for _ in scanner:
                 pass
             position = scanner.position or position
-            behind = next_valid_frame(file, segment_id, begin=scanner.offset + 1, end=item.end, position=position)
+            behind = next_valid_frame(file, identity, begin=scanner.offset + 1, end=item.end, position=position)
             if behind is None or behind.offset > offset:
                 last = (behind.first_position if behind else item.next_position) - 1
                 return Hole(position, max(last, position), f"{item.name} is damaged at byte {scanner.offset}")
@@ -192,7 +191,7 @@ class Reader:
 
     def _event_at(self, item: Segment, offset: int, id_: bytes) -> Event | None:
         """One event of a frame; the others in it are verified with it, but not decoded."""
-        kept = self._kept.get((item.header.segment_id, offset))
+        kept = self._kept.get((item.header.identity, offset))
         if kept is not None:
             return next((event for event in kept[1].events if event.id == id_), None)
         _, data = self._frame_at(item, offset)
