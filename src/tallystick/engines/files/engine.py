@@ -18,6 +18,7 @@ from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.heads import HeadCache
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.reader import merged_names
+from tallystick.engines.files.reclaiming import Reclaimer, brings_erasures
 from tallystick.engines.files.segments import Segment
 from tallystick.engines.files.side import SideRecords
 from tallystick.engines.files.snapshots import FileSnapshots, brings_snapshots
@@ -71,6 +72,7 @@ class FilesLog:
         self._buffer = frame.FrameBuffer()
         self._pid = os.getpid()
         self._changed = threading.Condition()
+        self._reclaimer = Reclaimer(self._view, self.commands, seal=self._seal_now, clock=clock)
         self._writer: Writer | None = None
         if opened.mark_file is not None:
             opened.recovered += self.snapshots.tidy()
@@ -82,14 +84,19 @@ class FilesLog:
                 segment_bytes_max=segment_bytes_max,
                 segment_age_ns_max=segment_age_ns_max,
             )
+            opened.recovered += self._reclaimer.finish_erasures()
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         if brings_snapshots(transactions):
             self._require_writer()
-            return self.snapshots.around(transactions, self._combiner.commit)
-        return self._combiner.commit(transactions)
+            outcomes = self.snapshots.around(transactions, self._combiner.commit)
+        else:
+            outcomes = self._combiner.commit(transactions)
+        if brings_erasures(transactions):
+            self._reclaimer.finish_erasures()
+        return outcomes
 
     def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
         if len(transactions) == 1:
@@ -182,6 +189,9 @@ class FilesLog:
         begun.org_before = functools.partial(generation.org_in, self._view.segments.items)
         self._view.begin(begun)
         sealed.load_index(self._view.opened.cache)
+
+    def _seal_now(self) -> None:
+        self._seal(self._require_writer())
 
     def _require_writer(self) -> Writer:
         self._require_open()
@@ -326,8 +336,8 @@ class FilesLog:
             raise self._view.read_failed(problem) from problem
 
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
-        size = sum(item.end for item in self._view.segments) + self.snapshots.size()
-        return Reclaimed((), size, size)
+        self._require_writer()
+        return self._reclaimer.reclaim(compress_before=compress_before, progress=progress)
 
     def report(self) -> Report:
         self._view.refresh()
@@ -341,10 +351,12 @@ class FilesLog:
         ]
         if self._writer is not None and self._writer.poisoned is not None:
             found.append(Problem("writer", self._writer.poisoned.message))
+        if self._reclaimer.left_over:
+            found.append(Problem("erasure", self._reclaimer.left_over))
         return Report(self.engine, facts, tuple(self._view.opened.recovered), tuple(found))
 
     def close(self) -> None:
-        with self._combiner.lock:
+        with self._reclaimer.lock, self._combiner.lock:
             if self._view.closed:
                 return
             self._leave()

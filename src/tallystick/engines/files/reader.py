@@ -129,6 +129,14 @@ class Reader:
                     break
         return body
 
+    def raw_at(self, item: Segment, position: int) -> Event | None:
+        """The event at a position of a segment as its frame holds it, erased or not; None if it is not there."""
+        for _, body in self._segment_bodies(item, after=position - 1, following=None):
+            if isinstance(body, Hole):
+                return None
+            return next((event for event in body.events if event.position == position), None)
+        return None
+
     def recorded(self, segments: SegmentSet, position: int) -> int | None:
         """When the frame that holds a position was written."""
         for _, body in self._bodies(segments, after=position - 1, end=position):
