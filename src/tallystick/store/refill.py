@@ -14,9 +14,12 @@ from typing import Protocol
 import msgspec
 
 from tallystick import errors
-from tallystick.event.model import Event
+from tallystick.event.model import Event, NewEvent
+from tallystick.store import control
 from tallystick.store.events import EventLog
 from tallystick.store.page import Hole
+from tallystick.store.store import Store
+from tallystick.store.verify import verify
 
 _PAGE = 1000
 
@@ -42,6 +45,22 @@ class Refilled(msgspec.Struct, frozen=True):
     events: int = 0
     made: tuple[str, ...] = ()
     done: tuple[str, ...] = ()
+
+
+def record(store: Store, refilled: Refilled) -> None:
+    """Record what was refilled, and from where; the whole store is verified first."""
+    found = verify(store.log)
+    if found.problems:
+        first = found.problems[0]
+        raise errors.Damaged(first=first.position, last=first.position, reason=f"after refilling: {first.reason}")
+    payload = {
+        "source": refilled.source,
+        "ranges": [[hole.first, hole.last] for hole in refilled.ranges],
+        "events": refilled.events,
+        "made": list(refilled.made),
+        "done": list(refilled.done),
+    }
+    store.record([(control.REPAIRS_STREAM, NewEvent(control.REPAIRED, payload))])
 
 
 class StoreDonor:

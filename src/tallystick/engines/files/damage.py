@@ -6,6 +6,7 @@ whose id and bounds follow from its neighbours and the synced mark; valid frames
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import msgspec
@@ -15,6 +16,7 @@ from tallystick.engines.files import frame as frames
 from tallystick.engines.files import index_file, segment
 from tallystick.engines.files.discovery import Found
 from tallystick.engines.files.frame import Body, Frame
+from tallystick.engines.files.index_file import SealedIndex, SectionCache
 from tallystick.engines.files.mark import Mark
 from tallystick.engines.files.scan import Scanner, next_valid_frame
 from tallystick.engines.files.segment import Header
@@ -184,6 +186,20 @@ def _salvaged(found: Found, handles: Handles, header: Header, next_: int) -> Par
             return Part(header, name, left, file, identity, None, left[-1].next)
         file.close()
     return Part(header, "", [Gap(header.first_position, next_)], next_position=next_)
+
+
+def indexes(handles: Handles, cache: SectionCache, store_id: bytes) -> list[SealedIndex]:
+    """Every index that can be read: it outlives a segment that is gone or cut."""
+    found: list[SealedIndex] = []
+    for name in handles.files.list(f"{handles.directory}/index"):
+        file = handles.files.open_read(f"{handles.directory}/index/{name}")
+        identity = index_file.identity_in(file)
+        if identity is None:
+            file.close()
+            continue
+        with contextlib.suppress(index_file.BadIndex):
+            found.append(SealedIndex(file, cache, store_id=store_id, segment_id=identity))
+    return found
 
 
 def _indexed_identity(handles: Handles, name: str) -> bytes:

@@ -15,6 +15,7 @@ from tallystick import errors
 from tallystick.engines.files import checking, discovery, frame, generation, opener, segment, side
 from tallystick.engines.files.beside import BesideCheckpoints
 from tallystick.engines.files.commands import FileCommands
+from tallystick.engines.files.frame import Body
 from tallystick.engines.files.heads import HeadCache
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.reader import merged_names
@@ -280,6 +281,10 @@ class FilesLog:
     def find(self, id: bytes) -> Event | None:
         self._view.refresh()
         return self._view.steady(lambda: self._view.reader.find(self._view.segments, id))
+
+    def bodies(self, *, after: int, until: int) -> Iterator[tuple[int, Body | Hole]]:
+        """The frames between two positions as they are stored, each with its last position: for one who refills."""
+        return self._view.reader.bodies(self._view.segments, after=after, end=until)
 
     def head(self) -> int:
         """The last position there is or was: a hole at the end counts, lest it be taken for the end of the log."""

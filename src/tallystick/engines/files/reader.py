@@ -42,7 +42,7 @@ class Reader:
         holes: list[Hole] = []
         wanted = None if selection.is_everything else selection.predicate()
         position = after
-        for last, body in self._bodies(segments, after=after, end=end):
+        for last, body in self.bodies(segments, after=after, end=end):
             if isinstance(body, Hole):
                 if not over_holes:
                     if position > after:
@@ -64,7 +64,7 @@ class Reader:
             position = min(last, end)
         return Page(found, max(after, end), tuple(holes))
 
-    def _bodies(self, segments: SegmentSet, *, after: int, end: int) -> Iterator[tuple[int, Body | Hole]]:
+    def bodies(self, segments: SegmentSet, *, after: int, end: int) -> Iterator[tuple[int, Body | Hole]]:
         """Bodies that hold positions after `after` up to `end`, each with its last position; holes where they lie."""
         number = segments.number_of(after + 1)
         reached = after
@@ -139,7 +139,7 @@ class Reader:
 
     def recorded(self, segments: SegmentSet, position: int) -> int | None:
         """When the frame that holds a position was written."""
-        for _, body in self._bodies(segments, after=position - 1, end=position):
+        for _, body in self.bodies(segments, after=position - 1, end=position):
             if isinstance(body, Hole):
                 return None
             is_left = position > self._life.floor or self._life.visible(_between(body.events, position - 1, position))

@@ -22,7 +22,7 @@ import msgspec
 from tallystick import errors
 from tallystick.engines.files import quarantine, segment, side
 from tallystick.engines.files.commands import FileCommands
-from tallystick.engines.files.rewriting import InUse, Rewriter, Unreadable
+from tallystick.engines.files.rewriting import InUse, Rewriter, Unreadable, encoding_of
 from tallystick.engines.files.segments import Segment
 from tallystick.engines.files.view import LogView
 from tallystick.event.model import Event
@@ -150,7 +150,7 @@ class Reclaimer:
             done += quarantine.blank(handles.files, handles.directory, events)
             responding = [item for item in self._responding(events) if item not in unfinished]
             for item in (*responding, *unfinished):
-                done += self._rewrite(item, keeping, "without what was erased", encoding=encoding_of(item))
+                done += self._rewrite(item, keeping, "without what was erased", encoding=encoding_of(item.header))
         self.left_over = ""
         keeping = self._keeping()
         if any(keeping.is_unfinished(item) for item in self._sealed()):
@@ -183,11 +183,11 @@ class Reclaimer:
 
     def _reclaim_one(self, item: Segment, compress_before: int | None) -> list[str]:
         keeping = self._keeping()
-        compress = encoding_of(item) == segment.PLAIN and self._is_older(item, compress_before)
+        compress = encoding_of(item.header) == segment.PLAIN and self._is_older(item, compress_before)
         if compress:
             return self._rewrite(item, keeping, "compressed", encoding=segment.GZIP)
         if keeping.is_worthwhile(item):
-            return self._rewrite(item, keeping, "without what was pruned", encoding=encoding_of(item))
+            return self._rewrite(item, keeping, "without what was pruned", encoding=encoding_of(item.header))
         return []
 
     def _is_older(self, item: Segment, compress_before: int | None) -> bool:
@@ -253,8 +253,3 @@ def brings_erasures(transactions: Sequence[Transaction]) -> bool:
     """Whether one of these transactions erases something."""
     asked = [transaction.maintenance for transaction in transactions if transaction.maintenance is not None]
     return any(maintenance.erasures for maintenance in asked)
-
-
-def encoding_of(item: Segment) -> int:
-    """How a segment is stored."""
-    return item.header.ending.encoding if item.header.ending is not None else segment.PLAIN

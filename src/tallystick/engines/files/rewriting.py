@@ -149,23 +149,23 @@ class Rewriter:
     def rewrite(self, item: Segment, remains: Remains, *, encoding: int, erased: int) -> Segment:
         """The next generation of a sealed segment, in its place. What fails before that leaves the old one."""
         pieces, header = pieces_of(item, self._handles, remains), next_generation(item.header)
-        return self.write(item.name, header, pieces, item, encoding=encoding, erased=erased)
+        return self.write(item.name, header, pieces, item.org_before, encoding=encoding, erased=erased)
 
     def write(
         self,
         name: str,
         header: Header,
         pieces: Iterable[Piece],
-        like: Segment | None,
+        org_before: Callable[[str], str | None],
         *,
         encoding: int = segment.PLAIN,
         erased: int = 0,
     ) -> Segment:
-        """Put a segment of these pieces in place under a name; `like` is its generation before, if there is one."""
+        """Put a segment of these pieces in place under a name; `org_before` is what older segments know."""
         staged = f"{self._directory}/{name}.tmp"
         try:
             header = self._stage(staged, header, pieces, encoding=encoding, erased=erased)
-            fresh = self._checked(name, staged, header, like)
+            fresh = self._checked(name, staged, header, org_before)
             self._rename(staged, name)
         except BaseException as problem:
             with contextlib.suppress(OSError):
@@ -202,12 +202,11 @@ class Rewriter:
             identity, offset, piece.first_position, piece.events, recorded=piece.recorded, side=piece.side, count=count
         )
 
-    def _checked(self, name: str, staged: str, header: Header, like: Segment | None) -> Segment:
+    def _checked(self, name: str, staged: str, header: Header, org_before: Callable[[str], str | None]) -> Segment:
         """The staged segment, indexed from what is on disk: it must be whole before it takes a name."""
         assert header.ending is not None
         fresh = Segment(name, header, self._handles, end=header.ending.end)
-        if like is not None:
-            fresh.org_before = like.org_before
+        fresh.org_before = org_before
         file = as_plain(self._files.open_read(staged), header)
         try:
             holes: list[Hole] = fresh.index_all(file, end=fresh.end)
@@ -222,6 +221,11 @@ class Rewriter:
             self._files.rename(staged, f"{self._directory}/{name}")
         except PermissionError as problem:
             raise InUse(name) from problem
+
+
+def encoding_of(header: Header) -> int:
+    """How a segment is stored."""
+    return header.ending.encoding if header.ending is not None else segment.PLAIN
 
 
 def next_generation(header: Header) -> Header:
