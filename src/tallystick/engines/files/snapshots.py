@@ -154,6 +154,8 @@ class FileSnapshots:
 
     def orphans(self) -> list[str]:
         """Our files that belong to no snapshot of the log."""
+        if not self._files.exists(self._directory):
+            return []
         held = set(map(name_of, self.ids()))
         return [name for name in self._files.list(self._directory) if _OWN.fullmatch(name) and name not in held]
 
