@@ -73,7 +73,7 @@ class FilesLog:
         self._buffer = frame.FrameBuffer()
         self._pid = os.getpid()
         self._changed = threading.Condition()
-        self._reclaimer = Reclaimer(self._view, self.commands, seal=self._seal_now, clock=clock)
+        self._reclaimer = Reclaimer(self._view, self.commands, seal=self._seal, clock=clock)
         self._writer: Writer | None = None
         if opened.mark_file is not None:
             opened.recovered += self.snapshots.tidy()
@@ -175,24 +175,21 @@ class FilesLog:
         position, recorded, encoded = writer.current.next_position, self._clock(), side.encode(records)
         data = self._frame(writer.current, position, rows, recorded, encoded)
         if writer.is_due(len(data)):
-            self._seal(writer)
+            self._seal()
             data = self._frame(writer.current, position, rows, recorded, encoded)
         offset = writer.append(data, next_position=position + len(rows))
         return offset, offset + len(data)
 
     def _frame(self, item: Segment, position: int, rows: list[Row], recorded: int, side: list[Any]) -> bytearray:
-        segment_id = item.header.segment_id
-        return self._buffer.encode(segment_id, item.end, position, rows, recorded=recorded, side=side)
+        return self._buffer.encode(item.header.identity, item.end, position, rows, recorded=recorded, side=side)
 
-    def _seal(self, writer: Writer) -> None:
+    def _seal(self) -> None:
+        writer = self._require_writer()
         sealed = writer.current
         begun = writer.seal()
         begun.org_before = functools.partial(generation.org_in, self._view.segments.items)
         self._view.begin(begun)
         sealed.load_index(self._view.opened.cache)
-
-    def _seal_now(self) -> None:
-        self._seal(self._require_writer())
 
     def _require_writer(self) -> Writer:
         self._require_open()
@@ -283,7 +280,7 @@ class FilesLog:
         return self._view.steady(lambda: self._view.reader.find(self._view.segments, id))
 
     def bodies(self, *, after: int, until: int) -> Iterator[tuple[int, Body | Hole]]:
-        """The frames between two positions as they are stored, each with its last position: for one who refills."""
+        """The frames between two positions as they are stored, each with its last position."""
         return self._view.reader.bodies(self._view.segments, after=after, end=until)
 
     def head(self) -> int:

@@ -7,10 +7,16 @@ it follows the id of its event. A compressed file is removed if it holds such an
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 
+from tallystick import errors
+from tallystick.engines.files import frame as frames
+from tallystick.engines.files import segment
+from tallystick.engines.files.compressed import as_plain
+from tallystick.engines.files.scan import Scanner, next_valid_frame
 from tallystick.engines.files.segments import Handles
 from tallystick.event.model import Event
-from tallystick.store.filesystem import FileSystem, replace_file, write_fully
+from tallystick.store.filesystem import File, FileSystem, replace_file, write_fully
 
 FOLDER = "quarantine"
 GZIP_MAGIC = b"\x1f\x8b\x08" + bytes(5)  # as a compressed segment's members begin: no flags, no time
@@ -43,24 +49,48 @@ def copy(files: FileSystem, directory: str, name: str, *, time_ns: int) -> str:
     return kept
 
 
-def blank(files: FileSystem, directory: str, events: list[Event]) -> list[str]:
-    """Take the payloads of these events out of every file of the quarantine; says which files were changed."""
+def blank(files: FileSystem, directory: str, events: list[Event], erased: list[int]) -> list[str]:
+    """Take the payloads of these events out of every file of the quarantine; says which files were changed.
+
+    A file that is a segment also tells by itself what it holds at the erased positions.
+    """
     done: list[str] = []
     for name in files.list(f"{directory}/{FOLDER}"):
         path = f"{directory}/{FOLDER}/{name}"
         file = files.open_read(path)
         try:
             data = file.read_at(0, file.size())
+            held = [*events, *_held(file, frozenset(erased))]
         finally:
             file.close()
-        if _holds_packed(data, events):
+        if _holds_packed(data, held):
             files.unlink(path)
             files.sync_dir(f"{directory}/{FOLDER}")
             done.append(f"{FOLDER}/{name} held an erased payload, compressed: removed")
-        elif (blanked := _blanked(data, events)) != data:
+        elif (blanked := _blanked(data, held)) != data:
             replace_file(files, f"{directory}/{FOLDER}", name, blanked)
             done.append(f"{FOLDER}/{name} held an erased payload: overwritten with zeros there")
     return done
+
+
+def _held(file: File, erased: frozenset[int]) -> Iterator[Event]:
+    """The events at erased positions that a segment still holds with their payloads."""
+    try:
+        header = segment.decode(file.read_at(0, segment.SIZE_MAX), path="")
+    except (segment.BadHeader, errors.NewerFormat):
+        return
+    plain, offset, position = as_plain(file, header), header.size, header.first_position
+    while True:
+        scanner = Scanner(plain, header.identity, offset=offset, end=plain.size(), position=position)
+        for _, data in scanner:
+            for event in frames.decode_body(data).events:
+                if event.position in erased and event.payload is not None:
+                    yield event
+        position = scanner.position or position
+        behind = next_valid_frame(plain, header.identity, begin=scanner.offset + 1, end=plain.size(), position=position)
+        if behind is None:
+            return
+        offset, position = behind.offset, behind.first_position
 
 
 def _holds_packed(data: bytes, events: list[Event]) -> bool:

@@ -17,6 +17,7 @@ from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.scan import Scanner, next_valid_frame, read_frame
 from tallystick.engines.files.segments import Handles, Segment, SegmentSet
 from tallystick.event.model import Event
+from tallystick.store.maintenance import before_cut
 from tallystick.store.page import Hole, Page
 from tallystick.store.selection import Selection
 
@@ -212,8 +213,14 @@ class Reader:
         return next((event for event in frames.decode_events_with(data, id_) if event.id == id_), None)
 
     def stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Event]:
-        """Events of one stream by seq."""
-        return self._life.visible(self._stream(segments, stream, after=after, until=until, limit=limit))
+        """Events of one stream by seq. They have no gaps: where there is one, a segment is missing."""
+        found = self._life.visible(self._stream(segments, stream, after=after, until=until, limit=limit))
+        begin = max(after, before_cut(self._life.cuts.get(stream))[0])
+        if found and found[-1].seq != begin + len(found):
+            at = next(number for number, event in enumerate(found) if event.seq != begin + number + 1)
+            first, last = found[at - 1].position + 1 if at else 1, found[at].position - 1
+            raise errors.Damaged(first=first, last=last, reason=f"seq {begin + at + 1} of {stream!r} is missing")
+        return found
 
     def _stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Event]:
         found: list[Event] = []

@@ -113,8 +113,7 @@ class Reclaimer:
         """Everything that is worthwhile."""
         with self.lock:
             before = self._bytes()
-            done = self._move_superfluous()
-            done += self._erase()
+            done = self._move_superfluous() + self._erase()
             self._seal_if(lambda keeping, item: keeping.is_worthwhile(item))
             for item in self._sealed():
                 if self._view.closed:
@@ -127,17 +126,13 @@ class Reclaimer:
         """Take the payloads of erased events off the disk; returns what was done. What fails now is done later."""
         with self.lock:
             try:
-                done = self._move_superfluous() if self._is_something_erased() else []
+                done = self._move_superfluous() if self._keeping().erased else []
                 return done + self._erase()
             except (errors.TallyError, OSError) as problem:
                 self.left_over = f"the payload of an erased event is still on disk: {problem}"
                 return []
 
     # --- erasures --------------------------------------------------------------------------------------------------
-
-    def _is_something_erased(self) -> bool:
-        keeping = self._keeping()
-        return any(keeping.is_unfinished(item) for item in self._view.segments)
 
     def _erase(self) -> list[str]:
         self._seal_if(lambda keeping, item: keeping.is_unfinished(item))
@@ -146,8 +141,7 @@ class Reclaimer:
         done: list[str] = []
         if unfinished:
             events = [event for item in unfinished for event in self._raw(item, keeping.erased_in(item))]
-            handles = self._view.opened.handles
-            done += quarantine.blank(handles.files, handles.directory, events)
+            done += self._blank(events, keeping)
             responding = [item for item in self._responding(events) if item not in unfinished]
             for item in (*responding, *unfinished):
                 done += self._rewrite(item, keeping, "without what was erased", encoding=encoding_of(item.header))
@@ -156,6 +150,10 @@ class Reclaimer:
         if any(keeping.is_unfinished(item) for item in self._sealed()):
             self.left_over = "the payload of an erased event is still on disk: " + "; ".join(done)
         return done
+
+    def _blank(self, events: list[Event], keeping: Keeping) -> list[str]:
+        handles = self._view.opened.handles
+        return quarantine.blank(handles.files, handles.directory, events, keeping.erased)
 
     def _raw(self, item: Segment, positions: Iterable[int]) -> list[Event]:
         """The erased events of a segment that still have their payloads there."""
@@ -232,7 +230,8 @@ class Reclaimer:
         opened = self._view.opened
         done = [quarantine.move(opened.handles, name, time_ns=self._clock()) for name in opened.superfluous]
         opened.superfluous.clear()
-        return done
+        keeping = self._keeping()
+        return done + self._blank([], keeping) if done and keeping.erased else done
 
     def _bytes(self) -> int:
         files, directory = self._view.opened.handles.files, self._view.opened.handles.directory
