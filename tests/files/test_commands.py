@@ -74,7 +74,7 @@ def test_a_lookup_reads_one_frame(many: Any, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_reader_sees_a_command_and_its_end(many: Any, opened: Any) -> None:
-    """CP-06, LH-07: a reader of another process follows what is recorded and what is forgotten."""
+    """CP-06: a reader of another process follows what is recorded and what is forgotten."""
     reader = opened(readonly=True)
     run(many, 40)
     assert reader.log.commands.load(key(40)) is not None

@@ -31,7 +31,7 @@ def write_side(store: Any, records: SideRecords) -> None:
 
 
 def test_a_witness_in_another_process_is_never_shown_what_is_gone(opened: Any, directory: Path) -> None:
-    """EVT-05, EVT-14, LH-07: whoever was shown the fact is never again shown the event or payload that it names."""
+    """EVT-05, EVT-14: whoever was shown the fact is never again shown the event or payload that it names."""
     store = opened(segment_bytes_max=20_000)
     store.append("order/1", events(10))
     command = [sys.executable, str(WITNESS), str(directory)]
@@ -139,7 +139,7 @@ def test_what_a_rewriting_leaves_behind_is_enough(opened: Any) -> None:
 
 
 def test_an_org_that_only_the_cut_remembers_holds(opened: Any) -> None:
-    """CP-03: events behind the cut belong to the org of the stream, though none of them says so."""
+    """Settled 3: events behind the cut belong to the org of the stream, though none of them says so."""
     store = opened()
     store.append("order/1", [event(meta={"org": "acme"}), event(2)])
     upkeep.prune(store, "order/1", 1)
@@ -167,6 +167,24 @@ def test_what_is_pruned_during_a_read_is_not_silently_left_out(opened: Any, hook
     with pytest.raises(errors.HistoryPruned):
         read(reader)
     assert hooked.before is None, "nothing was pruned during the read"
+
+
+def test_an_index_that_is_made_again_tells_nothing_twice(
+    opened: Any, directory: Path, rot: Any, forgetful: Any
+) -> None:
+    """LH-14, LH-16: a segment of the past that is indexed once more does not bring back what was dropped since."""
+    store = opened(segment_bytes_max=2048)
+    store.append("order/1", named(1))
+    made = upkeep.snapshot(store, "order/1")
+    while not (sealed := list((directory / "index").glob("2*.idx"))):
+        store.append("order/2", events(3))
+    upkeep.drop(store, made)
+    rot(sealed[0], "ids")
+    forgetful()
+    assert store.find(event_id(1)) is not None
+    assert store.report().facts["indexes_rebuilt"] == 1
+    assert store.log.snapshots.ids() == []
+    assert verify(store.log).ok
 
 
 def test_the_figures_of_the_operator_show_what_is_gone(opened: Any) -> None:

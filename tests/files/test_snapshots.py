@@ -56,7 +56,7 @@ def test_the_file_is_gzip_of_one_canonical_document(made: Any, directory: Path) 
 
 
 def test_a_difference_names_its_base(made: Any, directory: Path) -> None:
-    """LH-11: a snapshot of kind diff has its body under another name, and comes back as it was given."""
+    """LH-13: a snapshot of kind diff has its body under another name, and comes back as it was given."""
     store, snapshot = made
     body = b'[{"op":"replace","path":"/n","value":2}]'
     diff = upkeep.snapshot(store, "order/1", body, kind=DIFF, base=snapshot.id)
@@ -117,7 +117,7 @@ DAMAGE: list[Callable[[Path], None]] = [
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
 def test_a_damaged_file_is_no_body(made: Any, directory: Path, damage: Callable[[Path], None]) -> None:
-    """EVT-02, LH-13: whatever became of the file, the body is absent, verification says so, and no event is touched."""
+    """EVT-02, LH-12: whatever became of the file, the body is absent, verification says so, and no event is touched."""
     store, snapshot = made
     before = store.read().events
     damage(path_of(directory, snapshot.id))
@@ -180,7 +180,7 @@ def test_a_refused_commit_leaves_no_file(made: Any, directory: Path) -> None:
 
 
 def test_a_reader_writes_no_file(made: Any, opened: Any, directory: Path) -> None:
-    """LH-07: a read-only log refuses a snapshot before anything is written."""
+    """LH-12: a read-only log refuses a snapshot before anything is written."""
     store, _ = made
     before = list((directory / "snapshots").iterdir())
     reader = opened(readonly=True)
@@ -191,7 +191,7 @@ def test_a_reader_writes_no_file(made: Any, opened: Any, directory: Path) -> Non
 
 
 def test_a_reader_sees_snapshots_come_and_go(made: Any, opened: Any) -> None:
-    """LH-07, LH-12: a reader of another process has each snapshot with the commit that made it."""
+    """LH-12: a reader of another process has each snapshot with the commit that made it."""
     store, first = made
     reader = opened(readonly=True)
     assert reader.log.snapshots.load(first.id) == BODY
@@ -257,7 +257,7 @@ def test_one_that_finds_no_room_does_not_hold_up_the_others_of_its_group(opened:
 
 
 def test_appends_do_not_wait_for_a_snapshot_to_be_packed(opened: Any, hooked: Any) -> None:
-    """LH-15: while the file of a large state is written, other threads append."""
+    """LH-12: while the file of a large state is written, other threads append."""
     store = opened(filesystem=hooked)
     store.append("order/1", events(1))
     done: list[int] = []
@@ -285,7 +285,7 @@ def test_a_snapshot_made_twice_is_one(made: Any) -> None:
 
 
 def test_a_large_state_takes_little_memory(tmp_path: Path) -> None:
-    """EVT-02: a body of 50 MB is written and loaded with less than 300 MB beside it."""
+    """LH-18: a body of 50 MB is written and loaded with less than 300 MB beside it."""
     script = f"""
 import resource, tallystick
 from tallystick.testing import upkeep
