@@ -33,11 +33,16 @@ def _superfluous(same: list[Segment], files: FileSystem, directory: str) -> list
     found = [item for item in same if item.header.generation < newest]
     first, *others = sorted(
         (item for item in same if item.header.generation == newest),
-        key=lambda item: (item.name != segment.CURRENT, item.name),
+        key=lambda item: (item.name != segment.CURRENT, not files.exists(_index(directory, item)), item.name),
     )
     return found + [
         item for item in others if _same_bytes(files, f"{directory}/{first.name}", f"{directory}/{item.name}")
     ]
+
+
+def _index(directory: str, item: Segment) -> str:
+    """Where the index of a segment lies: a copy has none."""
+    return f"{directory}/index/{item.index_name}"
 
 
 def _same_bytes(files: FileSystem, one: str, other: str) -> bool:
