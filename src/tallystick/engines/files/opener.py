@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from tallystick.engines.files import discovery, mark, recovery, segment
 from tallystick.engines.files.index_file import SectionCache
 from tallystick.engines.files.mark import Mark, MarkFile
 from tallystick.engines.files.segment import Header
-from tallystick.engines.files.segments import Handles, Segment, SegmentSet
+from tallystick.engines.files.segments import Handles, Renamed, Segment, SegmentSet
 from tallystick.engines.files.writer import following
 from tallystick.store.filesystem import FileSystem, Lock, replace_file
 from tallystick.store.page import Hole
@@ -51,11 +52,12 @@ def open_for_reading(files: FileSystem, directory: str) -> Opened:
     """
     seen: object = None
     for _ in range(LOOKS_MAX):
-        opened, vanished = _look(files, directory)
-        now = (files.list(directory), [(hole.first, hole.last) for hole in opened.holes])
-        if not vanished and (not opened.holes or now == seen):
-            return opened
-        seen = now
+        with contextlib.suppress(Renamed, FileNotFoundError):  # sealed or rewritten while it was looked at
+            opened, vanished = _look(files, directory)
+            now = (files.list(directory), [(hole.first, hole.last) for hole in opened.holes])
+            if not vanished and (not opened.holes or now == seen):
+                return opened
+            seen = now
         time.sleep(LOOK_SECONDS)
     raise errors.ReadFailed(path=f"files:{directory}", reason="its segments keep changing")
 

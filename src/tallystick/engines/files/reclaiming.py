@@ -112,15 +112,20 @@ class Reclaimer:
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
         """Everything that is worthwhile."""
         with self.lock:
-            before = self._bytes()
-            done = self._move_superfluous() + self._erase()
-            self._seal_if(lambda keeping, item: keeping.is_worthwhile(item))
-            for item in self._sealed():
-                if self._view.closed:
-                    break
-                done += self._reclaim_one(item, compress_before)
-                progress(item.next_position - 1)
-            return Reclaimed(tuple(done), before, self._bytes())
+            try:
+                before = self._bytes()
+                done = self._reclaim(compress_before, progress)
+                return Reclaimed(tuple(done), before, self._bytes())
+            except OSError as problem:
+                raise self._view.read_failed(problem) from problem
+
+    def _reclaim(self, compress_before: int | None, progress: Callable[[int], None]) -> list[str]:
+        done = self._move_superfluous() + self._erase()
+        self._seal_if(lambda keeping, item: keeping.is_worthwhile(item))
+        for item in self._sealed():
+            done += self._reclaim_one(item, compress_before)
+            progress(item.next_position - 1)
+        return done
 
     def finish_erasures(self) -> list[str]:
         """Take the payloads of erased events off the disk; returns what was done. What fails now is done later."""
@@ -206,8 +211,6 @@ class Reclaimer:
         except Unreadable as problem:
             self._view.note_hole(Hole(item.header.first_position, item.next_position - 1, str(problem)))
             return [f"{item.name} was not rewritten: {problem}"]
-        except OSError as problem:
-            raise errors.ReadFailed(path=self._view.url, reason=f"rewriting {item.name}: {problem}") from problem
         return [f"{fresh.name} was rewritten {how}: {before} bytes before, {self._size(fresh.name)} now"]
 
     # --- what there is ---------------------------------------------------------------------------------------------

@@ -118,10 +118,14 @@ class LogView:
         if marked is None or (marked.segment_id == last.header.segment_id and marked.end <= last.end):
             return
         with self.lock:
-            if marked.segment_id == self.segments.last.header.segment_id:
-                self._extend(self.segments.last, marked)
-            else:
+            last = self.segments.last
+            if marked.segment_id != last.header.segment_id:
                 self._look_again()
+            elif last.header.ending is None:
+                try:
+                    self._extend(last, marked)
+                except (Renamed, FileNotFoundError):  # it was sealed, and is not open here any more
+                    self._look_again()
 
     def _extend(self, last: Segment, marked: mark.Mark) -> None:
         file = self.opened.handles.get(last)
