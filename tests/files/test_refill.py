@@ -138,6 +138,23 @@ def missing_current(log: Path) -> None:
     (log / "current.log").unlink()
 
 
+def compressed(log: Path) -> Path:
+    """The second segment, compressed."""
+    with tallystick.open(f"files:{log}", segment_bytes_max=SEGMENT_BYTES_MAX) as store:
+        assert store.log.reclaim(compress_before=1 << 62, progress=lambda done: None).done
+    return segments(log)[1]
+
+
+def damaged_member(log: Path) -> None:
+    """A compressed segment is damaged in the middle."""
+    bitten(compressed(log), 0.5)
+
+
+def damaged_header_of_a_compressed_one(log: Path) -> None:
+    """The header of a compressed segment cannot be read, so that nothing of it can."""
+    bitten(compressed(log), 0.0)
+
+
 def several(log: Path) -> None:
     """Much is wrong at once."""
     hole_in_the_middle(log)
@@ -156,6 +173,8 @@ DAMAGES: list[Callable[[Path], None]] = [
     shortened_current,
     headless_current,
     missing_current,
+    damaged_member,
+    damaged_header_of_a_compressed_one,
     several,
 ]
 damages = pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)

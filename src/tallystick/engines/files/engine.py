@@ -356,11 +356,11 @@ class FilesLog:
         ]
         if self._writer is not None and self._writer.poisoned is not None:
             found.append(Problem("writer", self._writer.poisoned.message))
-        if self._reclaimer.left_over:
-            found.append(Problem("erasure", self._reclaimer.left_over))
+        found += self._reclaimer.problems()
         return Report(self.engine, facts, tuple(self._view.opened.recovered), tuple(found))
 
     def close(self) -> None:
+        self._reclaimer.is_ending = True
         with self._reclaimer.lock, self._combiner.lock:
             if self._view.closed:
                 return

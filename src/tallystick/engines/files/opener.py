@@ -130,7 +130,8 @@ def _recover(files: FileSystem, directory: str, lock: Lock, clock: Callable[[], 
     last.end = examined.end
     if opened.holes:
         return opened
-    for name in found.temporary:
+    indexes = [f"index/{name}" for name in files.list(f"{directory}/index") if name.endswith(".idx.tmp")]
+    for name in (*found.temporary, *indexes):
         files.unlink(f"{directory}/{name}")
     _settle(opened, last, examined, marked, clock, replaced=segment.CURRENT in found.superfluous)
     return opened

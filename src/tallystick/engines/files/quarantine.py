@@ -31,7 +31,7 @@ def move(handles: Handles, name: str, *, time_ns: int) -> str:
     files.rename(f"{directory}/{name}", f"{directory}/{FOLDER}/{kept}")
     files.sync_dir(f"{directory}/{FOLDER}")
     files.sync_dir(directory)
-    return f"{name} is a copy or an older generation of another segment: moved to {FOLDER}/{kept}"
+    return f"{name} is no part of the log any more: moved to {FOLDER}/{kept}"
 
 
 def copy(files: FileSystem, directory: str, name: str, *, time_ns: int) -> str:

@@ -148,6 +148,11 @@ class Reader:
             return body.recorded if is_left else None
         return None
 
+    def forget(self, identity: bytes) -> None:
+        """Let go of frames of a generation that was replaced: they may hold what was erased."""
+        for key in [key for key in list(self._kept) if key[0] == identity]:
+            self._kept.pop(key, None)
+
     # --- by offset -------------------------------------------------------------------------------------------------
 
     def body_at(self, item: Segment, offset: int) -> Body:

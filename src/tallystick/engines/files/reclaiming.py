@@ -27,6 +27,7 @@ from tallystick.engines.files.segments import Segment
 from tallystick.engines.files.view import LogView
 from tallystick.event.model import Event
 from tallystick.store.commit import Transaction
+from tallystick.store.events import Problem
 from tallystick.store.idempotency import CommandKey
 from tallystick.store.maintenance import Cut, Reclaimed, before_cut
 from tallystick.store.page import Hole
@@ -105,7 +106,8 @@ class Reclaimer:
         self._seal = seal
         self._clock = clock
         self.lock = threading.RLock()  # one rewriting at a time; taken before the lock of the log
-        self.left_over = ""  # why an erased payload is still on disk
+        self.is_ending = False  # the log is being closed: no further segment is begun
+        self._left_over = ""  # why an erased payload is still on disk
 
     # --- what is asked for -----------------------------------------------------------------------------------------
 
@@ -123,6 +125,8 @@ class Reclaimer:
         done = self._move_superfluous() + self._erase()
         self._seal_if(lambda keeping, item: keeping.is_worthwhile(item))
         for item in self._sealed():
+            if self.is_ending:
+                break
             done += self._reclaim_one(item, compress_before)
             progress(item.next_position - 1)
         return done
@@ -134,8 +138,12 @@ class Reclaimer:
                 done = self._move_superfluous() if self._keeping().erased else []
                 return done + self._erase()
             except (errors.TallyError, OSError) as problem:
-                self.left_over = f"the payload of an erased event is still on disk: {problem}"
+                self._left_over = f"the payload of an erased event is still on disk: {problem}"
                 return []
+
+    def problems(self) -> list[Problem]:
+        """What could not be done yet and must be."""
+        return [Problem("erasure", self._left_over)] if self._left_over else []
 
     # --- erasures --------------------------------------------------------------------------------------------------
 
@@ -150,10 +158,10 @@ class Reclaimer:
             responding = [item for item in self._responding(events) if item not in unfinished]
             for item in (*responding, *unfinished):
                 done += self._rewrite(item, keeping, "without what was erased", encoding=encoding_of(item.header))
-        self.left_over = ""
+        self._left_over = ""
         keeping = self._keeping()
         if any(keeping.is_unfinished(item) for item in self._sealed()):
-            self.left_over = "the payload of an erased event is still on disk: " + "; ".join(done)
+            self._left_over = "the payload of an erased event is still on disk: " + "; ".join(done)
         return done
 
     def _blank(self, events: list[Event], keeping: Keeping) -> list[str]:

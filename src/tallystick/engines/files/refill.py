@@ -60,7 +60,7 @@ def refill(
         indexes = damage.indexes(handles, cache, parts[0].header.store_id)
         plan = Plan(parts, donor, indexes, url=f"files:{directory}", progress=progress)
         plan.check()
-        return _Refilling(handles, cache, plan, clock).run()
+        return _Refilling(handles, cache, plan, clock).run(found.headless)
     finally:
         handles.close()
         lock.release()
@@ -189,7 +189,8 @@ class _Refilling:
         self._kept: set[str] = set()
         self._events = 0
 
-    def run(self) -> Refilled:
+    def run(self, headless: list[str]) -> Refilled:
+        """Write all; files without a header of which nothing could be used are put aside too."""
         for part in self._plan.parts:
             if part.is_damaged:
                 self._older.append(self._write(part))
@@ -198,6 +199,9 @@ class _Refilling:
                 self._older.append(part.item)
         if self._older[-1].header.ending is not None:  # the last segment was made again, sealed: begin the next one
             self._begin()
+        for name in headless:
+            if name not in self._kept:
+                self._done.append(quarantine.move(self._handles, name, time_ns=self._clock()))
         gaps = [gap for part in self._plan.parts for gap in part.gaps]
         ranges = tuple(Hole(gap.first, gap.next - 1, "refilled") for gap in gaps if gap.next > gap.first)
         return Refilled(self._plan.donor.name, ranges, self._events, tuple(self._made), tuple(self._done))

@@ -149,7 +149,7 @@ class Rewriter:
     def rewrite(self, item: Segment, remains: Remains, *, encoding: int, erased: int) -> Segment:
         """The next generation of a sealed segment, in its place. What fails before that leaves the old one."""
         pieces, header = pieces_of(item, self._handles, remains), next_generation(item.header)
-        return self.write(item.name, header, pieces, item.org_before, encoding=encoding, erased=erased)
+        return self.write(item.name, header, pieces, item.org_before, encoding=encoding, erased=erased, instead_of=item)
 
     def write(
         self,
@@ -160,12 +160,15 @@ class Rewriter:
         *,
         encoding: int = segment.PLAIN,
         erased: int = 0,
+        instead_of: Segment | None = None,
     ) -> Segment:
         """Put a segment of these pieces in place under a name; `org_before` is what older segments know."""
         staged = f"{self._directory}/{name}.tmp"
         try:
             header = self._stage(staged, header, pieces, encoding=encoding, erased=erased)
             fresh = self._checked(name, staged, header, org_before)
+            if instead_of is not None:
+                self._handles.let_go(instead_of)  # where an open file cannot be replaced, we must not be the one
             self._rename(staged, name)
         except BaseException as problem:
             with contextlib.suppress(OSError):
@@ -175,8 +178,9 @@ class Rewriter:
             raise
         self._placed(fresh)
         self._files.sync_dir(self._directory)
-        fresh.save_index()
-        fresh.load_index(self._cache)
+        with contextlib.suppress(PermissionError):  # somebody has the old index open: it is written at the next opening
+            fresh.save_index()
+            fresh.load_index(self._cache)
         return fresh
 
     def _stage(self, staged: str, header: Header, pieces: Iterable[Piece], *, encoding: int, erased: int) -> Header:

@@ -59,6 +59,7 @@ class LogView:
             old = next(item for item in self.segments if item.header.segment_id == fresh.header.segment_id)
             self.segments = generation.with_generation(self.segments, fresh)
             self.opened.handles.let_go(old)
+            self.reader.forget(old.header.identity)
 
     def note_hole(self, hole: Hole) -> None:
         """Remember a hole, unless it lies in one that is known."""
