@@ -1,4 +1,7 @@
-"""Random lives of maintenance on a file log and in memory: both show the same after every step, reopened or not."""
+"""Random lives of maintenance on a file log and in memory: both show the same after every step.
+
+The file log is reopened, compacted, compressed and robbed of indexes on the way.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +130,7 @@ def seen(store: Store) -> dict[str, Any]:
 
 @pytest.mark.parametrize("life", range(LIVES))
 def test_a_file_log_shows_what_memory_shows(tmp_path: Path, life: int) -> None:
-    """EVT-02, EVT-05, EVT-07, EVT-14, CP-06: the same answer to every question, whatever was done in what order."""
+    """EVT-02, EVT-05, EVT-07, EVT-14, CP-06, LH-09: the same answer, whatever was done in what order."""
     dice, clock = random.Random(life), ManualClock()
 
     def open_files() -> Store:
@@ -135,16 +138,24 @@ def test_a_file_log_shows_what_memory_shows(tmp_path: Path, life: int) -> None:
 
     model, store = tallystick.open("memory:", clock=clock), open_files()
     came_of: set[str] = set()
+    rewritten = 0
     for step in range(STEPS):
         act, seed = dice.choice(ACTS), f"{life}.{step}"
         wanted = tried(model, act, seed)
         assert tried(store, act, seed) == wanted, act.__name__
         came_of.add(f"{act.__name__}: {wanted}")
         clock.advance(ns=1_000_000)
+        if dice.random() < 0.3:
+            before = dice.choice((None, clock() - 5_000_000, clock() + 1))
+            rewritten += len(store.log.reclaim(compress_before=before, progress=lambda done: None).done)
         if dice.random() < 0.15:
             store.close()
+            for path in (tmp_path / "log" / "index").glob("*.idx"):
+                if dice.random() < 0.3:
+                    path.unlink()
             store = open_files()
         assert seen(store) == seen(model), act.__name__
     assert verify(store.log).problems == verify(model.log).problems == []
     assert len(came_of) >= 6, "hardly anything happened"
+    assert rewritten >= 2, "hardly anything was rewritten"
     store.close()

@@ -198,7 +198,7 @@ def indexes(handles: Handles, cache: SectionCache, store_id: bytes) -> list[Seal
             file.close()
             continue
         with contextlib.suppress(index_file.BadIndex):
-            found.append(SealedIndex(file, cache, store_id=store_id, segment_id=identity))
+            found.append(SealedIndex(file, cache, store_id=store_id, identity=identity))
     return found
 
 

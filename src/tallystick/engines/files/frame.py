@@ -66,7 +66,7 @@ class FrameBuffer:
 
     def encode(
         self,
-        segment_id: bytes,
+        identity: bytes,
         offset: int,
         first_position: int,
         rows: Sequence[Row | Event],
@@ -86,7 +86,7 @@ class FrameBuffer:
         length = len(buffer) - HEADER_SIZE
         if not 0 < length <= BODY_BYTES_MAX:
             raise ValueError("a frame's body must have between 1 byte and 1 GiB")
-        place = _place(segment_id, offset)
+        place = _place(identity, offset)
         fields = _FIELDS.pack(MAGIC, length, first_position, len(rows) if count is None else count)
         buffer[:HEADER_SIZE] = fields + zlib.crc32(fields, zlib.crc32(place)).to_bytes(4, "big")
         digest = hashlib.sha256(place)
@@ -95,32 +95,32 @@ class FrameBuffer:
         return buffer
 
 
-def decode_header(segment_id: bytes, data: bytes, *, offset: int, at: int = 0) -> Frame | None:
+def decode_header(identity: bytes, data: bytes, *, offset: int, at: int = 0) -> Frame | None:
     """The frame that a valid header at `data[at:]` announces at this offset of its segment; None if it is not one."""
     if len(data) - at < HEADER_SIZE:
         return None
     magic, length, first, count, check = _HEADER.unpack_from(data, at)
     if magic != MAGIC or not 0 < length <= BODY_BYTES_MAX:
         return None
-    if zlib.crc32(data[at : at + _FIELDS.size], zlib.crc32(_place(segment_id, offset))) != check:
+    if zlib.crc32(data[at : at + _FIELDS.size], zlib.crc32(_place(identity, offset))) != check:
         return None
     return Frame(offset, offset + OVERHEAD + length, first, first + count)
 
 
-def body_of(segment_id: bytes, data: bytes, frame: Frame, *, at: int = 0) -> bytes | None:
+def body_of(identity: bytes, data: bytes, frame: Frame, *, at: int = 0) -> bytes | None:
     """The verified body of a frame whose bytes begin at `data[at:]`; None if they are not what was written."""
     size = frame.end - frame.offset
     if len(data) - at < size:
         return None
     split = at + HEADER_SIZE
     body = data[split : at + size - TRAILER_SIZE]
-    digest = hashlib.sha256(_place(segment_id, frame.offset) + data[at:split])
+    digest = hashlib.sha256(_place(identity, frame.offset) + data[at:split])
     digest.update(body)
     return body if digest.digest() == data[at + size - TRAILER_SIZE : at + size] else None
 
 
-def _place(segment_id: bytes, offset: int) -> bytes:
-    return segment_id + offset.to_bytes(8, "big")
+def _place(identity: bytes, offset: int) -> bytes:
+    return identity + offset.to_bytes(8, "big")
 
 
 def decode_body(body: bytes) -> Body:

@@ -1,6 +1,6 @@
 """The index of a segment as a file, read in place. Big-endian header, little-endian sections.
 
-    magic 8 "TALLYIDX" | format u16 | store id 16 | segment id 16 | covered end u64 | next position u64
+    magic 8 "TALLYIDX" | format u16 | store id 16 | identity 16 | covered end u64 | next position u64
     | twelve times (length u64, SHA-256 32) | SHA-256 of all before | the twelve sections
 
     positions u64…, offsets u64…     frames, noted at least 32 KiB apart
@@ -93,7 +93,7 @@ class SectionCache:
 class SealedIndex:
     """An index file, opened."""
 
-    def __init__(self, file: File, cache: SectionCache, *, store_id: bytes, segment_id: bytes) -> None:
+    def __init__(self, file: File, cache: SectionCache, *, store_id: bytes, identity: bytes) -> None:
         self._file = file
         self._cache = cache
         self._serial = next(_serials)
@@ -101,7 +101,7 @@ class SealedIndex:
         if len(header) < _HEADER_SIZE or hashlib.sha256(header[:-32]).digest() != header[-32:]:
             raise BadIndex("its header is damaged")
         magic, number, store, segment, end, next_position = _FIELDS.unpack_from(header)
-        if (magic, number, store, segment) != (MAGIC, FORMAT, store_id, segment_id):
+        if (magic, number, store, segment) != (MAGIC, FORMAT, store_id, identity):
             raise BadIndex("it is of another segment or format")
         self.covered_end: int = end
         self.next_position: int = next_position
@@ -275,7 +275,7 @@ def _packed(numbers: array[int]) -> bytes:
     return numbers.tobytes()
 
 
-def encode(base: SealedIndex | None, grown: GrowingIndex, *, store_id: bytes, segment_id: bytes) -> bytes:
+def encode(base: SealedIndex | None, grown: GrowingIndex, *, store_id: bytes, identity: bytes) -> bytes:
     """The bytes of an index that covers what `base` covers and what has grown since."""
     ids, id_offsets = _merged_ids(base, grown)
     names, ends, entries = _merged_streams(base, grown)
@@ -293,7 +293,7 @@ def encode(base: SealedIndex | None, grown: GrowingIndex, *, store_id: bytes, se
         "gone": _merged_gone(base, grown),
     }
     table = b"".join(_SECTION.pack(len(sections[name]), hashlib.sha256(sections[name]).digest()) for name in _NAMES)
-    fields = _FIELDS.pack(MAGIC, FORMAT, store_id, segment_id, grown.covered_end, grown.next_position) + table
+    fields = _FIELDS.pack(MAGIC, FORMAT, store_id, identity, grown.covered_end, grown.next_position) + table
     return b"".join((fields, hashlib.sha256(fields).digest(), *(sections[name] for name in _NAMES)))
 
 

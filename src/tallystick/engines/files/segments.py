@@ -259,7 +259,7 @@ class Segment:
             return False
         try:
             file = files.open_read(path)
-            base = SealedIndex(file, cache, store_id=self.header.store_id, segment_id=self.header.identity)
+            base = SealedIndex(file, cache, store_id=self.header.store_id, identity=self.header.identity)
         except (index_file.BadIndex, OSError):
             return False
         if base.covered_end > self.end:  # the segment was longer when this was written
@@ -279,7 +279,7 @@ class Segment:
 
     def _encoded_index(self) -> bytes:
         header = self.header
-        return index_file.encode(self.base, self.grow(), store_id=header.store_id, segment_id=header.identity)
+        return index_file.encode(self.base, self.grow(), store_id=header.store_id, identity=header.identity)
 
 
 def _first(answers: Iterable[T | None]) -> T | None:
