@@ -288,6 +288,44 @@ def test_a_fork_of_the_same_store_is_refused(log: Path, copy: Path) -> None:
         tallystick.refill(f"files:{log}", f"files:{copy}")
 
 
+def test_a_damaged_donor_is_refused(log: Path, copy: Path) -> None:
+    """Settled 15: a copy that has lost the same range is of no use, and what it has lost is not taken for pruned."""
+    with tallystick.open(f"files:{log}") as store:
+        upkeep.prune(store, "order/2", 9)
+    with tallystick.open(f"files:{copy}") as store:
+        upkeep.prune(store, "order/2", 9)
+    for directory in (log, copy):
+        missing_segment(directory)
+    with pytest.raises(errors.RefillRefused, match="damaged itself"):
+        tallystick.refill(f"files:{log}", f"files:{copy}")
+
+
+def test_a_copy_that_has_pruned_more_is_refused(log: Path, copy: Path) -> None:
+    """Settled 15: what is pruned there and not here is missing."""
+    with tallystick.open(f"files:{copy}") as store:
+        upkeep.prune(store, "order/2", 18)
+    with tallystick.open(f"files:{log}") as store:
+        upkeep.prune(store, "order/2", 3)
+    missing_segment(log)
+    with pytest.raises(errors.RefillRefused, match="does not hold positions"):
+        tallystick.refill(f"files:{log}", f"files:{copy}")
+
+
+def test_a_compacted_copy_refills_what_is_left(log: Path) -> None:
+    """EVT-05: a lost segment of a compacted log comes back as it was, without what was pruned."""
+    with tallystick.open(f"files:{log}") as store:
+        upkeep.prune(store, "order/2", 15)
+        upkeep.prune(store, "order/1", 15)
+        assert store.log.reclaim(compress_before=None, progress=lambda done: None).done
+    before = content(log)
+    copy = shutil.copytree(log, log.with_name("copy"))
+    missing_segment(log)
+    assert tallystick.refill(f"files:{log}", f"files:{copy}").made
+    assert content(log) == before
+    with tallystick.open(f"files:{log}", readonly=True) as store:
+        assert store.log.source_head("s") == EVENTS  # type: ignore[attr-defined]
+
+
 def test_what_is_whole_is_left_alone(log: Path, copy: Path) -> None:
     """A log without damage is not touched."""
     image = {path: path.read_bytes() for path in log.rglob("*.log")}

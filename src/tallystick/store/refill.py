@@ -34,7 +34,7 @@ class Donor(Protocol):
         """The log behind it, if it is a store."""
 
     def events(self, first: int, last: int) -> Iterator[Event]:
-        """The events with these positions that it has, ascending."""
+        """The events with these positions that it has, ascending; `Damaged` if it cannot say."""
 
 
 class Refilled(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ class StoreDonor:
     def events(self, first: int, last: int) -> Iterator[Event]:
         after, until = first - 1, min(last, self._log.head())
         while after < until:
-            page = self._log.read(after=after, until=until, limit=_PAGE, over_holes=True, over_pruned=True)
+            page = self._log.read(after=after, until=until, limit=_PAGE, over_pruned=True)
             yield from page.events
             if page.through <= after:
                 return

@@ -29,6 +29,14 @@ def copy_of_this(donor: Donor, store_id: bytes) -> FilesLog | None:
     return log if isinstance(log, FilesLog) and log.store_id == store_id else None
 
 
+def all_cuts(log: FilesLog) -> Iterator[Cut]:
+    """Every cut of a log."""
+    after = ""
+    while page := log.cuts(after=after):
+        yield from page
+        after = page[-1].stream
+
+
 class Given:
     """The events and frames that a donor gives for gaps."""
 

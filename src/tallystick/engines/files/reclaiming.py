@@ -30,7 +30,6 @@ from tallystick.store.commit import Transaction
 from tallystick.store.events import Problem
 from tallystick.store.idempotency import CommandKey
 from tallystick.store.maintenance import Cut, Reclaimed, before_cut
-from tallystick.store.page import Hole
 
 PRUNED_SHARE = 0.2
 
@@ -123,7 +122,7 @@ class Reclaimer:
 
     def _reclaim(self, compress_before: int | None, progress: Callable[[int], None]) -> list[str]:
         done = self._move_superfluous() + self._erase()
-        self._seal_if(lambda keeping, item: keeping.is_worthwhile(item))
+        self._seal_if(self._keeping().is_worthwhile)
         for item in self._sealed():
             if self.is_ending:
                 break
@@ -148,14 +147,14 @@ class Reclaimer:
     # --- erasures --------------------------------------------------------------------------------------------------
 
     def _erase(self) -> list[str]:
-        self._seal_if(lambda keeping, item: keeping.is_unfinished(item))
         keeping = self._keeping()
-        unfinished = [item for item in self._sealed() if keeping.is_unfinished(item)]
+        unfinished = [item for item in self._view.segments if keeping.is_unfinished(item)]
         done: list[str] = []
         if unfinished:
             events = [event for item in unfinished for event in self._raw(item, keeping.erased_in(item))]
-            done += self._blank(events, keeping)
             responding = [item for item in self._responding(events) if item not in unfinished]
+            self._seal_if(lambda item: item in unfinished or item in responding)
+            done += self._blank(events, keeping)
             for item in (*responding, *unfinished):
                 done += self._rewrite(item, keeping, "without what was erased", encoding=encoding_of(item.header))
         self._left_over = ""
@@ -182,7 +181,7 @@ class Reclaimer:
         places = [(event.stream, event.seq) for event in events]
         return [
             item
-            for item in self._sealed()
+            for item in self._view.segments
             if any(
                 stream == name and first <= seq <= last
                 for name, first, last, _ in item.far_ranges()
@@ -217,9 +216,15 @@ class Reclaimer:
         except InUse:
             return [f"{item.name} is held open by a reader; it is rewritten {how} later"]
         except Unreadable as problem:
-            self._view.note_hole(Hole(item.header.first_position, item.next_position - 1, str(problem)))
+            self._name_holes(item)
             return [f"{item.name} was not rewritten: {problem}"]
         return [f"{fresh.name} was rewritten {how}: {before} bytes before, {self._size(fresh.name)} now"]
+
+    def _name_holes(self, item: Segment) -> None:
+        """Read through a segment that is damaged: the reader notes what it cannot read."""
+        first, last = item.header.first_position, item.next_position - 1
+        for _ in self._view.reader.bodies(self._view.segments, after=first - 1, end=last):
+            pass
 
     # --- what there is ---------------------------------------------------------------------------------------------
 
@@ -231,10 +236,10 @@ class Reclaimer:
     def _sealed(self) -> list[Segment]:
         return self._view.segments.items[:-1]
 
-    def _seal_if(self, is_due: Callable[[Keeping, Segment], bool]) -> None:
+    def _seal_if(self, is_due: Callable[[Segment], bool]) -> None:
         """Seal the current segment if it has to be rewritten: only what is sealed can be."""
         with self._view.lock:
-            if is_due(self._keeping(), self._view.segments.last):
+            if is_due(self._view.segments.last):
                 self._seal()
 
     def _move_superfluous(self) -> list[str]:

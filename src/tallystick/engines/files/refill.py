@@ -20,7 +20,7 @@ import msgspec
 from tallystick import errors
 from tallystick.engines.files import damage, discovery, generation, index_file, mark, quarantine, rewriting, segment
 from tallystick.engines.files.damage import Gap, Part, Run
-from tallystick.engines.files.donated import ClaimsRemains, Given, copy_of_this
+from tallystick.engines.files.donated import ClaimsRemains, Given, all_cuts, copy_of_this
 from tallystick.engines.files.index_file import SealedIndex, SectionCache
 from tallystick.engines.files.mark import Mark
 from tallystick.engines.files.rewriting import Everything, Piece, Rewriter
@@ -95,6 +95,12 @@ class Plan:
 
     def check(self) -> None:
         """Refuse a donor that does not hold exactly what is missing. Changes nothing."""
+        try:
+            self._check()
+        except errors.Damaged as problem:
+            raise self._refused(f"it is damaged itself: {problem.message}") from problem
+
+    def _check(self) -> None:
         for event, _ in self._merged():
             if facts.is_about_streams(event.stream):
                 self.claims.take(event)
@@ -132,10 +138,13 @@ class Plan:
             raise self._refused(f"it does not hold positions {', '.join(ranges)}")
 
     def _pruned_through(self) -> int:
-        """Up to where events may be missing because they were pruned: only a copy of this log can say so."""
+        """Up to where events may be missing: only a copy of this log in which nothing is pruned that is not here."""
         copy = copy_of_this(self.donor, self.parts[0].header.store_id)
-        ours = max((fact.last_position for fact in self.claims.pruned.values()), default=0)
-        return min(ours, copy.floor()) if copy is not None else 0
+        if copy is None:
+            return 0
+        theirs = {cut.stream: cut.through for cut in all_cuts(copy)}
+        ours = {name: fact.through for name, fact in self.claims.pruned.items()}
+        return copy.floor() if all(ours.get(name, 0) >= through for name, through in theirs.items()) else 0
 
     def _check_chain(self) -> None:
         heads = {name: Head(fact.through, bytes.fromhex(fact.link)) for name, fact in self.claims.pruned.items()}
