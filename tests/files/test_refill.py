@@ -20,7 +20,7 @@ from tallystick.cli.main import tally
 from tallystick.engines.files.place import refill_files
 from tallystick.event.model import Event
 from tallystick.store import control
-from tallystick.store.refill import StoreDonor
+from tallystick.store.refill import ExportDonor, StoreDonor
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep
 
@@ -341,7 +341,8 @@ def test_an_erased_payload_does_not_come_back(log: Path, copy: Path, export: Pat
     assert before.payload is not None
     path = next(path for path in segments(log) if before.id in path.read_bytes())
     path.unlink()
-    tallystick.refill(f"files:{log}", str(export))
+    refill_files(str(log), ExportDonor(export), clock=time.time_ns, progress=lambda done: None)
+    assert not [path for path in log.rglob("*") if path.is_file() and before.payload in path.read_bytes()]
     with tallystick.open(f"files:{log}") as store:
         assert store.find(before.id) == msgspec.structs.replace(before, payload=None)
         assert verify(store.log).problems == []
