@@ -23,7 +23,7 @@ def command(url: str, as_json: bool) -> int:
     from tallystick.store.verify import verify
 
     with options.open_reading(url) as store:
-        total = store.head() - store.floor()
+        total = store.head()
         with progress.bar("verifying", total=total) as move:
             found = verify(store.log, progress=move)
         status = failures.decide(failures.DONE if found.ok else failures.NO)
