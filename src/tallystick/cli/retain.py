@@ -40,9 +40,9 @@ def command(
     from tallystick.state.retention import retain
 
     chosen = code.load_reducers(references)
-    with code.open_store(url, catalog_reference, readonly=dry_run) as store:
-        with progress.bar("retention", total=None) as move:
-            deeds, reclaimed = retain(store, chosen, policy(preset), dry_run=dry_run, progress=move)
+    opened = code.open_store(url, catalog_reference, readonly=dry_run)
+    with opened as store, progress.bar("retention", total=None) as move:
+        deeds, reclaimed = retain(store, chosen, policy(preset), dry_run=dry_run, progress=move)
     if as_json:
         output.document({"dry_run": dry_run, "deeds": msgspec.to_builtins(deeds), "reclaimed": reclaimed})
     else:
