@@ -15,7 +15,16 @@ from tallystick import errors
 from tallystick.event import chain, ids
 from tallystick.event.model import NewEvent
 from tallystick.state import diffs, shelf
-from tallystick.state.fold import END, State, Until, beginning, check_state, check_subject, replay
+from tallystick.state.fold import (
+    END,
+    State,
+    Until,
+    beginning,
+    check_state,
+    check_subject,
+    replay,
+    replay_to_damage,
+)
 from tallystick.state.reducer import Reducer
 from tallystick.state.shelf import Entry
 from tallystick.store import facts
@@ -28,14 +37,27 @@ SET_MEMBERS_MAX = 10_000
 T = TypeVar("T")
 
 
-def fold(store: Store, reducer: Reducer, stream: str = "", *, until: Until = END, snapshots: bool = True) -> State:
+def fold(
+    store: Store,
+    reducer: Reducer,
+    stream: str = "",
+    *,
+    until: Until = END,
+    snapshots: bool = True,
+    degraded: bool = False,
+) -> State:
     """The state of a stream (or, with a reducer of scope "store", of the whole log), from the latest good snapshot on.
 
-    Without `snapshots` it is folded from the first event; if that was pruned, `HistoryPruned` says so.
+    Without `snapshots` it is folded from the first event; if that was pruned, `HistoryPruned` says so. A damaged range
+    is refused with `Damaged`; `degraded` gives the state in front of it, from the newest snapshot that is good, and
+    says in `damage` what it lacks.
     """
     check_subject(store, reducer, stream)
     begin = shelf.start(store, reducer, stream, until=until) if snapshots else None
-    return replay(store, reducer, begin or beginning(reducer, stream), until=until)
+    begin = begin or beginning(reducer, stream)
+    if degraded and stream:
+        return replay_to_damage(store, reducer, begin, until=until)
+    return replay(store, reducer, begin, until=until)
 
 
 def make(
