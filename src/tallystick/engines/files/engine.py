@@ -20,6 +20,8 @@ from tallystick.engines.files.segments import Renamed, Segment, SegmentSet
 from tallystick.engines.files.writer import (
     Writer,
 )
+from tallystick.engines.tables import deadletters, views
+from tallystick.engines.tables.lazily import LazyDatabase
 from tallystick.event.model import Event, Row
 from tallystick.store import capabilities, leases
 from tallystick.store.combining import Combiner, by_bytes
@@ -28,6 +30,7 @@ from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
+from tallystick.store.views import Inline, Views, apart
 
 T = TypeVar("T")
 
@@ -58,6 +61,10 @@ class FilesLog:
         self.profile = header.profile
         self.readonly = readonly
         self.checkpoints = BesideCheckpoints(f"{directory}/{discovery.BESIDE}")
+        self._beside = LazyDatabase(f"{directory}/{discovery.BESIDE}", views.SCHEMA + deadletters.SCHEMA)
+        self.views = views.SqliteViews(self._beside)
+        self.dead_letters = deadletters.SqliteDeadLetters(self._beside)
+        self.inline: Inline | None = None
         self._opened = opened
         self._clock = clock
         self._segments = opened.segments
@@ -89,10 +96,10 @@ class FilesLog:
 
     def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
         if len(transactions) == 1:
-            return self._commit_group(transactions)
-        return [outcome for group in by_bytes(transactions) for outcome in self._commit_group(group)]
+            return apart(self._commit_group, transactions)
+        return [outcome for group in by_bytes(transactions) for outcome in apart(self._commit_group, group)]
 
-    def _commit_group(self, transactions: list[Transaction]) -> list[Outcome]:
+    def _commit_group(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         writer = self._require_writer()
         ledger = Ledger(self, next_position=writer.current.next_position, holder=self._holder)
         outcomes: list[Outcome] = []
@@ -102,6 +109,7 @@ class FilesLog:
             except errors.TallyError as refusal:
                 outcomes.append(refusal)
         if ledger.rows or ledger.leases:
+            store_rows = self.inline.prepare(ledger.rows, self.views) if self.inline and ledger.rows else None
             try:
                 self._write(writer, ledger)
                 ledger.committed()
@@ -112,7 +120,15 @@ class FilesLog:
                 raise
             with self._changed:
                 self._changed.notify_all()
+            if store_rows is not None:
+                self._store_inline(store_rows)
         return outcomes
+
+    def _store_inline(self, store_rows: Callable[[Views], None]) -> None:
+        try:
+            store_rows(self.views)
+        except errors.TallyError as problem:  # the events are durable all the same: whoever retries needs their ids
+            raise errors.StoreFailed(operation="storing inline rows", reason=problem.message) from problem
 
     def _write(self, writer: Writer, ledger: Ledger) -> None:
         taken = ledger.leases
@@ -338,6 +354,7 @@ class FilesLog:
             self._closed = True
             leases.retire(self._holder.owner)
             self.checkpoints.close()
+            self._beside.close()
             self._opened.handles.close()
             for item in self._segments:
                 if item.base is not None:

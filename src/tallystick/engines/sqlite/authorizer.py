@@ -18,12 +18,12 @@ _READS = frozenset(
         sqlite3.SQLITE_TRANSACTION,
     }
 )
-_GROWING = frozenset({"streams", "sources", "leases", "checkpoints"})
+_GROWING = frozenset({"streams", "sources", "leases", "checkpoints", "views", "view_rows", "dead_letters"})
 _FILLED_BY_RUNS = frozenset({"runs", "sessions", "jobs", "job_attempts", "nodes"})
 _WRITES = {
     sqlite3.SQLITE_INSERT: frozenset({"events", "snapshots", "writers"}) | _GROWING | _FILLED_BY_RUNS,
     sqlite3.SQLITE_UPDATE: _GROWING | _FILLED_BY_RUNS,
-    sqlite3.SQLITE_DELETE: frozenset({"writers", "checkpoints"}),
+    sqlite3.SQLITE_DELETE: frozenset({"writers", "checkpoints", "views", "view_rows", "dead_letters"}),
     sqlite3.SQLITE_PRAGMA: frozenset({"wal_checkpoint", "busy_timeout"}),
 }
 _NOTHING: frozenset[str] = frozenset()

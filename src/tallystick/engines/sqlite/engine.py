@@ -20,6 +20,8 @@ from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables.checkpoints import SqliteCheckpoints
 from tallystick.engines.tables.connection import BUSY_MS
 from tallystick.engines.tables.database import Database
+from tallystick.engines.tables.deadletters import SqliteDeadLetters
+from tallystick.engines.tables.views import SqliteViews, Within
 from tallystick.event import limits
 from tallystick.event.model import Event
 from tallystick.store import capabilities, leases
@@ -29,6 +31,7 @@ from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
+from tallystick.store.views import Inline, apart
 
 _POLL_S = 0.02
 _BUSY_MS_MAX = 3_600_000
@@ -65,6 +68,9 @@ class SqliteLog:
         reason = f"it is damaged ({opened.damage})" if opened.damage else f"{url} was opened for reading"
         self._database = Database(opened.path, opened.writer, readonly_reason=reason, busy_ms=busy_ms)
         self.checkpoints: Checkpoints = SqliteCheckpoints(self._database)
+        self.views = SqliteViews(self._database)
+        self.dead_letters = SqliteDeadLetters(self._database)
+        self.inline: Inline | None = None
         self._clock = clock
         self._recovered = opened.recovered
         self._holes: list[Hole] = []
@@ -83,6 +89,9 @@ class SqliteLog:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        return apart(self._commit, transactions)
+
+    def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         holder = self._require_writable()
         ledger: Ledger | None = None
         outcomes: list[Outcome] = []
@@ -95,6 +104,9 @@ class SqliteLog:
                 except errors.TallyError as refusal:
                     outcomes.append(refusal)
             writing.write(connection, ledger, recorded=self._clock())
+            if self.inline is not None and ledger.rows:
+                views = SqliteViews(Within(connection))
+                self.inline.prepare(ledger.rows, views)(views)
         ledger.committed()
         with self._changed:
             self._changed.notify_all()
