@@ -23,6 +23,9 @@ COMMANDS = {
     "doctor": "doctor",
     "schema": "schema",
     "migrate": "migrate",
+    "project": "project",
+    "rebuild": "rebuild",
+    "deadletters": "deadletters",
 }
 """Name of the command -> module in this package whose `command` it is. Modules are imported when they are asked for."""
 

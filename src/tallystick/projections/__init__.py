@@ -12,6 +12,7 @@ from tallystick.projections.loading import load
 from tallystick.projections.model import Projection
 from tallystick.projections.reading import ViewReader
 from tallystick.projections.rebuild import rebuild
+from tallystick.projections.tables import TableProjection, TableRunner
 
 __all__ = [
     "Consumer",
@@ -22,6 +23,8 @@ __all__ = [
     "LateView",
     "Live",
     "Projection",
+    "TableProjection",
+    "TableRunner",
     "ViewReader",
     "drop_letter",
     "gauges",

@@ -15,7 +15,7 @@ from tallystick.projections import model
 from tallystick.projections.folding import Folder
 from tallystick.projections.live import Live
 from tallystick.store.store import Store
-from tallystick.store.views import BY_STREAM, Place, ViewRow, Views
+from tallystick.store.views import BY_STREAM, ROWS, Place, ViewRow, Views
 
 
 class InlineProjections:
@@ -81,7 +81,7 @@ def run_inline(store: Store, *projections: model.Projection) -> InlineProjection
 def _check(projection: model.Projection) -> None:
     model.check(projection)
     reason = None
-    if projection.kind != model.ROWS:
+    if projection.kind != ROWS:
         reason = "it owns SQL tables, and cannot run inline"
     elif projection.key != BY_STREAM:
         reason = f"only key = {BY_STREAM!r} can run inline: other keys would see another order than the log's"

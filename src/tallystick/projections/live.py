@@ -14,9 +14,10 @@ from tallystick.projections import model
 from tallystick.projections.folding import Folder
 from tallystick.projections.lag import Lag, lag_at
 from tallystick.projections.places import Keeper
+from tallystick.store.page import Page
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
-from tallystick.store.views import Place, Views
+from tallystick.store.views import ROWS, Place, Views
 
 BATCH_EVENTS = 5000
 WAIT_SECONDS = 1.0
@@ -45,7 +46,7 @@ class Live:
         self._epoch = epoch
 
     def _require_rows(self) -> None:
-        if self.projection.kind != model.ROWS:
+        if self.projection.kind != ROWS:
             reason = "it owns SQL tables, and is run by TableRunner"
             raise errors.ProjectionInvalid(name=self.projection.name, reason=reason)
 
@@ -69,9 +70,15 @@ class Live:
         if page.through <= place.position:
             return place.position
         rows = self._folder.rows(page.events, load=lambda keys: self._rows(place, keys), until=page.through)
-        moved = place.moved(page.through, page.events[-1] if page.events else None)
-        self._views.write(moved, rows, previous=place.position)
+        self._views.write(self._moved(place, page), rows, previous=place.position)
         return page.through
+
+    def _moved(self, place: Place, page: Page) -> Place:
+        """The place behind a page, with the link of the very event there, taken or not: so another history shows."""
+        if page.events and page.events[-1].position == page.through:
+            return place.moved(page.through, page.events[-1])
+        found = self.store.log.read(after=page.through - 1, until=page.through, limit=1, over_pruned=True).events
+        return place.moved(page.through, found[0] if found else None)
 
     def _rows(self, place: Place, keys: Any) -> Any:
         return self._views.rows(place.projection, epoch=place.epoch, keys=keys).rows

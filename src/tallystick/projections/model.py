@@ -20,11 +20,10 @@ from typing import Any, ClassVar, Protocol
 from tallystick import errors
 from tallystick.event import names
 from tallystick.event.model import Event
-from tallystick.store.views import ABSENT, BY_PAYLOAD, BY_STREAM, KEY_CHARACTERS_MAX, Definition, value_at
+from tallystick.store.views import ABSENT, BY_PAYLOAD, BY_STREAM, KEY_CHARACTERS_MAX, ROWS, Definition, value_at
 
 BY_POSITION = "position"
 BY_LAMPORT = "lamport"
-ROWS = "rows"
 
 
 class Upcasters(Protocol):

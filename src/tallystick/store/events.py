@@ -17,6 +17,7 @@ from tallystick.store.maintenance import Cut, Reclaimed
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
+from tallystick.store.tables import ViewTables
 from tallystick.store.views import Inline, Views
 
 PAGE_EVENTS = 1000
@@ -71,6 +72,10 @@ class EventLog(Protocol):
     @property
     def views(self) -> Views:
         """The rows of projections. A log that is open for reading may keep them too, where they stand beside it."""
+
+    @property
+    def view_tables(self) -> ViewTables:
+        """SQL tables that projections own."""
 
     @property
     def dead_letters(self) -> DeadLetters:

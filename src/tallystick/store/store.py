@@ -11,7 +11,7 @@ from typing import Any
 from tallystick import errors
 from tallystick.event import ids, limits, names, profiles
 from tallystick.event.model import Event, NewEvent
-from tallystick.store import checkpoints, control, expectation, leases, views
+from tallystick.store import checkpoints, control, expectation, leases, tables, views
 from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.commit import Appended, Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, EventLog, Report
@@ -112,10 +112,11 @@ class Store:
         return done
 
     def _forget_derived(self, erased: Sequence[Event | None]) -> None:
-        """Drop the view rows that events went into, and what dead letters quote of them."""
+        """Drop the view rows and tables that events went into, and what dead letters quote of them."""
         for event in erased:
             if event is not None and event.payload is not None:
                 views.drop_rows_of(self.log.views, self.catalog.upcast([event])[0])
+                tables.drop_tables_of(self.log.view_tables, event)
                 self.log.dead_letters.redact(event.position, "the event was erased")
 
     def configure(self, *, secrets: str) -> None:

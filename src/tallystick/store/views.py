@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 ROWS_PAGE = 1000
 KEY_CHARACTERS_MAX = 500  # 2,000 bytes: what every engine can index
+ROWS = "rows"
+TABLES = "tables"
 BY_STREAM = "stream"
 BY_PAYLOAD = "payload."
 
@@ -181,7 +183,8 @@ def value_at(path: str, event: Event) -> Any:
 
 def drop_rows_of(views: Views, event: Event) -> None:
     """Drop the states that this event went into. Call it while its payload is still there."""
-    wanted = {(place.projection, place.defined.key) for place in views.places() if event.type in place.defined.types}
+    places = [(place.projection, place.defined) for place in views.places()]
+    wanted = {(name, made.key) for name, made in places if made.kind == ROWS and event.type in made.types}
     for projection, path in sorted(wanted):
         key = value_at(path, event)
         if type(key) is str:

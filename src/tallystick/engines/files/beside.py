@@ -15,6 +15,7 @@ from tallystick.engines.tables import deadletters, views
 from tallystick.engines.tables.checkpoints import SCHEMA, SqliteCheckpoints
 from tallystick.engines.tables.database import Database, open_beside
 from tallystick.engines.tables.lazily import LazyDatabase
+from tallystick.engines.tables.owned import OwnedTables
 from tallystick.event.model import Row
 from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.views import Inline
@@ -64,6 +65,7 @@ class BesideViews:
     def __init__(self, path: str) -> None:
         self._database = LazyDatabase(path, views.SCHEMA + deadletters.SCHEMA)
         self.views = views.SqliteViews(self._database)
+        self.view_tables = OwnedTables(self._database)
         self.dead_letters = deadletters.SqliteDeadLetters(self._database)
 
     def prepare(self, inline: Inline | None, rows: Sequence[Row]) -> Callable[[], None]:

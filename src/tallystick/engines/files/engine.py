@@ -64,6 +64,7 @@ class FilesLog:
         self.checkpoints = BesideCheckpoints(f"{directory}/{discovery.BESIDE}")
         self._beside = BesideViews(f"{directory}/{discovery.BESIDE}")
         self.views, self.dead_letters = self._beside.views, self._beside.dead_letters
+        self.view_tables = self._beside.view_tables
         self.inline: Inline | None = None
         self._clock = clock
         self._combiner = Combiner(self._commit)

@@ -11,6 +11,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines.memory.views import MemoryDeadLetters, MemoryViews
+from tallystick.engines.tables.owned import MemoryDatabase, OwnedTables
 from tallystick.event.model import Event
 from tallystick.store import capabilities, leases
 from tallystick.store.checkpoints import Checkpoint
@@ -109,6 +110,7 @@ class MemoryLog:
         self.snapshots = MemorySnapshots()
         self.commands = MemoryCommands()
         self.views = MemoryViews()
+        self.view_tables = OwnedTables(MemoryDatabase())
         self.dead_letters = MemoryDeadLetters()
         self.inline: Inline | None = None
         self._clock = clock

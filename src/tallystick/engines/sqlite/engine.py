@@ -21,7 +21,9 @@ from tallystick.engines.tables.checkpoints import SqliteCheckpoints
 from tallystick.engines.tables.connection import BUSY_MS
 from tallystick.engines.tables.database import Database
 from tallystick.engines.tables.deadletters import SqliteDeadLetters
-from tallystick.engines.tables.views import SqliteViews, Within
+from tallystick.engines.tables.lazily import LazyDatabase
+from tallystick.engines.tables.owned import OwnedTables
+from tallystick.engines.tables.views import SCHEMA, SqliteViews, Within
 from tallystick.event import limits
 from tallystick.event.model import Event
 from tallystick.store import capabilities, leases
@@ -70,6 +72,8 @@ class SqliteLog:
         self.checkpoints: Checkpoints = SqliteCheckpoints(self._database)
         self.views = SqliteViews(self._database)
         self.dead_letters = SqliteDeadLetters(self._database)
+        self._tables = LazyDatabase(f"{opened.path}.views", SCHEMA)  # this file admits no tables but its own
+        self.view_tables = OwnedTables(self._tables)
         self.inline: Inline | None = None
         self._clock = clock
         self._recovered = opened.recovered
@@ -264,4 +268,5 @@ class SqliteLog:
             with suppress(errors.TallyError):  # what cannot be given back is taken over once this process is gone
                 self._leave(self._holder)
             leases.retire(self._holder.owner)
+        self._tables.close()
         self._database.close()

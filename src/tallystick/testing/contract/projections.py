@@ -216,7 +216,7 @@ class ProjectionContract(Contract):
     def test_a_batch_read_before_an_erasure_is_not_stored_after_it(self, store: Store) -> None:
         """Settled 25: a runner that holds the erased payload in its hands loses the race."""
         fill(store)
-        done = []
+        done: list[Any] = []
 
         class Slow(OrderTotals):
             def apply(self, state: Any, event: Event) -> Any:

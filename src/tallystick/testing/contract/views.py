@@ -18,7 +18,12 @@ TEXTS = ("a", "a b", "a'--", "Größe", "\n", "\x01", "😀", "Z", "~", "x" * 50
 
 
 def _place(store: Store, epoch: int = 1, **changed: Any) -> Place:
-    fields = {"projection": "p", "live": False, "definition": DEFINITION, "store_id": store.log.store_id}
+    fields: dict[str, Any] = {
+        "projection": "p",
+        "live": False,
+        "definition": DEFINITION,
+        "store_id": store.log.store_id,
+    }
     return Place(epoch=epoch, **(fields | changed))
 
 
