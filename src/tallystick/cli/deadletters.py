@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from tallystick.cli import options, output, times
+from tallystick.cli import modules, options, output, times
 from tallystick.cli.project import open_beside_writer
 
 if TYPE_CHECKING:
@@ -22,9 +22,16 @@ LISTED_MAX = 100_000
 @click.option("--replay", type=options.Position, metavar="POSITION", help="Handle the event there once more.")
 @click.option("--handler", metavar="MODULE:NAME", help="What handles it: a function of one event.")
 @click.option("--drop", type=options.Position, metavar="POSITION", help="Give up on the event there.")
+@modules.catalog
 @options.as_json
 def command(
-    url: str, consumer: str | None, replay: int | None, handler: str | None, drop: int | None, as_json: bool
+    url: str,
+    consumer: str | None,
+    replay: int | None,
+    handler: str | None,
+    drop: int | None,
+    catalog: str | None,
+    as_json: bool,
 ) -> None:
     """List the events that consumers gave up on, with the reasons. The events themselves stay in the log.
 
@@ -41,7 +48,7 @@ def command(
     if drop is not None:
         _drop(url, consumer, drop, as_json=as_json)
     elif replay is not None and handler is not None:
-        _replay(url, consumer, replay, handler, as_json=as_json)
+        _replay(url, consumer, replay, handler, catalog, as_json=as_json)
 
 
 def _list(url: str, consumer: str | None, *, as_json: bool) -> None:
@@ -68,12 +75,13 @@ def _drop(url: str, consumer: str, position: int, *, as_json: bool) -> None:
     _say("dropped", letter.consumer, letter.position, as_json=as_json)
 
 
-def _replay(url: str, consumer: str, position: int, reference: str, *, as_json: bool) -> None:
+def _replay(url: str, consumer: str, position: int, reference: str, catalog: str | None, *, as_json: bool) -> None:
     from tallystick.projections import replay_letter
     from tallystick.projections.loading import named
 
+    modules.look_here()
     handler = named(reference, what="handler")
-    with open_beside_writer(url) as store:
+    with open_beside_writer(url, catalog=catalog) as store:
         event = replay_letter(store, consumer, position, handler)
     _say("replayed", consumer, event.position, as_json=as_json)
 

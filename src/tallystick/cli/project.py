@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tallystick.cli import options, output, progress
+from tallystick.cli import modules, options, output, progress
 
 if TYPE_CHECKING:
     from tallystick import Store
@@ -16,17 +16,16 @@ if TYPE_CHECKING:
 @options.url
 @click.argument("reference", metavar="MODULE:NAME")
 @click.option("-f", "--follow", is_flag=True, help="Go on as events are appended, until Ctrl-C.")
+@modules.catalog
 @options.as_json
-def command(url: str, reference: str, follow: bool, as_json: bool) -> None:
+def command(url: str, reference: str, follow: bool, catalog: str | None, as_json: bool) -> None:
     """Apply every event that the rows of a projection have not seen, from their checkpoint on.
 
     MODULE:NAME is a Projection that can be imported from here. It may run beside writers and other runners. Rows that
     another version of the projection made are refused: `tally rebuild` replaces them.
     """
-    from tallystick.projections import load
-
-    projection = load(reference)
-    with open_beside_writer(url) as store:
+    projection = modules.projection(reference)
+    with open_beside_writer(url, catalog=catalog) as store:
         run = runner(store, projection)
         head = store.head()
         with progress.bar(projection.name, total=head) as move:
@@ -50,15 +49,16 @@ def _follow(run: Any, name: str, *, as_json: bool) -> None:
         return
 
 
-def open_beside_writer(url: str) -> Store:
+def open_beside_writer(url: str, *, catalog: str | None = None) -> Store:
     """The store, for writing if nobody else is; else for reading, where rows and cursors can be kept all the same."""
     import tallystick
     from tallystick import errors
 
+    known = modules.loaded_catalog(catalog)
     try:
-        return tallystick.open(url, create=False)
+        return tallystick.open(url, create=False, catalog=known)
     except errors.StoreLocked:
-        return tallystick.open(url, readonly=True, create=False)
+        return tallystick.open(url, readonly=True, create=False, catalog=known)
 
 
 def runner(store: Store, projection: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tallystick.cli import options, output, progress
+from tallystick.cli import modules, options, output, progress
 from tallystick.cli.project import open_beside_writer
 
 PLACES = ("auto", "process")
@@ -18,23 +18,23 @@ PLACES = ("auto", "process")
 @click.option(
     "--on", "place", type=click.Choice(PLACES), default="auto", show_default=True, help="Where the log is folded."
 )
+@modules.catalog
 @options.as_json
-def command(url: str, reference: str, place: str, as_json: bool) -> None:
+def command(url: str, reference: str, place: str, catalog: str | None, as_json: bool) -> None:
     """Fold the whole log into new rows beside the old ones, and switch to them once they have caught up.
 
     Readers see the old rows until then, and never older ones than before. A log of which a part was pruned cannot be
     folded again: that is refused.
     """
-    from tallystick.projections import TableProjection, TableRunner, load, rebuild
+    from tallystick.projections import TableProjection, TableRunner, rebuild
 
-    projection = load(reference)
-    with open_beside_writer(url) as store:
-        with progress.bar(projection.name, total=store.head()) as move:
-            if isinstance(projection, TableProjection):
-                position = TableRunner(store, projection).rebuild(progress=move)
-                _show({"projection": projection.name, "position": position}, as_json=as_json)
-                return
-            made = rebuild(store, projection, progress=move)
+    projection = modules.projection(reference)
+    with open_beside_writer(url, catalog=catalog) as store, progress.bar(projection.name, total=store.head()) as move:
+        if isinstance(projection, TableProjection):
+            position = TableRunner(store, projection).rebuild(progress=move)
+            _show({"projection": projection.name, "position": position}, as_json=as_json)
+            return
+        made = rebuild(store, projection, progress=move)
     found = {"projection": made.name, "position": made.position, "rows": made.rows, "fingerprint": made.digest}
     _show(found, as_json=as_json)
 

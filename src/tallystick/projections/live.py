@@ -55,7 +55,7 @@ class Live:
         if self._epoch is None:
             return self._keeper.live()
         place = self._views.rows(self.projection.name, epoch=self._epoch, keys=()).place
-        if place is None:
+        if place is None or place.discarded:
             name = self.projection.name
             raise errors.ViewMoved(projection=name, epoch=self._epoch, expected="there", actual="discarded")
         return self._keeper.checked(place)

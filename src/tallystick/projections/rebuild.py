@@ -73,7 +73,7 @@ def switch(store: Store, runner: Live, views: Views, progress: Callable[[int], N
 
 
 def discard(views: Views, place: Place) -> None:
-    """Remove an epoch, its place first, so that no runner can write to it any more."""
+    """Remove an epoch that is not live. From the first step on no runner can write to it any more."""
     while views.discard(place.projection, place.epoch, limit=DISCARD_ROWS) == DISCARD_ROWS:
         pass
 

@@ -109,7 +109,7 @@ class TableRunner:
                 self._begin(session, live=True)
             return keeper.live()
         place = session.views.rows(self.projection.name, epoch=epoch, keys=()).place
-        if place is None:
+        if place is None or place.discarded:
             name = self.projection.name
             raise errors.ViewMoved(projection=name, epoch=epoch, expected="there", actual="discarded")
         return keeper.checked(place)

@@ -25,6 +25,7 @@ ROWS_PAGE = 1000
 KEY_CHARACTERS_MAX = 500  # 2,000 bytes: what every engine can index
 ROWS = "rows"
 TABLES = "tables"
+DISCARDED = -1  # the position of an epoch that is being removed
 BY_STREAM = "stream"
 BY_PAYLOAD = "payload."
 
@@ -70,6 +71,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     def defined(self) -> Definition:
         """The definition, decoded."""
         return msgspec.convert(canonical.decode(self.definition), Definition)
+
+    @property
+    def discarded(self) -> bool:
+        """Whether it is being removed."""
+        return self.position == DISCARDED
 
     def moved(self, position: int, last: Event | None) -> Place:
         """The place after looking as far as `position`, the last event seen on the way being `last`."""
@@ -132,14 +138,25 @@ class Views(Protocol):
     def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
         """Make an epoch live in place of `over` (None: there is none); `ViewMoved` unless it has reached it."""
 
-    def discard(self, projection: str, epoch: int, *, limit: int) -> int:
-        """Remove the place of an epoch, and up to `limit` of its rows; says how many rows went."""
+    def discard(self, projection: str, epoch: int, *, limit: int, live: bool = False) -> int:
+        """Remove up to `limit` rows of an epoch, and its place when none is left; says how many rows went.
+
+        From the first call on its position is `DISCARDED`, so that nobody can write to it or switch to it. A live epoch
+        is left alone, unless that is said.
+        """
 
     def drop(self, projection: str, keys: Sequence[str]) -> None:
         """Drop the states of these keys in every epoch, and count it: they may repeat what was erased."""
 
     def dropped(self, projection: str, epoch: int, *, limit: int) -> list[str]:
         """Keys whose states were dropped and not folded again yet."""
+
+
+def may_switch(staged: Place, live: Place | None, *, over: int | None) -> bool:
+    """Whether an epoch may take the place of the live one, which is expected to be `over`."""
+    if staged.discarded or (live.epoch if live else None) != over:
+        return False
+    return live is None or staged.position >= live.position
 
 
 class Inline(Protocol):

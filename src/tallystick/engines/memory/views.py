@@ -9,7 +9,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.store.deadletters import DeadLetter
-from tallystick.store.views import ROWS_PAGE, Place, Rows, ViewRow
+from tallystick.store.views import DISCARDED, ROWS_PAGE, Place, Rows, ViewRow, may_switch
 
 
 class MemoryViews:
@@ -69,16 +69,25 @@ class MemoryViews:
     def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
         with self._lock:
             staged, live = self._places.get((projection, epoch)), self.place(projection)
-            if staged is None or (live.epoch if live else None) != over or staged.position < (live or staged).position:
+            if staged is None or not may_switch(staged, live, over=over):
                 raise errors.ViewMoved(projection=projection, epoch=epoch, expected=str(over), actual=_shown(live))
             if live is not None:
                 self._places[projection, live.epoch] = msgspec.structs.replace(live, live=False)
             self._places[projection, epoch] = msgspec.structs.replace(staged, live=True)
 
-    def discard(self, projection: str, epoch: int, *, limit: int) -> int:
+    def discard(self, projection: str, epoch: int, *, limit: int, live: bool = False) -> int:
         with self._lock:
-            self._places.pop((projection, epoch), None)
-            return len(self._rows.pop((projection, epoch), {}))
+            place = self._places.get((projection, epoch))
+            if place is None or (place.live and not live):
+                return 0
+            self._places[projection, epoch] = msgspec.structs.replace(place, position=DISCARDED)
+            rows = self._rows[projection, epoch]
+            gone = list(rows)[:limit]
+            for key in gone:
+                del rows[key]
+            if len(gone) < limit:
+                del self._places[projection, epoch], self._rows[projection, epoch]
+            return len(gone)
 
     def drop(self, projection: str, keys: Sequence[str]) -> None:
         with self._lock:

@@ -42,7 +42,7 @@ def _session(transaction: AbstractContextManager[sqlite3.Connection]) -> Iterato
             prefix = table_name(place.projection, place.epoch)
             for (statement,) in execute(statements.named("say_how_to_drop"), {"prefix": prefix}):
                 connection.execute(statement)
-            views.discard(place.projection, place.epoch, limit=1)
+            views.discard(place.projection, place.epoch, limit=1, live=True)
 
         yield Session(execute, views, discard)
 

@@ -16,7 +16,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines.tables import statements
-from tallystick.store.views import ROWS_PAGE, Place, Rows, ViewRow
+from tallystick.store.views import ROWS_PAGE, Place, Rows, ViewRow, may_switch
 
 SCHEMA = statements.named("create_views")
 
@@ -98,7 +98,7 @@ class SqliteViews:
     def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
         with self._connections.writing() as connection:
             staged, live = _place(connection, projection, epoch), _place(connection, projection, None)
-            if staged is None or (live.epoch if live else None) != over or staged.position < (live or staged).position:
+            if staged is None or not may_switch(staged, live, over=over):
                 actual = "none" if live is None else f"epoch {live.epoch} at {live.position}"
                 raise errors.ViewMoved(projection=projection, epoch=epoch, expected=str(over), actual=actual)
             statement = statements.named("set_view_live")
@@ -106,11 +106,15 @@ class SqliteViews:
                 connection.execute(statement, {"projection": projection, "epoch": live.epoch, "live": 0})
             connection.execute(statement, {"projection": projection, "epoch": epoch, "live": 1})
 
-    def discard(self, projection: str, epoch: int, *, limit: int) -> int:
+    def discard(self, projection: str, epoch: int, *, limit: int, live: bool = False) -> int:
         with self._connections.writing() as connection:
-            values = {"projection": projection, "epoch": epoch, "limit": limit}
-            connection.execute(statements.named("delete_view"), values)
-            return connection.execute(statements.named("delete_view_rows"), values).rowcount
+            values = {"projection": projection, "epoch": epoch, "limit": limit, "live": live}
+            if connection.execute(statements.named("close_view"), values).rowcount != 1:
+                return 0
+            gone = connection.execute(statements.named("delete_view_rows"), values).rowcount
+            if gone < limit:
+                connection.execute(statements.named("delete_view"), values)
+            return gone
 
     def drop(self, projection: str, keys: Sequence[str]) -> None:
         with self._connections.writing() as connection:

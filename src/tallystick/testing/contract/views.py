@@ -128,16 +128,31 @@ class ViewContract(Contract):
         assert store.log.views.place("p") is not None
 
     @needs(GLOBAL_ORDER)
-    def test_an_epoch_is_discarded_place_first(self, store: Store) -> None:
-        """CP-08: no runner can write to it once its removal has begun; the rows go in bounded steps."""
+    def test_an_epoch_is_discarded_in_steps(self, store: Store) -> None:
+        """CP-08: nobody can write or switch to it once that has begun, and its number is taken until all rows went."""
         views, place = store.log.views, _begun(store, 1)
         views.write(_moved(place, 5), _rows(*"abcde"), previous=0)
-        gone = views.discard("p", 1, limit=2)
+        assert views.discard("p", 1, limit=2) == 2
         with pytest.raises(errors.ViewMoved):
             views.write(_moved(place, 6), _rows("f"), previous=5)
-        while count := views.discard("p", 1, limit=2):
-            gone += count
-        assert gone == 5
+        with pytest.raises(errors.ViewMoved):
+            views.switch("p", 1, over=None)
+        with pytest.raises(errors.ViewMoved):
+            _begun(store, 1)
+        assert [item.discarded for item in views.places()] == [True]
+        assert (views.discard("p", 1, limit=3), views.discard("p", 1, limit=3)) == (3, 0)
+        assert views.places() == []
+        _begun(store, 1)
+        assert views.rows("p", epoch=1).rows == []
+
+    @needs(GLOBAL_ORDER)
+    def test_a_live_epoch_is_not_discarded_by_mistake(self, store: Store) -> None:
+        """CP-08: an unfinished rebuild that became live meanwhile is kept by whoever wanted to clear it away."""
+        views, place = store.log.views, _begun(store, 1, live=True)
+        views.write(_moved(place, 5), _rows("a"), previous=0)
+        assert views.discard("p", 1, limit=9) == 0
+        assert views.rows("p").rows == _rows("a")
+        assert views.discard("p", 1, limit=9, live=True) == 1
         assert views.places() == []
 
     @needs(GLOBAL_ORDER)
