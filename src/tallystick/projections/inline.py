@@ -14,6 +14,7 @@ from tallystick.event.model import Event, Row
 from tallystick.projections import model
 from tallystick.projections.folding import Folder
 from tallystick.projections.live import Live
+from tallystick.store import facts
 from tallystick.store.store import Store
 from tallystick.store.views import BY_STREAM, ROWS, Place, ViewRow, Views
 
@@ -47,7 +48,8 @@ class InlineProjections:
         runner = Live(self._store, projection, views=views)
         before = runner.place()
         due = events[0].position - 1
-        if before.position < due or views.dropped(before.projection, before.epoch, limit=1):
+        erases = any(event.type == facts.ERASED for event in events)  # then the log still shows what is to go
+        if before.position < due or (not erases and views.dropped(before.projection, before.epoch, limit=1)):
             runner.catch_up(until=due)
             before = runner.place()
         taken = [event for event in events if event.type in projection.types and event.position > before.position]

@@ -6,7 +6,6 @@ change in the same transaction, after comparing where the epoch was.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -53,7 +52,7 @@ class SqliteViews:
 
     def places(self) -> list[Place]:
         with self._connections.snapshot() as connection:
-            return [_as_place(row) for row in connection.execute(statements.named("list_views"))]
+            return _places(connection)
 
     def begin(self, place: Place) -> None:
         with self._connections.writing() as connection:
@@ -75,13 +74,12 @@ class SqliteViews:
             place = _place(connection, projection, epoch)
             if place is None:
                 return Rows(None, [])
-            named = {"projection": projection, "epoch": place.epoch}
-            if keys is None:
-                bounds = {"after": after, "until": until, "limit": limit}
-                found = connection.execute(statements.named("read_view_rows"), named | bounds)
-            else:
-                found = connection.execute(statements.named("find_view_rows"), named | {"keys": _listed(keys)})
-            return Rows(place, [ViewRow(*row) for row in found])
+            if keys is not None:
+                return Rows(place, _find(connection, place, keys))
+            values = {"projection": projection, "epoch": place.epoch, "after": after, "until": until, "limit": limit}
+            return Rows(
+                place, [ViewRow(*row) for row in connection.execute(statements.named("read_view_rows"), values)]
+            )
 
     def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
         with self._connections.writing() as connection:
@@ -118,9 +116,10 @@ class SqliteViews:
 
     def drop(self, projection: str, keys: Sequence[str]) -> None:
         with self._connections.writing() as connection:
-            values = {"projection": projection, "keys": _listed(keys)}
-            connection.execute(statements.named("drop_view_rows"), values)
-            connection.execute(statements.named("count_view_drop"), values)
+            epochs = [place.epoch for place in _places(connection) if place.projection == projection]
+            named = [(projection, epoch, key) for epoch in epochs for key in keys]
+            connection.executemany(statements.named("drop_view_row"), named)
+            connection.execute(statements.named("count_view_drop"), {"projection": projection})
 
     def dropped(self, projection: str, epoch: int, *, limit: int) -> list[str]:
         with self._connections.snapshot() as connection:
@@ -128,14 +127,21 @@ class SqliteViews:
             return [key for (key,) in connection.execute(statements.named("list_dropped_rows"), values)]
 
 
-def _listed(keys: Sequence[str]) -> str:
-    return json.dumps(sorted(set(keys)))
+def _find(connection: sqlite3.Connection, place: Place, keys: Sequence[str]) -> list[ViewRow]:
+    """The rows of some keys. One by one: a connection that appends may not use `json_each`."""
+    statement, execute = statements.named("find_view_row"), connection.execute
+    found = (execute(statement, (place.projection, place.epoch, key)).fetchone() for key in sorted(set(keys)))
+    return [ViewRow(*row) for row in found if row is not None]
 
 
 def _place(connection: sqlite3.Connection, projection: str, epoch: int | None) -> Place | None:
     name = "find_live_view" if epoch is None else "find_view"
     row = connection.execute(statements.named(name), {"projection": projection, "epoch": epoch}).fetchone()
     return None if row is None else _as_place(row)
+
+
+def _places(connection: sqlite3.Connection) -> list[Place]:
+    return [_as_place(row) for row in connection.execute(statements.named("list_views"))]
 
 
 def _as_place(row: tuple[Any, ...]) -> Place:
