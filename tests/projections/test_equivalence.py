@@ -75,7 +75,8 @@ def test_inline_live_and_rebuild_agree(engine: str, history: list[tuple[str, Any
             Live(store, projection, batch_events=3).catch_up()
             reader = ViewReader(store, projection.name)
             live, rows = reader.fingerprint(), dict(reader.items())
-            assert rebuild(store, projection, batch_events=4) == live
+            rebuild(store, projection, batch_events=4)
+            assert reader.fingerprint() == live
             assert dict(reader.items()) == rows
             if projection.order == "position":
                 check_fold(projection, store.events())

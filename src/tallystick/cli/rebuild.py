@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tallystick.cli import modules, options, output, progress
 from tallystick.cli.project import open_beside_writer
+
+if TYPE_CHECKING:
+    from tallystick import Store
 
 PLACES = ("auto", "process")
 
@@ -35,8 +38,20 @@ def command(url: str, reference: str, place: str, catalog: str | None, as_json: 
             _show({"projection": projection.name, "position": position}, as_json=as_json)
             return
         made = rebuild(store, projection, progress=move)
-    found = {"projection": made.name, "position": made.position, "rows": made.rows, "fingerprint": made.digest}
-    _show(found, as_json=as_json)
+        fingerprint = _fingerprint(store, projection.name)
+    _show({"projection": made.projection, "position": made.position} | fingerprint, as_json=as_json)
+
+
+def _fingerprint(store: Store, name: str) -> dict[str, Any]:
+    """The fingerprint of the rows, unless a live runner keeps them moving."""
+    from tallystick import errors
+    from tallystick.projections import ViewReader
+
+    try:
+        found = ViewReader(store, name).fingerprint()
+    except errors.ViewMoved:
+        return {"rows": None, "fingerprint": None}
+    return {"rows": found.rows, "fingerprint": found.digest}
 
 
 def _show(found: dict[str, Any], *, as_json: bool) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from tallystick import errors
-from tallystick.projections.fingerprint import Fingerprint
 from tallystick.projections.live import BATCH_EVENTS, Live
 from tallystick.projections.places import Keeper
-from tallystick.projections.reading import ViewReader
 from tallystick.store.store import Store
 from tallystick.store.views import Place, Views
 
@@ -23,20 +23,19 @@ def rebuild(
     *,
     batch_events: int = BATCH_EVENTS,
     progress: Callable[[int], None] = lambda done: None,
-) -> Fingerprint:
-    """Fold the whole log into a new epoch, switch to it, and remove the old one. The newest rebuild wins.
+) -> Place:
+    """Fold the whole log into a new epoch, switch to it, and remove the old one; says where its rows were then.
 
-    A log that was pruned is refused by name: what is gone cannot be folded again.
+    The newest of several rebuilds wins. A log that was pruned is refused by name: what is gone cannot be folded again.
     """
     views = store.log.views
     staged = stage(store, projection, views)
     runner = Live(store, projection, batch_events=batch_events, epoch=staged.epoch)
     try:
-        switch(store, runner, views, progress)
+        return switch(runner, views, progress)
     except errors.HistoryPruned:
         discard(views, staged)
         raise
-    return ViewReader(store, projection.name).fingerprint()
 
 
 def stage(store: Store, projection: Any, views: Views) -> Place:
@@ -55,20 +54,19 @@ def stage(store: Store, projection: Any, views: Views) -> Place:
     raise _contended(projection.name)
 
 
-def switch(store: Store, runner: Live, views: Views, progress: Callable[[int], None]) -> None:
+def switch(runner: Live, views: Views, progress: Callable[[int], None]) -> Place:
     """Catch up with the live rows, then take their place."""
-    name, epoch = runner.projection.name, runner.place().epoch
+    name = runner.projection.name
     for _ in range(SWITCH_TRIES):
         runner.catch_up(progress=progress)
-        live = views.place(name)
+        staged, live = runner.place(), views.place(name)  # if a newer rebuild discarded this one, that is said here
         try:
-            views.switch(name, epoch, over=live.epoch if live else None)
+            views.switch(name, staged.epoch, over=live.epoch if live else None)
         except errors.ViewMoved:  # the live rows moved on meanwhile, or were switched by another rebuild
-            runner.place()  # or this epoch was discarded by a newer one: then that is said
             continue
         if live is not None:
             discard(views, live)
-        return
+        return msgspec.structs.replace(staged, live=True)
     raise _contended(name)
 
 

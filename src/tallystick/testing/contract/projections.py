@@ -85,7 +85,8 @@ class ProjectionContract(Contract):
         Live(store, OrderTotals()).catch_up()
         inline, live = ViewReader(store, "Inline").fingerprint(), ViewReader(store, "OrderTotals").fingerprint()
         assert (inline.digest, inline.position) == (live.digest, store.head())
-        assert rebuild(store, OrderTotals(), batch_events=4) == live
+        assert rebuild(store, OrderTotals(), batch_events=4).position == store.head()
+        assert ViewReader(store, "OrderTotals").fingerprint() == live
         assert inline.rows == 5
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
@@ -210,7 +211,8 @@ class ProjectionContract(Contract):
         assert after == folded(store, projection)
         assert after != before
         fingerprint = ViewReader(store, projection.name).fingerprint()
-        assert rebuild(store, projection) == fingerprint
+        rebuild(store, projection)
+        assert ViewReader(store, projection.name).fingerprint() == fingerprint
 
     @needs(GLOBAL_ORDER, ANY_STREAM, MULTI_STREAM)
     def test_a_batch_read_before_an_erasure_is_not_stored_after_it(self, store: Store) -> None:
@@ -239,7 +241,9 @@ class ProjectionContract(Contract):
             Live(store, MergedFeed()).catch_up()
         reader = ViewReader(store, "MergedFeed")
         assert (reader.get("c1"), reader.get("c0")) == ([1, 3, 5, 7, 9], [2, 8])
-        assert rebuild(store, MergedFeed()).digest == reader.fingerprint().digest
+        fingerprint = reader.fingerprint()
+        rebuild(store, MergedFeed())
+        assert reader.fingerprint() == fingerprint
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_two_runners_do_the_work_once(self, store: Store) -> None:
