@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tallystick
-from tallystick.projections import Consumer, Live, ViewReader, rebuild
+from tallystick.projections import Consumer, Live, ViewReader, rebuild, run_inline
 from tallystick.testing import victims
 from tallystick.testing.contract.projections import fill, folded, stored
 from tallystick.testing.shop import CustomerBalance, OrderTotals
@@ -39,7 +39,7 @@ def test_rows_survive_the_death_of_their_runners(engine: str, tmp_path: Path, ch
             killed = [victims.Victim(victims.project, url, chance.randrange(1 << 32)) for _ in range(2)]
             for victim in killed:
                 victim.wait_until_begun()
-            time.sleep(chance.random() * 0.08)
+            time.sleep(chance.random() * 0.06)
             for victim in killed:
                 victim.kill()
             for name, before in reached.items():
@@ -61,6 +61,25 @@ def _rows_are_a_fold_of_a_prefix(store: tallystick.Store, projection: Any) -> No
         if event.type in projection.types:
             states[event.stream] = projection.apply(states.get(event.stream, projection.initial()), event)
     assert dict(ViewReader(store, projection.name).items()) == states
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("engine", ["sqlite", "files"])
+def test_inline_rows_survive_the_death_of_their_writer(engine: str, tmp_path: Path, chance: random.Random) -> None:
+    """CP-08: one transaction with the append on sqlite; on files caught up when the projection starts again."""
+    url, head = f"{engine}:{tmp_path}/log", 0
+    for number in range(ROUNDS // 2):
+        victim = victims.Victim(victims.append_inline, url, number * 1000)
+        victim.wait_until_begun()
+        time.sleep(chance.random() * 0.04)
+        victim.kill()
+        with tallystick.open(url) as store:
+            if engine == "files":
+                run_inline(store, OrderTotals())
+            assert ViewReader(store, "OrderTotals").position() == store.head()
+            assert stored(store, OrderTotals()) == folded(store, OrderTotals())
+            head = max(head, store.head())
+    assert head > ROUNDS
 
 
 @pytest.mark.timeout(600)

@@ -15,9 +15,9 @@ from typing import Any
 import tallystick
 from tallystick import ANY, errors
 from tallystick.commands import CommandKey, Commands, Context, Decision
-from tallystick.projections import Consumer, Live, rebuild
+from tallystick.projections import Consumer, Live, rebuild, run_inline
 from tallystick.testing.builders import event
-from tallystick.testing.shop import CustomerBalance, OrderTotals
+from tallystick.testing.shop import PAID, PLACED, CustomerBalance, OrderTotals, order_event
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload([__name__])
@@ -62,6 +62,17 @@ def project(begun: Any, url: str, seed: int) -> None:
 def _rebuild(store: tallystick.Store, batch_events: int) -> None:
     with suppress(errors.ViewMoved):  # a newer rebuild in another process won
         rebuild(store, CustomerBalance(), batch_events=batch_events)
+
+
+def append_inline(begun: Any, url: str, first: int) -> None:
+    """Append with a projection inside every append, for ever."""
+    with tallystick.open(url) as store:
+        run_inline(store, OrderTotals())
+        begun.set()
+        while True:
+            first += 1
+            parts = [(f"order/{first % 5}", [order_event(PLACED, amount=first)] * (first % 3 + 1), ANY)]
+            store.append_all([*parts, ("order/all", [order_event(PAID, amount=first)], ANY)])
 
 
 def consume(begun: Any, url: str, path: str) -> None:

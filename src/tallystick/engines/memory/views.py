@@ -80,7 +80,7 @@ class MemoryViews:
             place = self._places.get((projection, epoch))
             if place is None or (place.live and not live):
                 return 0
-            self._places[projection, epoch] = msgspec.structs.replace(place, position=DISCARDED)
+            self._places[projection, epoch] = msgspec.structs.replace(place, position=DISCARDED, live=False)
             rows = self._rows[projection, epoch]
             gone = list(rows)[:limit]
             for key in gone:

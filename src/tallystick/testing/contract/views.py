@@ -149,10 +149,12 @@ class ViewContract(Contract):
     def test_a_live_epoch_is_not_discarded_by_mistake(self, store: Store) -> None:
         """CP-08: an unfinished rebuild that became live meanwhile is kept by whoever wanted to clear it away."""
         views, place = store.log.views, _begun(store, 1, live=True)
-        views.write(_moved(place, 5), _rows("a"), previous=0)
+        views.write(_moved(place, 5), _rows("a", "b"), previous=0)
         assert views.discard("p", 1, limit=9) == 0
-        assert views.rows("p").rows == _rows("a")
-        assert views.discard("p", 1, limit=9, live=True) == 1
+        assert views.rows("p").rows == _rows("a", "b")
+        assert views.discard("p", 1, limit=1, live=True) == 1
+        assert (views.place("p"), len(views.places())) == (None, 1)
+        assert views.discard("p", 1, limit=9) == 1
         assert views.places() == []
 
     @needs(GLOBAL_ORDER)
