@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.rows import batches, concurrent, disk, large, lookup, projections, replay, singles, sqlite
+from bench.rows import batches, concurrent, disk, large, lookup, projections, replay, singles, sqlite, state
 
 CASES = (
     batches.batches,
@@ -14,4 +14,5 @@ CASES = (
     lookup.lookup,
     disk.disk,
     large.large,
+    state.folding,
 )

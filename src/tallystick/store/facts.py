@@ -22,6 +22,7 @@ NAME_CHARACTERS_MAX = 191
 SNAPSHOTTED = "tally.snapshotted"
 SNAPSHOT_DROPPED = "tally.snapshot.dropped"
 SNAPSHOT_PROTECTED = "tally.snapshot.protected"
+SNAPSHOT_SET = "tally.snapshot.set"
 SEALED = "tally.sealed"
 PRUNED = "tally.pruned"
 ERASED = "tally.erased"
@@ -42,7 +43,10 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshotted(Fact, frozen=True, kw_only=True):
-    """A snapshot was made; its id is that of this event. `seq` is 0 for a snapshot of the store."""
+    """A snapshot was made; its id is that of this event. `seq` is 0 for a snapshot of the store.
+
+    `latest` is the highest time of the events it covers, so that a fold up to a time knows whether it may start here.
+    """
 
     seq: int
     position: int
@@ -54,6 +58,7 @@ class Snapshotted(Fact, frozen=True, kw_only=True):
     body_hash: str
     body_bytes: int
     kind: str
+    latest: int
     base: str | None = None
     protected: bool = False
 
@@ -70,6 +75,14 @@ class SnapshotProtected(Fact, frozen=True, kw_only=True):
 
     snapshot: str
     protected: bool
+
+
+class SnapshotSet(Fact, frozen=True, kw_only=True):
+    """Every registered reducer was snapshotted at one position of the whole store."""
+
+    position: int
+    snapshots: list[str]
+    log_bytes: int = 0
 
 
 class Sealed(Fact, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ that only the culprit fails.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain as chained
 from itertools import islice
 from types import NoneType
@@ -42,6 +42,7 @@ class Catalog(Protocol):
     def payload_of(self, model: Any) -> dict[str, Any]: ...
     def upcast(self, events: list[Event]) -> list[Event]: ...
     def is_tenant(self, kind: str) -> bool: ...
+    def upcaster_digest(self, types: Iterable[str] | None = None) -> bytes: ...
 
 
 class Guard(Protocol):

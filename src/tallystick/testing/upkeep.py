@@ -124,6 +124,7 @@ def snapshot_fact(made: Snapshot) -> tuple[str, NewEvent]:
         body_hash=checksum(made.body).hex(),
         body_bytes=len(made.body),
         kind=made.kind,
+        latest=made.made,
     )
     return _fact(made.stream, facts.SNAPSHOTTED, fact, id=made.id)
 

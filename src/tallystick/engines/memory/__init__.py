@@ -284,7 +284,9 @@ class MemoryLog:
         return Reclaimed((), 0, 0)
 
     def report(self) -> Report:
-        return Report(self.engine, {"events": len(self._events), "streams": len(self._heads)})
+        left = [event for event in self._events if event is not None]
+        size = sum(len(event.payload or b"") + len(event.meta) for event in left)
+        return Report(self.engine, {"events": len(left), "streams": len(self._heads), "log_bytes": size})
 
     def close(self) -> None:
         with self._changed:
