@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-
 PAGES = ["README.md", "docs/tutorial.md", "docs/state.md", "docs/projections.md", "docs/commands.md"]
 
 

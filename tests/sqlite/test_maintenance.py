@@ -14,7 +14,7 @@ from tallystick.store.verify import verify
 from tallystick.testing import upkeep
 
 _FACT = "(SELECT position FROM events WHERE type = 'tally.{}')"
-_CUT = "INTO cuts SELECT '{stream}', {through}, link, 1, position, {through}, NULL, {fact} FROM events"
+_CUT = "INTO cuts SELECT '{stream}', {through}, link, 2, position, {through}, NULL, {fact} FROM events"
 _OF_A = " WHERE stream = 'order/a' AND seq = {}"
 _ERASE = "INTO erasures SELECT position, stream, seq, checksum, {fact} FROM events WHERE stream = '{stream}'"
 _PRUNED, _ERASED = _FACT.format("pruned"), _FACT.format("erased")
@@ -41,7 +41,7 @@ FORBIDDEN = {
     "a cut of facts": "INSERT INTO cuts SELECT stream, 1, link, position, position, 1, NULL, position FROM events"
     " WHERE type = 'tally.pruned'",
     "the same cut again": "INSERT INTO cuts SELECT * FROM cuts",
-    "another cut in its place": "REPLACE INTO cuts SELECT stream, through, link, 1, 99, 99, 'evil', 9 FROM cuts",
+    "another cut in its place": "REPLACE INTO cuts SELECT stream, through, link, 2, 99, 99, 'evil', 9 FROM cuts",
     "a longer cut": "UPDATE cuts SET through = 4",
     "no cut": "DELETE FROM cuts",
     "forget what was pruned": "DELETE FROM pruned",
@@ -97,8 +97,8 @@ def maintained(store, some):
     from tallystick.store.prepare import Part, Request
 
     command = CommandRecord(CommandKey("acme", "u", "e", "k"), b"h" * 32, b"{}", 1)
+    store.append("order/b", some(1))  # first: it lies below the floor, and is not pruned
     store.submit([Request([Part("order/a", some(5))], command=command)])
-    store.append("order/b", some(1))
     upkeep.snapshot(store, "order/a")
     upkeep.prune(store, "order/a", 2)
     upkeep.erase(store, "order/a", 3)
@@ -253,3 +253,46 @@ def test_maintenance_is_looked_up_by_index(store, question):
         plan = " ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}"))
     assert "SEARCH" in plan
     assert "USE TEMP B-TREE" not in plan
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{}, {"first_position": 1}, {"first_position": 3}, {"count": 2}, {"fact_position": None}],
+    ids=["nothing", "an earlier beginning", "a later beginning", "no more events", "an older fact"],
+)
+def test_a_cut_goes_on_from_the_one_before(maintained, path, wrong):
+    """EVT-05: even with a fact that names it, a cut keeps where the first began, and counts on."""
+    cut = upkeep.cut_of(maintained, "order/a", 4)
+    (done,) = maintained.record([upkeep.pruned_fact(cut)])
+    older = maintained.read_stream(facts.stream_about("order/a"))[1].position
+    values = msgspec.structs.asdict(cut) | {"fact_position": done.position} | wrong
+    values["fact_position"] = values["fact_position"] or older
+    raw = sqlite3.connect(path)
+    columns = (*msgspec.structs.asdict(cut), "fact_position")
+    statement = f"INSERT INTO cuts VALUES ({', '.join(f':{name}' for name in columns)})"
+    if wrong:
+        with pytest.raises(sqlite3.IntegrityError, match="a cut "):
+            raw.execute(statement, values)
+    else:
+        assert raw.execute(statement, values).rowcount == 1
+    raw.close()
+
+
+def test_facts_are_not_cut_though_a_fact_says_so(maintained, path):
+    """EVT-05: a control fact about control facts does not make them go."""
+    about = facts.stream_about("order/a")
+    cut = upkeep.cut_of(maintained, about, 1)
+    (done,) = maintained.record([upkeep.pruned_fact(cut)])
+    raw = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError, match="never cut"):
+        raw.execute("INSERT INTO cuts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*msgspec.structs.astuple(cut), done.position))
+    raw.close()
+
+
+def test_a_forgotten_command_takes_its_ranges_along(maintained):
+    """CP-06: nothing is left of it, so that its number may be given again."""
+    log = maintained.log
+    assert len(log.commands.touching("order/a", 5)) == 1
+    assert log.commands.forget(before=9, limit=9) == 1
+    with log._database.reading() as connection:
+        assert connection.execute("SELECT count(*) FROM command_ranges").fetchone() == (0,)

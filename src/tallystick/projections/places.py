@@ -18,7 +18,7 @@ class Keeper:
         self._store = store
         self._views = views
         self._name = projection.name
-        self.definition = model.definition(projection, store.catalog)  # type: ignore[arg-type]
+        self.definition = model.definition(projection, store.catalog)
         self._trusted: set[int] = set()
 
     def live(self) -> Place:

@@ -80,19 +80,15 @@ class Reclaiming:
         return done
 
 
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
-
-
 def _much_is_free(connection: sqlite3.Connection) -> bool:
-    free = _pragma(connection, "freelist_count")
-    return free >= FREE_PAGES_MIN and free * _FREE_PART >= _pragma(connection, "page_count")
+    pages, free, _ = connection.execute(statements.named("count_pages")).fetchone()
+    return bool(free >= FREE_PAGES_MIN and free * _FREE_PART >= pages)
 
 
 def _require_room(connection: sqlite3.Connection, path: str) -> None:
     """A rewrite puts every page in use into the write-ahead log before it goes home."""
-    pages = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
-    needed = pages * _pragma(connection, "page_size")
+    pages, free, page_bytes = connection.execute(statements.named("count_pages")).fetchone()
+    needed = (pages - free) * page_bytes
     if shutil.disk_usage(os.path.dirname(path)).free < needed:
         raise errors.NoSpace(needed=needed, path=path)
 
