@@ -8,6 +8,7 @@ import msgspec
 
 from tallystick.projections.lag import Lag, lag_at
 from tallystick.store.store import Store
+from tallystick.store.tables import live_places
 
 
 class Gauge(msgspec.Struct, frozen=True):
@@ -21,9 +22,8 @@ class Gauge(msgspec.Struct, frozen=True):
 
 def gauges(store: Store) -> Iterator[Gauge]:
     """Every projection and every consumer of a store."""
-    for place in store.log.views.places():
-        if place.live:
-            yield Gauge("projection", place.projection, lag_at(store, place.position))
+    for place in live_places(store.log.views, store.log.view_tables):
+        yield Gauge("projection", place.projection, lag_at(store, place.position))
     for name in store.log.checkpoints.names():
         found = store.log.checkpoints.load(name)
         if found is not None:

@@ -47,6 +47,13 @@ class ViewTables(Protocol):
         """A transaction that is durable when the block is left, and did not happen if it raises."""
 
 
+def live_places(views: Views, tables: ViewTables) -> list[Place]:
+    """Where every projection of a store is, whether it keeps rows or owns tables."""
+    with tables.reading() as session:
+        found = {place.projection: place for place in [*session.views.places(), *views.places()] if place.live}
+    return [place for _, place in sorted(found.items())]
+
+
 def drop_tables_of(tables: ViewTables, event: Event) -> None:
     """Drop every table that this event may have gone into: only its projection knows where. It will start anew."""
     with tables.reading() as session:

@@ -5,7 +5,7 @@
     DIR/index/*.idx              what can be rebuilt from a segment: ids, streams, positions
     DIR/synced                   the synced mark: how far the log is known to be on disk
     DIR/quarantine/              bytes that recovery cut off, never deleted by the engine
-    DIR/snapshots/               snapshots of state
+    DIR/snapshots/*.snap         snapshots of state, each named by a frame
     DIR/beside.db                checkpoints and view rows (SQLite), made when first used
     DIR/lock                     held by the one writer
 
@@ -15,6 +15,8 @@ Invariants:
 - Readers of other processes stop at the mark, so that they never see what a crash could take back.
 - Positions rise by one from frame to frame and from segment to segment; a header names the segment before it and
   where that one ends.
+- What is pruned or erased is so by a side record in the frame of the control fact that says it: both or neither. The
+  bytes stay until their segment is written again, and are served to nobody.
 - Only bytes past the mark and with no valid frame behind them are a torn tail and may be cut. Everything else that
   does not check out is damage: the log opens read-only, names the hole, and changes no byte.
 

@@ -340,7 +340,10 @@ class FilesLog:
         self._view.refresh()
         writing, unknown = self._writer is not None, self._view.opened.unknown
         facts = self._view.steady(
-            lambda: checking.facts(self._view.segments, self._view.opened.handles, writing=writing, unknown=unknown)
+            lambda: (
+                checking.facts(self._view.segments, self._view.opened.handles, writing=writing, unknown=unknown)
+                | checking.upkeep_facts(self._view.life, self.snapshots)
+            )
         )
         found = [
             Problem("hole", f"positions {hole.first} to {hole.last}: {hole.reason}", hole.first)

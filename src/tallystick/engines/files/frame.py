@@ -54,6 +54,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 _encoder = msgspec.msgpack.Encoder()
 _unpack = msgspec.msgpack.Decoder(Body).decode
 _unpack_raw = msgspec.msgpack.Decoder(tuple[int, list[msgspec.Raw], msgspec.Raw]).decode
+_unpack_side = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw, list[Any]]).decode
 _unpack_event = msgspec.msgpack.Decoder(Event).decode
 
 
@@ -125,6 +126,11 @@ def _place(segment_id: bytes, offset: int) -> bytes:
 def decode_body(body: bytes) -> Body:
     """The events and side records of a verified body."""
     return _unpack(body)
+
+
+def decode_side(body: bytes) -> list[Any]:
+    """The side records of a verified body; its events are not decoded."""
+    return _unpack_side(body)[2]
 
 
 def decode_events_with(body: bytes, text: bytes) -> Iterator[Event]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from tallystick import errors
 from tallystick.engines.files import frame as frames
@@ -148,6 +149,11 @@ class Reader:
         if kept is not None:
             return kept[1]
         return self._keep(segment_id, *self._frame_at(item, offset))
+
+    def side_at(self, item: Segment, offset: int) -> list[Any]:
+        """The side records of a frame; its events are verified with them, but not decoded."""
+        kept = self._kept.get((item.header.segment_id, offset))
+        return kept[1].side if kept is not None else frames.decode_side(self._frame_at(item, offset)[1])
 
     def _frame_at(self, item: Segment, offset: int) -> tuple[Frame, bytes]:
         found = read_frame(self._handles.get(item), item.header.segment_id, offset, item.end)
