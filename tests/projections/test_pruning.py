@@ -30,7 +30,7 @@ def test_a_prune_waits_for_projections_and_names_what_is_lost(open_store: Any, e
     """Settled 17: refused before a projection that is behind; accepted, its fact lists who cannot be rebuilt."""
     store = open_store(engine)
     fill(store)
-    reducer = state.reducer(Total())
+    reducer = state.as_reducer(Total())
     live = Live(store, OrderTotals(), batch_events=3)
     live.step()
     with pytest.raises(errors.PruneRefused, match="projection 'OrderTotals' is at position"):
