@@ -66,7 +66,7 @@ def test_a_lookup_reads_one_frame(many: Any, monkeypatch: pytest.MonkeyPatch) ->
     """CP-06: one that is there costs one frame, one that is not costs none; nothing is scanned."""
     read: list[int] = []
     side_at = Reader.side_at
-    monkeypatch.setattr(Reader, "_bodies", lambda *given, **named: pytest.fail("a scan"))
+    monkeypatch.setattr(Reader, "bodies", lambda *given, **named: pytest.fail("a scan"))
     monkeypatch.setattr(Reader, "side_at", lambda self, item, at: read.append(at) or side_at(self, item, at))
     assert many.log.commands.load(key(5)) is not None
     assert many.log.commands.load(key(99)) is None

@@ -9,6 +9,7 @@ from tallystick.engines.files import frame as frames
 from tallystick.engines.files import index_file, segment, side
 from tallystick.engines.files.index_file import SealedIndex
 from tallystick.engines.files.lifecycle import Lifecycle
+from tallystick.engines.files.rewriting import encoding_of
 from tallystick.engines.files.scan import Scanner
 from tallystick.engines.files.segments import Handles, Segment, SegmentSet
 from tallystick.engines.files.side import SideRecords
@@ -46,8 +47,8 @@ def _segment_problems(item: Segment, handles: Handles) -> Iterator[Problem]:
         return
     scanner = Scanner(
         handles.get(item),
-        item.header.segment_id,
-        offset=segment.SIZE,
+        item.header.identity,
+        offset=item.header.size,
         end=min(item.end, item.base.covered_end),
         position=item.header.first_position,
     )
@@ -90,7 +91,9 @@ def facts(segments: SegmentSet, handles: Handles, *, writing: bool, unknown: lis
         "profile": last.header.profile,
         "format": segment.FORMAT,
         "segments": len(segments),
-        "log_bytes": sum(item.end for item in segments),
+        "log_bytes": sum(_stored_bytes(item, handles) for item in segments),
+        "rewritten_segments": sum(item.header.ending is not None for item in segments),
+        "compressed_segments": sum(encoding_of(item.header) == segment.GZIP for item in segments),
         "current_bytes": last.end,
         "head": last.next_position - 1,
         "free_bytes": handles.files.free_bytes(handles.directory),
@@ -99,6 +102,17 @@ def facts(segments: SegmentSet, handles: Handles, *, writing: bool, unknown: lis
         "quarantined": handles.files.list(f"{handles.directory}/quarantine"),
         "not_ours": unknown,
     }
+
+
+def _stored_bytes(item: Segment, handles: Handles) -> int:
+    """How much room a segment takes, which is less than where it ends if it is compressed."""
+    if encoding_of(item.header) == segment.PLAIN:
+        return item.end
+    file = handles.files.open_read(f"{handles.directory}/{item.name}")
+    try:
+        return file.size()
+    finally:
+        file.close()
 
 
 def upkeep_facts(life: Lifecycle, snapshots: FileSnapshots) -> dict[str, Any]:

@@ -43,6 +43,10 @@ class FileCommands:
                 return None if place == index.FORGOTTEN else (item, place[0])
         return None
 
+    def is_held(self, digest: bytes, item: Segment, offset: int) -> bool:
+        """Whether this is the frame where a command was recorded last, and it was not forgotten since."""
+        return self._place(digest) == (item, offset)
+
     def _records(self, item: Segment, offset: int) -> tuple[CommandRecord, ...]:
         return side.decode(self._view.reader.side_at(item, offset)).commands
 
