@@ -13,7 +13,7 @@ from typing import Any
 
 from tallystick import errors
 from tallystick.engines.files import checking, discovery, frame, generation, opener, segment, side
-from tallystick.engines.files.beside import BesideCheckpoints
+from tallystick.engines.files.beside import Beside
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.frame import Body
 from tallystick.engines.files.heads import HeadCache
@@ -41,7 +41,7 @@ POLL_SECONDS = 0.01
 INDEX_SHARE = 8  # at close the current index is written again when an eighth of the segment is not in it
 
 
-class FilesLog:
+class FilesLog(Beside):
     """A log of segment files."""
 
     engine = "files"
@@ -62,7 +62,7 @@ class FilesLog:
         self.store_id = header.store_id
         self.profile = header.profile
         self.readonly = readonly
-        self.checkpoints = BesideCheckpoints(f"{directory}/{discovery.BESIDE}")
+        Beside.__init__(self, f"{directory}/{discovery.BESIDE}")
         self._clock = clock
         self._combiner = Combiner(self._commit)
         self._view = LogView(opened, url=self.url, readonly=readonly, lock=self._combiner.lock)
@@ -100,11 +100,10 @@ class FilesLog:
         return outcomes
 
     def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
-        if len(transactions) == 1:
-            return self._commit_group(transactions)
-        return [outcome for group in by_bytes(transactions) for outcome in self._commit_group(group)]
+        groups = by_bytes(transactions) if len(transactions) > 1 else [transactions]
+        return self.commit_each(groups, self._commit_group)
 
-    def _commit_group(self, transactions: list[Transaction]) -> list[Outcome]:
+    def _commit_group(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         writer = self._require_writer()
         ledger = Ledger(self, next_position=writer.current.next_position, holder=self._holder)
         outcomes: list[Outcome] = []
@@ -115,7 +114,8 @@ class FilesLog:
                 outcomes.append(refusal)
         records = side.of_ledger(ledger)
         if ledger.rows or records is not side.NOTHING:
-            self._write(writer, ledger, records)
+            with self.projecting(ledger.rows):
+                self._write(writer, ledger, records)
         return outcomes
 
     def _forget(self, digests: tuple[bytes, ...]) -> None:
@@ -367,7 +367,7 @@ class FilesLog:
             self._leave()
             self._view.closed = True
             leases.retire(self._holder.owner)
-            self.checkpoints.close()
+            self.close_beside()
             self._view.opened.handles.close()
             for item in self._view.segments:
                 if item.base is not None:

@@ -24,6 +24,10 @@ from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables.checkpoints import SqliteCheckpoints
 from tallystick.engines.tables.connection import BUSY_MS
 from tallystick.engines.tables.database import Database
+from tallystick.engines.tables.deadletters import SqliteDeadLetters
+from tallystick.engines.tables.lazily import LazyDatabase
+from tallystick.engines.tables.owned import OwnedTables
+from tallystick.engines.tables.views import SCHEMA, SqliteViews, Within
 from tallystick.event import limits
 from tallystick.event.model import Event
 from tallystick.store import capabilities, leases
@@ -36,6 +40,7 @@ from tallystick.store.maintenance import Cut, Reclaimed, require_history, requir
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
+from tallystick.store.views import Inline, apart
 
 _POLL_S = 0.02
 _BUSY_MS_MAX = 3_600_000
@@ -78,6 +83,11 @@ class SqliteLog:
             connect_maintenance=lambda: maintaining.connection_to(opened.path, busy_ms=busy_ms),
         )
         self.checkpoints: Checkpoints = SqliteCheckpoints(self._database)
+        self.views = SqliteViews(self._database)
+        self.dead_letters = SqliteDeadLetters(self._database)
+        self._tables = LazyDatabase(f"{opened.path}.views", SCHEMA)  # this file admits no tables but its own
+        self.view_tables = OwnedTables(self._tables)
+        self.inline: Inline | None = None
         self.snapshots: Snapshots = SqliteSnapshots(self._database)
         self.commands: Commands = SqliteCommands(self._database)
         self._reclaiming = Reclaiming(self._database, clock=clock)
@@ -99,6 +109,9 @@ class SqliteLog:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        return apart(self._commit, transactions)
+
+    def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         holder = self._require_writable()
         ledger: Ledger | None = None
         outcomes: list[Outcome] = []
@@ -113,6 +126,9 @@ class SqliteLog:
                 except errors.TallyError as refusal:
                     outcomes.append(refusal)
             writing.write(connection, ledger, recorded=self._clock())
+            if self.inline is not None and ledger.rows:
+                views = SqliteViews(Within(connection))
+                self.inline.prepare(ledger.rows, views)(views)
         ledger.committed()
         with self._changed:
             self._changed.notify_all()
@@ -299,4 +315,5 @@ class SqliteLog:
             with suppress(errors.TallyError):  # what cannot be given back is taken over once this process is gone
                 self._leave(self._holder)
             leases.retire(self._holder.owner)
+        self._tables.close()
         self._database.close()
