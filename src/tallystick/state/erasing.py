@@ -57,6 +57,7 @@ def erase(
 
     def attempt(require: list[tuple[str, int]]) -> Erased:
         event = _event(store, stream, seq)
+        shelf_of_store = _end(store, facts.STORE_SNAPSHOTS)  # before it is looked at
         affected, again = _consequences(store, event, reducers, accept=accept)
         seals = _seals(store, event, reducers)
         dropped = tuple(entry.id for entry in affected)
@@ -64,7 +65,7 @@ def erase(
         erasure = Erasure(stream=stream, seq=seq, position=event.position, id=event.id, checksum=event.checksum)
         store.record(
             _facts(store, erasure, reason, affected, again, seals),
-            require=[*require, *_store_facts(store, affected)],
+            require=[*require, (facts.STORE_SNAPSHOTS, shelf_of_store)],
             maintenance=Maintenance(
                 erasures=(erasure,),
                 snapshots=tuple(made for made, _ in again),
@@ -106,7 +107,7 @@ def _consequences(
             if state is not None:
                 again.append(draft(store, item, state, incremental=False, protect=entry.protected))
     if not accept:
-        _require_rest(store, event, own, again)
+        _require_rest(store, event, own, whole, {fact.reducer for _, fact in again})
     return own + whole, again
 
 
@@ -129,23 +130,33 @@ def _fold_without(store: Store, item: Reducer, entry: Entry, event: Event) -> St
         return None
 
 
-def _require_rest(
-    store: Store, event: Event, own: list[Entry], again: list[tuple[Snapshot, facts.Snapshotted]]
-) -> None:
+def _require_rest(store: Store, event: Event, own: list[Entry], whole: list[Entry], again: set[str]) -> None:
     """Refuse if the state from before a cut is known only through snapshots that go and do not come again."""
-    cut = store.cut(event.stream)
-    if cut is None:
-        return
-    kept = {
-        entry.fact.reducer for entry in shelf.entries(store, event.stream) if cut.through <= entry.fact.seq < event.seq
-    } | {fact.reducer for _, fact in again}
-    alone = sorted({entry.fact.reducer for entry in own} - kept)
-    if alone:
+    cut, floor = store.cut(event.stream), store.floor()
+    alone: set[str] = set()
+    if cut is not None:
+        left = [item for item in shelf.entries(store, event.stream) if cut.through <= item.fact.seq < event.seq]
+        alone |= _without_rest(store, own, left)
+    if floor:
+        behind = [item for item in shelf.entries(store, "") if item.fact.position >= floor]
+        left = [item for item in behind if item.fact.position < event.position]
+        alone |= _without_rest(store, [item for item in whole if item.fact.position >= floor], left)
+    if alone - again:
         reason = (
-            f"the snapshots of {', '.join(alone)} hold what was pruned, and cannot be computed without the payload: "
-            "hand in their reducers, or accept that their state from before the cut is lost"
+            f"the snapshots of {', '.join(sorted(alone - again))} hold what was pruned, and cannot be computed without "
+            "the payload: hand in their reducers, or accept that their state from before the cut is lost"
         )
         raise errors.EraseRefused(stream=event.stream, seq=event.seq, reason=reason)
+
+
+def _without_rest(store: Store, gone: list[Entry], left: list[Entry]) -> set[str]:
+    """The reducers of snapshots that go, of which no good one by the same code is left."""
+    kept = {_code(entry) for entry in left if shelf.why_unusable(store, entry) is None}
+    return {entry.fact.reducer for entry in gone if _code(entry) not in kept}
+
+
+def _code(entry: Entry) -> tuple[str, int, str]:
+    return entry.fact.reducer, entry.fact.reducer_version, entry.fact.upcasters
 
 
 def _seals(store: Store, event: Event, reducers: Sequence[Reducer]) -> list[facts.Sealed]:
@@ -184,7 +195,8 @@ def _facts(
         reason=reason,
     )
     found = [(shelf.about(erasure.stream), control(store, facts.ERASED, erased))]
-    for stream in dict.fromkeys(entry.fact.stream for entry in affected):
+    # One about the store in any case: a snapshot of it that is being made meanwhile has to notice, and begin again.
+    for stream in dict.fromkeys(["", *(entry.fact.stream for entry in affected)]):
         gone = [entry.id.hex() for entry in affected if entry.fact.stream == stream]
         dropped = facts.SnapshotsDropped(stream=stream, snapshots=gone, reason=f"seq {erasure.seq} was erased")
         found.append((shelf.about(stream), control(store, facts.SNAPSHOT_DROPPED, dropped)))
@@ -193,9 +205,6 @@ def _facts(
     return found
 
 
-def _store_facts(store: Store, affected: list[Entry]) -> list[tuple[str, int]]:
-    """If snapshots of the store are affected, no other may be made meanwhile."""
-    if all(entry.fact.stream for entry in affected):
-        return []
-    head = store.stream_head(facts.STORE_SNAPSHOTS)
-    return [(facts.STORE_SNAPSHOTS, head.seq if head is not None else 0)]
+def _end(store: Store, stream: str) -> int:
+    head = store.stream_head(stream)
+    return head.seq if head is not None else 0

@@ -91,10 +91,10 @@ def latest(store: Store, stream: str, *, reducer: str | None = None) -> Seal | N
 
 
 def _stale(store: Store, fact: facts.Sealed, erased: int) -> str:
+    if 0 < erased <= fact.seq:  # first, because such a one cannot be compared at all
+        return f"seq {erased} was erased since"
     head = store.stream_head(fact.stream)
-    if head is not None and head.seq > fact.seq:
-        return f"the stream went on to seq {head.seq}"
-    return f"seq {erased} was erased since" if 0 < erased <= fact.seq else ""
+    return f"the stream went on to seq {head.seq}" if head is not None and head.seq > fact.seq else ""
 
 
 def compare(store: Store, reducer: Reducer, stream: str) -> Comparison:
@@ -112,7 +112,11 @@ def compare(store: Store, reducer: Reducer, stream: str) -> Comparison:
         full = _print(fold(store, reducer, stream, until=until, snapshots=False))
     except errors.HistoryPruned:
         reason = reason or "pruned: only snapshot and tail can be folded"
-    resumed = fold(store, reducer, stream, until=until)
+    try:
+        resumed = fold(store, reducer, stream, until=until)
+    except errors.HistoryPruned:
+        seq = until.seq if until.seq is not None else 0
+        return Comparison(stream, seq, stored, full, None, "pruned: no snapshot from before the fingerprint is left")
     return Comparison(stream, resumed.seq, stored, full, _print(resumed), reason)
 
 

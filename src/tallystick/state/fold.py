@@ -184,7 +184,7 @@ def check_subject(store: Store, reducer: Reducer, stream: str) -> None:
 
 def twice(store: Store, reducer: Reducer, stream: str) -> State:
     """Fold twice, once with the state sent through JSON after every event; names the first event where they part."""
-    plain = through_json = beginning(reducer, stream)
+    plain, through_json = beginning(reducer, stream), beginning(reducer, stream)  # a reducer may change its state
     for page in _pages(store, reducer, plain, END):
         for event in page:
             if reducer.types and event.type not in reducer.types:

@@ -105,9 +105,9 @@ def _check_coverage(store: Store, found: Plan, mine: Sequence[Reducer], *, snaps
     good = [entry for entry in shelf.entries(store, found.stream) if shelf.why_unusable(store, entry) is None]
     by_name = {entry.fact.reducer: entry for entry in sorted(good, key=lambda entry: entry.fact.seq)}
     found.snapshots = [entry for entry in by_name.values() if entry.fact.seq >= found.before - 1]
-    if snapshot and mine:
-        return
     wanted = [item.name for item in mine] or [next(iter(by_name), "")]
+    if snapshot and mine:
+        wanted = []  # what is missing is made with the cut
     for name in wanted:
         entry = by_name.get(name)
         if entry is None:
@@ -117,7 +117,9 @@ def _check_coverage(store: Store, found: Plan, mine: Sequence[Reducer], *, snaps
             found.refusals.append(f"prune boundary exceeds snapshot coverage, which ends at seq {covered}")
     for item in mine:
         entry = by_name.get(item.name)
-        if entry is not None and entry.fact.seq >= found.before - 1:
+        if entry is None or entry.fact.seq < found.before - 1:
+            continue
+        if not snapshot or shelf.same_code(store, item, entry.fact):
             _check_replay(store, found, item, entry)
 
 
@@ -205,10 +207,12 @@ def prune(
 
 def _at_cut(store: Store, found: Plan, reducers: Sequence[Reducer]) -> list[tuple[Snapshot, facts.Snapshotted]]:
     """Full snapshots at exactly the cut, for the reducers that have none there."""
-    there = {entry.fact.reducer for entry in found.snapshots if entry.fact.seq == found.before - 1}
+    there = [entry.fact for entry in found.snapshots if entry.fact.seq == found.before - 1]
     made = []
     for item in reducers:
-        if item.scope == "stream" and item.wants(found.stream) and item.name not in there:
+        if item.scope != "stream" or not item.wants(found.stream):
+            continue
+        if not any(shelf.same_code(store, item, fact) for fact in there):
             state = fold(store, item, found.stream, until=Until(seq=found.before - 1))
             made.append(draft(store, item, state, incremental=False, protect=False))
     return made

@@ -125,10 +125,10 @@ def _fits(reducer: Reducer, fact: facts.Snapshotted, upcasters: str, until: Unti
 
 def opened(store: Store, reducer: Reducer, entry: Entry) -> State | None:
     """The state of a snapshot, checked; migrated if an older version of the reducer made it. None if it is no good."""
-    fact = entry.fact
-    if why_unusable(store, entry) is not None:
+    fact, body = entry.fact, body_of(store, entry)  # loaded once: it may be dropped at any moment
+    if body is None or _why_unusable(store, fact, body) is not None:
         return None
-    value = canonical.decode(body_of(store, entry) or b"null")
+    value = canonical.decode(body)
     if fact.reducer_version != reducer.version:
         assert reducer.migrate is not None
         try:
@@ -149,12 +149,15 @@ def opened(store: Store, reducer: Reducer, entry: Entry) -> State | None:
 
 def why_unusable(store: Store, entry: Entry) -> str | None:
     """What is wrong with a snapshot; None if nothing is."""
-    body = body_of(store, entry)
+    return _why_unusable(store, entry.fact, body_of(store, entry))
+
+
+def _why_unusable(store: Store, fact: facts.Snapshotted, body: bytes | None) -> str | None:
     if body is None:
         return "its body is missing, damaged or changed"
-    if chain.checksum(body).hex() != entry.fact.state_hash:
+    if chain.checksum(body).hex() != fact.state_hash:
         return "its state does not have the hash that the control fact names"
-    if not _stands_in_the_log(store, entry.fact):
+    if not _stands_in_the_log(store, fact):
         return "the log does not have the link that the snapshot was made at"
     return None
 

@@ -141,6 +141,8 @@ def draft(
 def _diff(store: Store, reducer: Reducer, state: State, whole: bytes) -> tuple[bytes | None, bytes | None]:
     """The newest full snapshot that a diff may start from, and the diff; nothing if the whole state is better."""
     for entry in shelf.entries(store, state.stream):
+        if entry.fact.position > state.position:  # an erasure between the two would take the base and leave the diff
+            continue
         if entry.fact.kind == FULL and shelf.same_code(store, reducer, entry.fact):
             base = shelf.body_of(store, entry) if shelf.why_unusable(store, entry) is None else None
             found = diffs.patch(base, whole) if base is not None else None

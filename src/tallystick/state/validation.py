@@ -63,6 +63,8 @@ def _replayed(store: Store, item: Reducer, stream: str, usable: list[Entry]) -> 
     for entry in usable:
         if cut is not None and entry.fact.seq < cut.through:
             continue
+        if not stream and entry.fact.position < store.floor():
+            continue
         if state is not None:
             try:
                 state = replay(store, item, state, until=_place(entry))

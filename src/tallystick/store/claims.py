@@ -28,7 +28,7 @@ class Claims(msgspec.Struct):
         """Take one control event into account."""
         try:
             self._take(event)
-        except msgspec.ValidationError as problem:
+        except (msgspec.ValidationError, ValueError) as problem:  # ValueError: text that is no hex
             self._wrong(event, f"the fact does not have its form: {problem}")
 
     def _take(self, event: Event) -> None:

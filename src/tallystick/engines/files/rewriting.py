@@ -167,16 +167,13 @@ class Rewriter:
         try:
             header = self._stage(staged, header, pieces, encoding=encoding, erased=erased)
             fresh = self._checked(name, staged, header, org_before)
-            if instead_of is not None:
-                self._handles.let_go(instead_of)  # where an open file cannot be replaced, we must not be the one
-            self._rename(staged, name)
+            self._place(staged, name, fresh, instead_of)
         except BaseException as problem:
             with contextlib.suppress(OSError):
                 self._files.unlink(staged)
             if isinstance(problem, OSError) and problem.errno in FULL:
                 raise errors.NoSpace(needed=segment.SIZE_MAX, path=self._directory) from problem
             raise
-        self._placed(fresh)
         self._files.sync_dir(self._directory)
         with contextlib.suppress(PermissionError):  # somebody has the old index open: it is written at the next opening
             fresh.save_index()
@@ -219,6 +216,14 @@ class Rewriter:
         if holes or (fresh.covered_end, fresh.next_position) != (fresh.end, header.ending.next_position):
             raise OSError(f"{staged} does not read back as it was written")
         return fresh
+
+    def _place(self, staged: str, name: str, fresh: Segment, instead_of: Segment | None) -> None:
+        """Give the file its name and tell of it in one: a reader that finds another file there asks under this lock."""
+        with self._handles.lock:
+            if instead_of is not None:
+                self._handles.let_go(instead_of)  # where an open file cannot be replaced, we must not be the one
+            self._rename(staged, name)
+            self._placed(fresh)
 
     def _rename(self, staged: str, name: str) -> None:
         try:
