@@ -1,0 +1,17 @@
+"""Runs: workflows whose every step is an event, so that they resume where they stopped, on any engine.
+
+from tallystick import runs
+
+flow = runs.Workflow("letters")
+state = runs.start(store, flow, run="monday")
+state = runs.resume(store, flow, "monday")
+"""
+
+from tallystick.runs.journal import load
+from tallystick.runs.launch import Attestation, Crew, resume, start
+from tallystick.runs.rebuild import replay
+from tallystick.runs.state import RunState
+from tallystick.runs.work import Work
+from tallystick.runs.workflow import Artifact, Workflow
+
+__all__ = ["Artifact", "Attestation", "Crew", "RunState", "Work", "Workflow", "load", "replay", "resume", "start"]
