@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 import tallystick
-from tallystick import errors
+from tallystick import NewEvent, errors
 from tallystick.engines.sqlite import migrations, place, statements
 from tallystick.event import canonical, chain, ids
 from tallystick.store.verify import verify
@@ -134,8 +134,9 @@ def test_the_tables_have_the_key_fields(store, table):
 def test_the_audit_trail_is_the_control_events(store, some):
     """EVT-05, EVT-10: `audit` shows each control fact with its tenant and run, and nothing else."""
     store.append("order/a", some(1))
-    store.record("tally.runs/prunes", "tally.run.pruned", {"before": 3, "stream": "run/7f3a"}, meta={"org": "acme"})
-    store.record("tally.store/repairs", "tally.store.repaired", {"note": '"stream":"run/x"'})
+    pruned = NewEvent("tally.run.pruned", {"before": 3, "stream": "run/7f3a"}, meta={"org": "acme"})
+    store.record([("tally.runs/prunes", pruned)])
+    store.record([("tally.store/repairs", NewEvent("tally.store.repaired", {"note": '"stream":"run/x"'}))])
     with store.log._database.reading() as connection:
         rows = connection.execute("SELECT id, tenant_id, run_id, type, payload FROM audit ORDER BY id").fetchall()
     assert rows == [

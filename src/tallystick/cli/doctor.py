@@ -75,10 +75,10 @@ def _structures(store: Store) -> list[Problem]:
 def _read_through(store: Store) -> list[Hole]:
     """The holes that are met when the log is read from end to end."""
     holes: list[Hole] = []
-    after, head = store.floor(), store.head()
+    after, head = 0, store.head()
     with progress.bar("reading", total=head) as move:
         while after < head:
-            page = store.log.read(after=after, until=head, limit=PAGE, over_holes=True)
+            page = store.log.read(after=after, until=head, limit=PAGE, over_holes=True, over_pruned=True)
             holes += page.holes
             if page.through <= after:
                 break

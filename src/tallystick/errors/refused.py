@@ -103,8 +103,9 @@ class WrongStore(Refused):
 class HistoryPruned(Refused):
     """The range asked for was pruned and no archive supplies it."""
 
-    template = "positions {first} to {last} were pruned"
-    advice = "Read from after={last}, or attach the archive that holds the range."
+    template = "{what} {first} to {last} were pruned"
+    advice = "Read from after={last} on, start from a snapshot, or attach the archive that holds the range."
+    what: str
     first: int
     last: int
 

@@ -41,13 +41,19 @@ def open_files(
             opened = opener.open_for_reading(files, directory)
         else:
             opened = opener.open_for_writing(files, directory, create=create, profile=profile or "plain", clock=clock)
-        return FilesLog(
-            directory,
-            opened,
-            readonly=readonly,
-            clock=clock,
-            segment_bytes_max=segment_bytes_max,
-            segment_age_ns_max=segment_age_ns_max,
-        )
+        try:
+            return FilesLog(
+                directory,
+                opened,
+                readonly=readonly,
+                clock=clock,
+                segment_bytes_max=segment_bytes_max,
+                segment_age_ns_max=segment_age_ns_max,
+            )
+        except BaseException:
+            opened.handles.close()
+            if opened.lock is not None:
+                opened.lock.release()
+            raise
     except OSError as problem:
         raise errors.UnknownUrl(url=f"files:{directory}", reason=str(problem)) from problem

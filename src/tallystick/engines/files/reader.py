@@ -1,15 +1,19 @@
-"""Reading events out of segments: by position, by stream, by id. Every frame is verified when it is read."""
+"""Reading events out of segments: by position, by stream, by id. Every frame is verified when it is read.
+
+Frames are kept as they were written; what was pruned or erased since is taken out of every answer.
+"""
 
 from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tallystick import errors
 from tallystick.engines.files import frame as frames
 from tallystick.engines.files import segment
 from tallystick.engines.files.frame import Body, Frame
+from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.scan import Scanner, next_valid_frame, read_frame
 from tallystick.engines.files.segments import Handles, Segment, SegmentSet
 from tallystick.event.model import Event
@@ -23,9 +27,10 @@ FRAME_KEPT_BYTES_MAX = 1 << 20
 class Reader:
     """Reads from a set of segments that its owner keeps up to date."""
 
-    def __init__(self, handles: Handles, note_hole: Callable[[Hole], None]) -> None:
+    def __init__(self, handles: Handles, note_hole: Callable[[Hole], None], life: Lifecycle) -> None:
         self._handles = handles
         self._note_hole = note_hole
+        self._life = life
         self._kept: OrderedDict[tuple[bytes, int], tuple[Frame, Body]] = OrderedDict()
 
     # --- by position -----------------------------------------------------------------------------------------------
@@ -48,6 +53,8 @@ class Reader:
                 position = max(position, min(body.last, end))
                 continue
             events = _between(body.events, after, end)
+            if self._life.touched > after:
+                events = self._life.visible(events)
             if wanted is not None:
                 events = [event for event in events if wanted(event)]
             room = limit - len(found)
@@ -126,7 +133,10 @@ class Reader:
     def recorded(self, segments: SegmentSet, position: int) -> int | None:
         """When the frame that holds a position was written."""
         for _, body in self._bodies(segments, after=position - 1, end=position):
-            return None if isinstance(body, Hole) else body.recorded
+            if isinstance(body, Hole):
+                return None
+            is_left = position > self._life.floor or self._life.visible(_between(body.events, position - 1, position))
+            return body.recorded if is_left else None
         return None
 
     # --- by offset -------------------------------------------------------------------------------------------------
@@ -163,6 +173,17 @@ class Reader:
 
     def find(self, segments: SegmentSet, id_: bytes) -> Event | None:
         """The event with this id."""
+        event = self._recorded(segments, id_)
+        return next(iter(self._life.visible([event])), None) if event is not None else None
+
+    def pruned(self, segments: SegmentSet, id_: bytes) -> bool:
+        """Whether an event of this id was recorded and is there no more, or no more for anyone who asks."""
+        if any(item.is_gone(id_) for item in reversed(segments.items)):
+            return True
+        event = self._recorded(segments, id_)
+        return event is not None and not self._life.visible([event])
+
+    def _recorded(self, segments: SegmentSet, id_: bytes) -> Event | None:
         for item in reversed(segments.items):
             offset = item.find(id_)
             if offset is not None:
@@ -179,6 +200,9 @@ class Reader:
 
     def stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Event]:
         """Events of one stream by seq."""
+        return self._life.visible(self._stream(segments, stream, after=after, until=until, limit=limit))
+
+    def _stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Event]:
         found: list[Event] = []
         for item in segments:
             entry = item.stream(stream)
@@ -200,10 +224,11 @@ def _between(events: list[Event], after: int, end: int) -> list[Event]:
     return [event for event in events if after < event.position <= end]
 
 
-def merged_names(segments: SegmentSet, after: str) -> Iterator[str]:
-    """Stream names over all segments, in order, each once."""
+def merged_names(segments: SegmentSet, pruned: Iterable[str], after: str) -> Iterator[str]:
+    """Stream names over all segments and of streams that were pruned, in order, each once."""
     last = ""
-    for name in heapq.merge(*(run for item in segments for run in item.names(after))):
+    gone = sorted(name for name in pruned if name > after)
+    for name in heapq.merge(gone, *(run for item in segments for run in item.names(after))):
         if name != last:
             last = name
             yield name

@@ -11,11 +11,13 @@ from typing import TypeVar
 
 from tallystick import errors
 from tallystick.engines.files import frame as frames
-from tallystick.engines.files import index, index_file, segment
-from tallystick.engines.files.index import GrowingIndex, SegmentIndex, StreamEntry
+from tallystick.engines.files import index, index_file, lifecycle, segment, side
+from tallystick.engines.files.index import CommandPlace, FarRange, GrowingIndex, SegmentIndex, StreamEntry
 from tallystick.engines.files.index_file import SealedIndex, SectionCache
+from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.scan import Scanner, next_valid_frame
 from tallystick.engines.files.segment import Header
+from tallystick.engines.files.side import SideRecords
 from tallystick.store import leases
 from tallystick.store.filesystem import File, FileSystem, replace_file
 from tallystick.store.ledger import Head
@@ -81,6 +83,8 @@ class Segment:
         self.rebuilt = False
         self.known_end, self.known_next = 0, 0  # how far an index knew the segment that is now too short for it
         self.org_before: Callable[[str], str | None] = lambda stream: None  # what older segments know
+        self.listener: Callable[[SideRecords], None] = lambda records: None
+        self._told_end = 0  # how far the listener knows what the frames say
         self._handles = handles
 
     @property
@@ -142,6 +146,26 @@ class Segment:
         """The last lease of a stream in this segment."""
         return self._ask(lambda parts: _first(part.lease(stream) for part in reversed(parts)))
 
+    def lifecycle(self) -> Lifecycle:
+        """What the frames of this segment did to events and snapshots."""
+        return self._ask(lambda parts: lifecycle.merged(part.lifecycle() for part in parts))
+
+    def command(self, digest: bytes) -> CommandPlace | None:
+        """Where the newest command with this digest is in this segment, or that it was forgotten here."""
+        return self._ask(lambda parts: next((at for part in reversed(parts) if (at := part.command(digest))), None))
+
+    def commands(self) -> dict[bytes, CommandPlace]:
+        """Every command that was made or forgotten in this segment."""
+        return self._ask(lambda parts: dict(chain.from_iterable(part.commands() for part in parts)))
+
+    def far_ranges(self) -> list[FarRange]:
+        """The ranges of commands whose events stand in other frames."""
+        return self._ask(lambda parts: [found for part in parts for found in part.far_ranges()])
+
+    def is_gone(self, id_: bytes) -> bool:
+        """Whether an event of this segment was left out when its frame was written again."""
+        return self._ask(lambda parts: any(part.is_gone(id_) for part in parts))
+
     def ids(self) -> Iterator[bytes]:
         """Every event id of the segment, in no order."""
         return self._ask(lambda parts: chain.from_iterable([list(part.each_id()) for part in parts]))
@@ -188,6 +212,17 @@ class Segment:
             grown = GrowingIndex(begin=self.covered_end, position=self.next_position)
             self._index = (base, grown)
         return grown
+
+    def listen(self, listener: Callable[[SideRecords], None]) -> None:
+        """From here on, tell of the side records of each further frame, before the frame is in the index."""
+        self.listener, self._told_end = listener, self.covered_end
+
+    def tell(self, records: SideRecords, *, offset: int, end: int) -> None:
+        """Tell of a frame, once, however often it is indexed."""
+        if offset >= self._told_end:
+            if records is not side.NOTHING:
+                self.listener(records)
+            self._told_end = end
 
     def rebuild(self, *, instead_of: SealedIndex | None) -> None:
         """Make the index again from the segment, unless another thread did. Until it is made, the old one stays."""
@@ -277,14 +312,17 @@ def _index_run(item: Segment, grown: GrowingIndex, file: File, *, end: int, base
         body = frames.decode_body(data)
         orgs = {name: _org(item, name, grown, base) for name in {event.stream for event in body.events}}
         heads, sources = index.facts_of(body.events, orgs)
+        records = side.decode(body.side)
+        item.tell(records, offset=frame.offset, end=frame.end)
         grown.add(
             [event.row for event in body.events],
             heads,
             offset=frame.offset,
             end=frame.end,
             position=frame.first_position,
+            next_position=frame.next_position,
             sources=sources,
-            taken=index.leases_of(body.side),
+            records=records,
         )
     return scanner.clean
 

@@ -1,4 +1,4 @@
-"""What a judged commit changes, as rows: events by the batch, then the heads, sources and leases that moved."""
+"""What a judged commit changes, as rows: events by the batch, what moved with them, and what maintenance does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from tallystick.engines.sqlite import statements
+from tallystick.engines.sqlite import commands, maintaining, statements
 from tallystick.event.model import Row
 from tallystick.store import leases
 from tallystick.store.ledger import Ledger
@@ -38,6 +38,9 @@ def write(connection: sqlite3.Connection, ledger: Ledger, *, recorded: int) -> N
         connection.executemany(statements.named("move_head"), heads)
         connection.executemany(statements.named("move_source"), list(ledger.sources.items()))
     connection.executemany(statements.named("put_lease"), [_lease_row(lease) for lease in ledger.leases])
+    commands.insert(connection, ledger.commands)
+    if ledger.maintenance is not None:
+        maintaining.maintain(connection, ledger.maintenance, ledger.rows)
 
 
 def _insert(connection: sqlite3.Connection, rows: list[Row], recorded: int) -> None:
