@@ -8,6 +8,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.event import canonical
+from tallystick.event.model import NewEvent
 from tallystick.runs import journal, snapshot
 from tallystick.runs.snapshot import Documents
 from tallystick.runs.state import Issue, Reducer, RunState
@@ -96,7 +97,7 @@ def fail(store: Store, run: str, reason: str) -> errors.SnapshotInvalid:
         state.issues = [item for item in state.issues if item.issue != issue.issue] + [issue]
         documents.replace(run, snapshot.NAME, snapshot.encode(state))
     payload = {"stream": journal.stream_of(run), "code": SNAPSHOT_INVALID, "reason": reason}
-    store.record(FAILURES_STREAM, RUN_FAILED, payload)
+    store.record([(FAILURES_STREAM, NewEvent(RUN_FAILED, payload))])
     return errors.SnapshotInvalid(run=run, reason=reason)
 
 

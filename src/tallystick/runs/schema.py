@@ -121,4 +121,3 @@ def write(directory: Path) -> None:
     for name in NAMES:
         content = json.dumps(made(name), indent=1, sort_keys=True, ensure_ascii=False)
         (directory / f"{name}.schema.json").write_text(content + "\n", "utf-8")
-

@@ -20,7 +20,9 @@ from tallystick.store.capabilities import ANY_STREAM, MULTI_STREAM
 from tallystick.store.combining import by_bytes
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.filesystem import FULL, FileSystem
+from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head, Holder, Ledger
+from tallystick.store.maintenance import Cut
 
 LOCK = "lock"
 RETRY_SECONDS = 0.002
@@ -43,6 +45,15 @@ class _View:
 
     def lease(self, stream: str) -> leases.Lease | None:
         return self._log.leases.latest() if self._log else None
+
+    def cut(self, stream: str) -> Cut | None:
+        return None
+
+    def pruned(self, id: bytes) -> bool:
+        return False
+
+    def command(self, key: CommandKey) -> CommandRecord | None:
+        return None
 
 
 class Committer:
@@ -194,7 +205,8 @@ def _judge(ledger: Ledger, transactions: Sequence[Transaction]) -> list[Outcome]
 def _only_stream(transaction: Transaction) -> str:
     """The one stream that a transaction is about."""
     streams = {write.stream for write in transaction.writes} | {*transaction.acquire, *transaction.release}
-    if len(streams) != 1:
+    streams |= {stream for stream, _ in transaction.require}
+    if len(streams) != 1 or transaction.maintenance is not None or transaction.command is not None:
         raise errors.UnsupportedCapability(engine="ndjson", capability=MULTI_STREAM)
     stream = streams.pop()
     if not naming.is_kept(stream):

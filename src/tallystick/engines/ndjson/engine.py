@@ -16,6 +16,7 @@ from tallystick.engines.ndjson.beside import NdjsonCheckpoints
 from tallystick.engines.ndjson.committing import Committer
 from tallystick.engines.ndjson.documents import Documents
 from tallystick.engines.ndjson.index import SEQ_BITS
+from tallystick.engines.ndjson.nothing import NoCommands, NoSnapshots
 from tallystick.engines.ndjson.registry import Registry
 from tallystick.engines.ndjson.stream_log import StreamLog
 from tallystick.event.model import Event
@@ -25,9 +26,12 @@ from tallystick.store.combining import Combiner
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.filesystem import FileSystem
+from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head, Holder
+from tallystick.store.maintenance import Cut, Reclaimed
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
+from tallystick.store.snapshots import Snapshots
 
 POLL_SECONDS = 0.01
 LOGS_MAX = 256
@@ -61,6 +65,8 @@ class NdjsonLog:
         self.documents = Documents(files, directory)
         self._checkpoints = NdjsonCheckpoints(directory)
         self.checkpoints: Checkpoints = self._checkpoints
+        self.snapshots: Snapshots = NoSnapshots()
+        self.commands: Commands = NoCommands()
         self._files = files
         self._registry = Registry(files, directory)
         self._logs: OrderedDict[str, StreamLog] = OrderedDict()
@@ -144,6 +150,7 @@ class NdjsonLog:
         selection: Selection = EVERYTHING,
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
+        over_pruned: bool = False,
     ) -> Page:
         head = self.head()
         end = head if until is None else min(until, head)
@@ -209,6 +216,18 @@ class NdjsonLog:
 
     def floor(self) -> int:
         return 0
+
+    def cut(self, stream: str) -> Cut | None:
+        return None
+
+    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+        return []
+
+    def pruned(self, id: bytes) -> bool:
+        return False
+
+    def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
+        return Reclaimed((), 0, 0)
 
     def stream_head(self, stream: str) -> Head | None:
         log = self._fresh(stream)
