@@ -55,7 +55,7 @@ class InputMissing(Refused):
     """A file that the workflow needs is not there."""
 
     template = "the input {artifact!r} is missing: there is no file {path}"
-    advice = "Put the file there, or name it with --input {artifact}=FILE; then resume."
+    advice = "Put the file there, or name it with --input {artifact}=FILE, and try again."
     artifact: str
     path: str
 

@@ -8,7 +8,6 @@ import importlib
 import inspect
 import os
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from types import CodeType
@@ -60,8 +59,6 @@ def load(reference: str) -> Workflow:
     module, colon, name = reference.partition(":")
     if not colon or not module or not name:
         raise errors.NotLoadable(reference=reference, reason="it is not MODULE:WORKFLOW")
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
     try:
         found = getattr(importlib.import_module(module), name)
     except Exception as problem:  # whatever the user's module raises while it is imported

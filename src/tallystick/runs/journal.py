@@ -9,7 +9,7 @@ from typing import Any
 
 from tallystick import errors
 from tallystick.event.model import Event, NewEvent
-from tallystick.runs import facts, snapshot
+from tallystick.runs import facts, snapshot, tables
 from tallystick.runs.facts import Fact, RunCreated
 from tallystick.runs.state import Reducer, RunState
 from tallystick.store.expectation import NO_STREAM
@@ -53,12 +53,12 @@ def _replayed(store: Store, run: str, *, until: int | None, depth: int) -> Reduc
     if first.parent is not None:
         if depth >= DEPTH_MAX:
             raise errors.ForkImpossible(run=run, reason=f"it is forked more than {DEPTH_MAX} times over")
-        reducer = _inherited(store, run, first.parent, depth)
+        reducer = inherited(store, run, first.parent, depth=depth)
     fold(reducer, run, events)
     return reducer
 
 
-def _inherited(store: Store, run: str, parent: facts.Parent, depth: int) -> Reducer:
+def inherited(store: Store, run: str, parent: facts.Parent, *, depth: int = 0) -> Reducer:
     """The state that a fork begins with: its parent's at the seq, proven by the link."""
     name = parent.stream.removeprefix("run/")
     reducer = _replayed(store, name, until=parent.seq, depth=depth + 1)
@@ -92,6 +92,7 @@ class Journal:
         self.trace_id = trace_id or secrets.token_hex(16)
         self.span_id = secrets.token_hex(8)
         self.documents: snapshot.Documents | None = getattr(store.log, "documents", None)
+        self.tables: tables.RunTables | None = getattr(store.log, "run_tables", None)
         self._snapshot_seq = 0
         self._snapshot_at = time.monotonic()
         self._snapshot_cost = 0.0
@@ -119,10 +120,12 @@ class Journal:
             self.state.org = head.org if head else None
 
     def save_snapshot(self) -> None:
-        """Replace snapshot.json with the state as it is now."""
+        """Put what is derived of the events in place as it is now: snapshot.json, or the rows of the run's tables."""
         began = time.monotonic()
         if self.documents is not None:
             self.documents.replace(self.run, snapshot.NAME, snapshot.encode(self.state))
+        if self.tables is not None:
+            self.tables.put(tables.rows([self.state]))
         self._snapshot_seq, self._snapshot_at = self.state.seq, time.monotonic()
         self._snapshot_cost = self._snapshot_at - began
 

@@ -9,7 +9,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event import canonical
 from tallystick.event.model import NewEvent
-from tallystick.runs import journal, snapshot
+from tallystick.runs import journal, schema, snapshot
 from tallystick.runs.snapshot import Documents
 from tallystick.runs.state import Issue, Reducer, RunState
 from tallystick.store.store import Store
@@ -79,6 +79,14 @@ def replay(store: Store, run: str) -> Comparison:
         return found
     documents.replace(run, snapshot.NAME, snapshot.encode(reducer.state))
     return msgspec.structs.replace(found, rewritten=True)
+
+
+def validate(store: Store, run: str) -> int:
+    """Hold every event of a run against the shipped JSON Schema, as the line that it is; says how many there were."""
+    events = journal.events_of(store, journal.stream_of(run))
+    for event in events:
+        schema.check("event", schema.line(event))
+    return len(events)
 
 
 def fail(store: Store, run: str, reason: str) -> errors.SnapshotInvalid:

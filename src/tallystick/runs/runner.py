@@ -84,7 +84,10 @@ class Runner:
         self._sections = Sections(state.work_items, state.section_states)
         self._paths = {name: item.path for name, item in state.inputs.items()}
         self._paths |= {output.artifact: output.path for item in state.work_items for output in item.outputs}
-        self._open_issues = {issue.node: issue.issue for issue in state.issues if _is_open_failure(issue)}
+        self._open_issues: dict[str, list[str]] = {}  # by node, of attempts before the one that is running
+        for issue in state.issues:
+            if issue.state == "open" and issue.node is not None:
+                self._open_issues.setdefault(issue.node, []).append(issue.issue)
         finished = {item.node for item in state.work_items if item.state == "finished"}
         self._missing = {name: len(graph.waits[name] - finished) for name in graph.order if name not in finished}
         self._ready = [graph.rank[name] for name, count in self._missing.items() if not count]
@@ -176,10 +179,18 @@ class Runner:
 
     def _note(self, ended: Ended) -> None:
         self._batch += [(issue, ended.begun.span) for issue in ended.issues]
-        if ended.error is None:
-            self._finished(ended)
-        else:
+        if ended.error is not None:
+            self._remember(ended)
             self._failure(ended.begun, ended.error)
+        else:
+            self._finished(ended)
+
+    def _remember(self, ended: Ended) -> None:
+        """What a failed attempt left open is resolved by the one that finishes."""
+        opened = [fact.issue for fact in ended.issues if isinstance(fact, IssueOpened)]
+        resolved = {fact.issue for fact in ended.issues if isinstance(fact, IssueResolved)}
+        left = [issue for issue in opened if issue not in resolved]
+        self._open_issues.setdefault(ended.begun.node, []).extend(left)
 
     def _finished(self, ended: Ended) -> None:
         node, span = ended.begun.node, ended.begun.span
@@ -197,8 +208,8 @@ class Runner:
             self._fresh[output.name] = content.sha256
             self._batch.append((written, span))
         self._batch.append((NodeFinished(node=node, attempt=ended.begun.attempt), span))
-        if node in self._open_issues:
-            self._batch.append((IssueResolved(issue=self._open_issues.pop(node), how="the node finished"), span))
+        for issue in self._open_issues.pop(node, []):
+            self._batch.append((IssueResolved(issue=issue, how="the node was done again"), span))
         self._sections.move(node, "finished")
         for follower in self._graph.followers[node]:
             if follower in self._missing:
@@ -219,10 +230,9 @@ class Runner:
             self._retries.append(again)
             return
         self._failed[node.name] = error
-        if node.name not in self._open_issues:
-            issue = f"{node.name}#{begun.attempt}.failed"
-            opened = IssueOpened(issue=issue, code=NODE_FAILED, severity="blocker", message=error, node=node.name)
-            self._batch.append((opened, begun.span))
+        issue = f"{node.name}#{begun.attempt}.failed"
+        opened = IssueOpened(issue=issue, code=NODE_FAILED, severity="blocker", message=error, node=node.name)
+        self._batch.append((opened, begun.span))
 
     # --- recording -------------------------------------------------------------------------------------------------
 
@@ -245,10 +255,6 @@ class Runner:
         self._batch += [ended, msgspec.convert({"state": status}, RunStateChanged)]
         self._flush()
         self._journal.save_snapshot()
-
-
-def _is_open_failure(issue: object) -> bool:
-    return getattr(issue, "state", "") == "open" and getattr(issue, "code", "") == NODE_FAILED
 
 
 def _without_message(item: Fact | tuple[Fact, str]) -> Fact | tuple[Fact, str]:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from tallystick import errors
+from tallystick.event.model import Event
 from tallystick.runs import facts
 from tallystick.runs.state import RunState
 
@@ -114,6 +115,26 @@ def check(name: str, document: Any) -> None:
         raise errors.SchemaViolation(
             type=f"{name}.schema.json", version=1, pointer=pointer, reason=f"{pointer}: {problem.message}"[:500]
         )
+
+
+def line(event: Event) -> dict[str, Any]:
+    """An event of any engine as the line of `events.ndjson` that it would be; what belongs to the file is filled in."""
+    return {
+        "checksum": event.checksum.hex(),
+        "commit": [event.seq, event.seq],
+        "id": str(event.uuid),
+        "link": event.link.hex(),
+        "meta": event.metadata,
+        "payload": None if event.payload is None else event.data,
+        "recorded": 0,
+        "seq": event.seq,
+        "signature": None if event.signature is None else event.signature.hex(),
+        "stream": event.stream,
+        "time": event.time,
+        "type": event.type,
+        "version": event.version,
+        "whole": event.link.hex(),
+    }
 
 
 def write(directory: Path) -> None:

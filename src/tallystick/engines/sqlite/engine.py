@@ -17,6 +17,7 @@ from tallystick import errors
 from tallystick.engines.sqlite import inspection, maintaining, reclaiming, statements, survey, writing
 from tallystick.engines.sqlite.commands import SqliteCommands
 from tallystick.engines.sqlite.place import Opened, Opening
+from tallystick.engines.sqlite.run_tables import SqliteRunTables
 from tallystick.engines.sqlite.selecting import page_query
 from tallystick.engines.sqlite.snapshots import SqliteSnapshots
 from tallystick.engines.sqlite.view import SqliteView
@@ -77,6 +78,7 @@ class SqliteLog:
             connect_maintenance=lambda: maintaining.connection_to(opened.path, busy_ms=busy_ms),
         )
         self.checkpoints: Checkpoints = SqliteCheckpoints(self._database)
+        self.run_tables = SqliteRunTables(self._database)
         self.snapshots: Snapshots = SqliteSnapshots(self._database)
         self.commands: Commands = SqliteCommands(self._database)
         self._clock = clock
