@@ -9,7 +9,7 @@ import click
 from tallystick.cli import failures, options, output, times
 
 if TYPE_CHECKING:
-    from tallystick.runs.telemetry import Activity
+    from tallystick.runs.activity import Activity
 
 _SHORT = 12
 

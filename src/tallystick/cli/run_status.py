@@ -119,7 +119,7 @@ def _runs(store: Store) -> Iterator[RunState]:
 
 
 def _took(ns: int) -> str:
-    from tallystick.runs.svg import duration
+    from tallystick.runs.picture import duration
 
     return duration(ns)
 

@@ -7,16 +7,16 @@ state = runs.start(store, flow, run="monday")
 state = runs.resume(store, flow, "monday")
 """
 
-from tallystick.runs.diff import diff
+from tallystick.runs.activity import Question, run_ids, telemetry
+from tallystick.runs.differences import diff
 from tallystick.runs.filling import fill_tables
-from tallystick.runs.fork import fork
+from tallystick.runs.forking import fork
 from tallystick.runs.graph import mermaid
 from tallystick.runs.journal import load
 from tallystick.runs.launch import Attestation, Crew, resume, start
+from tallystick.runs.picture import svg
 from tallystick.runs.rebuild import replay
 from tallystick.runs.state import RunState
-from tallystick.runs.svg import svg
-from tallystick.runs.telemetry import Question, run_ids, telemetry
 from tallystick.runs.work import Work
 from tallystick.runs.workflow import Artifact, Workflow
 

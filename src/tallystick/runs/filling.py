@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tallystick import errors
 from tallystick.runs import journal
+from tallystick.runs.activity import run_ids
 from tallystick.runs.tables import Rows, RunTables, rows
-from tallystick.runs.telemetry import run_ids
 from tallystick.store.store import Store
 
 
