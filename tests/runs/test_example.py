@@ -49,6 +49,7 @@ def test_replay_gives_exactly_what_the_runner_had(bench: Any, store: Store, flow
     """RUN-03, RUN-04, settled 11: the state is derived from the events alone, byte for byte."""
     state = runs.start(store, flow, run="monday", workspace=bench.workspace, inputs=bench.inputs)
     assert snapshot.encode(runs.load(store, "monday").state) == snapshot.encode(state)
+    assert snapshot.encode(state) == canonical.encode_state(msgspec.to_builtins(state)) + b"\n"
     assert runs.replay(store, "monday").equal
 
 

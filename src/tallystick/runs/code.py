@@ -33,7 +33,7 @@ class Commit(msgspec.Struct, frozen=True):
 
 def version(function: Callable[..., Any], params: dict[str, Any]) -> str:
     """The hash of a function's source and of its declared parameters."""
-    text = _source(function) + b"\n" + canonical.encode(params, what="params")
+    text = _source(function) + b"\n" + (canonical.encode(params, what="params") if params else b"{}")
     return hashlib.sha256(text).hexdigest()
 
 

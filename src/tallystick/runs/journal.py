@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from tallystick import errors
@@ -15,7 +16,7 @@ from tallystick.runs.state import Reducer, RunState
 from tallystick.store.expectation import NO_STREAM
 from tallystick.store.store import Store
 
-PAGE = 10_000
+PAGE = 2000
 DEPTH_MAX = 100
 SNAPSHOT_EVENTS_MIN = 32
 SNAPSHOT_SECONDS = 1.0
@@ -27,14 +28,20 @@ def stream_of(run: str) -> str:
     return f"run/{run}"
 
 
-def events_of(store: Store, stream: str, *, until: int | None = None) -> list[Event]:
-    """Every event of a stream up to a seq."""
-    found: list[Event] = []
-    while page := store.read_stream(stream, after=len(found), until=until, limit=PAGE):
-        found += page
-        if until is not None and len(found) >= until:
-            break
-    return found
+def pages_of(store: Store, stream: str, *, until: int | None = None) -> Iterator[list[Event]]:
+    """The events of a stream up to a seq, page by page."""
+    after = 0
+    while page := store.read_stream(stream, after=after, until=until, limit=PAGE):
+        yield page
+        after = page[-1].seq
+        if len(page) < PAGE:
+            return
+
+
+def events_of(store: Store, stream: str) -> Iterator[Event]:
+    """Every event of a stream."""
+    for page in pages_of(store, stream):
+        yield from page
 
 
 def load(store: Store, run: str, *, until: int | None = None) -> Reducer:
@@ -43,19 +50,28 @@ def load(store: Store, run: str, *, until: int | None = None) -> Reducer:
 
 
 def _replayed(store: Store, run: str, *, until: int | None, depth: int) -> Reducer:
-    events = events_of(store, stream_of(run), until=until)
-    if not events:
+    pages = pages_of(store, stream_of(run), until=until)
+    begun = next(pages, None)
+    if begun is None:
         raise errors.RunNotFound(run=run, url=store.log.url)
-    first = facts.decode(events[0].type, events[0].payload)
+    first = _decoded(run, begun[0])
     if not isinstance(first, RunCreated):
-        raise errors.RunLogInvalid(run=run, seq=1, reason=f"the first event is {events[0].type}, not RUN_CREATED")
+        raise errors.RunLogInvalid(run=run, seq=1, reason=f"the first event is {begun[0].type}, not RUN_CREATED")
     reducer = Reducer(run)
     if first.parent is not None:
         if depth >= DEPTH_MAX:
             raise errors.ForkImpossible(run=run, reason=f"it is forked more than {DEPTH_MAX} times over")
         reducer = inherited(store, run, first.parent, depth=depth)
-    fold(reducer, run, events)
+    for page in chain([begun], pages):
+        fold(reducer, run, page)
     return reducer
+
+
+def _decoded(run: str, event: Event) -> Fact | None:
+    try:
+        return facts.decode(event.type, event.payload)
+    except errors.SchemaViolation as problem:
+        raise errors.RunLogInvalid(run=run, seq=event.seq, reason=problem.message) from problem
 
 
 def inherited(store: Store, run: str, parent: facts.Parent, *, depth: int = 0) -> Reducer:
@@ -93,7 +109,7 @@ class Journal:
         self.span_id = secrets.token_hex(8)
         self.documents: snapshot.Documents | None = getattr(store.log, "documents", None)
         self.tables: tables.RunTables | None = getattr(store.log, "run_tables", None)
-        self._snapshot_seq = 0
+        self._snapshot_seq = reducer.state.seq
         self._snapshot_at = time.monotonic()
         self._snapshot_cost = 0.0
 

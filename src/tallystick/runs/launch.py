@@ -139,6 +139,7 @@ def start(
     declared = list(graph.nodes.values())
     state = RunStateChanged(state="running")
     written.record([created, *workflow.declared_inputs(), *declared, *seen, *begun, state])
+    written.save_snapshot()
     return _carry_out(written, workflow, graph, place, session, crew)
 
 
@@ -186,7 +187,6 @@ def resume(
 def _carry_out(
     written: Journal, workflow: Workflow, graph: Graph, place: Workspace, session: str, crew: Crew
 ) -> RunState:
-    written.save_snapshot()
     runner = Runner(
         written,
         workflow,

@@ -17,8 +17,10 @@ from tallystick.runs.facts import Fact, NodeStatus, Output, Parent, RunStatus, S
 
 FORMAT = 1
 
+# gc=False below: a state is a tree, nothing in it points back, and there may be many thousand parts of it
 
-class Artifact(msgspec.Struct, kw_only=True):
+
+class Artifact(msgspec.Struct, kw_only=True, gc=False):
     """One entry of the artifacts index."""
 
     path: str
@@ -31,7 +33,7 @@ class Artifact(msgspec.Struct, kw_only=True):
     stale: bool = False
 
 
-class AttemptRecord(msgspec.Struct, kw_only=True):
+class AttemptRecord(msgspec.Struct, kw_only=True, gc=False):
     """One attempt at a node."""
 
     attempt: int
@@ -44,7 +46,7 @@ class AttemptRecord(msgspec.Struct, kw_only=True):
     ended_at: int | None = None
 
 
-class WorkItem(msgspec.Struct, kw_only=True):
+class WorkItem(msgspec.Struct, kw_only=True, gc=False):
     """A node: its declaration, where it stands, and every attempt at it."""
 
     node: str
@@ -62,7 +64,7 @@ class WorkItem(msgspec.Struct, kw_only=True):
     inherited_from: str | None = None
 
 
-class Issue(msgspec.Struct, kw_only=True):
+class Issue(msgspec.Struct, kw_only=True, gc=False):
     """Something that is or was wrong."""
 
     issue: str
@@ -76,7 +78,7 @@ class Issue(msgspec.Struct, kw_only=True):
     how: str | None = None
 
 
-class Session(msgspec.Struct, kw_only=True):
+class Session(msgspec.Struct, kw_only=True, gc=False):
     """One life of a worker on the run."""
 
     session: str
@@ -90,7 +92,7 @@ class Session(msgspec.Struct, kw_only=True):
     ended_at: int | None = None
 
 
-class Worker(msgspec.Struct, kw_only=True):
+class Worker(msgspec.Struct, kw_only=True, gc=False):
     """What carries nodes out."""
 
     hardware: str
@@ -101,7 +103,7 @@ class Worker(msgspec.Struct, kw_only=True):
     attested_at: int | None = None
 
 
-class InputFile(msgspec.Struct, kw_only=True):
+class InputFile(msgspec.Struct, kw_only=True, gc=False):
     """An artifact that comes from outside."""
 
     path: str

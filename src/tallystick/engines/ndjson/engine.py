@@ -191,6 +191,8 @@ class NdjsonLog:
         end = after + limit if until is None else min(until, after + limit)
         found: list[Event] = []
         with self._reading():
+            if not log.index.holes:
+                return list(log.events(after=after, until=end))
             for item in log.walk(after=log.index.position(after), until=log.index.position(end)):
                 if isinstance(item, Hole):
                     if not found:

@@ -7,7 +7,7 @@ from array import array
 import msgspec
 
 from tallystick.engines.ndjson.line import Line
-from tallystick.event import chain
+from tallystick.event import chain, ids
 from tallystick.event.model import Row
 from tallystick.store.ledger import Head
 from tallystick.store.page import Hole
@@ -35,13 +35,18 @@ class Index:
         self.end = 0  # the offset behind the last line that counts
         self.lines = 0
         self.seq = 0
-        self.link = chain.GENESIS
+        self._link = chain.GENESIS.hex()
         self.org: str | None = None
         self.sources: dict[str, int] = {}
-        self.ids: dict[bytes, int] = {}
+        self.ids: dict[str, int] = {}  # by UUID text, as lines have it: most of them are never asked for
         self.holes: list[Hole] = []
         self._starts = array("q")
         self._ends = array("q")
+
+    @property
+    def link(self) -> bytes:
+        """The link of the last line."""
+        return bytes.fromhex(self._link)
 
     @property
     def head(self) -> Head | None:
@@ -54,18 +59,18 @@ class Index:
 
     def add_line(self, line: Line, start: int, end: int) -> None:
         """Take in a line that was read; the seqs left out before it are a hole."""
-        self._add(line.seq, bytes.fromhex(line.id.replace("-", "")), bytes.fromhex(line.link), bytes(line.meta))
+        self._add(line.seq, line.id, line.link, bytes(line.meta))
         self._place(line.seq, start, end)
 
     def add_rows(self, rows: list[Row], start: int, sizes: list[int]) -> None:
         """Take in the lines of a commit that was just written at `start`."""
         for row, size in zip(rows, sizes, strict=True):
-            self._add(row[2], row[5], row[10], row[8])
+            self._add(row[2], ids.to_text(row[5]), row[10].hex(), row[8])
             self._place(row[2], start, start + size)
             start += size
 
-    def _add(self, seq: int, id_: bytes, link: bytes, meta: bytes) -> None:
-        self.seq, self.link = seq, link
+    def _add(self, seq: int, id_: str, link: str, meta: bytes) -> None:
+        self.seq, self._link = seq, link
         self.ids[id_] = seq
         if b'"org"' in meta or b'"source"' in meta:
             scope = _scope(meta)

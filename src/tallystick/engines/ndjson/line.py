@@ -18,7 +18,8 @@ import msgspec
 from tallystick.event.model import Event, Row
 
 _TAIL = b',"whole":"'
-_TAIL_BYTES = len(_TAIL) + 64 + len(b'"}')
+_HEX_BYTES = 64 + len(b'"}')
+_TAIL_BYTES = len(_TAIL) + _HEX_BYTES
 _ASCII_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-:@=+/")
 
 _sha256 = hashlib.sha256
@@ -93,20 +94,12 @@ def _quoted(signature: bytes | None) -> str:
     return "null" if signature is None else f'"{signature.hex()}"'
 
 
-def decode(text: bytes | memoryview) -> Line | None:
+def decode(text: bytes) -> Line | None:
     """The line of these bytes, without its newline; None if they are not a line that was written whole."""
-    text = bytes(text)
-    body = text[:-_TAIL_BYTES]
-    if text[-_TAIL_BYTES : -_TAIL_BYTES + len(_TAIL)] != _TAIL or text[-2:] != b'"}':
-        return None
-    if text[-66:-2] != _sha256(body).hexdigest().encode():
-        return None
     try:
-        return _decode(text)
+        found = _decode(text)
     except (msgspec.MsgspecError, UnicodeError):
         return None
-
-
-def decode_known(text: bytes) -> Line:
-    """The line of bytes that were checked when they were indexed."""
-    return _decode(text)
+    if text[-_TAIL_BYTES:-_HEX_BYTES] != _TAIL:
+        return None
+    return found if found.whole == _sha256(memoryview(text)[:-_TAIL_BYTES]).hexdigest() else None

@@ -40,9 +40,10 @@ def pieces(file: File, *, begin: int, end: int) -> Iterator[Piece]:
         yield Piece(at - len(carried), at, None)
 
 
-def index_synced(index: Index, stream: str, file: File, *, end: int, seq: int) -> None:
+def index_synced(index: Index, stream: str, file: File, *, end: int, seq: int) -> list[Line]:
     """Take in everything up to the synced mark, which ends at `seq`. Whatever is wrong there is damage."""
     begin = index.end
+    taken = []
     for piece in pieces(file, begin=begin, end=end):
         found = piece.line
         if found is None or found.stream != stream or found.seq <= index.seq:
@@ -51,8 +52,10 @@ def index_synced(index: Index, stream: str, file: File, *, end: int, seq: int) -
         if found.seq != index.seq + 1:
             _open_hole(index, found.seq - 1, f"{stream}: lines before byte {piece.start} are damaged or gone")
         index.add_line(found, piece.start, piece.end)
+        taken.append(found)
     if index.seq != seq or index.end != end:
         _open_hole(index, max(seq, index.seq + 1), f"{stream}: the log is shorter than it was, or damaged at its end")
+    return taken
 
 
 def _open_hole(index: Index, last: int, reason: str) -> None:

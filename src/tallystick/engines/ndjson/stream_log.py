@@ -10,6 +10,7 @@ from tallystick.engines.ndjson import line as lines
 from tallystick.engines.ndjson import mark, recovery, scan
 from tallystick.engines.ndjson.index import SEQ_BITS, Index
 from tallystick.engines.ndjson.lease import LeaseFile
+from tallystick.event import ids
 from tallystick.event.model import Event, Row
 from tallystick.store.events import Problem
 from tallystick.store.filesystem import FULL, File, FileSystem, write_fully
@@ -19,6 +20,7 @@ from tallystick.store.page import Hole
 
 EVENTS = recovery.EVENTS
 SEQ_MAX = (1 << SEQ_BITS) - 1
+WARM_BYTES_MAX = 32 << 20
 
 
 class StreamLog:
@@ -38,6 +40,9 @@ class StreamLog:
         self._mark = mark.NOTHING
         self._unsynced_mark = False
         self._settled = False
+        self._warm: dict[
+            int, lines.Line
+        ] = {}  # lines that were just checked: who reads them first need not do so again
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -63,10 +68,12 @@ class StreamLog:
     def _take(self, found: mark.Mark) -> None:
         file = self._reading()
         try:
-            scan.index_synced(self.index, self.stream, file, end=found.end, seq=found.seq)
+            size = found.end - self.index.end
+            taken = scan.index_synced(self.index, self.stream, file, end=found.end, seq=found.seq)
         finally:
             file.close()
         self._mark = found
+        self._warm = {line.seq: line for line in taken} if size <= WARM_BYTES_MAX else {}
 
     def _take_without_mark(self) -> None:
         """Both slots are unreadable: serve the whole commits there are; the next writer puts a mark in place."""
@@ -117,12 +124,12 @@ class StreamLog:
 
     def events(self, *, after: int, until: int) -> Iterator[Event]:
         """The events with after < seq <= until that are not in a hole."""
-        for found in self._lines(after=after, until=until):
-            yield found.event(self.index.number)
+        number = self.index.number
+        return (found.event(number) for found in self._lines(after=after, until=until))
 
     def find(self, id: bytes) -> Event | None:
         """The event with this id."""
-        seq = self.index.ids.get(id)
+        seq = self.index.ids.get(ids.to_text(id))
         return None if seq is None else next(self.events(after=seq - 1, until=seq), None)
 
     def recorded(self, seq: int) -> int | None:
@@ -131,7 +138,10 @@ class StreamLog:
 
     def _lines(self, *, after: int, until: int) -> Iterator[lines.Line]:
         with self.lock:
-            extents = [self.index.extent(seq) for seq in range(after + 1, min(until, self.index.seq) + 1)]
+            wanted = range(after + 1, min(until, self.index.seq) + 1)
+            warm = [self._warm.pop(seq, None) for seq in wanted] if self._warm else []
+            extents = [self.index.extent(seq) for seq in wanted] if not warm or None in warm else []
+        yield from (line for line in warm if not extents and line is not None)
         known = [extent for extent in extents if extent is not None]
         if not known:
             return
