@@ -15,7 +15,6 @@ __all__ = [
     "NodeFault",
     "RunExists",
     "RunFault",
-    "RunFinished",
     "RunLogInvalid",
     "RunNotFound",
     "SnapshotInvalid",
@@ -75,14 +74,6 @@ class RunNotFound(TallyError):
     advice = "`tally run status URL` lists the runs."
     run: str
     url: str
-
-
-class RunFinished(Refused):
-    """The run is over, and nothing in it is stale."""
-
-    template = "run {run!r} has finished and nothing in it has changed"
-    advice = "Force a node to run again with --force NODE."
-    run: str
 
 
 class CodeChanged(Refused):
