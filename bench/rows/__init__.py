@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.rows import batches, concurrent, disk, large, lookup, replay, runs, singles, sqlite
+from bench.rows import batches, concurrent, disk, large, lookup, replay, runs, singles, sqlite, state
 
 CASES = (
     batches.batches,
@@ -13,6 +13,7 @@ CASES = (
     lookup.lookup,
     disk.disk,
     large.large,
+    state.folding,
     runs.overhead,
     runs.resume,
 )

@@ -56,7 +56,7 @@ def test_each_trigger_of_the_store_fires_by_itself_and_once(
     open_store: Callable[..., Store], total: Reducer, clock: ManualClock, trigger: str
 ) -> None:
     """LH-11: one trigger alone is set; it fires when it is due and not before, not twice, and after a restart."""
-    knobs = {"count": {"store_events": 5}, "size": {"store_bytes": 20_000}, "time": {"store_ns": 6 * HOUR}}[trigger]
+    knobs = {"count": {"store_events": 5}, "size": {"store_bytes": 600_000}, "time": {"store_ns": 6 * HOUR}}[trigger]
     store, policy = open_store(), _knobs(**knobs)  # type: ignore[arg-type]
     store.append("order/1", paid(1))
     assert Scheduler(store, [total], policy).tick() == []
@@ -75,7 +75,7 @@ def _make_due(store: Store, clock: ManualClock, trigger: str) -> None:
     if trigger == "count":
         store.append("order/1", paid(1, 2, 3, 4, 5))
     elif trigger == "size":
-        store.append("doc/1", [_large() for _ in range(6)])
+        store.append("doc/1", [_large() for _ in range(20)])
     else:
         store.append("order/1", paid(1))
         clock.advance(seconds=6 * 3600)
@@ -86,7 +86,7 @@ def _large() -> object:
 
     from tallystick import NewEvent
 
-    return NewEvent("doc.saved", {"text": " ".join(secrets.token_hex(2) for _ in range(1000))})
+    return NewEvent("doc.saved", {"text": " ".join(secrets.token_hex(2) for _ in range(8000))})
 
 
 def test_time_waits_for_a_quiet_period(store: Store, total: Reducer, clock: ManualClock) -> None:

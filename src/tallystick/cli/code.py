@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 REDUCERS_VARIABLE = "TALLY_REDUCERS"
 CATALOG_VARIABLE = "TALLY_CATALOG"
+ACTOR_VARIABLE = "TALLY_ACTOR"
 
 reducers = click.option(
     "--reducer",
@@ -60,7 +62,19 @@ def load_catalog(reference: str | None) -> Catalog | None:
 
 
 def open_store(url: str, catalog_reference: str | None, *, readonly: bool) -> Store:
-    """The store at this place, with the user's catalog."""
+    """The store at this place, with the user's catalog. What is done to it is recorded as done by this person."""
     import tallystick
 
-    return tallystick.open(url, readonly=readonly, create=False, catalog=load_catalog(catalog_reference))
+    who = None if readonly else {"actor_type": "user", "actor_id": _actor()}
+    return tallystick.open(url, readonly=readonly, create=False, catalog=load_catalog(catalog_reference), defaults=who)
+
+
+def _actor() -> str:
+    """Who is at the command line: TALLY_ACTOR, else the name of the account."""
+    named = os.environ.get(ACTOR_VARIABLE)
+    if named:
+        return named
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # an account without a name, as in some containers
+        return f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"

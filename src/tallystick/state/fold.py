@@ -25,7 +25,8 @@ NOTHING: frozenset[bytes] = frozenset()
 class State(msgspec.Struct, kw_only=True):
     """What a fold arrived at. `seq`, `position` and `link` are those of the last event in it, `latest` its last time.
 
-    `events` says how many events were folded to get here, `snapshot` which snapshot it began from.
+    `events` says how many events were folded to get here, `snapshot` which snapshot it began from, `damage` which
+    damaged range kept it from going on.
     """
 
     value: Any
@@ -36,6 +37,7 @@ class State(msgspec.Struct, kw_only=True):
     latest: int = 0
     events: int = 0
     snapshot: bytes | None = None
+    damage: str = ""
 
     @property
     def body(self) -> bytes:
@@ -107,6 +109,23 @@ def _arrived(start: State, value: Any, last: Event | None, count: int, latest: i
         events=start.events + count,
         snapshot=start.snapshot,
     )
+
+
+def replay_to_damage(store: Store, reducer: Reducer, start: State, *, until: Until) -> State:
+    """Fold a stream up to the first event that cannot be read, and say what stood in the way."""
+    state, limit = start, PAGE
+    while True:
+        upto = state.seq + limit if until.seq is None else min(state.seq + limit, until.seq)
+        try:
+            further = replay(store, reducer, state, until=msgspec.structs.replace(until, seq=upto))
+        except errors.Damaged as damage:
+            if limit == 1:
+                return msgspec.structs.replace(state, damage=damage.message)
+            limit = max(limit // 10, 1)
+            continue
+        if further.seq < upto or upto == until.seq:
+            return further
+        state = further
 
 
 def _failed(reducer: Reducer, event: Event, reason: str) -> errors.ReducerFailed:

@@ -45,8 +45,19 @@ def facts_backwards(store: Store, stream: str) -> Iterator[Event]:
     last = head.seq if head is not None else 0
     while last > 0:
         first = max(last - _PAGE, 0)
-        yield from reversed(store.log.read_stream(name, after=first, until=last, limit=_PAGE))
+        try:
+            yield from reversed(store.log.read_stream(name, after=first, until=last, limit=_PAGE))
+        except errors.Damaged:  # facts that cannot be read tell of nothing; those that can are still good
+            yield from _one_by_one(store, name, first, last)
         last = first
+
+
+def _one_by_one(store: Store, name: str, first: int, last: int) -> Iterator[Event]:
+    for seq in range(last, first, -1):
+        try:
+            yield from store.log.read_stream(name, after=seq - 1, until=seq, limit=1)
+        except errors.Damaged:
+            continue
 
 
 def entries(store: Store, stream: str) -> Iterator[Entry]:
@@ -169,11 +180,16 @@ def _intact(store: Store, id_: bytes, fact: facts.Snapshotted) -> bytes | None:
 def _stands_in_the_log(store: Store, fact: facts.Snapshotted) -> bool:
     """Whether the log has the fact's link where the fact says, or has pruned up to exactly there."""
     if not fact.stream:
-        page = store.log.read(after=fact.position - 1, until=fact.position, limit=1, over_pruned=True)
+        page = store.log.read(after=fact.position - 1, until=fact.position, limit=1, over_pruned=True, over_holes=True)
+        if page.holes:
+            return True
         gone = fact.position <= store.floor()
         return page.events[0].link.hex() == fact.link if page.events else gone
     cut = store.cut(fact.stream)
     if cut is not None and fact.seq <= cut.through:
         return fact.seq == cut.through and cut.link.hex() == fact.link
-    found = store.log.read_stream(fact.stream, after=fact.seq - 1, until=fact.seq, limit=1)
+    try:
+        found = store.log.read_stream(fact.stream, after=fact.seq - 1, until=fact.seq, limit=1)
+    except errors.Damaged:  # the event lies in a hole: the chained fact, which names this link, stands for it
+        return True
     return bool(found) and found[0].link.hex() == fact.link

@@ -7,6 +7,7 @@ stream was recorded since the fold began: so a snapshot never brings back a payl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,7 +16,16 @@ from tallystick import errors
 from tallystick.event import chain, ids
 from tallystick.event.model import NewEvent
 from tallystick.state import diffs, shelf
-from tallystick.state.fold import END, State, Until, beginning, check_state, check_subject, replay
+from tallystick.state.fold import (
+    END,
+    State,
+    Until,
+    beginning,
+    check_state,
+    check_subject,
+    replay,
+    replay_to_damage,
+)
 from tallystick.state.reducer import Reducer
 from tallystick.state.shelf import Entry
 from tallystick.store import facts
@@ -24,18 +34,32 @@ from tallystick.store.snapshots import DIFF, FULL, Snapshot
 from tallystick.store.store import Store
 
 ATTEMPTS_MAX = 10
+RECENT = 100
 SET_MEMBERS_MAX = 10_000
 T = TypeVar("T")
 
 
-def fold(store: Store, reducer: Reducer, stream: str = "", *, until: Until = END, snapshots: bool = True) -> State:
+def fold(
+    store: Store,
+    reducer: Reducer,
+    stream: str = "",
+    *,
+    until: Until = END,
+    snapshots: bool = True,
+    degraded: bool = False,
+) -> State:
     """The state of a stream (or, with a reducer of scope "store", of the whole log), from the latest good snapshot on.
 
-    Without `snapshots` it is folded from the first event; if that was pruned, `HistoryPruned` says so.
+    Without `snapshots` it is folded from the first event; if that was pruned, `HistoryPruned` says so. A damaged range
+    is refused with `Damaged`; `degraded` gives the state in front of it, from the newest snapshot that is good, and
+    says in `damage` what it lacks.
     """
     check_subject(store, reducer, stream)
     begin = shelf.start(store, reducer, stream, until=until) if snapshots else None
-    return replay(store, reducer, begin or beginning(reducer, stream), until=until)
+    begin = begin or beginning(reducer, stream)
+    if degraded and stream:
+        return replay_to_damage(store, reducer, begin, until=until)
+    return replay(store, reducer, begin, until=until)
 
 
 def make(
@@ -54,8 +78,8 @@ def make(
         if state.position == 0:
             return None
         existing = _existing(store, reducer, state)
-        if existing is not None and (existing.protected or not protect):
-            return existing
+        if existing is not None:
+            return _protected(store, existing) if protect else existing
         made, fact = draft(store, reducer, state, incremental=incremental, protect=protect)
         store.record([named(store, made, fact)], require=require, maintenance=Maintenance(snapshots=(made,)))
         return Entry(made.id, fact, made.made, protect)
@@ -77,13 +101,16 @@ def unhurried(store: Store, stream: str, attempt: Callable[[list[tuple[str, int]
 
 
 def _existing(store: Store, reducer: Reducer, state: State) -> Entry | None:
-    """A good snapshot of the same code at the same place."""
-    for entry in shelf.entries(store, state.stream):
+    """A good snapshot of the same code at the same place, if it is among the last hundred."""
+    for entry in islice(shelf.entries(store, state.stream), RECENT):
         if entry.fact.position == state.position and shelf.same_code(store, reducer, entry.fact):
             return entry if shelf.why_unusable(store, entry) is None else None
-        if entry.fact.position < state.position:
-            return None
     return None
+
+
+def _protected(store: Store, entry: Entry) -> Entry:
+    protect(store, entry.fact.stream, entry.id)
+    return msgspec.structs.replace(entry, protected=True)
 
 
 def draft(

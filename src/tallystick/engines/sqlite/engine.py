@@ -14,9 +14,10 @@ from contextlib import suppress
 from itertools import starmap
 
 from tallystick import errors
-from tallystick.engines.sqlite import inspection, maintaining, reclaiming, statements, survey, writing
+from tallystick.engines.sqlite import inspection, maintaining, statements, survey, writing
 from tallystick.engines.sqlite.commands import SqliteCommands
 from tallystick.engines.sqlite.place import Opened, Opening
+from tallystick.engines.sqlite.reclaiming import Reclaiming
 from tallystick.engines.sqlite.run_tables import SqliteRunTables
 from tallystick.engines.sqlite.selecting import page_query
 from tallystick.engines.sqlite.snapshots import SqliteSnapshots
@@ -81,6 +82,7 @@ class SqliteLog:
         self.run_tables = SqliteRunTables(self._database)
         self.snapshots: Snapshots = SqliteSnapshots(self._database)
         self.commands: Commands = SqliteCommands(self._database)
+        self._reclaiming = Reclaiming(self._database, clock=clock)
         self._clock = clock
         self._recovered = opened.recovered
         self._holes: list[Hole] = []
@@ -117,7 +119,7 @@ class SqliteLog:
         with self._changed:
             self._changed.notify_all()
         if maintains:
-            reclaiming.after_commit(self._database, ledger.maintenance)
+            self._reclaiming.after_commit(ledger.maintenance)
         return outcomes
 
     def _require_writable(self) -> Holder:
@@ -278,12 +280,13 @@ class SqliteLog:
 
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
         self._require_writable()
-        return reclaiming.reclaim(self._database, clock=self._clock, progress=progress)
+        return self._reclaiming.reclaim(progress)
 
     def report(self) -> Report:
         problems = tuple(Problem("damage", hole.reason, hole.first) for hole in self._holes)
         with self._database.snapshot() as connection:
             facts = inspection.facts(connection, self._database.path)
+        facts["erased_in_wal"] = self._reclaiming.erased_in_wal
         return Report(self.engine, facts, self._recovered, problems)
 
     # --- life ------------------------------------------------------------------------------------------------------

@@ -102,11 +102,11 @@ def facts(connection: sqlite3.Connection, path: str) -> dict[str, Any]:
         "format": migrations.version_of(connection),
         "events_head": SqliteView(connection).head(),
         "streams": connection.execute("SELECT count(*) FROM streams").fetchone()[0],
-        "pruned": connection.execute("SELECT count(*) FROM pruned").fetchone()[0],
+        "floor": SqliteView(connection).floor(),
         "erasures": connection.execute("SELECT count(*) FROM erasures").fetchone()[0],
         "erasures_to_sweep": connection.execute(statements.named("unswept_erasures")).fetchone()[0],
         "snapshots": connection.execute("SELECT count(*) FROM snapshots").fetchone()[0],
-        "commands": connection.execute("SELECT count(*) FROM commands").fetchone()[0],
+        "log_bytes": _used_bytes(connection),
         "file_bytes": os.path.getsize(path),
         "wal_bytes": os.path.getsize(f"{path}-wal") if os.path.exists(f"{path}-wal") else 0,
         "page_bytes": connection.execute("PRAGMA page_size").fetchone()[0],
@@ -115,3 +115,10 @@ def facts(connection: sqlite3.Connection, path: str) -> dict[str, Any]:
         "free_bytes": shutil.disk_usage(os.path.dirname(path)).free,
         "writers": [str(owner) for owner in writers if not leases.is_dead(owner)],
     }
+
+
+def _used_bytes(connection: sqlite3.Connection) -> int:
+    """What the tables take up, free pages left out, whether it is in the file yet or only in the write-ahead log."""
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    free = connection.execute("PRAGMA freelist_count").fetchone()[0]
+    return int((pages - free) * connection.execute("PRAGMA page_size").fetchone()[0])
