@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,12 +12,15 @@ from typing import Any
 
 import pytest
 
-import tallystick
-from examples.invoices import invoices
-from tallystick import Store
-from tallystick.runs import Workflow
-
 ROOT = Path(__file__).parents[2]
+if str(ROOT) not in sys.path:  # `examples` is a plain folder at the root of the repository
+    sys.path.append(str(ROOT))
+
+import tallystick  # noqa: E402
+from examples.invoices import invoices  # noqa: E402
+from tallystick import Store  # noqa: E402
+from tallystick.runs import Workflow  # noqa: E402
+
 INBOX = ROOT / "examples" / "inbox.txt"
 ENGINES = ("ndjson", "sqlite", "files", "memory")
 
