@@ -130,6 +130,18 @@ def test_a_log_that_is_gone_is_damage(url: str, tmp_path: Path) -> None:
         store.append("run/a", event())
 
 
+def test_a_log_cut_under_its_writer_is_damage(url: str, tmp_path: Path) -> None:
+    """Settled 15: a writer that finds its log shorter than it left it writes nothing more there."""
+    with tallystick.open(url) as store:
+        store.append("run/a", events(3))
+        log = tmp_path / "store/runs/a/events.ndjson"
+        cut = log.read_bytes()[:600]
+        log.write_bytes(cut)
+        with pytest.raises(errors.Damaged, match="shorter"):
+            store.append("run/a", event())
+        assert log.read_bytes() == cut
+
+
 def test_control_facts_are_kept_too(url: str) -> None:
     """EVT-05: settings and other control facts are chained and verified in a store of runs as elsewhere."""
     with tallystick.open(url) as store:

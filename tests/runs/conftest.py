@@ -107,10 +107,10 @@ def shelf(tmp_path: Path) -> Bench:
 def make_bench(tmp_path: Path) -> Callable[..., Bench]:
     """Places for runs by name."""
 
-    def make(name: str, engine: str = "ndjson") -> Bench:
-        root = tmp_path / name
-        root.mkdir()
-        return Bench(engine, root)
+    def make(name: str, engine: str = "ndjson", *, root: Path = tmp_path) -> Bench:
+        place = root / name
+        place.mkdir()
+        return Bench(engine, place)
 
     return make
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tallystick.runs.workflow import Workflow
 
 _GIT_SECONDS = 5
+_HEAD = "# branch.oid "
+_NO_COMMIT = "(initial)"
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -69,12 +71,13 @@ def load(reference: str) -> Workflow:
 
 
 def commit_of(directory: str) -> Commit:
-    """The commit that a directory is at; none where there is no repository or no git."""
-    head = _git(directory, "rev-parse", "--verify", "HEAD")
-    if head is None:
+    """The commit that a directory is at; none where there is no repository, no commit or no git."""
+    told = _git(directory, "status", "--porcelain=v2", "--branch", "--untracked-files=no") or ""
+    lines = told.splitlines()
+    head = next((line.removeprefix(_HEAD) for line in lines if line.startswith(_HEAD)), _NO_COMMIT)
+    if head == _NO_COMMIT:
         return Commit()
-    changed = _git(directory, "status", "--porcelain", "--untracked-files=no")
-    return Commit(head.strip(), bool(changed and changed.strip()))
+    return Commit(head, any(not line.startswith("#") for line in lines))
 
 
 def directory_of(workflow: Workflow) -> str:

@@ -214,6 +214,8 @@ class StreamLog:
 
     def _settle(self, clock: Callable[[], int]) -> None:
         assert self._events is not None
+        if self._events.size() < self.index.end:  # somebody cut it while we had it open: nothing may be written there
+            self.index.add_hole(1, self.index.seq, f"{self.stream}: the log is shorter than it was")
         if self.index.holes:
             return
         tail = recovery.examine(self.index, self.stream, self._events)
