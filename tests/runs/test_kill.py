@@ -80,6 +80,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
         yield Path(root)
 
 
+@pytest.mark.timeout(900)  # half a minute on a quiet machine; what is waited for is the run's own speed
 def test_a_killed_run_resumes_where_it_stopped(make_bench: Any, place: Path) -> None:
     """RUN-04, RUN-06, RUN-08: after 200 kills the artifacts are the same, and no finished node ever ran again."""
     reference = make_bench("reference", root=place)
