@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from bench.rows import batches, concurrent, disk, large, lookup, projections, replay, singles, sqlite, state
+from bench.rows import (
+    batches,
+    concurrent,
+    disk,
+    large,
+    lookup,
+    projections,
+    replay,
+    runs,
+    singles,
+    sqlite,
+    state,
+)
 
 CASES = (
     batches.batches,
@@ -15,4 +27,6 @@ CASES = (
     disk.disk,
     large.large,
     state.folding,
+    runs.overhead,
+    runs.resume,
 )

@@ -35,7 +35,7 @@ def open(
     refill_from: str | None = None,
     **options: Any,
 ) -> Store:
-    """Open the store at `url`: `files:DIR`, `sqlite:FILE` or `memory:`.
+    """Open the store at `url`: `files:DIR`, `sqlite:FILE`, `ndjson:DIR` or `memory:`.
 
     - `readonly`: read beside a writer in another process; nothing is created or repaired.
     - `create`: make the store if there is none (never with `readonly`).
@@ -118,7 +118,7 @@ def _open_log(
     if engine == "memory":
         _check_options(MemoryLog, options)
         return MemoryLog(profile=profile or "plain", clock=clock, **options)
-    if engine not in ("files", "sqlite"):
+    if engine not in ("files", "sqlite", "ndjson"):
         raise errors.UnknownUrl(url=url, reason=f"there is no engine {engine!r}")
     if not place or "\0" in place:
         raise errors.UnknownUrl(url=url, reason="it names no place")
@@ -127,6 +127,11 @@ def _open_log(
 
         _check_options(open_files, options)
         return open_files(place, readonly=readonly, create=create, profile=profile, clock=clock, **options)
+    if engine == "ndjson":
+        from tallystick.engines.ndjson.place import open_ndjson
+
+        _check_options(open_ndjson, options)
+        return open_ndjson(place, readonly=readonly, create=create, profile=profile, clock=clock, **options)
     from tallystick.engines.sqlite.engine import open_sqlite
 
     _check_options(open_sqlite, options)

@@ -28,7 +28,7 @@ def test_all_contracts_holds_every_theme() -> None:
     assert all(_tests(contract) for contract in CONTRACTS)
 
 
-@pytest.mark.parametrize("engine", ["memory", "sqlite", "files"])
+@pytest.mark.parametrize("engine", ["memory", "sqlite", "files", "ndjson"])
 def test_an_engine_lacks_only_what_is_listed(engine: str, tmp_path: object) -> None:
     """The opt-outs of `store/capabilities.py` are the only ones there are."""
     with tallystick.open("memory:" if engine == "memory" else f"{engine}:{tmp_path}/log") as store:

@@ -31,6 +31,7 @@ COMMANDS = {
     "project": "project",
     "rebuild": "rebuild",
     "deadletters": "deadletters",
+    "run": "run",
 }
 """Name of the command -> module in this package whose `command` it is. Modules are imported when they are asked for."""
 
@@ -83,7 +84,7 @@ class Tally(click.Group):
 def tally() -> None:
     """Keep, read, check and move event logs.
 
-    URL says where the log is: files:DIR or sqlite:FILE.
+    URL says where the log is: files:DIR, sqlite:FILE or ndjson:DIR.
 
     Exit status: 0 done, 1 the answer is no (conflict, damage found, check failed), 2 could not run (usage, missing
     file, cannot connect). Set TALLY_DEBUG=1 to see the trace of an internal error.

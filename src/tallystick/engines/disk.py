@@ -108,8 +108,11 @@ class DiskLock:
             holder = os.read(self._descriptor, 64).decode(errors="replace").strip() or "another process"
             os.close(self._descriptor)
             raise errors.StoreLocked(path=path, owner=holder) from None
-        os.ftruncate(self._descriptor, 0)
-        os.write(self._descriptor, f"pid {os.getpid()}\n".encode())
+        told = f"pid {os.getpid()}\n".encode()
+        if os.read(self._descriptor, 64) != told:  # who locks again and again need not wait for the disk each time
+            os.ftruncate(self._descriptor, 0)
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+            os.write(self._descriptor, told)
 
     def release(self) -> None:
         if self._descriptor >= 0:

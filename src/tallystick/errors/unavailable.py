@@ -31,7 +31,7 @@ class UnknownUrl(Unavailable):
     """No engine answers to this URL."""
 
     template = "cannot open {url!r}: {reason}"
-    advice = "Use files:DIR, sqlite:FILE or memory:."
+    advice = "Use files:DIR, sqlite:FILE, ndjson:DIR or memory:."
     url: str
     reason: str
 

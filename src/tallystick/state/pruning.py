@@ -64,6 +64,7 @@ def plan(
     _check_coverage(store, found, mine, snapshot=snapshot)
     _check_steps(found, mine, last)
     _check_checkpoints(store, found, last)
+    _check_forks(store, found)
     if not accept:
         found.refusals.append(
             "no archive holds the events, so nothing can be rebuilt from before the cut any more"
@@ -147,6 +148,18 @@ def _check_replay(store: Store, found: Plan, item: Reducer, entry: Entry) -> Non
         found.refusals.append(
             f"the snapshot of reducer {item.name!r} at seq {entry.fact.seq} is not what a replay gives"
         )
+
+
+def _check_forks(store: Store, found: Plan) -> None:
+    """A fork has no history of its own before it: what it refers to stays."""
+    after = 0
+    about = facts.stream_about(found.stream)
+    while page := store.log.read_stream(about, after=after):
+        for event in page:
+            if event.type == facts.FORKED:
+                child = facts.parse(event, facts.Forked).child
+                found.refusals.append(f"{child!r} was forked from it and has its history here")
+        after = page[-1].seq
 
 
 def _check_steps(found: Plan, mine: Sequence[Reducer], last: Event) -> None:

@@ -26,6 +26,7 @@ SNAPSHOT_SET = "tally.snapshot.set"
 SEALED = "tally.sealed"
 PRUNED = "tally.pruned"
 ERASED = "tally.erased"
+FORKED = "tally.forked"
 
 F = TypeVar("F", bound="Fact")
 
@@ -119,6 +120,14 @@ class Erased(Fact, frozen=True, kw_only=True):
     event: str
     checksum: str
     reason: str
+
+
+class Forked(Fact, frozen=True, kw_only=True):
+    """Another stream refers to this one's history up to `seq`, which must stay as long as that stream does."""
+
+    seq: int
+    link: str
+    child: str
 
 
 def stream_about(stream: str) -> str:

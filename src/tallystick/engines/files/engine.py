@@ -13,7 +13,6 @@ from typing import Any
 
 from tallystick import errors
 from tallystick.engines.files import checking, discovery, frame, generation, opener, segment, side
-from tallystick.engines.files.beside import Beside
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.frame import Body
 from tallystick.engines.files.heads import HeadCache
@@ -25,6 +24,7 @@ from tallystick.engines.files.side import SideRecords
 from tallystick.engines.files.snapshots import FileSnapshots, brings_snapshots
 from tallystick.engines.files.view import LogView
 from tallystick.engines.files.writer import Writer
+from tallystick.engines.tables.beside import Beside
 from tallystick.event.model import Event, Row
 from tallystick.store import capabilities, leases
 from tallystick.store.combining import Combiner, by_bytes

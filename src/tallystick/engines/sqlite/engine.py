@@ -18,6 +18,7 @@ from tallystick.engines.sqlite import inspection, maintaining, statements, surve
 from tallystick.engines.sqlite.commands import SqliteCommands
 from tallystick.engines.sqlite.place import Opened, Opening
 from tallystick.engines.sqlite.reclaiming import Reclaiming
+from tallystick.engines.sqlite.run_tables import SqliteRunTables
 from tallystick.engines.sqlite.selecting import page_query
 from tallystick.engines.sqlite.snapshots import SqliteSnapshots
 from tallystick.engines.sqlite.view import SqliteView
@@ -88,6 +89,7 @@ class SqliteLog:
         self._tables = LazyDatabase(f"{opened.path}.views", SCHEMA)  # this file admits no tables but its own
         self.view_tables = OwnedTables(self._tables)
         self.inline: Inline | None = None
+        self.run_tables = SqliteRunTables(self._database)
         self.snapshots: Snapshots = SqliteSnapshots(self._database)
         self.commands: Commands = SqliteCommands(self._database)
         self._reclaiming = Reclaiming(self._database, clock=clock)

@@ -1,4 +1,4 @@
-"""The small database beside a file log: checkpoints, view rows, dead letters. Made when it is first written to.
+"""The small database beside a log of files: checkpoints, view rows, dead letters. Made when it is first written to.
 
 It is derived or replaceable and never part of the log. A read-only log may write to it too: a consumer or a projection
 in another process has its own place, and SQLite lets several processes write.
@@ -19,7 +19,7 @@ from tallystick.store.views import Inline, apart
 
 
 class Beside:
-    """The part of a file log that stands beside it, and the projections that run within its commits."""
+    """The part of a log that stands beside it, and the projections that run within its commits."""
 
     def __init__(self, path: str) -> None:
         self._beside = LazyDatabase(path, checkpoints.SCHEMA + views.SCHEMA + deadletters.SCHEMA)

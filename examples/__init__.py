@@ -1,0 +1,1 @@
+"""Workflows to start from."""

@@ -1,0 +1,46 @@
+"""Documents beside a run's log, replaced whole: `snapshot.json`, and `failure.json` when the log cannot be read."""
+
+from __future__ import annotations
+
+from tallystick import errors
+from tallystick.engines.ndjson import naming
+from tallystick.store.filesystem import FULL, FileSystem, replace_file
+
+
+class Documents:
+    """Reads and replaces documents in the directory of a run. What they mean is for `tallystick.runs`."""
+
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+
+    def place(self, run: str) -> str:
+        """The directory of a run, also of one that does not exist yet."""
+        return f"{self._directory}/{naming.place_of(f'run/{run}')}"
+
+    def exists(self, run: str) -> bool:
+        """Whether the run has a directory."""
+        return self._files.exists(self.place(run))
+
+    def load(self, run: str, name: str) -> bytes | None:
+        """The bytes of a document; None if there is none."""
+        path = f"{self.place(run)}/{name}"
+        if not self._files.exists(path):
+            return None
+        try:
+            file = self._files.open_read(path)
+            try:
+                return file.read_at(0, file.size())
+            finally:
+                file.close()
+        except OSError as problem:
+            raise errors.ReadFailed(path=path, reason=str(problem)) from problem
+
+    def replace(self, run: str, name: str, data: bytes) -> None:
+        """Put a document in place: after a crash it is the old one or the new one."""
+        try:
+            replace_file(self._files, self.place(run), name, data)
+        except OSError as problem:
+            if problem.errno in FULL:
+                raise errors.NoSpace(needed=len(data), path=self.place(run)) from problem
+            raise errors.StoreFailed(operation=f"replacing {name}", reason=str(problem)) from problem

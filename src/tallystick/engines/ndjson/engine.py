@@ -1,0 +1,329 @@
+"""The ndjson engine: many runs, each with one writer at a time, in one directory. See the package's first page."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from tallystick import errors
+from tallystick.engines.ndjson import naming
+from tallystick.engines.ndjson.committing import Committer
+from tallystick.engines.ndjson.documents import Documents
+from tallystick.engines.ndjson.index import SEQ_BITS
+from tallystick.engines.ndjson.nothing import NoCommands, NoSnapshots
+from tallystick.engines.ndjson.registry import Registry
+from tallystick.engines.ndjson.stream_log import StreamLog
+from tallystick.engines.tables.beside import Beside
+from tallystick.event.model import Event
+from tallystick.store import capabilities, leases
+from tallystick.store.combining import Combiner
+from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.events import PAGE_EVENTS, Problem, Report
+from tallystick.store.filesystem import FileSystem
+from tallystick.store.idempotency import Commands
+from tallystick.store.ledger import Head, Holder
+from tallystick.store.maintenance import Cut, Reclaimed
+from tallystick.store.page import Hole, Page, StreamInfo
+from tallystick.store.selection import EVERYTHING, Selection
+from tallystick.store.snapshots import Snapshots
+
+POLL_SECONDS = 0.01
+LOGS_MAX = 256
+FORMAT = 1
+SEQ_MASK = (1 << SEQ_BITS) - 1
+
+
+class NdjsonLog(Beside):
+    """A store of runs. Made by `open_ndjson`."""
+
+    engine = "ndjson"
+    capabilities = capabilities.ALL - capabilities.OPT_OUTS["ndjson"]
+
+    def __init__(
+        self,
+        directory: str,
+        files: FileSystem,
+        *,
+        store_id: bytes,
+        profile: str,
+        readonly: bool,
+        clock: Callable[[], int],
+        busy_ms: int,
+        recovered: list[str],
+    ) -> None:
+        self.url = f"ndjson:{directory}"
+        self.store_id = store_id
+        self.profile = profile
+        self.readonly = readonly
+        self.directory = directory
+        self.documents = Documents(files, directory)
+        Beside.__init__(self, f"{directory}/beside.db")
+        self.snapshots: Snapshots = NoSnapshots()
+        self.commands: Commands = NoCommands()
+        self._files = files
+        self._registry = Registry(files, directory)
+        self._logs: OrderedDict[str, StreamLog] = OrderedDict()
+        self._mutex = threading.Lock()
+        self._recovered = recovered
+        self._holder = Holder()
+        self._committer = Committer(files, directory, self._registry, self._holder, self._log, clock, busy_ms=busy_ms)
+        self._combiner = Combiner(self._commit)
+        self._changed = threading.Condition()
+        self._closed = False
+        self._pid = os.getpid()
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        return self._combiner.commit(transactions)
+
+    def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
+        self._require_open()
+        if self.readonly:
+            raise errors.ReadOnly(reason=f"{self.url} was opened for reading")
+        if os.getpid() != self._pid:
+            raise errors.StoreFailed(operation="fork", reason="the store was opened by the parent process")
+        try:
+            return self._committer.commit(transactions)
+        finally:
+            with self._changed:
+                self._changed.notify_all()
+
+    # --- streams ---------------------------------------------------------------------------------------------------
+
+    def _log(self, stream: str) -> StreamLog | None:
+        """The log of a stream, as far as it was read; None if nobody appended to it."""
+        number = self._registry.number(stream)
+        if number is None:
+            self._registry.refresh()
+            number = self._registry.number(stream)
+        if number is None:
+            return None
+        with self._mutex:
+            log = self._logs.get(stream)
+            if log is None:
+                place = f"{self.directory}/{naming.place_of(stream)}"
+                log = self._logs[stream] = StreamLog(self._files, place, stream, number)
+                self._forget_some()
+            self._logs.move_to_end(stream)
+            return log
+
+    def _forget_some(self) -> None:
+        for stream in list(self._logs)[: max(0, len(self._logs) - LOGS_MAX)]:
+            if stream not in self._holder.held and self._logs[stream].is_idle:
+                del self._logs[stream]
+
+    def _fresh(self, stream: str) -> StreamLog | None:
+        """The log of a stream with everything that is synced by now."""
+        self._require_open()
+        with self._reading():
+            log = self._log(stream)
+            if log is not None:
+                log.refresh()
+                if not self.readonly and log.needs_settling:
+                    self._committer.settle(log)
+            return log
+
+    def _all(self, *, first: int = 0) -> Iterator[StreamLog]:
+        """Every log that has or had events, by number."""
+        with self._reading():
+            self._registry.refresh()
+        for number in self._registry.numbers(first=first):
+            log = self._fresh(self._registry.stream(number) or "")
+            if log is not None and log.last_position:
+                yield log
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        selection: Selection = EVERYTHING,
+        limit: int = PAGE_EVENTS,
+        over_holes: bool = False,
+        over_pruned: bool = False,
+    ) -> Page:
+        head = self.head()
+        end = head if until is None else min(until, head)
+        wanted = selection.predicate()
+        found: list[Event] = []
+        crossed: list[Hole] = []
+        looked = after
+        for item in self._walk(after, end):
+            if isinstance(item, Hole):
+                if over_holes:
+                    crossed.append(item)
+                elif looked == after:
+                    raise errors.Damaged(first=item.first, last=item.last, reason=item.reason)
+                else:
+                    return Page(found, looked)
+                continue
+            looked = item.position
+            if wanted(item):
+                found.append(item)
+                if len(found) == limit:
+                    return Page(found, item.position, tuple(crossed))
+        return Page(found, max(after, end), tuple(crossed))
+
+    def _walk(self, after: int, until: int) -> Iterator[Event | Hole]:
+        """Events and holes between two positions, stream after stream."""
+        for log in self._all(first=after >> SEQ_BITS) if after < until else ():
+            if log.index.number << SEQ_BITS >= until:
+                return
+            with self._reading():
+                yield from log.walk(after=after, until=until)
+
+    def read_stream(
+        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
+    ) -> list[Event]:
+        log = self._fresh(stream)
+        if log is None:
+            return []
+        end = after + limit if until is None else min(until, after + limit)
+        found: list[Event] = []
+        with self._reading():
+            if not log.index.holes:
+                return list(log.events(after=after, until=end))
+            for item in log.walk(after=log.index.position(after), until=log.index.position(end)):
+                if isinstance(item, Hole):
+                    if not found:
+                        raise errors.Damaged(first=item.first, last=item.last, reason=item.reason)
+                    break
+                found.append(item)
+        return found
+
+    def find(self, id: bytes) -> Event | None:
+        with self._reading():
+            return next((event for log in self._all() if (event := log.find(id)) is not None), None)
+
+    def head(self) -> int:
+        """The last position of the newest stream: streams are not ordered among each other."""
+        self._require_open()
+        with self._reading():
+            self._registry.refresh()
+            for number in reversed(self._registry.numbers()):
+                log = self._fresh(self._registry.stream(number) or "")
+                if log is not None and log.last_position:
+                    return log.last_position
+        return 0
+
+    def floor(self) -> int:
+        return 0
+
+    def cut(self, stream: str) -> Cut | None:
+        return None
+
+    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+        return []
+
+    def pruned(self, id: bytes) -> bool:
+        return False
+
+    def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
+        return Reclaimed((), 0, 0)
+
+    def stream_head(self, stream: str) -> Head | None:
+        log = self._fresh(stream)
+        return None if log is None else log.head
+
+    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+        self._require_open()
+        found: list[StreamInfo] = []
+        with self._reading():
+            self._registry.refresh()
+            names = self._registry.names()
+        for name in names[bisect.bisect_right(names, after) :]:
+            head = self.stream_head(name)
+            if head is not None:
+                found.append(StreamInfo(name, head.seq, head.link, head.org))
+                if len(found) == limit:
+                    break
+        return found
+
+    def recorded_at(self, position: int) -> int | None:
+        self._require_open()
+        with self._reading():
+            self._registry.refresh()
+            stream = self._registry.stream(position >> SEQ_BITS)
+            log = None if stream is None else self._fresh(stream)
+            return None if log is None else log.recorded(position & SEQ_MASK)
+
+    def wait(self, after: int, *, timeout: float) -> int:
+        until = time.monotonic() + timeout
+        while (head := self.head()) <= after and (left := until - time.monotonic()) > 0:
+            with self._changed:
+                self._changed.wait(min(POLL_SECONDS, left))  # commits of other processes are seen by looking again
+                if self._closed:
+                    break
+        return head
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as problem:
+            raise errors.ReadFailed(path=self.url, reason=str(problem)) from problem
+
+    # --- health ----------------------------------------------------------------------------------------------------
+
+    def holes(self) -> list[Hole]:
+        """The damage in the streams that were looked at; `check` looks at all of them."""
+        with self._mutex:
+            logs = list(self._logs.values())
+        return sorted((hole for log in logs for hole in log.holes()), key=lambda hole: hole.first)
+
+    def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
+        done = 0
+        for log in self._all():
+            with self._reading():
+                yield from log.problems()
+            done += log.index.seq
+            progress(done)
+
+    def report(self) -> Report:
+        self._require_open()
+        with self._reading():
+            logs = list(self._all())
+            facts = {
+                "directory": self.directory,
+                "store_id": self.store_id.hex(),
+                "profile": self.profile,
+                "format": FORMAT,
+                "streams": len(logs),
+                "log_bytes": sum(log.index.end for log in logs),
+                "head": self.head(),
+                "free_bytes": self._files.free_bytes(self.directory),
+            }
+        problems = [Problem("hole", hole.reason, hole.first) for hole in self.holes()]
+        problems += [Problem("writer", log.poisoned.message, 0, log.stream) for log in logs if log.poisoned]
+        recovered = [*self._recovered, *(line for log in logs for line in log.recovered)]
+        return Report(self.engine, facts, tuple(recovered), tuple(problems))
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        with self._combiner.lock:
+            if self._closed:
+                return
+            if not self.readonly and os.getpid() == self._pid:
+                with suppress(errors.TallyError):  # what cannot be given back is taken over: this handle is retired
+                    self._committer.release()
+            self._closed = True
+            leases.retire(self._holder.owner)
+            self.close_beside()
+            for log in self._logs.values():
+                with suppress(OSError):  # the mark may lag
+                    log.close()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise errors.StoreClosed()

@@ -1,0 +1,97 @@
+"""What a handle remembers of one stream: where each line stands, which ids there are, where the stream ends."""
+
+from __future__ import annotations
+
+from array import array
+
+import msgspec
+
+from tallystick.engines.ndjson.line import Line
+from tallystick.event import chain, ids
+from tallystick.event.model import Row
+from tallystick.store.ledger import Head
+from tallystick.store.page import Hole
+
+SEQ_BITS = 32
+_MISSING = -1
+
+
+class _Scope(msgspec.Struct, gc=False):
+    """The part of meta that the judgement of later commits needs."""
+
+    org: str | None = None
+    source: str | None = None
+    source_seq: int | None = None
+
+
+_scope = msgspec.json.Decoder(_Scope).decode
+
+
+class Index:
+    """Offsets by seq. A seq whose line is damaged has none."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.end = 0  # the offset behind the last line that counts
+        self.lines = 0
+        self.seq = 0
+        self._link = chain.GENESIS.hex()
+        self.org: str | None = None
+        self.sources: dict[str, int] = {}
+        self.ids: dict[str, int] = {}  # by UUID text, as lines have it: most of them are never asked for
+        self.holes: list[Hole] = []
+        self._starts = array("q")
+        self._ends = array("q")
+
+    @property
+    def link(self) -> bytes:
+        """The link of the last line."""
+        return bytes.fromhex(self._link)
+
+    @property
+    def head(self) -> Head | None:
+        """The end of the stream; None while it has no events."""
+        return Head(self.seq, self.link, self.org) if self.seq else None
+
+    def position(self, seq: int) -> int:
+        """The position of a seq of this stream."""
+        return self.number << SEQ_BITS | seq
+
+    def add_line(self, line: Line, start: int, end: int) -> None:
+        """Take in a line that was read; the seqs left out before it are a hole."""
+        self._add(line.seq, line.id, line.link, bytes(line.meta))
+        self._place(line.seq, start, end)
+
+    def add_rows(self, rows: list[Row], start: int, sizes: list[int]) -> None:
+        """Take in the lines of a commit that was just written at `start`."""
+        for row, size in zip(rows, sizes, strict=True):
+            self._add(row[2], ids.to_text(row[5]), row[10].hex(), row[8])
+            self._place(row[2], start, start + size)
+            start += size
+
+    def _add(self, seq: int, id_: str, link: str, meta: bytes) -> None:
+        self.seq, self._link = seq, link
+        self.ids[id_] = seq
+        if b'"org"' in meta or b'"source"' in meta:
+            scope = _scope(meta)
+            self.org = self.org or scope.org
+            if scope.source is not None and scope.source_seq is not None:
+                self.sources[scope.source] = max(scope.source_seq, self.sources.get(scope.source, 0))
+
+    def _place(self, seq: int, start: int, end: int) -> None:
+        while len(self._starts) < seq - 1:
+            self._starts.append(_MISSING)
+            self._ends.append(_MISSING)
+        self._starts.append(start)
+        self._ends.append(end)
+        self.lines += 1
+        self.end = end
+
+    def add_hole(self, first: int, last: int, reason: str) -> None:
+        """Note that the lines of these seqs cannot be read back."""
+        self.holes.append(Hole(self.position(first), self.position(max(first, last)), reason))
+
+    def extent(self, seq: int) -> tuple[int, int] | None:
+        """Where the line of a seq begins and ends; None if it lies in a hole."""
+        start = self._starts[seq - 1]
+        return None if start == _MISSING else (start, self._ends[seq - 1])

@@ -1,0 +1,142 @@
+"""Opening a store of runs by its directory: `store.json` says who it is.
+
+{"created":…,"format":1,"profile":"plain","store_id":"<32 hex>"}
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+import msgspec
+
+from tallystick import errors
+from tallystick.engines.disk import Disk
+from tallystick.engines.ndjson import committing, naming
+from tallystick.engines.ndjson import line as lines
+from tallystick.engines.ndjson.engine import FORMAT, NdjsonLog
+from tallystick.engines.ndjson.registry import Registry
+from tallystick.engines.ndjson.stream_log import EVENTS
+from tallystick.event import canonical, names
+from tallystick.store.filesystem import FileSystem, replace_file
+
+STORE = "store.json"
+BUSY_MS = 5000
+BUSY_MS_MAX = 3_600_000
+FIRST_LINE_BYTES = 4 << 20
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who a store is."""
+
+    created: int
+    format: int
+    profile: str
+    store_id: str
+
+
+def open_ndjson(
+    directory: str,
+    *,
+    readonly: bool,
+    create: bool,
+    profile: str | None,
+    clock: Callable[[], int],
+    filesystem: FileSystem | None = None,
+    busy_ms: int = BUSY_MS,
+) -> NdjsonLog:
+    """Open the store in a directory. `busy_ms` bounds the wait for another's commit; `filesystem` is for tests."""
+    if type(busy_ms) is not int or not 0 <= busy_ms <= BUSY_MS_MAX:
+        raise errors.InvalidValue(what="busy_ms", value=busy_ms, must=f"from 0 to {BUSY_MS_MAX}")
+    files: FileSystem = filesystem or Disk()
+    directory = directory.rstrip("/") or "/"
+    try:
+        identity = _load(files, directory)
+        if identity is None and not create:
+            raise errors.StoreNotFound(url=f"ndjson:{directory}")
+        recovered: list[str] = []
+        if not readonly:
+            identity, recovered = _prepare(files, directory, profile or "plain", clock)
+        assert identity is not None
+        return NdjsonLog(
+            directory,
+            files,
+            store_id=bytes.fromhex(identity.store_id),
+            profile=identity.profile,
+            readonly=readonly,
+            clock=clock,
+            busy_ms=busy_ms,
+            recovered=recovered,
+        )
+    except OSError as problem:
+        raise errors.UnknownUrl(url=f"ndjson:{directory}", reason=str(problem)) from problem
+
+
+def _load(files: FileSystem, directory: str) -> Identity | None:
+    path = f"{directory}/{STORE}"
+    if not files.exists(path):
+        return None
+    file = files.open_read(path)
+    try:
+        found = msgspec.json.decode(file.read_at(0, file.size()), type=Identity)
+        bytes.fromhex(found.store_id)
+    except (msgspec.MsgspecError, UnicodeError, ValueError) as problem:
+        raise errors.UnknownUrl(url=f"ndjson:{directory}", reason=f"{STORE} is damaged: {problem}") from None
+    finally:
+        file.close()
+    if found.format > FORMAT:
+        raise errors.NewerFormat(path=path, found=found.format, known=FORMAT)
+    return found
+
+
+def _prepare(files: FileSystem, directory: str, profile: str, clock: Callable[[], int]) -> tuple[Identity, list[str]]:
+    """Make the store if there is none, and give numbers to runs that have none."""
+    files.make_dir(directory)
+    with committing.locked(files, directory, busy_ms=BUSY_MS):
+        identity = _load(files, directory)
+        if identity is None:
+            identity = Identity(clock(), FORMAT, profile, secrets.token_hex(16))
+            data = canonical.encode(msgspec.to_builtins(identity), what="store")
+            replace_file(files, directory, STORE, data + b"\n")
+        return identity, _adopt(files, directory)
+
+
+def _adopt(files: FileSystem, directory: str) -> list[str]:
+    """Register logs that the list of streams does not know: it was lost, or they were copied here."""
+    registry = Registry(files, directory)
+    registry.refresh()
+    known = {naming.place_of(stream) for stream in registry.names()}
+    adopted = []
+    for place in _places(files, directory):
+        stream = _stream_in(files, f"{directory}/{place}") if place not in known else None
+        if stream is not None and naming.place_of(stream) == place:
+            registry.add(stream)
+            adopted.append(f"gave {stream} a number: it was not in the list of streams")
+    return adopted
+
+
+def _places(files: FileSystem, directory: str) -> list[str]:
+    found = [f"{naming.RUNS}/{name}" for name in _names(files, f"{directory}/{naming.RUNS}")]
+    for kind in _names(files, f"{directory}/{naming.CONTROL}"):
+        found += [f"{naming.CONTROL}/{kind}/{name}" for name in _names(files, f"{directory}/{naming.CONTROL}/{kind}")]
+    return found
+
+
+def _names(files: FileSystem, path: str) -> list[str]:
+    return files.list(path) if files.exists(path) else []
+
+
+def _stream_in(files: FileSystem, directory: str) -> str | None:
+    """The stream that the first line of a log names; None if there is no such line."""
+    if not files.exists(f"{directory}/{EVENTS}"):
+        return None
+    file = files.open_read(f"{directory}/{EVENTS}")
+    try:
+        text, newline, _ = file.read_at(0, FIRST_LINE_BYTES).partition(b"\n")
+    finally:
+        file.close()
+    line = lines.decode(text) if newline else None
+    try:
+        return None if line is None or not names.stream_kind(line.stream) else line.stream
+    except errors.InvalidName:
+        return None

@@ -1,0 +1,343 @@
+"""One stream of a store: its directory, its index, and the only code that reads or writes its `events.ndjson`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+from tallystick import errors
+from tallystick.engines.ndjson import line as lines
+from tallystick.engines.ndjson import mark, recovery, scan
+from tallystick.engines.ndjson.index import SEQ_BITS, Index
+from tallystick.engines.ndjson.lease import LeaseFile
+from tallystick.event import ids
+from tallystick.event.model import Event, Row
+from tallystick.store.events import Problem
+from tallystick.store.filesystem import FULL, File, FileSystem, write_fully
+from tallystick.store.leases import Lease
+from tallystick.store.ledger import Head
+from tallystick.store.page import Hole
+
+EVENTS = recovery.EVENTS
+SEQ_MAX = (1 << SEQ_BITS) - 1
+WARM_BYTES_MAX = 32 << 20
+
+
+class StreamLog:
+    """The log of one stream, as one handle sees it. `lock` guards the index: reads of other threads take it too."""
+
+    def __init__(self, files: FileSystem, directory: str, stream: str, number: int) -> None:
+        self.directory = directory
+        self.stream = stream
+        self.lock = threading.RLock()
+        self.index = Index(number)
+        self.leases = LeaseFile(files, directory, stream)
+        self.poisoned: errors.StoreFailed | None = None
+        self.recovered: list[str] = []
+        self._files = files
+        self._events: File | None = None
+        self._mark_file: mark.MarkFile | None = None
+        self._mark = mark.NOTHING
+        self._unsynced_mark = False
+        self._settled = False
+        self._warm: dict[
+            int, lines.Line
+        ] = {}  # lines that were just checked: who reads them first need not do so again
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Take in what is synced by now, by whoever wrote it."""
+        with self.lock:
+            if not self.index.holes and self._files.exists(f"{self.directory}/{mark.NAME}"):
+                found = self._load_mark()
+                if found is None:
+                    self._take_without_mark()
+                elif found.end > self.index.end:
+                    self._take(found)
+
+    def _load_mark(self) -> mark.Mark | None:
+        if self._mark_file is not None:
+            return self._mark_file.load()
+        file = mark.MarkFile(self._files.open_read(f"{self.directory}/{mark.NAME}"))
+        try:
+            return file.load()
+        finally:
+            file.close()
+
+    def _take(self, found: mark.Mark) -> None:
+        file = self._reading()
+        try:
+            size = found.end - self.index.end
+            taken = scan.index_synced(self.index, self.stream, file, end=found.end, seq=found.seq)
+        finally:
+            file.close()
+        self._mark = found
+        self._warm = {line.seq: line for line in taken} if size <= WARM_BYTES_MAX else {}
+
+    def _take_without_mark(self) -> None:
+        """Both slots are unreadable: serve the whole commits there are; the next writer puts a mark in place."""
+        file = self._reading()
+        try:
+            tail = recovery.examine(self.index, self.stream, file)
+        finally:
+            file.close()
+        self._keep(tail)
+
+    def _keep(self, tail: recovery.Tail) -> None:
+        for piece in tail.kept:
+            assert piece.line is not None
+            self.index.add_line(piece.line, piece.start, piece.end)
+        if tail.damage:
+            self.index.add_hole(self.index.seq + 1, self.index.seq + 1, tail.damage)
+
+    def _reading(self) -> File:
+        try:
+            return self._files.open_read(f"{self.directory}/{EVENTS}")
+        except FileNotFoundError:
+            return _Nothing()
+
+    @property
+    def head(self) -> Head | None:
+        """The end of what is served."""
+        return self.index.head
+
+    @property
+    def last_position(self) -> int:
+        """The position of the last event there is or was; 0 without any."""
+        ends = [hole.last for hole in self.index.holes]
+        return max([self.index.position(self.index.seq) if self.index.seq else 0, *ends])
+
+    def walk(self, *, after: int, until: int) -> Iterator[Event | Hole]:
+        """The events with after < position <= until, and the holes between them, ascending."""
+        first = max(after - self.index.position(0), 0)
+        last = min(until - self.index.position(0), SEQ_MAX)
+        holes = sorted((hole for hole in self.index.holes if hole.last > after), key=lambda hole: hole.first)
+        for hole in holes:
+            before = (hole.first & SEQ_MAX) - 1
+            yield from self.events(after=first, until=min(before, last))
+            if hole.first > until:
+                return
+            yield hole
+            first = max(first, hole.last & SEQ_MAX)
+        yield from self.events(after=first, until=last)
+
+    def events(self, *, after: int, until: int) -> Iterator[Event]:
+        """The events with after < seq <= until that are not in a hole."""
+        number = self.index.number
+        return (found.event(number) for found in self._lines(after=after, until=until))
+
+    def find(self, id: bytes) -> Event | None:
+        """The event with this id."""
+        seq = self.index.ids.get(ids.to_text(id))
+        return None if seq is None else next(self.events(after=seq - 1, until=seq), None)
+
+    def recorded(self, seq: int) -> int | None:
+        """When the event of a seq was recorded."""
+        return next((found.recorded for found in self._lines(after=seq - 1, until=seq)), None)
+
+    def _lines(self, *, after: int, until: int) -> Iterator[lines.Line]:
+        with self.lock:
+            wanted = range(after + 1, min(until, self.index.seq) + 1)
+            warm = [self._warm.pop(seq, None) for seq in wanted] if self._warm else []
+            extents = [self.index.extent(seq) for seq in wanted] if not warm or None in warm else []
+        yield from (line for line in warm if not extents and line is not None)
+        known = [extent for extent in extents if extent is not None]
+        if not known:
+            return
+        file = self._reading()
+        try:
+            for group in _in_chunks(known):
+                base, end = group[0][0], group[-1][1]
+                data = file.read_at(base, end - base)
+                for start, stop in group:
+                    yield self._line(data[start - base : stop - base - 1], start)
+        finally:
+            file.close()
+
+    def _line(self, text: bytes, start: int) -> lines.Line:
+        found = lines.decode(text)
+        if found is None:  # it was whole when it was indexed
+            position = self.index.position(self.index.seq)
+            raise errors.Damaged(
+                first=self.index.position(1), last=position, reason=f"{self.stream}: the line at byte {start} changed"
+            )
+        return found
+
+    def holes(self) -> list[Hole]:
+        """The damaged ranges that are known."""
+        return list(self.index.holes)
+
+    def require_whole(self) -> None:
+        """Refuse what needs the whole stream if a part of it is damaged."""
+        for hole in self.index.holes:
+            raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
+
+    def problems(self) -> Iterator[Problem]:
+        """What a fresh look at the whole file finds, beyond the holes that reading names."""
+        other = StreamLog(self._files, self.directory, self.stream, self.index.number)
+        other.refresh()
+        for hole in other.index.holes:
+            yield Problem("line", hole.reason, hole.first, self.stream, hole.first & SEQ_MAX)
+        if len(other.index.ids) != other.index.lines:
+            yield Problem("id", f"an id stands twice in {self.stream}", 0, self.stream)
+
+    # --- writing, under the run's lock -----------------------------------------------------------------------------
+
+    def prepare(self, *, clock: Callable[[], int]) -> None:
+        """Make the log ready for a commit: create it, take in what others wrote, settle what a crash left."""
+        if self.poisoned is not None:
+            raise errors.StoreFailed(**self.poisoned.values)
+        with self.lock, self._guarding("opening for writing"):
+            if self._events is None:
+                self._create_missing()
+                self._open()
+                self.refresh()
+            assert self._events is not None
+            if self._events.size() != self.index.end or self._mark.end != self.index.end:
+                self.refresh()
+                self._settle(clock)
+            self._settled = True
+        self.require_whole()
+
+    def _open(self) -> None:
+        self._events = self._files.open_write(f"{self.directory}/{EVENTS}")
+        self._mark_file = mark.MarkFile(self._files.open_write(f"{self.directory}/{mark.NAME}"))
+
+    def _create_missing(self) -> None:
+        self._files.make_dir(self.directory)
+        if not self._files.exists(f"{self.directory}/{mark.NAME}"):
+            mark.create(self._files, self.directory)
+        if not self._files.exists(f"{self.directory}/{EVENTS}"):
+            self._files.create(f"{self.directory}/{EVENTS}").close()
+        self._files.sync_dir(self.directory)
+
+    def _settle(self, clock: Callable[[], int]) -> None:
+        assert self._events is not None
+        if self._events.size() < self.index.end:  # somebody cut it while we had it open: nothing may be written there
+            self.index.add_hole(1, self.index.seq, f"{self.stream}: the log is shorter than it was")
+        if self.index.holes:
+            return
+        tail = recovery.examine(self.index, self.stream, self._events)
+        if not tail.damage:
+            self.recovered += recovery.settle(self._files, self.directory, self._events, tail, time_ns=clock())
+        self._keep(tail)
+        if not tail.damage:
+            self._advance()
+
+    def write(self, rows: list[Row], *, recorded: int) -> None:
+        """Write one commit, sync it, and move the mark: then it is durable and visible."""
+        assert self._events is not None
+        data, sizes = lines.encode(rows, recorded=recorded)
+        start = self.index.end
+        self._write(start, data)
+        with self._guarding("fsync"):
+            self._events.sync()
+        with self.lock:
+            self.index.add_rows(rows, start, sizes)
+            with self._guarding("the synced mark"):
+                self._advance()
+
+    def put_lease(self, lease: Lease) -> None:
+        """Record who may write, durably."""
+        try:
+            self.leases.put(lease)
+        except OSError as problem:
+            if problem.errno in FULL:
+                raise errors.NoSpace(needed=0, path=self.directory) from problem
+            raise self.poison("the lease", problem) from problem
+
+    def _write(self, start: int, data: bytes) -> None:
+        assert self._events is not None
+        try:
+            write_fully(self._events, start, data)
+        except OSError as problem:
+            if problem.errno not in FULL:
+                raise self.poison("write", problem) from problem
+            with self._guarding("truncate"):
+                self._events.truncate(start)
+            raise errors.NoSpace(needed=len(data), path=self.directory) from problem
+
+    def _advance(self) -> None:
+        assert self._mark_file is not None
+        self._mark = mark.Mark(self.index.end, self.index.seq, self._mark.turn + 1)
+        self._mark_file.advance(self._mark)
+        self._unsynced_mark = True
+
+    def _guarding(self, operation: str) -> _Guard:
+        return _Guard(self, operation)
+
+    def poison(self, operation: str, problem: BaseException) -> errors.StoreFailed:
+        """Refuse every further commit of this handle: what is on disk is for recovery to say."""
+        self.poisoned = errors.StoreFailed(operation=operation, reason=str(problem) or repr(problem))
+        return self.poisoned
+
+    @property
+    def needs_settling(self) -> bool:
+        """Whether this handle has not yet looked at what lies behind the mark. Asked by handles that may write."""
+        return not self._settled and self.poisoned is None and not self.index.holes
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether this handle has the log open for nothing."""
+        return self._events is None and self.poisoned is None
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Give the files back; a healthy mark is made durable."""
+        with self.lock:
+            if self._unsynced_mark and self.poisoned is None and self._mark_file is not None:
+                self._mark_file.sync()
+                self._unsynced_mark = False
+            self._close_files()
+
+    def _close_files(self) -> None:
+        if self._events is not None:
+            self._events.close()
+        if self._mark_file is not None:
+            self._mark_file.close()
+        self._events = self._mark_file = None
+
+
+def _in_chunks(extents: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """Extents in groups that can be read at once; one alone always can."""
+    at = 0
+    while at < len(extents):
+        upto = at + 1
+        while upto < len(extents) and extents[upto][1] - extents[at][0] <= scan.CHUNK_BYTES:
+            upto += 1
+        yield extents[at:upto]
+        at = upto
+
+
+class _Nothing:
+    """The file of a log that is gone: it has no bytes, which the mark will contradict."""
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return b""
+
+    def write_at(self, offset: int, data: bytes | bytearray) -> int:
+        raise FileNotFoundError(EVENTS)
+
+    def size(self) -> int:
+        return 0
+
+    def sync(self) -> None: ...
+    def truncate(self, size: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Guard:
+    """Turns a failed operation on files into a poisoned log."""
+
+    def __init__(self, log: StreamLog, operation: str) -> None:
+        self._log = log
+        self._operation = operation
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if isinstance(problem, OSError):
+            raise self._log.poison(self._operation, problem) from problem

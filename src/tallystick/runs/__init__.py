@@ -1,0 +1,42 @@
+"""Runs: workflows whose every step is an event, so that they resume where they stopped, on any engine.
+
+from tallystick import runs
+
+flow = runs.Workflow("letters")
+state = runs.start(store, flow, run="monday")
+state = runs.resume(store, flow, "monday")
+"""
+
+from tallystick.runs.activity import Question, run_ids, telemetry
+from tallystick.runs.differences import diff
+from tallystick.runs.filling import fill_tables
+from tallystick.runs.forking import fork
+from tallystick.runs.graph import mermaid
+from tallystick.runs.journal import load
+from tallystick.runs.launch import Attestation, Crew, resume, start
+from tallystick.runs.picture import svg
+from tallystick.runs.rebuild import replay
+from tallystick.runs.state import RunState
+from tallystick.runs.work import Work
+from tallystick.runs.workflow import Artifact, Workflow
+
+__all__ = [
+    "Artifact",
+    "Attestation",
+    "Crew",
+    "Question",
+    "RunState",
+    "Work",
+    "Workflow",
+    "diff",
+    "fill_tables",
+    "fork",
+    "load",
+    "mermaid",
+    "replay",
+    "resume",
+    "run_ids",
+    "start",
+    "svg",
+    "telemetry",
+]

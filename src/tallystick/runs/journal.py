@@ -1,0 +1,161 @@
+"""The log of a run: facts in, state out. Events are written before anything that is derived of them."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from tallystick import errors
+from tallystick.event.model import Event, NewEvent
+from tallystick.runs import facts, snapshot, tables
+from tallystick.runs.facts import Fact, RunCreated
+from tallystick.runs.state import Reducer, RunState
+from tallystick.store.expectation import NO_STREAM
+from tallystick.store.store import Store
+
+PAGE = 2000
+DEPTH_MAX = 100
+SNAPSHOT_EVENTS_MIN = 32
+SNAPSHOT_SECONDS = 1.0
+SNAPSHOT_PAUSE = 50  # times what the last one took
+
+
+def stream_of(run: str) -> str:
+    """The stream of a run."""
+    return f"run/{run}"
+
+
+def pages_of(store: Store, stream: str, *, until: int | None = None) -> Iterator[list[Event]]:
+    """The events of a stream up to a seq, page by page."""
+    after = 0
+    while page := store.read_stream(stream, after=after, until=until, limit=PAGE):
+        yield page
+        after = page[-1].seq
+        if len(page) < PAGE:
+            return
+
+
+def events_of(store: Store, stream: str) -> Iterator[Event]:
+    """Every event of a stream."""
+    for page in pages_of(store, stream):
+        yield from page
+
+
+def load(store: Store, run: str, *, until: int | None = None) -> Reducer:
+    """The run's state by replay, from RUN_CREATED on; what a fork inherited comes from its parent's log."""
+    return _replayed(store, run, until=until, depth=0)
+
+
+def _replayed(store: Store, run: str, *, until: int | None, depth: int) -> Reducer:
+    pages = pages_of(store, stream_of(run), until=until)
+    begun = next(pages, None)
+    if begun is None:
+        raise errors.RunNotFound(run=run, url=store.log.url)
+    first = _decoded(run, begun[0])
+    if not isinstance(first, RunCreated):
+        raise errors.RunLogInvalid(run=run, seq=1, reason=f"the first event is {begun[0].type}, not RUN_CREATED")
+    reducer = Reducer(run)
+    if first.parent is not None:
+        if depth >= DEPTH_MAX:
+            raise errors.ForkImpossible(run=run, reason=f"it is forked more than {DEPTH_MAX} times over")
+        reducer = inherited(store, run, first.parent, depth=depth)
+    for page in chain([begun], pages):
+        fold(reducer, run, page)
+    return reducer
+
+
+def _decoded(run: str, event: Event) -> Fact | None:
+    try:
+        return facts.decode(event.type, event.payload)
+    except errors.SchemaViolation as problem:
+        raise errors.RunLogInvalid(run=run, seq=event.seq, reason=problem.message) from problem
+
+
+def inherited(store: Store, run: str, parent: facts.Parent, *, depth: int = 0) -> Reducer:
+    """The state that a fork begins with: its parent's at the seq, proven by the link."""
+    name = parent.stream.removeprefix("run/")
+    reducer = _replayed(store, name, until=parent.seq, depth=depth + 1)
+    if (reducer.state.seq, reducer.state.link) != (parent.seq, parent.link):
+        reason = f"its parent {name!r} has another history at {parent.seq} than when it was forked"
+        raise errors.ForkImpossible(run=run, reason=reason)
+    inherited = reducer.state
+    inherited.run_id, inherited.seq, inherited.link, inherited.org = run, 0, "", None
+    return Reducer(run, inherited)
+
+
+def fold(reducer: Reducer, run: str, events: Sequence[Event]) -> None:
+    """Take in events; one that does not fit those before it is refused with its seq."""
+    try:
+        reducer.fold(events)
+    except (LookupError, AttributeError) as problem:
+        seq = reducer.state.seq + 1
+        raise errors.RunLogInvalid(run=run, seq=seq, reason=f"{type(problem).__name__}: {problem}") from problem
+    except errors.SchemaViolation as problem:
+        raise errors.RunLogInvalid(run=run, seq=reducer.state.seq + 1, reason=problem.message) from problem
+
+
+class Journal:
+    """A run that is being written: one writer, which knows its state without reading it back."""
+
+    def __init__(self, store: Store, run: str, reducer: Reducer, *, trace_id: str | None = None) -> None:
+        self.store = store
+        self.run = run
+        self.stream = stream_of(run)
+        self.reducer = reducer
+        self.trace_id = trace_id or secrets.token_hex(16)
+        self.span_id = secrets.token_hex(8)
+        self.documents: snapshot.Documents | None = getattr(store.log, "documents", None)
+        self.tables: tables.RunTables | None = getattr(store.log, "run_tables", None)
+        self._snapshot_seq = reducer.state.seq
+        self._snapshot_at = time.monotonic()
+        self._snapshot_cost = 0.0
+
+    @property
+    def state(self) -> RunState:
+        """The state after everything that was recorded."""
+        return self.reducer.state
+
+    def record(self, found: Sequence[Fact | tuple[Fact, str]]) -> None:
+        """Write facts in one commit, then take them in. A fact may come with the span that it belongs to."""
+        spanned = [item if isinstance(item, tuple) else (item, self.span_id) for item in found]
+        now = self.store.clock()
+        events = [
+            NewEvent(fact.TYPE, facts.check(fact), meta={"trace_id": self.trace_id, "span_id": span}, time=now)
+            for fact, span in spanned
+        ]
+        expected = self.state.seq or NO_STREAM
+        done = self.store.append(self.stream, events, expected=expected)
+        for fact, _ in spanned:
+            self.reducer.apply(fact, now)
+        self.reducer.moved(seq=done.last_seq, link=done.link, time=now)
+        if expected == NO_STREAM:
+            head = self.store.stream_head(self.stream)
+            self.state.org = head.org if head else None
+
+    def save_snapshot(self) -> None:
+        """Put what is derived of the events in place as it is now: snapshot.json, or the rows of the run's tables."""
+        began = time.monotonic()
+        if self.documents is not None:
+            self.documents.replace(self.run, snapshot.NAME, snapshot.encode(self.state))
+        if self.tables is not None:
+            self.tables.put(tables.rows([self.state]))
+        self._snapshot_seq, self._snapshot_at = self.state.seq, time.monotonic()
+        self._snapshot_cost = self._snapshot_at - began
+
+    def save_snapshot_if_due(self) -> None:
+        """Replace it when the run has doubled since, or from time to time: a run pays little for it, long or short."""
+        grown = self.state.seq - self._snapshot_seq
+        pause = max(SNAPSHOT_SECONDS, SNAPSHOT_PAUSE * self._snapshot_cost)
+        doubled = grown >= max(SNAPSHOT_EVENTS_MIN, self._snapshot_seq)
+        if doubled or (grown and time.monotonic() - self._snapshot_at > pause):
+            self.save_snapshot()
+
+
+def trace_of(store: Store, run: str) -> str | None:
+    """The trace id that a run began with."""
+    first = store.read_stream(stream_of(run), limit=1)
+    meta: dict[str, Any] = first[0].metadata if first else {}
+    return meta.get("trace_id")

@@ -1,0 +1,316 @@
+"""Starting a run and resuming one: what is checked, what is recorded before the first node, and what is stale."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import names
+from tallystick.runs import code, journal, rebuild
+from tallystick.runs.facts import (
+    ArtifactSeen,
+    ArtifactStale,
+    Fact,
+    NodeDeclared,
+    NodeRemoved,
+    NodeStale,
+    RunCreated,
+    RunStateChanged,
+    SessionEnded,
+    SessionStarted,
+    WorkerAttested,
+    WorkerRegistered,
+)
+from tallystick.runs.journal import Journal
+from tallystick.runs.runner import Runner
+from tallystick.runs.stale import Changes, stale
+from tallystick.runs.state import Reducer, RunState, WorkItem
+from tallystick.runs.workflow import Graph, Workflow
+from tallystick.runs.workspace import Workspace
+from tallystick.store.store import Store
+
+PARALLEL_MAX = 256
+
+
+class Attestation(msgspec.Struct, frozen=True):
+    """Evidence of what a worker runs on, of a named kind."""
+
+    kind: str
+    evidence: bytes
+
+
+class Crew(msgspec.Struct, frozen=True, kw_only=True):
+    """Who carries out nodes, and how: recorded with the session, so that it can be asked for later."""
+
+    actor: str = ""
+    worker: str = ""
+    parallel: int = 1
+    attestation: Attestation | None = None
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        if type(self.parallel) is not int or not 1 <= self.parallel <= PARALLEL_MAX:
+            raise errors.InvalidValue(what="parallel", value=names.shown(self.parallel), must=f"1 to {PARALLEL_MAX}")
+        for what, value in (("actor", self.actor), ("worker", self.worker)):
+            if value:
+                names.check_label(what, value)
+
+    @property
+    def worker_name(self) -> str:
+        """The worker's name: that of the host unless another is given."""
+        return self.worker or socket.gethostname() or "worker"
+
+    def session(self, workflow: Workflow) -> tuple[str, list[Fact]]:
+        """A new session, and the facts that begin it."""
+        session = secrets.token_hex(8)
+        found = code.commit_of(code.directory_of(workflow))
+        hardware = (
+            f"{platform.system()} {platform.machine()}, {os.cpu_count() or 1} cores, Python {platform.python_version()}"
+        )
+        begun: list[Fact] = [WorkerRegistered(worker=self.worker_name, hardware=hardware)]
+        if self.attestation is not None:
+            evidence = self.attestation.evidence.hex()
+            begun.append(
+                WorkerAttested(worker=self.worker_name, attestation_type=self.attestation.kind, attestation=evidence)
+            )
+        begun.append(
+            SessionStarted(
+                session=session,
+                worker=self.worker_name,
+                actor=self.actor or "unnamed",
+                pid=os.getpid(),
+                commit=found.id,
+                dirty=found.dirty,
+            )
+        )
+        return session, begun
+
+
+def workspace_of(store: Store, run: str, given: str | None) -> Workspace:
+    """Where the files of a run are: where it was said, else beside its log, else below the current directory."""
+    if given is not None:
+        return Workspace(given)
+    documents = getattr(store.log, "documents", None)
+    return Workspace(f"{documents.place(run)}/artifacts" if documents is not None else f"runs/{run}")
+
+
+def new_run_id(workflow: Workflow, now: int) -> str:
+    """A run id that nobody has: the workflow, the time and some chance."""
+    name = "".join(c if c.isascii() and c.isalnum() else "-" for c in workflow.name.lower()).strip("-") or "run"
+    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now // 1_000_000_000))
+    return f"{name[:100]}-{moment}-{secrets.token_hex(3)}"
+
+
+def start(
+    store: Store,
+    workflow: Workflow,
+    *,
+    run: str | None = None,
+    workspace: str | None = None,
+    inputs: dict[str, str] | None = None,
+    reference: str | None = None,
+    crew: Crew | None = None,
+) -> RunState:
+    """Make a run of a workflow and carry it out; returns its final state.
+
+    `inputs` names files to copy in. Raises `RunFault` when a node failed for good; the run can then be resumed.
+    """
+    crew = crew or Crew()
+    graph = workflow.graph()
+    run = run or new_run_id(workflow, store.clock())
+    stream = journal.stream_of(run)
+    names.kind_of(stream)
+    if store.stream_head(stream) is not None:
+        raise errors.RunExists(run=run)
+    place = workspace_of(store, run, workspace)
+    _take_inputs(workflow, place, inputs or {})
+    seen = [found for name in workflow.inputs if (found := _seen(workflow, place, name))]
+    session, begun = crew.session(workflow)
+    written = Journal(store, run, Reducer(run))
+    created = RunCreated(workflow=workflow.name, reference=reference, workspace=workspace)
+    declared = list(graph.nodes.values())
+    state = RunStateChanged(state="running")
+    written.record([created, *workflow.declared_inputs(), *declared, *seen, *begun, state])
+    written.save_snapshot()
+    return _carry_out(written, workflow, graph, place, session, crew)
+
+
+def resume(
+    store: Store,
+    workflow: Workflow,
+    run: str,
+    *,
+    workspace: str | None = None,
+    inputs: dict[str, str] | None = None,
+    force: Iterable[str] = (),
+    accept_changes: bool = False,
+    rerun_changed: bool = False,
+    crew: Crew | None = None,
+) -> RunState:
+    """Go on with a run at its first unfinished node; returns its final state.
+
+    What had finished is not repeated, unless `force` names it, an artifact that it read changed, or its code did and
+    `rerun_changed` is set. With nothing left to do, nothing is written.
+    """
+    crew = crew or Crew()
+    graph = workflow.graph()
+    names.kind_of(journal.stream_of(run))
+    reducer = rebuild.for_resume(store, run)
+    state = reducer.state
+    place = workspace_of(store, run, workspace or state.workspace)
+    _take_inputs(workflow, place, inputs or {})
+    differing = differences(workflow, graph, state)
+    if differing and not accept_changes and not rerun_changed:
+        listed = ", ".join(f"{node} ({what})" for node, what in differing.items())
+        raise errors.CodeChanged(run=run, nodes=listed)
+    redone = frozenset(differing) if rerun_changed else frozenset()
+    changes, seen = _changes(workflow, graph, state, place, _forced(graph, force), redone)
+    finished = [item.node for item in state.work_items if item.state == "finished"]
+    found = stale(graph, changes, finished=finished)
+    prepared = [*_lost(state), *_redeclared(workflow, graph, state, differing), *seen, *_marked(found, graph, state)]
+    if not prepared and len(finished) == len(graph.nodes):
+        return state
+    session, begun = crew.session(workflow)
+    written = Journal(store, run, reducer, trace_id=journal.trace_of(store, run))
+    written.record([*prepared, *begun, RunStateChanged(state="running")])
+    return _carry_out(written, workflow, graph, place, session, crew)
+
+
+def _carry_out(
+    written: Journal, workflow: Workflow, graph: Graph, place: Workspace, session: str, crew: Crew
+) -> RunState:
+    runner = Runner(
+        written,
+        workflow,
+        graph,
+        place,
+        session=session,
+        worker=crew.worker_name,
+        parallel=crew.parallel,
+        sleep=crew.sleep,
+    )
+    runner.run()
+    return written.state
+
+
+def _take_inputs(workflow: Workflow, place: Workspace, given: dict[str, str]) -> None:
+    for name, source in given.items():
+        if name not in workflow.inputs:
+            raise errors.ArtifactUnknown(node="", artifact=name, reason="is no input of the workflow")
+        if not Path(source).is_file():
+            raise errors.InputMissing(artifact=name, path=source)
+        place.take(Path(source), workflow.inputs[name].place)
+
+
+def _seen(workflow: Workflow, place: Workspace, name: str, was: str | None = None) -> ArtifactSeen | None:
+    """An input as it is now; None if it is as it was."""
+    declared = workflow.inputs[name]
+    found = place.look(declared.place)
+    if found is None:
+        raise errors.InputMissing(artifact=name, path=str(place.path(declared.place)))
+    if found.sha256 == was:
+        return None
+    return ArtifactSeen(
+        artifact=name,
+        path=declared.place,
+        sha256=found.sha256,
+        bytes=found.bytes,
+        schema_id=declared.schema_id,
+        was=was,
+    )
+
+
+def differences(workflow: Workflow, graph: Graph, state: RunState) -> dict[str, str]:
+    """The nodes that are not as the run knows them, and in what."""
+    known = {item.node: item for item in state.work_items}
+    found = {name: _difference(node, known[name]) for name, node in graph.nodes.items() if name in known}
+    changed = {name: what for name, what in found.items() if what}
+    changed |= {name: "new" for name in graph.nodes if name not in known}
+    return changed | {name: "removed" for name in known if name not in graph.nodes}
+
+
+def _difference(node: NodeDeclared, item: WorkItem) -> str:
+    for what in ("inputs", "outputs", "after", "params", "section", "code"):
+        if getattr(node, what) != getattr(item, what):
+            return what
+    return ""
+
+
+def _forced(graph: Graph, force: Iterable[str]) -> frozenset[str]:
+    forced = frozenset(force)
+    for name in sorted(forced):
+        if name not in graph.nodes:
+            raise errors.NodeFault(node=name, reason="it is no node of the workflow")
+    return forced
+
+
+def _changes(
+    workflow: Workflow,
+    graph: Graph,
+    state: RunState,
+    place: Workspace,
+    forced: frozenset[str],
+    redone: frozenset[str],
+) -> tuple[Changes, list[Fact]]:
+    """What is not as it was when nodes finished; and what is to be recorded of it."""
+    index = state.artifacts_index
+    seen: list[Fact] = []
+    changed, missing = set(), set()
+    for name in workflow.inputs:
+        found = _seen(workflow, place, name, index[name].sha256 if name in index else None)
+        if found is not None:
+            seen.append(found)
+            changed.add(name)
+    done = {item.node: item for item in state.work_items if item.state == "finished"}
+    for name in graph.order:
+        for output in done[name].outputs if name in done else ():
+            known = index[output.artifact]
+            content = place.look(output.path)
+            if content is None:
+                missing.add(output.artifact)
+            elif content.sha256 != known.sha256:
+                changed.add(output.artifact)
+                seen.append(
+                    ArtifactSeen(
+                        artifact=output.artifact,
+                        path=output.path,
+                        sha256=content.sha256,
+                        bytes=content.bytes,
+                        schema_id=output.schema_id,
+                        was=known.sha256,
+                    )
+                )
+    artifacts, gone = frozenset(changed), frozenset(missing)
+    redone = frozenset(name for name in redone if name in graph.nodes)
+    return Changes(artifacts=artifacts, missing=gone, forced=forced, code=redone), seen
+
+
+def _lost(state: RunState) -> list[Fact]:
+    """Sessions that ended without a word."""
+    return [SessionEnded(session=item.session, status="lost") for item in state.sessions if item.status == "open"]
+
+
+def _redeclared(workflow: Workflow, graph: Graph, state: RunState, differing: dict[str, str]) -> list[Fact]:
+    """The declarations that are other than the run knows them."""
+    inputs = [item for item in workflow.declared_inputs() if item.artifact not in state.inputs]
+    removed = [NodeRemoved(node=name) for name in differing if name not in graph.nodes]
+    return [*inputs, *removed, *(graph.nodes[name] for name in graph.order if name in differing)]
+
+
+def _marked(found: dict[str, str], graph: Graph, state: RunState) -> list[Fact]:
+    """Stale nodes, and with them the artifacts that they made."""
+    marked: list[Fact] = []
+    for node, because in found.items():
+        marked.append(NodeStale(node=node, because=because))
+        for output in graph.nodes[node].outputs:
+            if output.artifact in state.artifacts_index:
+                marked.append(ArtifactStale(artifact=output.artifact, because=because))
+    return marked

@@ -1,0 +1,266 @@
+"""Carrying out a workflow: the next node comes from the graph, and every step is recorded before the next is taken.
+
+One commit a step: what just ended and what begins next are written together, so a node costs one fsync. Nodes that do
+not wait for each other may run in threads; starts are in the graph's order, and the state is the same as in turn.
+"""
+
+from __future__ import annotations
+
+import heapq
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+import msgspec
+
+from tallystick import errors
+from tallystick.runs.facts import (
+    ArtifactWritten,
+    Fact,
+    IssueOpened,
+    IssueResolved,
+    NodeFailed,
+    NodeFinished,
+    NodeStarted,
+    RunStateChanged,
+    SessionEnded,
+)
+from tallystick.runs.journal import Journal
+from tallystick.runs.sections import Sections
+from tallystick.runs.work import Work
+from tallystick.runs.workflow import Graph, Workflow
+from tallystick.runs.workspace import Content, Workspace
+
+BACKOFF_MS_MAX = 60_000
+ERROR_CHARACTERS_MAX = 2000
+WITHHELD = "(withheld: it looks like a secret)"
+NODE_FAILED = "NodeFailed"
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """An attempt that is recorded as started."""
+
+    node: str
+    attempt: int
+    tries: int
+    span: str
+    delay_ms: int = 0
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """What became of an attempt."""
+
+    begun: Begun
+    contents: dict[str, Content] = {}
+    issues: list[Fact] = []
+    error: str | None = None
+
+
+class Runner:
+    """One session on one run."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        workflow: Workflow,
+        graph: Graph,
+        workspace: Workspace,
+        *,
+        session: str,
+        worker: str,
+        parallel: int = 1,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._journal = journal
+        self._nodes = workflow.nodes
+        self._graph = graph
+        self._workspace = workspace
+        self._session = session
+        self._worker = worker
+        self._parallel = parallel
+        self._sleep = sleep
+        state = journal.state
+        self._sections = Sections(state.work_items, state.section_states)
+        self._paths = {name: item.path for name, item in state.inputs.items()}
+        self._paths |= {output.artifact: output.path for item in state.work_items for output in item.outputs}
+        self._open_issues: dict[str, list[str]] = {}  # by node, of attempts before the one that is running
+        for issue in state.issues:
+            if issue.state == "open" and issue.node is not None:
+                self._open_issues.setdefault(issue.node, []).append(issue.issue)
+        finished = {item.node for item in state.work_items if item.state == "finished"}
+        self._missing = {name: len(graph.waits[name] - finished) for name in graph.order if name not in finished}
+        self._ready = [graph.rank[name] for name, count in self._missing.items() if not count]
+        heapq.heapify(self._ready)
+        self._failed: dict[str, str] = {}
+        self._retries: list[Begun] = []
+        self._fresh: dict[str, str] = {}  # artifacts of the batch that is not recorded yet
+        self._batch: list[Fact | tuple[Fact, str]] = []
+
+    def run(self) -> None:
+        """Carry out everything that is left. Raises `RunFault` when a node failed for good."""
+        try:
+            for ended in self._carried_out():
+                self._note(ended)
+        except (errors.TallyError, OSError):
+            raise
+        except BaseException:  # Ctrl-C: say so, and leave the run where it is
+            self._close("interrupted")
+            raise
+        self._close("failed" if self._failed else "finished")
+        if self._failed:
+            node, reason = next(iter(self._failed.items()))
+            raise errors.RunFault(run=self._journal.run, nodes=", ".join(self._failed), reason=f"{node}: {reason}")
+
+    def _carried_out(self) -> Iterator[Ended]:
+        if self._parallel > 1:
+            yield from self._side_by_side()
+            return
+        while begun := self._begin(room=1):
+            self._flush()
+            yield self._attempt(begun[0])
+
+    def _side_by_side(self) -> Iterator[Ended]:
+        running: dict[Future[Ended], Begun] = {}
+        with ThreadPoolExecutor(self._parallel, thread_name_prefix="node") as pool:
+            while True:
+                begun = self._begin(room=self._parallel - len(running))
+                self._flush()
+                running |= {pool.submit(self._attempt, item): item for item in begun}
+                if not running:
+                    return
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in sorted(done, key=lambda future: self._graph.rank[running[future].node]):
+                    del running[future]
+                    yield future.result()
+
+    # --- starting --------------------------------------------------------------------------------------------------
+
+    def _begin(self, *, room: int) -> list[Begun]:
+        """Take the next nodes from the graph, as many as there is room for; after a failure no more are begun."""
+        begun = self._retries[:room]
+        del self._retries[:room]
+        while self._ready and len(begun) < room and not self._failed:
+            node = self._graph.order[heapq.heappop(self._ready)]
+            begun.append(self._started(node, tries=1))
+        return begun
+
+    def _started(self, node: str, *, tries: int, delay_ms: int = 0, attempt: int | None = None) -> Begun:
+        attempt = attempt or self._journal.reducer.items[node].attempts + 1
+        begun = Begun(node, attempt, tries, secrets.token_hex(8), delay_ms)
+        index = self._journal.state.artifacts_index
+        inputs = {name: self._fresh.get(name) or index[name].sha256 for name in self._nodes[node].inputs}
+        started = NodeStarted(node=node, attempt=attempt, session=self._session, inputs=inputs)
+        self._batch.append((started, begun.span))
+        self._sections.move(node, "running")
+        return begun
+
+    # --- carrying out, perhaps in a thread -------------------------------------------------------------------------
+
+    def _attempt(self, begun: Begun) -> Ended:
+        node = self._nodes[begun.node]
+        work = Work(self._journal.run, node, begun.attempt, self._workspace, self._paths)
+        try:
+            if begun.delay_ms:
+                self._sleep(begun.delay_ms / 1000)
+            node.function(work)
+            contents = {}
+            for output in node.outputs:
+                found = self._workspace.settle(output.place)
+                if found is None:
+                    raise errors.NodeFault(node=node.name, reason=f"it did not make its output {output.name!r}")
+                contents[output.name] = found
+        except Exception as problem:
+            text = f"{type(problem).__name__}: {problem}"[:ERROR_CHARACTERS_MAX]
+            return Ended(begun, issues=work.issues, error=text.encode(errors="replace").decode().replace("\0", "�"))
+        return Ended(begun, contents, work.issues)
+
+    # --- ending ----------------------------------------------------------------------------------------------------
+
+    def _note(self, ended: Ended) -> None:
+        self._batch += [(issue, ended.begun.span) for issue in ended.issues]
+        if ended.error is not None:
+            self._remember(ended)
+            self._failure(ended.begun, ended.error)
+        else:
+            self._finished(ended)
+
+    def _remember(self, ended: Ended) -> None:
+        """What a failed attempt left open is resolved by the one that finishes."""
+        opened = [fact.issue for fact in ended.issues if isinstance(fact, IssueOpened)]
+        resolved = {fact.issue for fact in ended.issues if isinstance(fact, IssueResolved)}
+        left = [issue for issue in opened if issue not in resolved]
+        self._open_issues.setdefault(ended.begun.node, []).extend(left)
+
+    def _finished(self, ended: Ended) -> None:
+        node, span = ended.begun.node, ended.begun.span
+        for output in self._nodes[node].outputs:
+            content = ended.contents[output.name]
+            written = ArtifactWritten(
+                artifact=output.name,
+                path=output.place,
+                sha256=content.sha256,
+                bytes=content.bytes,
+                node=node,
+                writer_worker=self._worker,
+                schema_id=output.schema_id,
+            )
+            self._fresh[output.name] = content.sha256
+            self._batch.append((written, span))
+        self._batch.append((NodeFinished(node=node, attempt=ended.begun.attempt), span))
+        for issue in self._open_issues.pop(node, []):
+            self._batch.append((IssueResolved(issue=issue, how="the node was done again"), span))
+        self._sections.move(node, "finished")
+        for follower in self._graph.followers[node]:
+            if follower in self._missing:
+                self._missing[follower] -= 1
+                if not self._missing[follower]:
+                    heapq.heappush(self._ready, self._graph.rank[follower])
+
+    def _failure(self, begun: Begun, error: str) -> None:
+        node = self._nodes[begun.node]
+        retry_ms = None
+        if begun.tries <= node.retries and not self._failed:
+            retry_ms = min(node.backoff_ms * 2 ** (begun.tries - 1), BACKOFF_MS_MAX)
+        failed = NodeFailed(node=node.name, attempt=begun.attempt, error=error, retry_ms=retry_ms)
+        self._batch.append((failed, begun.span))
+        self._sections.move(node.name, "failed")
+        if retry_ms is not None:
+            again = self._started(node.name, tries=begun.tries + 1, delay_ms=retry_ms, attempt=begun.attempt + 1)
+            self._retries.append(again)
+            return
+        self._failed[node.name] = error
+        issue = f"{node.name}#{begun.attempt}.failed"
+        opened = IssueOpened(issue=issue, code=NODE_FAILED, severity="blocker", message=error, node=node.name)
+        self._batch.append((opened, begun.span))
+
+    # --- recording -------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        self._batch += self._sections.changes()
+        if not self._batch:
+            return
+        batch, self._batch = self._batch, []
+        try:
+            self._journal.record(batch)
+        except errors.SecretFound:  # an error message may quote what must not be written for ever
+            self._journal.record([_without_message(item) for item in batch])
+        self._fresh.clear()
+        self._journal.save_snapshot_if_due()
+
+    def _close(self, status: str) -> None:
+        """Record how the session ended, and leave a snapshot of it."""
+        self._batch += self._sections.changes()
+        ended = msgspec.convert({"session": self._session, "status": status}, SessionEnded)
+        self._batch += [ended, msgspec.convert({"state": status}, RunStateChanged)]
+        self._flush()
+        self._journal.save_snapshot()
+
+
+def _without_message(item: Fact | tuple[Fact, str]) -> Fact | tuple[Fact, str]:
+    fact, span = item if isinstance(item, tuple) else (item, "")
+    if isinstance(fact, NodeFailed):
+        fact = msgspec.structs.replace(fact, error=WITHHELD)
+    elif isinstance(fact, IssueOpened):
+        fact = msgspec.structs.replace(fact, message=WITHHELD)
+    return (fact, span) if span else fact

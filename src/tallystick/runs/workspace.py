@@ -1,0 +1,78 @@
+"""The files of a run: artifacts below one directory, written whole or not at all, named by their SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+
+_COPY_BYTES = 1 << 20
+
+
+class Content(msgspec.Struct, frozen=True):
+    """What a file holds."""
+
+    sha256: str
+    bytes: int
+
+
+class Workspace:
+    """A directory of artifacts."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory)
+
+    def path(self, place: str) -> Path:
+        """The file of an artifact."""
+        return self.directory / place
+
+    def look(self, place: str) -> Content | None:
+        """What a file holds now; None if there is none."""
+        try:
+            with self.path(place).open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256")
+                return Content(digest.hexdigest(), file.tell())
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+
+    def settle(self, place: str) -> Content | None:
+        """Make a file durable, and say what it holds: nobody is told of an artifact that a power loss could take."""
+        found = self.look(place)
+        if found is not None:
+            _sync(self.path(place))
+            _sync(self.path(place).parent)
+        return found
+
+    def write(self, place: str, data: bytes) -> None:
+        """Replace a file: a crash leaves the old one or the new one."""
+        path = self.path(place)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.tmp")
+        try:
+            temporary.write_bytes(data)
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    def take(self, source: Path, place: str) -> None:
+        """Copy a file in from elsewhere."""
+        path = self.path(place)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.tmp")
+        shutil.copyfile(source, temporary)
+        os.replace(temporary, path)
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    if os.name == "nt" and path.is_dir():  # a directory cannot be opened there
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,15 @@
+"""The ndjson engine against the contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tallystick.testing.contract import AllContracts, EngineHarness, UrlHarness
+
+
+class TestNdjson(AllContracts):
+    """`ndjson:DIR`, which keeps runs and no other streams, and orders nothing between them."""
+
+    @classmethod
+    def make_harness(cls, place: Path) -> EngineHarness:
+        return UrlHarness("ndjson", f"ndjson:{place}/log")

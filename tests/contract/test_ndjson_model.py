@@ -1,0 +1,8 @@
+"""The ndjson engine beside the memory model, under random calls to one run."""
+
+from __future__ import annotations
+
+from tallystick.testing.contract import UrlHarness
+from tallystick.testing.model import model_test
+
+TestModel = model_test(lambda place: UrlHarness("ndjson", f"ndjson:{place}/log"))
