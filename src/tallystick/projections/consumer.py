@@ -14,6 +14,7 @@ from tallystick import errors
 from tallystick.event import names
 from tallystick.event.model import Event
 from tallystick.projections.lag import Lag, lag_at
+from tallystick.projections.places import require_order
 from tallystick.store.deadletters import REASON_CHARACTERS_MAX, DeadLetter
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.store import Store
@@ -39,6 +40,7 @@ class Consumer:
         save_every: int = 100,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        require_order(store)
         if type(attempts) is not int or attempts < 1:
             raise errors.InvalidValue(what="attempts", value=names.shown(attempts), must="a number from 1 on")
         self.store = store

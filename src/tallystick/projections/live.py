@@ -13,7 +13,7 @@ from tallystick import errors
 from tallystick.projections import model
 from tallystick.projections.folding import Folder
 from tallystick.projections.lag import Lag, lag_at
-from tallystick.projections.places import Keeper
+from tallystick.projections.places import Keeper, require_order
 from tallystick.store.page import Page
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
@@ -35,6 +35,7 @@ class Live:
         views: Views | None = None,
         epoch: int | None = None,
     ) -> None:
+        require_order(store)
         self.store = store
         self.projection = projection
         self._views = views or store.log.views

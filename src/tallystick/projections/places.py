@@ -6,8 +6,15 @@ from typing import Any
 
 from tallystick import errors
 from tallystick.projections import model
+from tallystick.store import capabilities
 from tallystick.store.store import Store
 from tallystick.store.views import Definition, Place, Views
+
+
+def require_order(store: Store) -> None:
+    """Refuse an engine whose positions are not the order of commits: a cursor over them would miss events."""
+    if capabilities.GLOBAL_ORDER not in store.log.capabilities:
+        raise errors.UnsupportedCapability(engine=store.log.engine, capability=capabilities.GLOBAL_ORDER)
 
 
 class Keeper:

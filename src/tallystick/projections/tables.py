@@ -24,7 +24,7 @@ from tallystick import errors
 from tallystick.event.model import Event
 from tallystick.projections import model
 from tallystick.projections.live import BATCH_EVENTS, WAIT_SECONDS
-from tallystick.projections.places import Keeper
+from tallystick.projections.places import Keeper, require_order
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
 from tallystick.store.tables import Execute, Session, Values, table_name
@@ -54,6 +54,7 @@ class TableRunner:
 
     def __init__(self, store: Store, projection: TableProjection, *, batch_events: int = BATCH_EVENTS) -> None:
         _check(projection)
+        require_order(store)
         self.store = store
         self.projection = projection
         self._tables = store.log.view_tables
