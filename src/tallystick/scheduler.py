@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import msgspec
 
 from tallystick import errors
+from tallystick.event import names
 from tallystick.event.model import Event, NewEvent
 from tallystick.state import shelf, snapshots, validation
 from tallystick.state.policy import Policy
@@ -24,6 +26,10 @@ CURSOR = "tally.scheduler"
 SCHEDULE = "tally.schedule"
 JOB_DONE = "tally.job.done"
 PAGE = 5_000
+RECENT = 100
+
+_PUT_OFF = (errors.Refused, errors.InvalidInput, errors.NoSpace, errors.Busy, errors.Damaged, errors.ReadFailed)
+"""What keeps a job from being done now and may be over later. A closed or failed store ends the loop."""
 
 
 class Fired(msgspec.Struct, frozen=True):
@@ -41,24 +47,30 @@ class Scheduler:
         self._store = store
         self._reducers = tuple(reducers)
         self._policy = policy
+        self._counted = (0, 0, 0)  # since which position, up to which, and how many events of users are between
 
     def tick(self) -> list[Fired]:
         """Do everything that is due now."""
         fired: list[Fired] = []
-        for job in (self._stream_snapshots, self._store_snapshot, self._retention, self._validation):
-            fired += job()
+        jobs = {
+            "stream snapshot": self._stream_snapshots,
+            "store snapshot": self._store_snapshot,
+            "retention": self._retention,
+            "validation": self._validation,
+        }
+        for name, job in jobs.items():
+            try:
+                fired += job()
+            except _PUT_OFF as problem:  # the next tick tries again; the other jobs go on
+                fired.append(Fired(name, "", f"failed: {problem.message}"))
         return fired
 
     def run(self, stop: threading.Event, *, every_s: float = 1.0, tell: Callable[[Fired], None] | None = None) -> None:
-        """Tick until told to stop. A store that cannot be used just now (full, busy) is looked at again later."""
+        """Tick until told to stop. What cannot be done just now (full, busy, damaged) is tried again later."""
         while not stop.wait(every_s):
-            try:
-                for fired in self.tick():
-                    if tell is not None:
-                        tell(fired)
-            except (errors.NoSpace, errors.Busy, errors.Conflict) as problem:
+            for fired in self.tick():
                 if tell is not None:
-                    tell(Fired("tick", "", f"put off: {problem.message}"))
+                    tell(fired)
 
     # --- snapshots of streams ---------------------------------------------------------------------------------------
 
@@ -93,11 +105,19 @@ class Scheduler:
             head = self._store.stream_head(stream)
             if head is None or not item.wants(stream):
                 continue
-            last = next((e.fact.seq for e in shelf.entries(self._store, stream) if e.fact.reducer == item.name), 0)
+            recent = islice(shelf.entries(self._store, stream), RECENT)
+            last = max((entry.fact.seq for entry in recent if entry.fact.reducer == item.name), default=0)
             if head.seq - last >= wanted:
-                snapshots.make(self._store, item, stream)
-                fired.append(Fired("stream snapshot", "count", f"{stream} at seq {head.seq} by {item.name}"))
+                fired.append(self._make(item, stream, head.seq))
         return fired
+
+    def _make(self, item: Reducer, stream: str, seq: int) -> Fired:
+        """Snapshot a stream. One that cannot be folded must not keep the others from theirs."""
+        try:
+            snapshots.make(self._store, item, stream)
+        except (errors.Refused, errors.InvalidInput, errors.Damaged) as problem:
+            return Fired("stream snapshot", "count", f"{stream} by {item.name} failed: {problem.message}")
+        return Fired("stream snapshot", "count", f"{stream} at seq {seq} by {item.name}")
 
     # --- snapshots of the store -------------------------------------------------------------------------------------
 
@@ -113,20 +133,43 @@ class Scheduler:
 
     def _store_trigger(self) -> str | None:
         policy, store = self._policy, self._store
-        head = store.head()
-        last = self._last_set()
-        since = last.position if last is not None else 0
-        if head <= since:
+        if policy.store_events is None and policy.store_bytes is None and policy.store_ns is None:
             return None
-        if policy.store_events is not None and head - since >= policy.store_events:
+        last = self._last_set()
+        events = self._events_since(int((last.data or {}).get("position", 0)) if last is not None else 0)
+        if not events:
+            return None
+        if policy.store_events is not None and events >= policy.store_events:
             return "count"
-        if policy.store_bytes is not None and _log_bytes(store) - _bytes_at(last) >= policy.store_bytes:
-            return "size"
-        if policy.store_ns is not None and self._is_quiet(head):
+        if policy.store_bytes is not None:
+            size = _log_bytes(store)
+            if size - min(_bytes_at(last), size) >= policy.store_bytes:
+                return "size"
+        if policy.store_ns is not None and self._is_quiet(store.head()):
             began = last.time if last is not None else self._first_recorded()
-            if began is not None and store.clock() - began >= policy.store_ns:
+            if began is not None and self._passed(began, policy.store_ns):
                 return "time"
         return None
+
+    def _events_since(self, position: int) -> int:
+        """How many events of users there are behind a position: the store's own facts set nothing off."""
+        since, upto, count = self._counted
+        if since != position:
+            upto, count = position, 0
+        head = self._store.head()
+        while upto < head:
+            page = self._store.log.read(after=upto, until=head, limit=PAGE, over_pruned=True)
+            count += sum(not names.is_reserved(event.stream) for event in page.events)
+            if page.through <= upto:
+                break
+            upto = page.through
+        self._counted = (position, upto, count)
+        return count
+
+    def _passed(self, began: int, span: int) -> bool:
+        """Whether a span of time is over. A beginning that lies ahead was noted by a clock that stood wrong."""
+        now = self._store.clock()
+        return began > now or now - began >= span
 
     def _last_set(self) -> Event | None:
         found = shelf.facts_backwards(self._store, "")
@@ -166,7 +209,7 @@ class Scheduler:
             last = self._first_recorded()
         else:
             last = self._store.log.read_stream(f"{SCHEDULE}/{job}", after=head.seq - 1, limit=1)[0].time
-        return last is not None and self._store.clock() - last >= every_ns
+        return last is not None and self._passed(last, every_ns)
 
     def _done(self, job: str) -> None:
         self._store.record([(f"{SCHEDULE}/{job}", NewEvent(JOB_DONE, {"job": job}))])

@@ -75,7 +75,10 @@ def _made(store: Store, streams: tuple[str, ...], chosen: tuple[Reducer, ...], *
 
     with progress.bar("snapshots", total=len(streams)) as move:
         for done, stream in enumerate(streams, 1):
-            for item in chosen:
+            folding = [item for item in chosen if item.scope == "stream" and item.wants(stream)]
+            if not folding:
+                raise click.UsageError(f"none of the reducers folds {stream!r}.")
+            for item in folding:
                 entry = state.make(store, item, stream, protect=protect, incremental=not full)
                 if entry is None:
                     output.note(f"{stream} has no events")

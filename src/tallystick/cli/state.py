@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @click.argument("stream", required=False, default="")
 @code.reducers
 @code.catalog
-@click.option("--at", metavar="SEQ|TIME", help="Up to this seq (a number), or up to this time (2026-01-31T12:00:00Z).")
+@click.option(
+    "--at", metavar="SEQ|TIME", help="Up to this seq (of the whole store: position), or time (2026-01-31T12:00:00Z)."
+)
 @click.option("--no-snapshots", is_flag=True, help="Fold from the first event.")
 @click.option("--degraded", is_flag=True, help="Of a damaged stream, the state in front of the damage.")
 @click.option("--seal", is_flag=True, help="Seal the fingerprint of the stream at its end.")
@@ -49,7 +51,9 @@ def command(
         raise click.UsageError("--seal seals a stream at its end.")
     with code.open_store(url, catalog_reference, readonly=not seal) as store:
         sealed = state.seal(store, chosen[0], stream) if seal else None
-        found = state.fold(store, chosen[0], stream, until=_until(at), snapshots=not no_snapshots, degraded=degraded)
+        found = state.fold(
+            store, chosen[0], stream, until=_until(at, stream), snapshots=not no_snapshots, degraded=degraded
+        )
         answer = _answer(store, chosen[0], found) | ({"sealed": sealed.fingerprint} if sealed else {})
     if as_json:
         output.document(answer)
@@ -59,13 +63,13 @@ def command(
     return failures.decide(failures.NO if found.damage else failures.DONE)
 
 
-def _until(at: str | None) -> Until:
+def _until(at: str | None, stream: str) -> Until:
     from tallystick.state import Until
 
     if at is None:
         return Until()
     if at.isascii() and at.isdigit():
-        return Until(seq=int(at))
+        return Until(seq=int(at)) if stream else Until(position=int(at))
     return Until(time=times.option(at))
 
 

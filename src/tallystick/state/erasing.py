@@ -20,7 +20,7 @@ from tallystick.state import fingerprints, shelf
 from tallystick.state.fold import State, Until, beginning, replay
 from tallystick.state.reducer import Reducer
 from tallystick.state.shelf import Entry
-from tallystick.state.snapshots import control, draft, named, unhurried
+from tallystick.state.snapshots import control, draft, dropped_facts, end_of, named, unhurried
 from tallystick.store import facts
 from tallystick.store.maintenance import Erasure, Maintenance
 from tallystick.store.snapshots import Snapshot
@@ -57,7 +57,7 @@ def erase(
 
     def attempt(require: list[tuple[str, int]]) -> Erased:
         event = _event(store, stream, seq)
-        shelf_of_store = _end(store, facts.STORE_SNAPSHOTS)  # before it is looked at
+        shelf_of_store = end_of(store, facts.STORE_SNAPSHOTS)  # before it is looked at
         affected, again = _consequences(store, event, reducers, accept=accept)
         seals = _seals(store, event, reducers)
         dropped = tuple(entry.id for entry in affected)
@@ -197,14 +197,8 @@ def _facts(
     found = [(shelf.about(erasure.stream), control(store, facts.ERASED, erased))]
     # One about the store in any case: a snapshot of it that is being made meanwhile has to notice, and begin again.
     for stream in dict.fromkeys(["", *(entry.fact.stream for entry in affected)]):
-        gone = [entry.id.hex() for entry in affected if entry.fact.stream == stream]
-        dropped = facts.SnapshotsDropped(stream=stream, snapshots=gone, reason=f"seq {erasure.seq} was erased")
-        found.append((shelf.about(stream), control(store, facts.SNAPSHOT_DROPPED, dropped)))
+        gone = [entry.id for entry in affected if entry.fact.stream == stream]
+        found += dropped_facts(store, stream, gone, f"seq {erasure.seq} of {erasure.stream} was erased")
     found += [named(store, made, fact) for made, fact in again]
     found += [(shelf.about(fact.stream), fingerprints.as_event(store, fact)) for fact in seals]
     return found
-
-
-def _end(store: Store, stream: str) -> int:
-    head = store.stream_head(stream)
-    return head.seq if head is not None else 0

@@ -144,11 +144,17 @@ def _stream_pages(store: Store, start: State, until: Until) -> Iterator[list[Eve
 
 
 def _store_pages(store: Store, reducer: Reducer, start: State, until: Until) -> Iterator[list[Event]]:
-    """The events of the whole log that a reducer folds: those of users, of its kinds."""
+    """The events of the whole log that a reducer folds: those of users, of its kinds.
+
+    What was pruned of other kinds is no concern of it; what was pruned of its own is refused, also if that happens
+    meanwhile.
+    """
     after, head = start.position, store.head()
     end = head if until.position is None else min(until.position, head)
+    require_own_history(store, reducer, after=start.position)
     while after < end:
-        page = store.read(after=after, until=end, limit=PAGE)
+        page = store.read(after=after, until=end, limit=PAGE, over_pruned=True)
+        require_own_history(store, reducer, after=after)
         kinds = {name: reducer.wants(name) for name in {event.stream for event in page.events}}
         yield [event for event in page.events if kinds[event.stream]]
         if page.through <= after:
@@ -156,9 +162,21 @@ def _store_pages(store: Store, reducer: Reducer, start: State, until: Until) -> 
         after = page.through
 
 
+def require_own_history(store: Store, reducer: Reducer, *, after: int) -> None:
+    """Refuse a fold that begins below a pruned event which the reducer would have folded."""
+    if after >= store.floor():
+        return
+    last, name = 0, ""
+    while page := store.log.cuts(after=name):
+        last = max([last, *(cut.last_position for cut in page if reducer.wants(cut.stream))])
+        name = page[-1].stream
+    if after < last:
+        raise errors.HistoryPruned(what="positions", first=after + 1, last=last)
+
+
 def beginning(reducer: Reducer, stream: str) -> State:
     """The state before the first event."""
-    return State(value=reducer.initial(), stream=stream)
+    return State(value=reducer.begin(), stream=stream)
 
 
 def check_state(reducer: Reducer, state: State) -> bytes:
@@ -170,11 +188,15 @@ def check_state(reducer: Reducer, state: State) -> bytes:
         raise errors.ReducerFailed(name=reducer.name, stream=state.stream, seq=state.seq, reason=reason) from problem
 
 
-def check_subject(store: Store, reducer: Reducer, stream: str) -> None:
+def check_subject(store: Store, reducer: Reducer, stream: str, until: Until = END) -> None:
     """Refuse a fold of what the reducer does not fold: a stream it is not for, or the store with one for streams."""
     if (reducer.scope == "store") != (stream == ""):
         reason = f"it folds {'the whole store' if reducer.scope == 'store' else 'single streams'}"
         raise errors.ReducerInvalid(name=reducer.name, reason=reason)
+    if not stream and until.seq is not None:
+        raise errors.InvalidValue(
+            what="until", value=f"seq {until.seq}", must="a position or a time: a store has no seq"
+        )
     if stream:
         names.stream_kind(stream)
         if not reducer.wants(stream):

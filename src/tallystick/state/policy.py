@@ -104,7 +104,7 @@ def _value(knob: str, variable: str, text: str, unit: int) -> int | None:
         return None
     try:
         number = float(text)
-        if not 0 <= number * unit < 2**63 or (number == 0 and knob not in ("quiet_ns",)):
+        if not 0 <= number * unit < 2**63 or (int(number * unit) == 0 and knob != "quiet_ns"):
             raise ValueError
     except ValueError:
         must = "a number above 0" + ("" if knob in MUST_BE_SET else ", or none")

@@ -18,7 +18,7 @@ from tallystick.state import shelf
 from tallystick.state.fold import Until, replay
 from tallystick.state.reducer import Reducer
 from tallystick.state.shelf import Entry
-from tallystick.state.snapshots import control, draft, fold, named, unhurried
+from tallystick.state.snapshots import control, draft, dropped_facts, end_of, fold, named, unhurried
 from tallystick.store import facts
 from tallystick.store.maintenance import Cut, Maintenance
 from tallystick.store.snapshots import Snapshot
@@ -27,7 +27,10 @@ from tallystick.store.tables import live_places
 
 
 class Plan(msgspec.Struct, kw_only=True):
-    """What a prune would do: how many events go, what covers them, what loses rebuildability, and why not."""
+    """What a prune would do: how many events go, what covers them, what loses rebuildability, and why not.
+
+    `uncovered` are reducers that are known only by their snapshots, all of which end before the cut: their state goes.
+    """
 
     stream: str
     before: int
@@ -35,6 +38,7 @@ class Plan(msgspec.Struct, kw_only=True):
     cut: Cut | None = None
     snapshots: list[Entry] = []
     lost: list[str] = []
+    uncovered: list[str] = []
     refusals: list[str] = []
 
     @property
@@ -62,10 +66,12 @@ def plan(
     found.lost = _lost(store, stream, reducers)
     _check_store_reducers(store, found, reducers, last)
     _check_coverage(store, found, mine, snapshot=snapshot)
+    _check_strangers(store, found, reducers, last)
     _check_steps(found, mine, last)
     _check_checkpoints(store, found, last)
     _check_forks(store, found)
     if not accept:
+        found.refusals += [f"the state of {name} would be lost with it" for name in found.uncovered]
         found.refusals.append(
             "no archive holds the events, so nothing can be rebuilt from before the cut any more"
             + (f" ({', '.join(found.lost)})" if found.lost else "")
@@ -106,16 +112,16 @@ def _check_coverage(store: Store, found: Plan, mine: Sequence[Reducer], *, snaps
     good = [entry for entry in shelf.entries(store, found.stream) if shelf.why_unusable(store, entry) is None]
     by_name = {entry.fact.reducer: entry for entry in sorted(good, key=lambda entry: entry.fact.seq)}
     found.snapshots = [entry for entry in by_name.values() if entry.fact.seq >= found.before - 1]
-    wanted = [item.name for item in mine] or [next(iter(by_name), "")]
+    wanted = [item.name for item in mine] or list(by_name) or [""]
     if snapshot and mine:
         wanted = []  # what is missing is made with the cut
     for name in wanted:
         entry = by_name.get(name)
+        of = f" of reducer {name!r}" if name else ""
         if entry is None:
-            found.refusals.append("cannot prune without snapshot" + (f" of reducer {name!r}" if mine else ""))
+            found.refusals.append(f"cannot prune without snapshot{of}")
         elif entry.fact.seq < found.before - 1:
-            covered = max(item.fact.seq for item in by_name.values()) if not mine else entry.fact.seq
-            found.refusals.append(f"prune boundary exceeds snapshot coverage, which ends at seq {covered}")
+            found.refusals.append(f"prune boundary exceeds snapshot coverage{of}, which ends at seq {entry.fact.seq}")
     for item in mine:
         entry = by_name.get(item.name)
         if entry is None or entry.fact.seq < found.before - 1:
@@ -127,12 +133,24 @@ def _check_coverage(store: Store, found: Plan, mine: Sequence[Reducer], *, snaps
 def _check_store_reducers(store: Store, found: Plan, reducers: Sequence[Reducer], last: Event) -> None:
     """A reducer that folds the whole store needs a snapshot behind everything that goes."""
     for item in reducers:
-        if item.scope != "store":
+        if item.scope != "store" or not item.wants(found.stream):
             continue
         state = shelf.start(store, item, "")
         if state is None or state.position < last.position:
             reached = "it has no snapshot" if state is None else f"its snapshot ends at position {state.position}"
             found.refusals.append(f"reducer {item.name!r} folds the whole store, and {reached}")
+
+
+def _check_strangers(store: Store, found: Plan, reducers: Sequence[Reducer], last: Event) -> None:
+    """Reducers that are not handed in, but have snapshots here: one of them must lie at or behind the cut."""
+    given = {item.name for item in reducers}
+    for stream, reached in ((found.stream, last.seq), ("", last.position)):
+        ends: dict[str, int] = {}
+        for entry in shelf.entries(store, stream):
+            place = entry.fact.seq if stream else entry.fact.position
+            if entry.fact.reducer not in given and shelf.why_unusable(store, entry) is None:
+                ends[entry.fact.reducer] = max(ends.get(entry.fact.reducer, 0), place)
+        found.uncovered += [f"reducer {name!r}" for name, end in sorted(ends.items()) if end < reached]
 
 
 def _check_replay(store: Store, found: Plan, item: Reducer, entry: Entry) -> None:
@@ -172,6 +190,8 @@ def _check_steps(found: Plan, mine: Sequence[Reducer], last: Event) -> None:
 
 def _check_checkpoints(store: Store, found: Plan, last: Event) -> None:
     for name in store.log.checkpoints.names():
+        if names.is_reserved(name):  # our own: it goes on behind whatever was pruned
+            continue
         saved = store.log.checkpoints.load(name)
         if saved is not None and saved.position < last.position:
             found.refusals.append(f"consumer {name!r} is at position {saved.position}, before {last.position}")
@@ -206,13 +226,17 @@ def prune(
     """
 
     def attempt(require: list[tuple[str, int]]) -> int:
+        shelf_of_store = end_of(store, facts.STORE_SNAPSHOTS)  # before it is looked at
         found = plan(store, stream, before=before, reducers=reducers, snapshot=snapshot, accept=accept)
         if not found.ok or found.cut is None:
             raise errors.PruneRefused(stream=stream, before=before, reason="; ".join(found.refusals))
         made = _at_cut(store, found, reducers)
         events = [named(store, item, fact) for item, fact in made] + [_fact(store, found, made, accept=accept)]
+        if next(shelf.entries(store, ""), None) is not None:
+            # An erasure that drops a snapshot of the store, which this prune relies on, has to notice.
+            events += dropped_facts(store, "", (), f"{stream} was pruned up to seq {before - 1}")
         both = Maintenance(cuts=(found.cut,), snapshots=tuple(item for item, _ in made))
-        store.record(events, require=require, maintenance=both)
+        store.record(events, require=[*require, (facts.STORE_SNAPSHOTS, shelf_of_store)], maintenance=both)
         return found.count
 
     return unhurried(store, stream, attempt)

@@ -52,8 +52,28 @@ class Reducer(msgspec.Struct, frozen=True, kw_only=True):
     def ends_step(self, event: Event) -> bool:
         """Whether a step ends with this event, so that a cut may follow it."""
         if self.is_step_end is not None:
-            return bool(self.is_step_end(event))
+            try:
+                return bool(self.is_step_end(event))
+            except Exception as problem:
+                reason = f"is_step_end() failed: {type(problem).__name__}: {problem}"
+                raise errors.ReducerInvalid(name=self.name, reason=reason) from problem
         return not self.step_types or event.type in self.step_types
+
+    def begin(self) -> Any:
+        """The state of no events, a copy of its own: a reducer may change its state in place."""
+        try:
+            return canonical.decode(canonical.encode_state(self.initial()))
+        except Exception as problem:  # the reducer is the user's, and may do anything
+            raise errors.ReducerInvalid(name=self.name, reason=f"initial() failed: {problem}") from problem
+
+    def broken_invariants(self, value: Any) -> list[str]:
+        """What the reducer itself says is wrong with a state."""
+        if self.invariants is None:
+            return []
+        try:
+            return [str(text) for text in self.invariants(value)]
+        except Exception as problem:
+            return [f"invariants() failed: {type(problem).__name__}: {problem}"]
 
 
 def reducer(
@@ -63,7 +83,7 @@ def reducer(
     text = canonical.encode_state({} if initial is None else initial)
 
     def decorate(apply: Callable[[Any, Event], Any]) -> Reducer:
-        sets = {key: frozenset(options[key]) for key in ("kinds", "types", "step_types") if key in options}
+        sets = {key: _names(name, key, options[key]) for key in ("kinds", "types", "step_types") if key in options}
         fields: dict[str, Any] = options | sets
         made = Reducer(name=name, version=version, initial=lambda: canonical.decode(text), apply=apply, **fields)
         return _checked(made)
@@ -80,11 +100,18 @@ def as_reducer(given: Any) -> Reducer:
     for key in ("initial", "apply"):
         found[key] = getattr(source, key, None)
     for key in ("kinds", "types", "step_types"):
-        found[key] = frozenset(getattr(source, key, ()))
+        found[key] = _names(str(found["name"]), key, getattr(source, key, ()))
     for key in ("scope", "is_step_end", "invariants", "migrate"):
         if hasattr(source, key):
             found[key] = getattr(source, key)
     return _checked(Reducer(**found))
+
+
+def _names(name: str, what: str, given: Any) -> frozenset[str]:
+    """A set of names; one text would be taken for the set of its letters."""
+    if isinstance(given, str) or not all(isinstance(item, str) for item in given):
+        raise errors.ReducerInvalid(name=name, reason=f"{what} must be a tuple of names, such as ('a',)")
+    return frozenset(given)
 
 
 def _instance(given: Any) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from tallystick import errors
+from tallystick.event import limits
 from tallystick.state import shelf
 from tallystick.state.policy import DAY, Policy
 from tallystick.state.pruning import Plan, plan, prune
@@ -20,7 +21,7 @@ from tallystick.state.snapshots import drop, streams_of
 from tallystick.store.maintenance import Reclaimed
 from tallystick.store.store import Store
 
-STEP_EVENTS_MAX = 10_000
+_PAGE = 1000
 COMMANDS_FORGOTTEN_MAX = 10_000
 
 
@@ -58,7 +59,9 @@ def retain(
 
 
 def _thin_all(store: Store, policy: Policy, *, dry_run: bool) -> Iterator[Deed]:
-    if policy.keep_all_ns is None and policy.keep_count is None:
+    if all(
+        knob is None for knob in (policy.keep_all_ns, policy.keep_daily_ns, policy.keep_weekly_ns, policy.keep_count)
+    ):
         return
     for stream in ("", *_streams_with_facts(store)):
         gone = superfluous(list(shelf.entries(store, stream)), policy, now=store.clock(), cut=_cut(store, stream))
@@ -131,16 +134,16 @@ def _prune_all(
 def _prune_one(
     store: Store, stream: str, reducers: Sequence[Reducer], horizon: int, *, dry_run: bool
 ) -> Iterator[Deed]:
-    old = last_recorded_before(store, stream, horizon)
-    if old <= _cut(store, stream):
+    if first_recorded(store, stream) >= horizon:
         return
-    found = covered_boundary(store, stream, reducers, old)
+    found = covered_boundary(store, stream, reducers, horizon)
     if isinstance(found, str):
         yield Deed("pruned", stream, 0, found)
         return
     checked: Plan = plan(store, stream, before=found, reducers=reducers, accept=True)
-    if not checked.ok:
-        yield Deed("pruned", stream, 0, "; ".join(checked.refusals))
+    if not checked.ok or checked.uncovered:  # a policy accepts that history goes, but never a state
+        lost = [f"the state of {name} would be lost with it" for name in checked.uncovered]
+        yield Deed("pruned", stream, 0, "; ".join(checked.refusals + lost))
         return
     if not dry_run:
         try:
@@ -151,34 +154,32 @@ def _prune_one(
     yield Deed("pruned", stream, checked.count)
 
 
-def last_recorded_before(store: Store, stream: str, horizon: int) -> int:
-    """The highest seq of a stream that was recorded before a time, found by halving: recording times rise."""
-    head = store.stream_head(stream)
-    low, high = _cut(store, stream), head.seq if head is not None else 0
-    while low < high:
-        middle = (low + high + 1) // 2
-        event = store.log.read_stream(stream, after=middle - 1, limit=1)[0]
-        recorded = store.log.recorded_at(event.position)
-        if recorded is not None and recorded < horizon:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+def first_recorded(store: Store, stream: str) -> int:
+    """When the first event that is left of a stream was recorded; the far future if none is."""
+    found = store.log.read_stream(stream, after=_cut(store, stream), limit=1)
+    recorded = store.log.recorded_at(found[0].position) if found else None
+    return limits.INT_MAX if recorded is None else recorded
 
 
-def covered_boundary(store: Store, stream: str, reducers: Sequence[Reducer], old: int) -> int | str:
-    """The `before` of the longest prune that is old, covered by every reducer's snapshot, and at a step boundary."""
+def covered_boundary(store: Store, stream: str, reducers: Sequence[Reducer], horizon: int) -> int | str:
+    """The `before` of the longest prune that is old, covered by every reducer's snapshot, and at a step boundary.
+
+    Every event is asked when it was recorded: a clock that once stood wrong must not take young events with it.
+    """
     mine = [item for item in reducers if item.scope == "stream" and item.wants(stream)]
-    last = old
+    covered = limits.INT_MAX
     for item in mine:
         state = shelf.start(store, item, stream)
         if state is None:
             return f"reducer {item.name!r} has no snapshot of it"
-        last = min(last, state.seq)
-    floor = max(_cut(store, stream), last - STEP_EVENTS_MAX)
-    while last > floor:
-        event = store.log.read_stream(stream, after=last - 1, limit=1)[0]
-        if all(item.ends_step(event) for item in mine):
-            return last + 1
-        last -= 1
-    return "no step ended in what is old and covered"
+        covered = min(covered, state.seq)
+    boundary, after = 0, _cut(store, stream)
+    while page := store.log.read_stream(stream, after=after, until=covered, limit=_PAGE):
+        for event in page:
+            recorded = store.log.recorded_at(event.position)
+            if recorded is None or recorded >= horizon:
+                return boundary or "no step ended in what is old and covered"
+            if all(item.ends_step(event) for item in mine):
+                boundary = event.seq + 1
+        after = page[-1].seq
+    return boundary or "no step ended in what is old and covered"

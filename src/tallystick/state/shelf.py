@@ -73,10 +73,24 @@ def entries(store: Store, stream: str) -> Iterator[Entry]:
                 protections.setdefault(given.snapshot, given.protected)
             elif event.type == facts.SNAPSHOTTED and event.id.hex() not in dropped:
                 fact = facts.parse(event, facts.Snapshotted)
+                if fact.stream != stream:  # told in the wrong place: verification names it
+                    continue
                 protected = protections.get(event.id.hex(), fact.protected)
                 yield Entry(event.id, fact, event.time, protected)
         except msgspec.ValidationError:  # verification names it; here it is no snapshot
             continue
+
+
+def why_dropped(store: Store, entry: Entry) -> str | None:
+    """Why a snapshot was dropped, as the control fact says; None if it was not."""
+    for event in facts_backwards(store, entry.fact.stream):
+        if event.id == entry.id:
+            return None
+        if event.type == facts.SNAPSHOT_DROPPED:
+            fact = facts.parse(event, facts.SnapshotsDropped)
+            if entry.id.hex() in fact.snapshots:
+                return f"it was dropped: {fact.reason}"
+    return None
 
 
 def upcasters_of(store: Store, reducer: Reducer) -> bytes:

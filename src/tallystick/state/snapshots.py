@@ -6,7 +6,7 @@ stream was recorded since the fold began: so a snapshot never brings back a payl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -35,7 +35,8 @@ from tallystick.store.store import Store
 
 ATTEMPTS_MAX = 10
 RECENT = 100
-SET_MEMBERS_MAX = 10_000
+SET_MEMBERS_MAX = 5_000
+DROPPED_MAX = 5_000
 T = TypeVar("T")
 
 
@@ -54,12 +55,17 @@ def fold(
     is refused with `Damaged`; `degraded` gives the state in front of it, from the newest snapshot that is good, and
     says in `damage` what it lacks.
     """
-    check_subject(store, reducer, stream)
+    check_subject(store, reducer, stream, until)
     begin = shelf.start(store, reducer, stream, until=until) if snapshots else None
-    begin = begin or beginning(reducer, stream)
     if degraded and stream:
-        return replay_to_damage(store, reducer, begin, until=until)
-    return replay(store, reducer, begin, until=until)
+        return replay_to_damage(store, reducer, begin or beginning(reducer, stream), until=until)
+    try:
+        return replay(store, reducer, begin or beginning(reducer, stream), until=until)
+    except errors.HistoryPruned:  # pruned since the snapshot was looked for: there is one at the cut
+        again = shelf.start(store, reducer, stream, until=until) if snapshots else None
+        if again is None or (begin is not None and again.snapshot == begin.snapshot):
+            raise
+        return replay(store, reducer, again, until=until)
 
 
 def make(
@@ -78,7 +84,7 @@ def make(
         if state.position == 0:
             return None
         existing = _existing(store, reducer, state)
-        if existing is not None:
+        if existing is not None and (incremental or existing.fact.kind == FULL):
             return _protected(store, existing) if protect else existing
         made, fact = draft(store, reducer, state, incremental=incremental, protect=protect)
         store.record([named(store, made, fact)], require=require, maintenance=Maintenance(snapshots=(made,)))
@@ -98,6 +104,12 @@ def unhurried(store: Store, stream: str, attempt: Callable[[list[tuple[str, int]
             if not left:
                 raise
     raise AssertionError("unreachable")
+
+
+def end_of(store: Store, stream: str) -> int:
+    """The last seq of a stream, 0 if there is none."""
+    head = store.stream_head(stream)
+    return head.seq if head is not None else 0
 
 
 def _existing(store: Store, reducer: Reducer, state: State) -> Entry | None:
@@ -193,11 +205,27 @@ def protect(store: Store, stream: str, snapshot: bytes, *, protected: bool = Tru
 
 
 def drop(store: Store, stream: str, dropped: Iterable[bytes], *, reason: str) -> None:
-    """Drop snapshots of a stream; which may go is for retention to say."""
-    gone = tuple(dropped)
-    fact = facts.SnapshotsDropped(stream=stream, snapshots=[id_.hex() for id_ in gone], reason=reason)
-    named_fact = (shelf.about(stream), control(store, facts.SNAPSHOT_DROPPED, fact))
-    store.record([named_fact], maintenance=Maintenance(dropped_snapshots=gone))
+    """Drop snapshots of a stream; which may go is for retention to say. One that was protected meanwhile stays."""
+
+    def attempt(require: list[tuple[str, int]]) -> None:
+        kept = {entry.id for entry in shelf.entries(store, stream) if entry.protected}
+        gone = tuple(id_ for id_ in wanted if id_ not in kept)
+        if gone:
+            facts_of = dropped_facts(store, stream, gone, reason)
+            store.record(facts_of, require=require, maintenance=Maintenance(dropped_snapshots=gone))
+
+    wanted = tuple(dropped)
+    unhurried(store, stream, attempt)
+
+
+def dropped_facts(store: Store, stream: str, gone: Sequence[bytes], reason: str) -> list[tuple[str, NewEvent]]:
+    """The facts that snapshots of a stream were dropped: several, because an event has its limits."""
+    found = []
+    for first in range(0, max(len(gone), 1), DROPPED_MAX):
+        part = [id_.hex() for id_ in gone[first : first + DROPPED_MAX]]
+        fact = facts.SnapshotsDropped(stream=stream, snapshots=part, reason=reason)
+        found.append((shelf.about(stream), control(store, facts.SNAPSHOT_DROPPED, fact)))
+    return found
 
 
 # --- the whole store ------------------------------------------------------------------------------------------------
@@ -220,30 +248,57 @@ def make_all(store: Store, reducers: Iterable[Reducer], *, protect: bool = False
             entry = make(store, item, stream, until=until, protect=protect)
             if entry is not None:
                 members.append(entry.id.hex())
-    if len(members) > SET_MEMBERS_MAX:
-        raise errors.TooLarge(what="the set", size=len(members), unit="snapshots", limit=SET_MEMBERS_MAX)
-    id_ = ids.default.mint(1, time_ns=store.clock())[0]
     size = int(store.report().facts.get("log_bytes", 0))
-    fact = facts.SnapshotSet(stream="", position=position, snapshots=members, log_bytes=size)
-    store.record([(facts.STORE_SNAPSHOTS, NewEvent(facts.SNAPSHOT_SET, fact.payload, id=id_))])
+    return _record_set(store, members, position=position, log_bytes=size)
+
+
+def _record_set(store: Store, members: list[str], *, position: int, log_bytes: int) -> bytes:
+    """Record a set: in parts that refer to the part before, because an event has its limits."""
+    before: str | None = None
+    events = []
+    for first in range(0, max(len(members), 1), SET_MEMBERS_MAX):
+        id_ = ids.default.mint(1, time_ns=store.clock())[0]
+        fact = facts.SnapshotSet(
+            stream="",
+            position=position,
+            snapshots=members[first : first + SET_MEMBERS_MAX],
+            log_bytes=log_bytes,
+            before=before,
+        )
+        events.append((facts.STORE_SNAPSHOTS, NewEvent(facts.SNAPSHOT_SET, fact.payload, id=id_)))
+        before = id_.hex()
+    store.record(events)
     return id_
 
 
 def restore_all(store: Store, reducers: Iterable[Reducer], id_: bytes) -> Restored:
     """The states of a set, each checked; a member that is no good is refused, never replaced by a guess."""
-    event = store.log.find(id_)
-    if event is None or event.type != facts.SNAPSHOT_SET:
-        raise errors.SnapshotUnusable(snapshot=id_.hex(), reason="there is no such set of snapshots")
     by_name = {item.name: item for item in reducers}
     states: dict[str, Any] = {}
-    listed = facts.parse(event, facts.SnapshotSet)
-    for member in listed.snapshots:
+    position, members = _set(store, id_)
+    for member in members:
         state, item = _member(store, by_name, bytes.fromhex(member))
         if item.scope == "store":
             states[item.name] = state.value
         else:
             states.setdefault(item.name, {})[state.stream] = state.value
-    return Restored(listed.position, states)
+    return Restored(position, states)
+
+
+def _set(store: Store, id_: bytes) -> tuple[int, list[str]]:
+    """The position and the members of a set, from its last part to its first."""
+    members: list[str] = []
+    part: bytes | None = id_
+    position = 0
+    while part is not None:
+        event = store.log.find(part)
+        if event is None or event.type != facts.SNAPSHOT_SET:
+            raise errors.SnapshotUnusable(snapshot=id_.hex(), reason="there is no such set of snapshots")
+        fact = facts.parse(event, facts.SnapshotSet)
+        members += fact.snapshots
+        position = fact.position
+        part = bytes.fromhex(fact.before) if fact.before is not None else None
+    return position, members
 
 
 def _member(store: Store, by_name: dict[str, Reducer], id_: bytes) -> tuple[State, Reducer]:
@@ -257,7 +312,8 @@ def _member(store: Store, by_name: dict[str, Reducer], id_: bytes) -> tuple[Stat
         raise errors.SnapshotUnusable(snapshot=id_.hex(), reason=reason)
     state = shelf.opened(store, item, entry)
     if state is None:
-        raise errors.SnapshotUnusable(snapshot=id_.hex(), reason=shelf.why_unusable(store, entry) or "it changed")
+        reason = shelf.why_dropped(store, entry) or shelf.why_unusable(store, entry) or "it changed"
+        raise errors.SnapshotUnusable(snapshot=id_.hex(), reason=reason)
     return state, item
 
 

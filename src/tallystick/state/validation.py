@@ -74,9 +74,8 @@ def _replayed(store: Store, item: Reducer, stream: str, usable: list[Entry]) -> 
             if state.hash.hex() != entry.fact.state_hash:
                 yield _problem(entry, "it is not what a replay of the events gives")
         state = shelf.opened(store, item, entry)
-        if state is not None and item.invariants is not None:
-            for broken in item.invariants(state.value):
-                yield _problem(entry, f"an invariant is broken: {broken}")
+        for broken in item.broken_invariants(state.value) if state is not None else ():
+            yield _problem(entry, f"an invariant is broken: {broken}")
 
 
 def _place(entry: Entry) -> Until:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from tallystick import errors
 from tallystick.event import chain
 from tallystick.event.model import Event
 from tallystick.store import facts
@@ -16,12 +17,17 @@ _PAGE = 1000
 
 
 class Claims(msgspec.Struct):
-    """Facts by stream: the last prune, erased checksums by seq, sealed links by seq; and the snapshots by id."""
+    """Facts by stream: the last prune, erased checksums by seq, sealed links by seq; and the snapshots by id.
+
+    `unread` are the streams of facts that lie in a hole: of the streams they are about, nothing can be held against
+    the facts.
+    """
 
     pruned: dict[str, facts.Pruned] = {}
     erased: dict[str, dict[int, bytes]] = {}
     sealed: dict[str, dict[int, bytes]] = {}
     snapshots: dict[bytes, facts.Snapshotted] = {}
+    unread: set[str] = set()
     problems: list[Problem] = []
 
     def take(self, event: Event) -> None:
@@ -32,7 +38,10 @@ class Claims(msgspec.Struct):
             self._wrong(event, f"the fact does not have its form: {problem}")
 
     def _take(self, event: Event) -> None:
-        if event.type == facts.PRUNED:
+        about = facts.parse(event, facts.Fact).stream
+        if event.stream != (facts.stream_about(about) if about else facts.STORE_SNAPSHOTS):
+            self._wrong(event, f"a fact about {about or 'the store'} does not belong into this stream")
+        elif event.type == facts.PRUNED:
             pruned = facts.parse(event, facts.Pruned)
             before = self.pruned.get(pruned.stream)
             if before is not None and pruned.through <= before.through:
@@ -40,6 +49,8 @@ class Claims(msgspec.Struct):
             self.pruned[pruned.stream] = pruned
         elif event.type == facts.ERASED:
             erased = facts.parse(event, facts.Erased)
+            if erased.seq in self.erased.get(erased.stream, {}):
+                self._wrong(event, f"seq {erased.seq} was erased before")
             self.erased.setdefault(erased.stream, {})[erased.seq] = bytes.fromhex(erased.checksum)
         elif event.type == facts.SEALED:
             sealed = facts.parse(event, facts.Sealed)
@@ -66,10 +77,13 @@ def read_claims(log: EventLog) -> Claims:
     claims = Claims()
     for stream in (facts.STORE_SNAPSHOTS, *_streams_about_streams(log)):
         after = 0
-        while page := log.read_stream(stream, after=after, limit=_PAGE):
-            for event in page:
-                claims.take(event)
-            after = page[-1].seq
+        try:
+            while page := log.read_stream(stream, after=after, limit=_PAGE):
+                for event in page:
+                    claims.take(event)
+                after = page[-1].seq
+        except errors.Damaged:  # the hole itself is named by whoever reads the log
+            claims.unread.add(stream)
     return claims
 
 
@@ -91,6 +105,8 @@ def check_cuts(log: EventLog, claims: Claims) -> Iterator[Problem]:
         for cut in page:
             known.add(cut.stream)
             fact = claims.pruned.get(cut.stream)
+            if not _is_told(claims, cut.stream):
+                continue
             if fact is None:
                 reason = f"the store says that it is pruned up to seq {cut.through}, and no control fact does"
                 yield Problem("cut", reason, 0, cut.stream, cut.through)
@@ -100,9 +116,14 @@ def check_cuts(log: EventLog, claims: Claims) -> Iterator[Problem]:
                 )
                 yield Problem("cut", reason, 0, cut.stream, cut.through)
         after = page[-1].stream
-    for stream in sorted(claims.pruned.keys() - known):
+    for stream in sorted(name for name in claims.pruned.keys() - known if _is_told(claims, name)):
         reason = "a control fact says that it was pruned, and the store does not know of it"
         yield Problem("cut", reason, 0, stream, claims.pruned[stream].through)
+
+
+def _is_told(claims: Claims, stream: str) -> bool:
+    """Whether all facts about a stream could be read."""
+    return facts.stream_about(stream) not in claims.unread
 
 
 def check_snapshots(log: EventLog, claims: Claims) -> Iterator[Problem]:
@@ -116,5 +137,5 @@ def check_snapshots(log: EventLog, claims: Claims) -> Iterator[Problem]:
             )
         elif chain.checksum(body).hex() != fact.body_hash:
             yield Problem("snapshot", f"the body of snapshot {id_.hex()} was changed", 0, fact.stream, fact.seq)
-    for id_ in sorted(held - claims.snapshots.keys()):
+    for id_ in sorted(held - claims.snapshots.keys()) if not claims.unread else ():
         yield Problem("snapshot", f"no control fact tells of the snapshot {id_.hex()}")

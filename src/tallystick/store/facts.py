@@ -79,11 +79,12 @@ class SnapshotProtected(Fact, frozen=True, kw_only=True):
 
 
 class SnapshotSet(Fact, frozen=True, kw_only=True):
-    """Every registered reducer was snapshotted at one position of the whole store."""
+    """Every registered reducer was snapshotted at one position of the whole store. `before` is the part before."""
 
     position: int
     snapshots: list[str]
     log_bytes: int = 0
+    before: str | None = None
 
 
 class Sealed(Fact, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from tallystick.store.idempotency import CommandRecord
 from tallystick.store.maintenance import Maintenance
 
 SIGNATURE_BYTES = 64  # Ed25519
+SCOPE_KEYS = frozenset({"org", "app", "env"})
 
 _EMPTY_META = b"{}"
 
@@ -236,10 +237,12 @@ class Preparer:
             meta = {} if told is None else told
             if type(meta) is not dict:
                 raise errors.NotCanonical(what="meta", pointer="", reason="it is not an object")
-            if self.defaults:
+            kind = names.kind_of(part.stream)
+            if self.defaults and names.is_reserved(kind):  # a fact has the org of what it is about, and no other
+                meta = {key: value for key, value in self.defaults.items() if key not in SCOPE_KEYS} | meta
+            elif self.defaults:
                 meta = self.defaults | meta
             profiles.check_meta(meta)
-            kind = names.kind_of(part.stream)
             if not names.is_reserved(kind):
                 meta = profiles.complete(profile, meta, id_=id_, index=index, type_=event.type)
                 if profile.tenants and "org" not in meta and self.catalog.is_tenant(kind):

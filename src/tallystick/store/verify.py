@@ -8,6 +8,7 @@ with everything that knows of them.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import msgspec
@@ -15,11 +16,14 @@ import msgspec
 from tallystick import errors
 from tallystick.event import chain
 from tallystick.event.model import Event
+from tallystick.store import facts
 from tallystick.store.claims import Claims, check_cuts, check_snapshots, read_claims
 from tallystick.store.events import EventLog, Problem
 from tallystick.store.ledger import NO_HEAD, Head
+from tallystick.store.page import StreamInfo
 
 PROBLEMS_MAX = 10_000
+LOOKS_MAX = 3
 _PAGE = 10_000
 
 
@@ -49,12 +53,26 @@ class Verification(msgspec.Struct):
 
 
 def verify(log: EventLog, *, progress: Callable[[int], None] = lambda done: None) -> Verification:
-    """Verify a whole log: the engine's structures, then the events. `progress` counts events, once for each half."""
+    """Verify a whole log: the engine's structures, then the events. `progress` counts events, once for each half.
+
+    The log may be written to meanwhile. If something looks wrong and facts were recorded since the facts were read,
+    that may be why: then everything is looked at once more.
+    """
+    for _ in range(LOOKS_MAX - 1):
+        found, claims = _look(log, progress)
+        if found.ok or read_claims(log) == claims:
+            return found
+    return _look(log, progress)[0]
+
+
+def _look(log: EventLog, progress: Callable[[int], None]) -> tuple[Verification, Claims]:
+    claims = read_claims(log)
+    told = copy.deepcopy(claims)
     found = Verification(head=log.head())
     for problem in log.check(progress):
         found.add(problem)
-    claims = _claims(log, found)
-    heads = {name: Head(fact.through, bytes.fromhex(fact.link)) for name, fact in claims.pruned.items()}
+    _hold_against(log, claims, found)
+    heads = _begin(log, claims)
     torn: set[str] | None = None  # streams seen again since the last hole; None while there was no hole
     after = 0
     while after < found.head:
@@ -79,20 +97,29 @@ def verify(log: EventLog, *, progress: Callable[[int], None] = lambda done: None
     if torn is None:
         _heads(log, heads, found)
         _erased_are_there(claims, found)
-    return found
+        _sealed_are_there(claims, heads, found)
+    return found, told
 
 
-def _claims(log: EventLog, found: Verification) -> Claims:
-    try:
-        claims = read_claims(log)
-    except errors.Damaged:  # a hole holds facts: the holes are named below, and nothing can be held against the rest
-        return Claims()
+def _hold_against(log: EventLog, claims: Claims, found: Verification) -> None:
+    """Hold the engine's own knowledge of cuts and snapshots against the facts."""
     for problems in (claims.problems, check_cuts(log, claims), check_snapshots(log, claims)):
         for problem in problems:
             found.add(problem)
     found.pruned = sum(fact.count for fact in claims.pruned.values())
     found.snapshots = len(claims.snapshots)
-    return claims
+
+
+def _begin(log: EventLog, claims: Claims) -> dict[str, Head]:
+    """What the first remaining event of each pruned stream follows: as the facts say, else as the engine does."""
+    heads = {name: Head(fact.through, bytes.fromhex(fact.link)) for name, fact in claims.pruned.items()}
+    after = ""
+    while claims.unread and (page := log.cuts(after=after)):
+        for cut in page:
+            if facts.stream_about(cut.stream) in claims.unread:
+                heads[cut.stream] = Head(cut.through, cut.link)
+        after = page[-1].stream
+    return heads
 
 
 def _payload(event: Event, claims: Claims, found: Verification) -> None:
@@ -103,7 +130,7 @@ def _payload(event: Event, claims: Claims, found: Verification) -> None:
         _wrong(found, event, "erasure", "a control fact says that it was erased, and names another checksum")
     if event.payload is None:
         found.erased += 1
-        if checksum is None:
+        if checksum is None and facts.stream_about(event.stream) not in claims.unread:
             _wrong(found, event, "erasure", "the payload is gone, and no control fact says that it was erased")
         return
     if checksum is not None:
@@ -143,17 +170,46 @@ def _erased_are_there(claims: Claims, found: Verification) -> None:
                 )
 
 
+def _sealed_are_there(claims: Claims, heads: dict[str, Head], found: Verification) -> None:
+    """A fingerprint was sealed over an event that there is."""
+    for stream, sealed in claims.sealed.items():
+        end = heads.get(stream, NO_HEAD).seq
+        for seq in sealed:
+            if seq > end:
+                found.add(
+                    Problem("fingerprint", f"a fingerprint was sealed here, and the log ends at {end}", 0, stream, seq)
+                )
+
+
 def _heads(log: EventLog, heads: dict[str, Head], found: Verification) -> None:
     """Compare what the log holds with what the engine says of each stream."""
     after = ""
-    seen = 0
+    listed: set[str] = set()
     while page := log.streams(after=after, limit=_PAGE):
         for info in page:
-            seen += 1
-            head = heads.get(info.stream)
-            if head is None or (head.seq, head.link) != (info.seq, info.link):
-                reason = f"the log ends at seq {head.seq if head else 0}, the store says {info.seq}"
+            listed.add(info.stream)
+            head = heads.get(info.stream, NO_HEAD)
+            if (head.seq, head.link) != (info.seq, info.link) and not _grew(log, info, head, found.head):
+                reason = f"the log ends at seq {head.seq}, the store says {info.seq}"
                 found.add(Problem("head", reason, 0, info.stream, info.seq))
         after = page[-1].stream
-    if seen != len(heads):
-        found.add(Problem("head", f"the log has {len(heads)} streams, the store lists {seen}"))
+    for stream in sorted(heads.keys() - listed):
+        found.add(
+            Problem("head", "the log has the stream, and the store does not list it", 0, stream, heads[stream].seq)
+        )
+
+
+def _grew(log: EventLog, info: StreamInfo, head: Head, upto: int) -> bool:
+    """Whether a stream ends later only because it went on since: the events behind what was looked at lead there."""
+    if info.seq <= head.seq:
+        return False
+    link, seq = head.link, head.seq
+    try:
+        while seq < info.seq and (page := log.read_stream(info.stream, after=seq, until=info.seq)):
+            for event in page:
+                if event.position <= upto or chain.link(event, link) != event.link:
+                    return False
+                link, seq = event.link, event.seq
+    except (errors.HistoryPruned, errors.Damaged):
+        return False
+    return (seq, link) == (info.seq, info.link)

@@ -332,10 +332,8 @@ class FilesLog(Beside):
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         self._view.refresh()
-        try:
-            yield from checking.problems(self._view.segments, self._view.opened.handles, progress)
-        except OSError as problem:
-            raise self._view.read_failed(problem) from problem
+        view = self._view
+        yield from view.steady(lambda: list(checking.problems(view.segments, view.opened.handles, progress)))
 
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
         self._require_writer()

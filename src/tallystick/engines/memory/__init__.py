@@ -205,11 +205,13 @@ class MemoryLog:
         over_pruned: bool = False,
     ) -> Page:
         end = self.head() if until is None else min(until, self.head())
-        if not over_pruned and after < end:
-            cuts = {name: self._cuts[name] for name in selection.streams if name in self._cuts}
-            require_positions(selection, cuts, self._floor, after=after)
+        with self._changed:  # what is pruned between the question and the answer must not be passed over
+            if not over_pruned and after < end:
+                cuts = {name: self._cuts[name] for name in selection.streams if name in self._cuts}
+                require_positions(selection, cuts, self._floor, after=after)
+            window = self._events[after:end]
         wanted, found = selection.predicate(), []
-        for event in self._events[after:end]:
+        for event in window:
             if event is not None and wanted(event):
                 found.append(event)
                 if len(found) == limit:
@@ -220,11 +222,12 @@ class MemoryLog:
         self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
     ) -> list[Event]:
         self._require_open()
-        cut = self._cuts.get(stream)
-        require_history(cut, after=after)
-        gone, _ = before_cut(cut)
-        end = after + limit if until is None else min(until, after + limit)
-        found = self._streams.get(stream, [])[after - gone : max(end - gone, 0)]
+        with self._changed:
+            cut = self._cuts.get(stream)
+            require_history(cut, after=after)
+            gone, _ = before_cut(cut)
+            end = after + limit if until is None else min(until, after + limit)
+            found = self._streams.get(stream, [])[after - gone : max(end - gone, 0)]
         return [event for event in found if event.position <= self._head]
 
     def find(self, id: bytes) -> Event | None:
