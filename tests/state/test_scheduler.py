@@ -159,3 +159,49 @@ def test_the_loop_ticks_until_it_is_told_to_stop(store: Store, balance: Reducer)
 
     Scheduler(store, [balance], _knobs(stream_events=2)).run(stop, every_s=0.01, tell=tell)
     assert _triggers(told) == [("stream snapshot", "count")]
+
+
+def test_a_stream_that_cannot_be_folded_does_not_stop_the_others(store: Store) -> None:
+    """EVT-12: one stream fails and is named, and every other stream has its snapshot."""
+    from tallystick.testing import upkeep
+
+    count = state.reducer(name="count", initial={"n": 0})(lambda value, event: {"n": value["n"] + 1})
+    for stream in ("order/1", "order/2"):
+        store.append(stream, paid(1, 2, 3, 4))
+    upkeep.prune(store, "order/1", 2)
+    fired = Scheduler(store, [count], _knobs(stream_events=3)).tick()
+    assert [("failed" in item.result, item.result.split()[0]) for item in fired] == [
+        (True, "order/1"),
+        (False, "order/2"),
+    ]
+
+
+def test_an_idle_store_makes_no_snapshots_of_its_own_facts(store: Store, total: Reducer, clock: ManualClock) -> None:
+    """LH-11: what the scheduler records itself sets nothing off."""
+    policy = Policy(stream_events=None, store_ns=6 * HOUR, retain_every_ns=HOUR, quiet_ns=0)
+    store.append("order/1", paid(1))
+    scheduler = Scheduler(store, [total], policy)
+    made = 0
+    for _ in range(48):
+        clock.advance(seconds=3600)
+        made += sum(item.job == "store snapshot" for item in scheduler.tick())
+    assert made == 1
+
+
+def test_a_clock_that_ran_ahead_once_does_not_stop_retention(store: Store, total: Reducer, clock: ManualClock) -> None:
+    """EVT-12: a job that was done in the future is due again."""
+    policy = Policy(stream_events=None, retain_every_ns=HOUR)
+    store.append("order/1", paid(1))
+    scheduler = Scheduler(store, [total], policy)
+    clock.advance(seconds=365 * 86400)
+    assert len(scheduler.tick()) == 1
+    clock.advance(seconds=-364 * 86400)
+    assert len(scheduler.tick()) == 1
+
+
+def test_our_own_place_in_the_log_stands_against_no_prune(store: Store, balance: Reducer) -> None:
+    """The scheduler's cursor is not a consumer that would miss something."""
+    store.append("order/1", [*paid(1), CLOSED])
+    Scheduler(store, [balance], _knobs(stream_events=1)).tick()
+    store.append("order/1", [*paid(1), CLOSED])
+    assert state.prune(store, "order/1", before=5, reducers=[balance], snapshot=True, accept=True) == 4
