@@ -1,0 +1,1 @@
+"""Communities: signed events, one feed an author, and gossip that converges."""

@@ -1,0 +1,135 @@
+"""Views: states that follow from the counted set in its merged order, and from nothing else.
+
+A view has four methods, so that a Projection with `order = "lamport"` is a few lines around one: `reset` is `initial`,
+`apply` folds one event, `snapshot_state` and `restore_state` are its rows. Late events roll the views back to a
+savepoint and fold again, once a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import msgspec
+
+from tallystick import errors
+from tallystick.community import wire
+from tallystick.community.replica import Replica
+from tallystick.community.types import KNOWN_TYPES, Event
+
+SAVE_EVERY = 500
+SAVEPOINTS_MAX = 12
+
+_pack = msgspec.msgpack.encode
+_unpack = msgspec.msgpack.decode
+
+
+class MaterialisedView(Protocol):
+    """What a consuming module implements. `apply` meets whatever members write: it ignores what makes no sense."""
+
+    def reset(self) -> None: ...
+    def apply(self, event: Event) -> None: ...
+    def snapshot_state(self) -> dict[str, Any]: ...
+    def restore_state(self, state: dict[str, Any]) -> None: ...
+
+
+class HasReplica(Protocol):
+    """What an engine folds over: an event log, or a node without a disk."""
+
+    @property
+    def replica(self) -> Replica: ...
+
+
+class ReplayEngine:
+    """Keeps registered views at the end of the counted set."""
+
+    def __init__(self, log: HasReplica) -> None:
+        self.log = log
+        self.views: dict[str, MaterialisedView] = {}
+        self._types: dict[str, frozenset[str]] = {}
+        self._base: dict[str, bytes] = {}  # the states that a snapshot gave, as bytes that nobody can change
+        self._applied = 0
+        self._savepoints: list[tuple[int, dict[str, bytes]]] = []
+        log.replica.listeners.append(self._changed)
+
+    def register(self, name: str, view: MaterialisedView, event_types: Iterable[str]) -> None:
+        """Add a view; it is brought to the end at once."""
+        unknown = set(event_types) - KNOWN_TYPES
+        if unknown:
+            raise errors.InvalidValue(what="event types", value=sorted(unknown)[0], must="of the closed set")
+        self.views[name] = view
+        self._types[name] = frozenset(event_types)
+        self.rebuild_all()
+
+    def rebuild(self, view_name: str, from_lamport: int = 0) -> None:
+        """Reset one view and replay what concerns it, from a lamport on."""
+        self._begin(view_name)
+        for entry in self.log.replica.counted.entries():
+            if entry.lamport >= from_lamport and entry.type in self._types[view_name]:
+                self.views[view_name].apply(wire.to_wire(entry, self.log.replica.community))
+
+    def rebuild_all(self) -> None:
+        """Reset every view and replay everything."""
+        self._savepoints.clear()
+        self._applied = 0
+        for name in self.views:
+            self._begin(name)
+        self._fold()
+
+    def on_event(self, event: Event) -> None:
+        """Bring the views to the end; events reach them in the merged order, whatever order they came in."""
+        self._fold()
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """The state of every view."""
+        return {name: view.snapshot_state() for name, view in sorted(self.views.items())}
+
+    def restart(self, states: dict[str, dict[str, Any]]) -> None:
+        """Go on from the states of a snapshot: what it covers is not folded any more."""
+        self._base = {name: _pack(state) for name, state in states.items()}
+        self.rebuild_all()
+
+    def _begin(self, name: str) -> None:
+        self.views[name].reset()
+        if name in self._base:
+            self.views[name].restore_state(_unpack(self._base[name]))
+
+    def _changed(self, same: int) -> None:
+        if same < self._applied:
+            self._roll_back(same)
+        self._fold()
+
+    def _roll_back(self, same: int) -> None:
+        while self._savepoints and self._savepoints[-1][0] > same:
+            self._savepoints.pop()
+        if not self._savepoints:
+            self._applied = 0
+            for name in self.views:
+                self._begin(name)
+            return
+        self._applied, states = self._savepoints[-1]
+        for name, view in self.views.items():
+            view.reset()
+            view.restore_state(_unpack(states[name]))
+
+    def _fold(self) -> None:
+        replica = self.log.replica
+        wanted: dict[str, list[MaterialisedView]] = {}
+        for name, types in self._types.items():
+            for type_ in types:
+                wanted.setdefault(type_, []).append(self.views[name])
+        for entry in replica.counted.entries(self._applied):
+            if entry.type in wanted:
+                event = wire.to_wire(entry, replica.community)
+                for view in wanted[entry.type]:
+                    view.apply(event)
+            self._applied += 1
+            last = self._savepoints[-1][0] if self._savepoints else 0
+            if self._applied - last >= max(SAVE_EVERY, self._applied // 4):
+                self._save()
+
+    def _save(self) -> None:
+        states = {name: _pack(view.snapshot_state()) for name, view in self.views.items()}
+        self._savepoints.append((self._applied, states))
+        if len(self._savepoints) > SAVEPOINTS_MAX:
+            del self._savepoints[1::2]

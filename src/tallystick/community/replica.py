@@ -1,0 +1,203 @@
+"""A node of a community as a pure state machine: no disk, no network, no clock but the one inside events.
+
+It is given verified entries and says what is new (`plan`); when that is stored it is taken in (`apply`). Everything
+that nodes must agree on follows from what was applied, whatever its order: the roster, the counted set, the views.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import msgspec
+
+from tallystick.community import counting, identity
+from tallystick.community.acceptance import Verify
+from tallystick.community.acts import Act, act_of
+from tallystick.community.counting import Counted, code_of
+from tallystick.community.entry import Entry, Streams
+from tallystick.community.feeds import Feed, Head
+from tallystick.community.held import Held
+from tallystick.community.judging import Judge, Known, Plan
+from tallystick.community.lamport import LamportClock
+from tallystick.community.roster import Roster
+from tallystick.community.types import LAMPORT_AHEAD_MAX, MEMBERSHIP_TYPES
+
+
+class Base(msgspec.Struct, frozen=True):
+    """What a node starts from instead of the whole log: nothing, or what a snapshot covers."""
+
+    heads: dict[str, Head] = {}
+    acts: tuple[Act, ...] = ()
+    nodes: tuple[str, ...] = ()
+    lamport: int = 0
+    floor: bytes = b""  # the link of the event that made it everybody's floor
+
+
+class Replica:
+    """What one node knows. `community` is the NodeID of its founder; `node` is this node, if it writes."""
+
+    def __init__(
+        self,
+        community: str,
+        *,
+        node: str | None = None,
+        base: Base | None = None,
+        verify: Verify = identity.verify,
+        ahead_max: int = LAMPORT_AHEAD_MAX,
+        held: Held | None = None,
+    ) -> None:
+        self.community = community
+        self.node = node
+        self.streams = Streams(community)
+        self.verify = verify
+        self.held = held or Held()
+        self.counted = Counted()
+        self.by_link: dict[bytes, Entry] = {}
+        self.listeners: list[Callable[[int], None]] = []  # told how much of the merged order is as before
+        self._ahead_max = ahead_max
+        self._read_act = partial(_cached_act, {}, community=community, verify=verify)
+        self._begin(base or Base())
+
+    def _begin(self, base: Base) -> None:
+        self.base = base
+        self.feeds = {author: Feed(author, head) for author, head in base.heads.items()}
+        self.known = Known(self.community)
+        self.known.nodes.update(base.nodes)
+        if self.node is not None:
+            self.known.nodes.add(self.node)
+        self.acts: dict[bytes, Act] = {}
+        self.roster = Roster(base.acts)
+        self.clock = LamportClock(base.lamport)
+        self.ceiling = base.lamport
+        self.head = base.lamport
+        self.by_link.clear()
+        self.counted.clear()
+
+    # --- taking events in ------------------------------------------------------------------------------------------
+
+    def plan(self, entries: Iterable[Entry], *, peer: str = "") -> Plan:
+        """What to do with these verified entries; those that cannot be taken yet are held under the peer's name."""
+        judge = Judge(
+            feeds=self.feeds,
+            known=self.known,
+            held=self.held,
+            ceiling=self.ceiling,
+            read_act=self._read_act,
+            ahead_max=self._ahead_max,
+        )
+        return judge.judge(entries, peer)
+
+    def apply(self, new: Sequence[Entry], forks: Sequence[tuple[Entry, Entry]] = (), *, ceiling: int = 0) -> None:
+        """Take in what is stored now, and judge what it changes."""
+        acts_changed = False
+        for entry in new:
+            acts_changed |= self._add(entry)
+        forked = {one.author for one, other in forks if self.feed(one.author).prove(one, other)}
+        self.ceiling = max(self.ceiling, self.head, ceiling)
+        again: set[str] = set(forked)
+        if acts_changed or forked:
+            roster = counting.roster_of(self.base.acts, self.acts.values(), self.feeds)
+            again |= counting.changed_nodes(self.roster, roster)
+            self.roster = roster
+        same = len(self.counted)
+        for author in again & self.feeds.keys():
+            same = min(same, self.counted.judge_again(self.feeds[author], self.roster))
+        same = min(same, self.counted.judge((e for e in new if e.author not in again), self.feeds, self.roster))
+        for listener in self.listeners:
+            listener(same)
+
+    def _add(self, entry: Entry) -> bool:
+        """Put one event into its feed; True if it is an act."""
+        self.feed(entry.author).add(entry)
+        self.by_link[entry.link] = entry
+        self.head = max(self.head, entry.lamport)
+        if entry.author == self.node:
+            self.clock.sent(entry.lamport)
+        else:
+            self.clock.observe(entry.lamport)
+        self.known.nodes.add(entry.author)
+        act = self._read_act(entry)
+        if act is None:
+            return False
+        self.known.learn(act)
+        self.acts[entry.link] = act
+        return True
+
+    @property
+    def reach(self) -> int:
+        """The highest lamport that would be taken now."""
+        return self.ceiling + self._ahead_max
+
+    def witness(self, entries: Iterable[Entry]) -> None:
+        """Let well-signed events vouch for how far the clocks are, without storing them.
+
+        An honest event may rest on lamports of events that no longer count and are not passed on. Each signature
+        lifts the ceiling by one bounded step, as a stored event would, so nobody gains a leap by this.
+        """
+        for entry in sorted(entries, key=lambda each: each.lamport):
+            if entry.lamport <= self.reach:
+                self.ceiling = max(self.ceiling, entry.lamport)
+
+    # --- asking ----------------------------------------------------------------------------------------------------
+
+    def feed(self, author: str) -> Feed:
+        """The feed of an author, empty if nothing of it is here."""
+        found = self.feeds.get(author)
+        if found is None:
+            found = self.feeds[author] = Feed(author)
+        return found
+
+    def code_of(self, entry: Entry) -> str | None:
+        """Why a stored event does not count; None if it does."""
+        return code_of(entry, self.feeds[entry.author], self.roster)
+
+    def tips(self) -> dict[str, Head]:
+        """How far each feed belongs to the evidence: up to its last event that counts, or to the base."""
+        tips = {author: head for author, head in self.base.heads.items() if head.seq}
+        for author, seq in self.counted.tips().items():
+            entry = self.feeds[author].get(seq)
+            assert entry is not None
+            tips[author] = Head(entry.seq, entry.link, entry.lamport)
+        return tips
+
+    def forks(self) -> dict[str, int]:
+        """Where the feeds of known authors fork."""
+        return {author: feed.fork for author, feed in self.feeds.items() if feed.fork is not None}
+
+    def heads_by_type(self) -> dict[str, int]:
+        """The highest lamport of each type that counts."""
+        found: dict[str, int] = {}
+        for entry in self.counted.entries():
+            found[entry.type] = entry.lamport  # ascending
+        return found
+
+    def fingerprint(self) -> str:
+        """One hash of the counted set: equal on nodes that have the same evidence."""
+        lines = sorted(
+            f"{self.streams.feed(entry.author)}\n{entry.seq}\n{entry.link.hex()}" for entry in self.counted.entries()
+        )
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    def ladder(self, after: int, until: int) -> list[Entry]:
+        """The fewest stored events whose lamports lead from one value to another in steps that nobody refuses."""
+        rungs: list[Entry] = []
+        for entry in sorted(self.by_link.values(), key=lambda each: each.lamport):
+            if after < entry.lamport < until:
+                rungs.append(entry)
+                if len(rungs) > 1 and entry.lamport <= self._under(rungs, after) + self._ahead_max:
+                    del rungs[-2]
+        return rungs
+
+    def _under(self, rungs: list[Entry], after: int) -> int:
+        return rungs[-3].lamport if len(rungs) > 2 else after
+
+
+def _cached_act(cache: dict[bytes, Act | None], entry: Entry, *, community: str, verify: Verify) -> Act | None:
+    """The act of an event, read once: a joining holds a second signature."""
+    if entry.type not in MEMBERSHIP_TYPES:
+        return None
+    if entry.link not in cache:
+        cache[entry.link] = act_of(entry, community, verify)
+    return cache[entry.link]
