@@ -14,6 +14,8 @@ import msgspec
 
 from tallystick import errors
 from tallystick.community import wire
+from tallystick.community.entry import Key
+from tallystick.community.floors import Covered
 from tallystick.community.replica import Replica
 from tallystick.community.types import KNOWN_TYPES, Event
 
@@ -51,6 +53,7 @@ class ReplayEngine:
         self._applied = 0
         self._savepoints: list[tuple[int, dict[str, bytes]]] = []
         log.replica.listeners.append(self._changed)
+        log.replica.floor_listeners.append(self._settle)
 
     def register(self, name: str, view: MaterialisedView, event_types: Iterable[str]) -> None:
         """Add a view; it is brought to the end at once."""
@@ -88,6 +91,47 @@ class ReplayEngine:
         """Go on from the states of a snapshot: what it covers is not folded any more."""
         self._base = {name: _pack(state) for name, state in states.items()}
         self.rebuild_all()
+
+    def resume(self, states: dict[str, dict[str, Any]], covered: list[Key]) -> None:
+        """Go on from states that cover these events, if they come first in the merged order; else fold everything."""
+        keys = self.log.replica.counted.keys
+        if keys[: len(covered)] != covered or set(states) != set(self.views):
+            self.rebuild_all()
+            return
+        for name, view in self.views.items():
+            view.reset()
+            view.restore_state(states[name])
+        self._applied = len(covered)
+        self._savepoints = []
+        self._save()
+        self._fold()
+
+    def states_of(self, covered: Covered) -> dict[str, dict[str, Any]]:
+        """The states after what a floor or a snapshot covers, and nothing else; the views then stand as before."""
+        replica = self.log.replica
+        now, replica.roster = replica.roster, covered.roster
+        try:
+            for name in self.views:
+                self._begin(name)
+            for entry in covered.entries:
+                for name, types in self._types.items():
+                    if entry.type in types:
+                        self.views[name].apply(wire.to_wire(entry, replica.community))
+            return self.states()
+        finally:
+            replica.roster = now
+            self.rebuild_all()
+
+    def _settle(self, covered: Covered) -> None:
+        """A floor was reached: what it covers is folded once, and everything else behind it, also what is older."""
+        self._applied, self._savepoints = 0, []
+        for name in self.views:
+            self._begin(name)
+        for entry in covered.entries:
+            for name, types in self._types.items():
+                if entry.type in types:
+                    self.views[name].apply(wire.to_wire(entry, self.log.replica.community))
+        self.restart(self.states())
 
     def _begin(self, name: str) -> None:
         self.views[name].reset()

@@ -10,29 +10,18 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-import msgspec
-
-from tallystick.community import counting, identity
+from tallystick.community import counting, floors, identity
 from tallystick.community.acceptance import Verify
 from tallystick.community.acts import Act, act_of
 from tallystick.community.counting import Counted, code_of
 from tallystick.community.entry import Entry, Streams
 from tallystick.community.feeds import Feed, Head
+from tallystick.community.floors import Base
 from tallystick.community.held import Held
 from tallystick.community.judging import Judge, Known, Plan
 from tallystick.community.lamport import LamportClock
 from tallystick.community.roster import Roster
-from tallystick.community.types import LAMPORT_AHEAD_MAX, MEMBERSHIP_TYPES
-
-
-class Base(msgspec.Struct, frozen=True):
-    """What a node starts from instead of the whole log: nothing, or what a snapshot covers."""
-
-    heads: dict[str, Head] = {}
-    acts: tuple[Act, ...] = ()
-    nodes: tuple[str, ...] = ()
-    lamport: int = 0
-    floor: bytes = b""  # the link of the event that made it everybody's floor
+from tallystick.community.types import LAMPORT_AHEAD_MAX, MEMBERSHIP_TYPES, POLICY
 
 
 class Replica:
@@ -56,6 +45,7 @@ class Replica:
         self.counted = Counted()
         self.by_link: dict[bytes, Entry] = {}
         self.listeners: list[Callable[[int], None]] = []  # told how much of the merged order is as before
+        self.floor_listeners: list[Callable[[floors.Covered], None]] = []
         self._ahead_max = ahead_max
         self._read_act = partial(_cached_act, {}, community=community, verify=verify)
         self._begin(base or Base())
@@ -68,12 +58,15 @@ class Replica:
         if self.node is not None:
             self.known.nodes.add(self.node)
         self.acts: dict[bytes, Act] = {}
+        self._floors: dict[bytes, Entry] = {}  # the floor before it -> the event that makes the next one
+        self.disputed: set[bytes] = set()  # floors that this node's own events contradict
         self.roster = Roster(base.acts)
         self.clock = LamportClock(base.lamport)
         self.ceiling = base.lamport
         self.head = base.lamport
         self.by_link.clear()
         self.counted.clear()
+        self.counted.floor = base.heads
 
     # --- taking events in ------------------------------------------------------------------------------------------
 
@@ -98,7 +91,7 @@ class Replica:
         self.ceiling = max(self.ceiling, self.head, ceiling)
         again: set[str] = set(forked)
         if acts_changed or forked:
-            roster = counting.roster_of(self.base.acts, self.acts.values(), self.feeds)
+            roster = counting.roster_of(self.base.acts, self._acts_above(), self.feeds)
             again |= counting.changed_nodes(self.roster, roster)
             self.roster = roster
         same = len(self.counted)
@@ -107,6 +100,38 @@ class Replica:
         same = min(same, self.counted.judge((e for e in new if e.author not in again), self.feeds, self.roster))
         for listener in self.listeners:
             listener(same)
+        while self._advance_floor():
+            pass
+
+    def _advance_floor(self) -> bool:
+        """Settle what the founder declared settled, once all of it is here. Everyone does so, in the same steps."""
+        entry = self._floors.get(self.base.floor)
+        if entry is None or entry.key not in self.counted.by_key:
+            return False
+        floor = floors.floor_of(entry)
+        covered = floors.cover(self, floor.heads) if floor is not None else None
+        if floor is None or covered is None:
+            return False
+        if covered.base.floor != floor.digest:
+            self.disputed.add(entry.link)
+            return False
+        self.settle(covered)
+        return True
+
+    def settle(self, covered: floors.Covered) -> None:
+        """Begin at a floor: what it covers is history, and counts no more as part of the set."""
+        self.base = covered.base
+        self.roster = counting.roster_of(self.base.acts, self._acts_above(), self.feeds)
+        self.counted.clear()
+        self.counted.floor = self.base.heads
+        for feed in self.feeds.values():
+            self.counted.judge(feed, self.feeds, self.roster)
+        for listener in self.floor_listeners:
+            listener(covered)
+
+    def _acts_above(self) -> list[Act]:
+        heads = self.base.heads
+        return [act for act in self.acts.values() if act.actor not in heads or act.seq > heads[act.actor].seq]
 
     def _add(self, entry: Entry) -> bool:
         """Put one event into its feed; True if it is an act."""
@@ -118,6 +143,8 @@ class Replica:
         else:
             self.clock.observe(entry.lamport)
         self.known.nodes.add(entry.author)
+        if entry.type == POLICY and (floor := floors.floor_of(entry)) and entry.author == self.community:
+            self._floors.setdefault(floor.after, entry)
         act = self._read_act(entry)
         if act is None:
             return False

@@ -15,15 +15,23 @@ import msgspec
 from tallystick import errors
 from tallystick.community import messages
 from tallystick.community.entry import Entry
-from tallystick.community.messages import Delivery, Fetch, HeadsReport, HeadsRequest, Receipt, Reconcile, Request
-from tallystick.community.messages import Response as Answer
+from tallystick.community.messages import (
+    Delivery,
+    Fetch,
+    HeadsReport,
+    HeadsRequest,
+    Receipt,
+    Reconcile,
+    Request,
+    Response,
+)
 from tallystick.community.negentropy import Reconciler
 from tallystick.community.node import Node
 
 ROUNDS_MAX = 64
 PASSES_MAX = 1000
 
-Talk: TypeAlias = "Generator[Request, Answer, None]"
+Talk: TypeAlias = "Generator[Request, Response, None]"
 
 
 class Tally(msgspec.Struct):
@@ -151,7 +159,7 @@ class Session:
 
     # --- moving events ---------------------------------------------------------------------------------------------
 
-    def _fetch(self, request: Fetch) -> Generator[Request, Answer, int]:
+    def _fetch(self, request: Fetch) -> Generator[Request, Response, int]:
         delivery = cast(Delivery, (yield self._count(request)))
         self._node.witness(delivery.witnesses)
         receipt = self._node.receive(delivery, peer=self._peer)
@@ -170,7 +178,7 @@ class Session:
         return request
 
 
-def answer(node: Node, request: Request, *, peer: str) -> Answer:
+def answer(node: Node, request: Request, *, peer: str) -> Response:
     """The other side of a round: what a node says to a request."""
     if isinstance(request, HeadsRequest):
         return node.heads()

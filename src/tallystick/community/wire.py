@@ -92,13 +92,17 @@ def _entry(event: Event, payload: bytes, meta: bytes, checksum: bytes) -> Entry 
     reason = _fault(event, payload, meta)
     if reason is not None:
         return malformed(reason)
+    try:
+        id_ = ids.from_ulid(event.event_id)
+    except ValueError:
+        return malformed("event_id is no ULID")
     return Entry(
         event.author,
         event.seq,
         event.lamport,
         event.event_type,
         event.schema_version,
-        ids.from_ulid(event.event_id),
+        id_,
         event.time_ns,
         payload,
         meta,
@@ -124,19 +128,11 @@ def _fault(event: Event, payload: bytes, meta: bytes) -> str | None:
         return "author or alg is not what meta says"
     if len(payload) + len(meta) > limits.EVENT_BYTES_MAX:
         return f"it has more than {limits.EVENT_BYTES_MAX} bytes"
-    return None if _is_ulid(event.event_id) and _is_type(event.event_type) else "event_id or event_type is no name"
+    return None if _is_type(event.event_type) else "event_type is no name"
 
 
 def _is_hex(text: str, size: int) -> bool:
     return len(text) == 2 * size and _HEX.issuperset(text)
-
-
-def _is_ulid(text: str) -> bool:
-    try:
-        ids.from_ulid(text)
-    except ValueError:
-        return False
-    return True
 
 
 @lru_cache(maxsize=1 << 10)

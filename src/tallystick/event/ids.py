@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import secrets
@@ -14,6 +15,10 @@ from tallystick.event import names
 _TAIL_BITS = 62
 _UUID = re.compile(r"[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_CROCKFORD_DIGITS = frozenset(_CROCKFORD)
+_BASE32 = "0123456789ABCDEFGHIJKLMNOPQRSTUV"  # the digits of int(text, 32), and of RFC 4648's extended hex alphabet
+_TO_CROCKFORD = bytes.maketrans(_BASE32.encode(), _CROCKFORD.encode())
+_FROM_CROCKFORD = str.maketrans(_CROCKFORD, _BASE32)
 
 
 class Minter:
@@ -91,15 +96,11 @@ def to_text(value: bytes) -> str:
 
 def to_ulid(value: bytes) -> str:
     """The same 128 bits as the 26 characters of a ULID."""
-    number = int.from_bytes(value, "big")
-    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+    return base64.b32hexencode(b"\0\0\0\0" + value)[6:].translate(_TO_CROCKFORD).decode()
 
 
 def from_ulid(text: str) -> bytes:
     """The 16 bytes of a ULID."""
-    if len(text) != 26 or text[0] > "7":
+    if len(text) != 26 or text[0] > "7" or not _CROCKFORD_DIGITS.issuperset(text):
         raise ValueError(text)
-    number = 0
-    for character in text:
-        number = number << 5 | _CROCKFORD.index(character)
-    return number.to_bytes(16, "big")
+    return int(text.translate(_FROM_CROCKFORD), 32).to_bytes(16, "big")

@@ -12,7 +12,7 @@ from tallystick.community import wire
 from tallystick.community.entry import Entry, Streams, mint
 from tallystick.community.identity import KeyPair
 from tallystick.community.types import LAMPORT_AHEAD_MAX, Event
-from tallystick.event import chain
+from tallystick.event import chain, ids
 
 ORDER_L = (1 << 252) + 27742317777372353535851937790883648493
 LAMPORT_MAX = (1 << 63) - 1
@@ -88,7 +88,7 @@ class Adversary:
     def copy_id(self) -> None:
         """Another author's event id for an event of its own."""
         if self.seen:
-            copied = wire.ids.from_ulid(self._random.choice(self.seen).event_id)
+            copied = ids.from_ulid(self._random.choice(self.seen).event_id)
             self._write("chat.message.sent", {"text": "copied"}, id=copied)
 
     def backdate(self) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from tallystick.community import identity
+from tallystick.community import floors, identity
 from tallystick.community.entry import Entry, Streams, mint
+from tallystick.community.feeds import NOTHING
+from tallystick.community.floors import Base
 from tallystick.community.identity import KeyPair
 from tallystick.community.judging import Plan
 from tallystick.community.node import Node
 from tallystick.community.replay import ReplayEngine
 from tallystick.community.replica import Replica
+from tallystick.community.types import POLICY
 from tallystick.community.views import ChatView, MarketplaceView, MembersView
 
 verify = lru_cache(maxsize=1 << 14)(identity.verify)
@@ -19,9 +22,11 @@ verify = lru_cache(maxsize=1 << 14)(identity.verify)
 
 
 class Journal:
-    """What a node has on disk: commits, in order."""
+    """What a node has on disk: commits, in order, and the snapshot it began with, if it did."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: Base | None = None, states: dict[str, Any] | None = None) -> None:
+        self.base = base
+        self.states = states
         self.commits: list[tuple[list[Entry], list[tuple[Entry, Entry]]]] = []
 
 
@@ -29,13 +34,15 @@ class SimulatedNode(Node):
     """A node with its key, its journal and the three shipped views."""
 
     def __init__(self, community: str, keys: KeyPair, journal: Journal) -> None:
-        super().__init__(Replica(community, node=keys.node, verify=verify))
+        super().__init__(Replica(community, node=keys.node, base=journal.base, verify=verify))
         self.keys = keys
         self.journal = journal
         self.engine = ReplayEngine(self)
         self.engine.register("chat", ChatView(), ChatView.types)
         self.engine.register("marketplace", MarketplaceView(), MarketplaceView.types)
         self.engine.register("members", MembersView(lambda: self.replica.roster), MembersView.types)
+        if journal.states is not None:
+            self.engine.restart(journal.states)
         for new, forks in journal.commits:
             self.replica.apply(new, forks)
 
@@ -63,6 +70,18 @@ class SimulatedNode(Node):
         )
         self.take_in(Plan(new=[entry]))
         return entry
+
+    def declare_floor(self, lamport: int, *, id: bytes, time: int) -> Journal:
+        """Settle what is not past a lamport; returns the disk of a newcomer that begins there."""
+        covered = floors.cover(self.replica, floors.heads_at(self.replica, lamport))
+        assert covered is not None, "a node has what it would cover"
+        states = self.engine.states_of(covered)
+        event = self.append(POLICY, floors.payload_of(covered.base, self.replica.base.floor), id=id, time=time)
+        newcomer = Journal(covered.base, states)
+        below = covered.base.heads.get(self.name, NOTHING).seq
+        tail = self.replica.feed(self.name).between(below, event.seq)
+        newcomer.commits.append((tail, []))  # it keeps the declaration from the start, so that it cannot be lost alone
+        return newcomer
 
     def outcome(self) -> dict[str, Any]:
         """Everything on which honest nodes must agree."""

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from tallystick.community.identity import KeyPair
-from tallystick.community.messages import Delivery, Request
-from tallystick.community.session import Answer, Session, Talk, answer
+from tallystick.community.messages import Delivery, HeadsReport, HeadsRequest, Request, Response
+from tallystick.community.session import Session, Talk, answer
 from tallystick.community.types import Event
 from tallystick.testing.community.adversary import Adversary
 from tallystick.testing.community.network import Network
@@ -30,6 +30,7 @@ class Settings(msgspec.Struct, frozen=True):
     heads_only: bool = False
     reconciles: bool = True
     nodes_max: int = 7
+    floors: bool = True
 
 
 class Simulation:
@@ -116,6 +117,9 @@ class Simulation:
         if self._unsure.get(number):
             return
         chance = self.random.random()
+        if number == 0 and chance < 0.05 and self.settings.floors:
+            self._declare_floor()
+            return
         if chance < 0.75:
             self._append(number, *self._ordinary(number))
             return
@@ -125,21 +129,31 @@ class Simulation:
         data = {"node": target, "role": self.random.choice(["member", "admin"]), "seq": feed.head.seq if feed else 0}
         self._append(number, f"community.member.{type_}", data)
 
+    def _declare_floor(self) -> None:
+        """The founder settles the older half; sometimes somebody's disk is replaced by a snapshot of that."""
+        founder = self.nodes[0]
+        lamport = self.random.randrange(founder.replica.head + 1)
+        journal = founder.declare_floor(lamport, id=self.random.randbytes(16), time=PAST_NS + self.network.now)
+        number = self.random.randrange(len(self.nodes))
+        if number and self.random.random() < 0.5:
+            self.journals[number] = journal
+            self._crash(number)
+            self._unsure[number] = {other for other in range(len(self.nodes)) if other != number}
+
     def _ordinary(self, number: int) -> tuple[str, dict[str, Any]]:
         node = self.nodes[number]
         known = list(node.replica.by_link.values())
-        other = self.random.choice(known)
+        place = self.random.choice([(entry.author, entry.seq) for entry in known] or [(node.name, 1)])
         label = f"post{self.random.randrange(3)}"
-        return self.random.choice(
-            [
-                ("chat.message.sent", {"text": f"{number}: {self.random.random():.3f}"}),
-                ("chat.message.read", {"message": f"{other.author}#{other.seq}"}),
-                ("market.post.created", {"post": label, "price": self.random.randrange(100)}),
-                ("market.post.updated", {"post": label, "price": self.random.randrange(100)}),
-                ("market.post.expired", {"post": label}),
-                ("node.manifest.updated", {"version": self.random.randrange(9)}),
-            ]
-        )
+        choices: list[tuple[str, dict[str, Any]]] = [
+            ("chat.message.sent", {"text": f"{number}: {self.random.random():.3f}"}),
+            ("chat.message.read", {"message": f"{place[0]}#{place[1]}"}),
+            ("market.post.created", {"post": label, "price": self.random.randrange(100)}),
+            ("market.post.updated", {"post": label, "price": self.random.randrange(100)}),
+            ("market.post.expired", {"post": label}),
+            ("node.manifest.updated", {"version": self.random.randrange(9)}),
+        ]
+        return self.random.choice(choices)
 
     def _append(self, number: int, type_: str, data: dict[str, Any]) -> None:
         node = self.nodes[number]
@@ -157,7 +171,7 @@ class Simulation:
     def _restore_backup(self, number: int) -> None:
         """An older state of the disk. Before it writes again, the node asks everybody for its own head."""
         commits = self.journals[number].commits
-        del commits[self.random.randrange(len(commits) // 2, len(commits)) + 1 :]
+        del commits[self.random.randint(len(commits) // 2, len(commits)) :]
         self._crash(number)
         self._unsure[number] = {other for other in range(len(self.nodes)) if other != number}
 
@@ -184,7 +198,7 @@ class Simulation:
 
         self.network.send(one, other, served)
 
-    def _told(self, key: int, one: int, other: int, request: Request, said: Answer) -> None:
+    def _told(self, key: int, one: int, other: int, request: Request, said: Response) -> None:
         """A response arrived: the talk goes on, unless it is over or this is the second copy."""
         talk = self._talks.pop(key, None)
         if talk is None:
@@ -219,8 +233,6 @@ class Simulation:
 
 def _only_heads(session: Session) -> Talk:
     """The sync of the first design: push what is above the peer's highest lamport of each type, and nothing else."""
-    from tallystick.community.messages import HeadsReport, HeadsRequest
-
     theirs = yield HeadsRequest(community_id=session.community)
     assert isinstance(theirs, HeadsReport)
     yield from session.push_by_type(theirs)
