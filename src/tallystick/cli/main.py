@@ -23,6 +23,7 @@ COMMANDS = {
     "doctor": "doctor",
     "schema": "schema",
     "migrate": "migrate",
+    "community": "community",
 }
 """Name of the command -> module in this package whose `command` it is. Modules are imported when they are asked for."""
 

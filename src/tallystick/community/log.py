@@ -21,7 +21,7 @@ from tallystick.community.held import Held
 from tallystick.community.identity import KeyPair
 from tallystick.community.judging import Plan, error_of
 from tallystick.community.keeping import Keeper
-from tallystick.community.messages import Delivery, Receipt
+from tallystick.community.messages import Delivery, Fetch, HeadsReport, Receipt, Reconcile
 from tallystick.community.node import Node
 from tallystick.community.replica import Replica
 from tallystick.community.types import CREATED, DEMOTED, JOINED, KNOWN_TYPES, RESERVED_TYPES, REVOKED, Event
@@ -49,8 +49,9 @@ class EventLog(Node):
             raise errors.InvalidValue(what="profile", value=store.profile.name, must=f"{PROFILE!r} for a community")
         identity.public_key(community_id)
         super().__init__(Replica(community_id, node=node, base=base, verify=verify, held=held))
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._store = store
+        self.clock = store.clock
         self._keeper = Keeper(store, community_id)
         self._by_id: dict[bytes, list[Entry]] = {}
         self._arrived: list[Entry] = []
@@ -75,7 +76,7 @@ class EventLog(Node):
         """Mint, sign and keep an event of one's own, then hand it to subscribers and peers."""
         if event_type not in KNOWN_TYPES or event_type in RESERVED_TYPES:
             raise error_of("schema_unknown", f"{event_type!r} is not a type that can be written here")
-        with self._lock:
+        with self.lock:
             self._inspect(event_type, data)
             for _ in range(RETRIES_MAX):
                 self.refresh()
@@ -98,7 +99,7 @@ class EventLog(Node):
 
         Raises the code of an event that is refused, held, or kept without counting.
         """
-        with self._lock:
+        with self.lock:
             (entry,) = self._examine([event])
             if isinstance(entry, errors.EventLogError):
                 raise entry
@@ -115,9 +116,24 @@ class EventLog(Node):
 
     def receive(self, delivery: Delivery, *, peer: str) -> Receipt:
         """Keep what a peer sent, with one fsync."""
-        with self._lock:
+        with self.lock:
             self.refresh()
             return super().receive(delivery, peer=peer)
+
+    def heads(self) -> HeadsReport:
+        """How far this node is."""
+        with self.lock:
+            return super().heads()
+
+    def fetch(self, request: Fetch) -> Delivery:
+        """What a peer asked for, as far as it is here."""
+        with self.lock:
+            return super().fetch(request)
+
+    def reconcile(self, request: Reconcile) -> Reconcile:
+        """Answer one message of a reconciliation."""
+        with self.lock:
+            return super().reconcile(request)
 
     def take_in(self, plan: Plan) -> None:
         """Keep what is new, then judge with it. If another process was faster, judge again behind it."""
@@ -138,7 +154,7 @@ class EventLog(Node):
 
     def refresh(self) -> None:
         """Take in what other processes wrote."""
-        with self._lock:
+        with self.lock:
             new: list[Entry] = []
             forks: list[tuple[Entry, Entry]] = []
             for item in self._keeper.news():
@@ -152,7 +168,7 @@ class EventLog(Node):
 
     def _mint(self, event_type: str, data: dict[str, Any], keys: KeyPair) -> Entry:
         head = self.replica.feed(keys.node).head
-        now = self._store.clock()
+        now = self.clock()
         return mint(
             self.replica.streams,
             keys,

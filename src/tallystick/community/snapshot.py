@@ -74,9 +74,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             raise errors.SnapshotRejected(reason="its signature does not validate")
 
 
-def build_snapshot(
-    log: EventLog, engine: ReplayEngine, signing_kp: KeyPair, at_lamport: int | None = None, *, wall_clock_ns: int
-) -> Snapshot:
+def build_snapshot(log: EventLog, engine: ReplayEngine, signing_kp: KeyPair, at_lamport: int | None = None) -> Snapshot:
     """A snapshot by replay up to a cut: `at_lamport`, or as far behind the head as events may still be on their way."""
     lamport = max(log.head() - SNAPSHOT_LAG_LAMPORT, 0) if at_lamport is None else at_lamport
     covered = floors.cover(log.replica, floors.heads_at(log.replica, lamport))
@@ -87,7 +85,7 @@ def build_snapshot(
         schema_version=1,
         community_id=log.community,
         lamport=base.lamport,
-        wall_clock=wire.wall_clock(wall_clock_ns),
+        wall_clock=wire.wall_clock(log.clock()),
         state=engine.states_of(covered),
         covers_events_up_to=base.lamport,
         signer=signing_kp.node,
