@@ -89,6 +89,8 @@ class EventLog(Node):
                     continue  # another process wrote to this feed: sign again behind it
             else:
                 raise errors.Busy(waited_ms=0)
+            if len(self.replica.held):
+                self.take_in(self.replica.plan(()))  # somebody may have waited for this
         event = wire.to_wire(entry, self.community)
         for hand_on in self.on_append:
             hand_on(event)
