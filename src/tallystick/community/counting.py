@@ -33,6 +33,7 @@ class Counted:
         self.keys: list[Key] = []
         self.by_key: dict[Key, Entry] = {}
         self._of: dict[str, set[Key]] = {}
+        self._tips: tuple[int, dict[str, int]] | None = None
         self.version = 0  # moves with every change, so that what was made of the set can be kept until then
 
     def __len__(self) -> int:
@@ -80,8 +81,10 @@ class Counted:
 
     def tips(self) -> dict[str, int]:
         """The last seq of each author that counts: everything up to it belongs to the evidence."""
-        by_key = self.by_key
-        return {author: max(by_key[key].seq for key in keys) for author, keys in self._of.items() if keys}
+        if self._tips is None or self._tips[0] != self.version:
+            last = {author: max(keys) for author, keys in self._of.items() if keys}  # lamports rise along a feed
+            self._tips = (self.version, {author: self.by_key[key].seq for author, key in last.items()})
+        return self._tips[1]
 
     def clear(self) -> None:
         """Forget everything."""

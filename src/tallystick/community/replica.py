@@ -46,6 +46,7 @@ class Replica:
         self.by_link: dict[bytes, Entry] = {}
         self.listeners: list[Callable[[int], None]] = []  # told how much of the merged order is as before
         self.floor_listeners: list[Callable[[floors.Covered], None]] = []
+        self._heads_by_type: tuple[int, dict[str, int]] = (-1, {})
         self._ahead_max = ahead_max
         self._read_act = partial(_cached_act, {}, community=community, verify=verify)
         self._begin(base or Base())
@@ -195,10 +196,10 @@ class Replica:
 
     def heads_by_type(self) -> dict[str, int]:
         """The highest lamport of each type that counts."""
-        found: dict[str, int] = {}
-        for entry in self.counted.entries():
-            found[entry.type] = entry.lamport  # ascending
-        return found
+        if self._heads_by_type[0] != self.counted.version:
+            found = {entry.type: entry.lamport for entry in self.counted.entries()}  # ascending: the last one stays
+            self._heads_by_type = (self.counted.version, found)
+        return dict(self._heads_by_type[1])
 
     def fingerprint(self) -> str:
         """One hash of the counted set: equal on nodes that have the same evidence."""

@@ -55,8 +55,8 @@ class Roster:
             for act in ordered:
                 if act.kind == JOINED:
                     self._join(act, level)
-                elif act.kind != CREATED and self.rank(act.actor, act.key, act.seq) == level:
-                    self._perform(act, level)
+                elif act.kind != CREATED and self._level(act) == level:
+                    self._perform(act, self.rank(act.actor, act.key, act.seq))
 
     def rank(self, node: str, key: Key, seq: int) -> int:
         """The rank of a node at its event with this place and seq: 0 if it is no member there."""
@@ -78,6 +78,12 @@ class Roster:
         """The rank of each node behind the last act."""
         return {node: settings[-1].rank for node, settings in self._settings.items()}
 
+    def _level(self, act: Act) -> int:
+        """On which level an act is judged: that of its actor's rank; a member that leaves is judged with the admins."""
+        rank = self.rank(act.actor, act.key, act.seq)
+        leaves = rank == MEMBER and act.kind == REVOKED and act.node == act.actor
+        return ADMIN if leaves else rank
+
     def _perform(self, act: Act, level: int) -> None:
         if act.kind == INVITED:
             if act.rank < level:
@@ -97,7 +103,7 @@ class Roster:
         """Admins join on the owner's level, members on the next, when every revocation that may stop them is known."""
         granted = ADMIN if level == OWNER else MEMBER
         for invite in self._invites.get(act.node, ()):
-            if invite.rank != granted or not invite.key < act.key or self.rank(act.actor, act.key, 0) >= granted:
+            if invite.rank != granted or not invite.key < act.key or self.rank(act.actor, act.key, 0) > granted:
                 continue
             if self._lowered_between(act.actor, invite.key, act.key):
                 continue

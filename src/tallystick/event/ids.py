@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import secrets
@@ -16,9 +15,8 @@ _TAIL_BITS = 62
 _UUID = re.compile(r"[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _CROCKFORD_DIGITS = frozenset(_CROCKFORD)
-_BASE32 = "0123456789ABCDEFGHIJKLMNOPQRSTUV"  # the digits of int(text, 32), and of RFC 4648's extended hex alphabet
-_TO_CROCKFORD = bytes.maketrans(_BASE32.encode(), _CROCKFORD.encode())
-_FROM_CROCKFORD = str.maketrans(_CROCKFORD, _BASE32)
+_PAIRS = [one + other for one in _CROCKFORD for other in _CROCKFORD]
+_FROM_CROCKFORD = str.maketrans(_CROCKFORD, "0123456789ABCDEFGHIJKLMNOPQRSTUV")  # the digits of int(text, 32)
 
 
 class Minter:
@@ -96,7 +94,8 @@ def to_text(value: bytes) -> str:
 
 def to_ulid(value: bytes) -> str:
     """The same 128 bits as the 26 characters of a ULID."""
-    return base64.b32hexencode(b"\0\0\0\0" + value)[6:].translate(_TO_CROCKFORD).decode()
+    number = int.from_bytes(value, "big")
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
 
 
 def from_ulid(text: str) -> bytes:

@@ -47,6 +47,7 @@ class Simulation:
         self.nodes = [self._start(number) for number in range(count)]
         self._talks: dict[int, Talk] = {}
         self._talk_count = 0
+        self._floor_commit = 0
         self._unsure: dict[int, set[int]] = {}  # restored from a backup -> whom it still has to ask for its own head
         keys = KeyPair(self.random.randbytes(32))
         self.adversary = Adversary(self.community, keys, self.random, nodes=count, show=self._show)
@@ -134,6 +135,7 @@ class Simulation:
         founder = self.nodes[0]
         lamport = self.random.randrange(founder.replica.head + 1)
         journal = founder.declare_floor(lamport, id=self.random.randbytes(16), time=PAST_NS + self.network.now)
+        self._floor_commit = len(self.journals[0].commits)
         number = self.random.randrange(len(self.nodes))
         if number and self.random.random() < 0.5:
             self.journals[number] = journal
@@ -169,9 +171,13 @@ class Simulation:
         self.nodes[number] = self._start(number)
 
     def _restore_backup(self, number: int) -> None:
-        """An older state of the disk. Before it writes again, the node asks everybody for its own head."""
+        """An older state of the disk. Before it writes again, the node asks everybody for its own head.
+
+        Not older than the last floor: what a floor covers may be left in snapshots alone, so it is backed up with it.
+        """
         commits = self.journals[number].commits
-        del commits[self.random.randint(len(commits) // 2, len(commits)) :]
+        oldest = max(len(commits) // 2, self._floor_commit if number == 0 else 0)
+        del commits[self.random.randint(oldest, len(commits)) :]
         self._crash(number)
         self._unsure[number] = {other for other in range(len(self.nodes)) if other != number}
 
