@@ -74,7 +74,7 @@ def test_a_small_frame_needs_more_rounds_and_finds_the_same() -> None:
 
 
 def test_the_first_message_of_the_protocol() -> None:
-    """COM-09: golden bytes: version, bound at infinity, mode list, count, ids; and the fingerprint by its definition."""
+    """COM-09: golden bytes: version, bound at infinity, mode list, count, ids; the fingerprint by its definition."""
     link = bytes(range(32))
     message = Reconciler(Items([(7, link)])).begin()
     assert message == bytes([0x61, 0, 0, 2, 1]) + link

@@ -77,7 +77,7 @@ class Doorkeeper:
         text = request_text(
             self._replica.community, method=method, path=path, time=time, nonce=nonce, by=by, to=self._node, body=body
         )
-        if not identity.verify(identity.public_key(by), text, _unhex(headers.get(SIGNATURE, ""))):
+        if not identity.verify(identity.public_key(by), text, identity.unhex(headers.get(SIGNATURE, ""))):
             raise errors.PeerRefused(peer=by, reason="the signature of the request does not validate")
         self._remember(nonce)
         if not self._may(by, headers):
@@ -91,16 +91,9 @@ class Doorkeeper:
         if not identity.is_node_id(invite) or invite not in self._replica.known.nodes:
             return False
         text = acts.proof_text(self._replica.community, node)
-        return identity.verify(identity.public_key(invite), text, _unhex(headers.get(PROOF, "")))
+        return identity.verify(identity.public_key(invite), text, identity.unhex(headers.get(PROOF, "")))
 
     def _remember(self, nonce: str) -> None:
         self._nonces[nonce] = None
         if len(self._nonces) > NONCES_MAX:
             del self._nonces[next(iter(self._nonces))]
-
-
-def _unhex(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        return b""

@@ -55,6 +55,14 @@ def verify(key: bytes, text: bytes, signature: bytes) -> bool:
     return True
 
 
+def unhex(text: str) -> bytes:
+    """The bytes of a hex text from outside; none if it is not hex, which no signature is."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
+
+
 class KeyPair:
     """The key of one device."""
 

@@ -68,9 +68,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         if self.signer not in trusted:
             raise errors.SnapshotRejected(reason=f"its signer {self.signer} is not trusted")
         text = identity.tagged(identity.SNAPSHOT_TAG, self.digest().hex())
-        if len(self.signature) != 128 or not identity.verify(
-            identity.public_key(self.signer), text, _unhex(self.signature)
-        ):
+        if not identity.verify(identity.public_key(self.signer), text, identity.unhex(self.signature)):
             raise errors.SnapshotRejected(reason="its signature does not validate")
 
 
@@ -190,13 +188,6 @@ def load(data: bytes) -> Snapshot:
         return msgspec.msgpack.decode(text, type=Snapshot)
     except (zlib.error, msgspec.MsgspecError) as problem:
         raise errors.SnapshotRejected(reason=f"its form is wrong: {str(problem)[:100]}") from None
-
-
-def _unhex(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        return b""
 
 
 def _sync_directory(path: Path) -> None:

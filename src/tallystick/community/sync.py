@@ -132,10 +132,8 @@ class HttpClient:
         text = credentials.answer_text(
             self._community, status=response.status_code, asked=asked, by=self.peer.key, body=body
         )
-        signature = response.headers.get(credentials.SIGNATURE, "")
-        if len(signature) != 128 or not identity.verify(
-            identity.public_key(self.peer.key), text, bytes.fromhex(signature)
-        ):
+        signature = identity.unhex(response.headers.get(credentials.SIGNATURE, ""))
+        if not identity.verify(identity.public_key(self.peer.key), text, signature):
             raise errors.SyncFailed(peer=self.peer.url, reason="the answer is not signed by the peer's key")
         if response.status_code != 200:
             said = body[:200].decode("utf-8", "replace")
