@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.rows import batches, concurrent, disk, large, lookup, replay, singles, sqlite
+from bench.rows import batches, community, concurrent, disk, large, lookup, replay, singles, sqlite
 
 CASES = (
     batches.batches,
@@ -13,4 +13,7 @@ CASES = (
     lookup.lookup,
     disk.disk,
     large.large,
+    community.receive,
+    community.reconcile,
+    community.join,
 )

@@ -177,11 +177,11 @@ def test_snapshots_are_listed_and_pruned(busy: EventLog, founder: KeyPair, tmp_p
     assert latest.lamport == 45
 
 
-@pytest.mark.parametrize("field", ["state", "lamport", "heads", "signer", "signature", "community_id"])
+@pytest.mark.parametrize("field", ["states", "lamport", "heads", "signer", "signature", "community_id"])
 def test_a_changed_snapshot_is_refused(busy: EventLog, founder: KeyPair, field: str) -> None:
     """COM-08: the signature covers every field; an unknown signer is refused before that."""
     made = build_snapshot(busy, engine_over(busy), founder, 30)
-    other = {"state": {}, "lamport": 31, "heads": {}, "signer": keys(5).node, "signature": "00" * 64}
+    other = {"states": {}, "lamport": 31, "heads": {}, "signer": keys(5).node, "signature": "00" * 64}
     changed = msgspec.structs.replace(made, **{field: other.get(field, "x")})
     with pytest.raises(errors.SnapshotRejected):
         changed.verify(founder.node, {founder.node})

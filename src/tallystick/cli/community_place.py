@@ -44,7 +44,7 @@ class Opened:
         self.engine.register("marketplace", MarketplaceView(), MarketplaceView.types)
         self.engine.register("members", MembersView(lambda: log.replica.roster), MembersView.types)
         if place.base is not None:
-            self.engine.restart(self.snapshots.read(place.base).state)
+            self.engine.restart(self.snapshots.read(place.base).states)
 
     @property
     def peers(self) -> list[Peer]:

@@ -5,6 +5,7 @@ Bounds: a batch, the links and authors of a request, the bytes of an answer; and
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 
 from tallystick import errors
@@ -131,10 +132,12 @@ class Node:
 
     def _asked_for(self, request: Fetch) -> Iterable[Entry]:
         tips = self.replica.tips()
-        for author, (after, until) in request.ranges.items():
-            feed = self.replica.feeds.get(author)
-            if feed is not None and author in tips:
-                yield from feed.between(after, min(until, tips[author].seq))
+        parts = [
+            feed.between(after, min(until, tips[author].seq))
+            for author, (after, until) in request.ranges.items()
+            if author in tips and (feed := self.replica.feeds.get(author)) is not None
+        ]
+        yield from heapq.merge(*parts, key=lambda entry: entry.key)  # in the order in which they are taken and folded
         for link in request.links:
             entry = self.replica.by_link.get(_bytes(link))
             if entry is not None:

@@ -7,7 +7,7 @@ savepoint and fold again, once a batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -18,12 +18,19 @@ from tallystick.community.entry import Key
 from tallystick.community.floors import Covered
 from tallystick.community.replica import Replica
 from tallystick.community.types import KNOWN_TYPES, Event
+from tallystick.event import canonical
 
 SAVE_EVERY = 500
 SAVEPOINTS_MAX = 12
+BYTES_PER_EVENT = 50
 
-_pack = msgspec.msgpack.encode
-_unpack = msgspec.msgpack.decode
+_encode = msgspec.json.encode
+_unpack = msgspec.json.decode
+
+
+def pack(states: Mapping[str, dict[str, Any]]) -> dict[str, bytes]:
+    """States as canonical JSON, which nobody can change by accident."""
+    return {name: canonical.encode_state(state) for name, state in states.items()}
 
 
 class MaterialisedView(Protocol):
@@ -32,7 +39,8 @@ class MaterialisedView(Protocol):
     def reset(self) -> None: ...
     def apply(self, event: Event) -> None: ...
     def snapshot_state(self) -> dict[str, Any]: ...
-    def restore_state(self, state: dict[str, Any]) -> None: ...
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state, which the view may keep and change."""
 
 
 class HasReplica(Protocol):
@@ -51,6 +59,7 @@ class ReplayEngine:
         self._types: dict[str, frozenset[str]] = {}
         self._base: dict[str, bytes] = {}  # the states that a snapshot gave, as bytes that nobody can change
         self._applied = 0
+        self._save_at = SAVE_EVERY
         self._savepoints: list[tuple[int, dict[str, bytes]]] = []
         log.replica.listeners.append(self._changed)
         log.replica.floor_listeners.append(self._settle)
@@ -74,9 +83,7 @@ class ReplayEngine:
     def rebuild_all(self) -> None:
         """Reset every view and replay everything."""
         self._savepoints.clear()
-        self._applied = 0
-        for name in self.views:
-            self._begin(name)
+        self._start()
         self._fold()
 
     def on_event(self, event: Event) -> None:
@@ -87,23 +94,23 @@ class ReplayEngine:
         """The state of every view."""
         return {name: view.snapshot_state() for name, view in sorted(self.views.items())}
 
-    def restart(self, states: dict[str, dict[str, Any]]) -> None:
-        """Go on from the states of a snapshot: what it covers is not folded any more."""
-        self._base = {name: _pack(state) for name, state in states.items()}
+    def restart(self, states: Mapping[str, bytes]) -> None:
+        """Go on from the packed states of a snapshot: what it covers is not folded any more."""
+        self._base = dict(states)
         self.rebuild_all()
 
-    def resume(self, states: dict[str, dict[str, Any]], covered: list[Key]) -> None:
-        """Go on from states that cover these events, if they come first in the merged order; else fold everything."""
+    def resume(self, states: Mapping[str, bytes], covered: list[Key]) -> None:
+        """Go on from packed states that cover these events, if they come first in the merged order; else fold everything."""
         keys = self.log.replica.counted.keys
         if keys[: len(covered)] != covered or set(states) != set(self.views):
             self.rebuild_all()
             return
         for name, view in self.views.items():
             view.reset()
-            view.restore_state(states[name])
+            view.restore_state(_unpack(states[name]))
         self._applied = len(covered)
-        self._savepoints = []
-        self._save()
+        self._savepoints = [(self._applied, dict(states))]
+        self._wait(sum(map(len, states.values())))
         self._fold()
 
     def states_of(self, covered: Covered) -> dict[str, dict[str, Any]]:
@@ -131,12 +138,19 @@ class ReplayEngine:
             for name, types in self._types.items():
                 if entry.type in types:
                     self.views[name].apply(wire.to_wire(entry, self.log.replica.community))
-        self.restart(self.states())
+        self.restart(pack(self.states()))
 
     def _begin(self, name: str) -> None:
         self.views[name].reset()
         if name in self._base:
             self.views[name].restore_state(_unpack(self._base[name]))
+
+    def _start(self) -> None:
+        """Put every view where folding begins: at nothing, or at the states of a snapshot."""
+        self._applied = 0
+        for name in self.views:
+            self._begin(name)
+        self._wait(sum(map(len, self._base.values())))
 
     def _changed(self, same: int) -> None:
         if same < self._applied:
@@ -147,11 +161,10 @@ class ReplayEngine:
         while self._savepoints and self._savepoints[-1][0] > same:
             self._savepoints.pop()
         if not self._savepoints:
-            self._applied = 0
-            for name in self.views:
-                self._begin(name)
+            self._start()
             return
         self._applied, states = self._savepoints[-1]
+        self._wait(sum(map(len, states.values())))
         for name, view in self.views.items():
             view.reset()
             view.restore_state(_unpack(states[name]))
@@ -168,12 +181,16 @@ class ReplayEngine:
                 for view in wanted[entry.type]:
                     view.apply(event)
             self._applied += 1
-            last = self._savepoints[-1][0] if self._savepoints else 0
-            if self._applied - last >= max(SAVE_EVERY, self._applied // 4):
+            if self._applied >= self._save_at:
                 self._save()
 
+    def _wait(self, state_bytes: int) -> None:
+        """Set when to save next: a savepoint costs as much as its state is large, folding on as there are events."""
+        self._save_at = self._applied + max(SAVE_EVERY, self._applied // 4, state_bytes // BYTES_PER_EVENT)
+
     def _save(self) -> None:
-        states = {name: _pack(view.snapshot_state()) for name, view in self.views.items()}
+        states = {name: _encode(view.snapshot_state()) for name, view in self.views.items()}
         self._savepoints.append((self._applied, states))
+        self._wait(sum(map(len, states.values())))
         if len(self._savepoints) > SAVEPOINTS_MAX:
             del self._savepoints[1::2]

@@ -23,7 +23,7 @@ from tallystick.community.feeds import Head
 from tallystick.community.floors import Base
 from tallystick.community.identity import KeyPair
 from tallystick.community.log import EventLog
-from tallystick.community.replay import ReplayEngine
+from tallystick.community.replay import ReplayEngine, pack
 from tallystick.community.types import POLICY, SNAPSHOT_LAG_LAMPORT, Event
 from tallystick.event import canonical
 
@@ -33,13 +33,13 @@ KEEP_LAST = 7
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What was signed: the state of all views, and per author the seq and link up to which events are in it."""
+    """What was signed: the states of all views, each as canonical JSON, and per author the seq and link up to which events are in it."""
 
     schema_version: int
     community_id: str
     lamport: int
     wall_clock: str
-    state: dict[str, Any]
+    states: dict[str, bytes]
     covers_events_up_to: int
     signer: str
     heads: dict[str, Head]
@@ -52,8 +52,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         """The hash that is signed, and that an invitation may name."""
         lines = [str(self.schema_version), self.community_id, str(self.lamport), self.wall_clock, self.signer]
         lines += [str(self.covers_events_up_to), self.base.floor.hex(), self.after.hex()]
-        lines.append(hashlib.sha256(canonical.encode_state(self.state)).hexdigest())
+        lines += [f"{name} {hashlib.sha256(text).hexdigest()}" for name, text in sorted(self.states.items())]
         return hashlib.sha256(identity.tagged(identity.SNAPSHOT_TAG, *lines)).digest()
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state of every view: the union of what their snapshot_state() gave."""
+        return {name: canonical.decode(text) for name, text in self.states.items()}
 
     @property
     def base(self) -> Base:
@@ -84,7 +89,7 @@ def build_snapshot(log: EventLog, engine: ReplayEngine, signing_kp: KeyPair, at_
         community_id=log.community,
         lamport=base.lamport,
         wall_clock=wire.wall_clock(log.clock()),
-        state=engine.states_of(covered),
+        states=pack(engine.states_of(covered)),
         covers_events_up_to=base.lamport,
         signer=signing_kp.node,
         heads=base.heads,
@@ -112,12 +117,12 @@ def restore_from_snapshot(snap: Snapshot, engine: ReplayEngine, log: EventLog, *
     snap.verify(log.community, trusted)
     replica = log.replica
     if replica.base.floor == snap.base.floor:
-        engine.restart(snap.state)
+        engine.restart(snap.states)
         return
     covered = floors.cover(replica, snap.heads)
     if covered is None or covered.base.floor != snap.base.floor:
         raise errors.SnapshotRejected(reason="this log does not have what it covers, or has something else")
-    engine.resume(snap.state, [entry.key for entry in covered.entries])
+    engine.resume(snap.states, [entry.key for entry in covered.entries])
 
 
 class SnapshotStore:

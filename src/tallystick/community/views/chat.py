@@ -42,9 +42,9 @@ class ChatView:
         return {"order": list(self._order), "messages": {key: _copy(each) for key, each in self._messages.items()}}
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Go on from a snapshot."""
-        self._order = list(state["order"])
-        self._messages = {key: _copy(each) for key, each in state["messages"].items()}
+        """Go on from a snapshot, whose state now belongs to this view."""
+        self._order = state["order"]
+        self._messages = state["messages"]
 
 
 def _copy(message: dict[str, Any]) -> dict[str, Any]:

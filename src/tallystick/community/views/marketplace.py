@@ -44,8 +44,8 @@ class MarketplaceView:
         return {key: post | {"fields": dict(post["fields"])} for key, post in self._posts.items()}
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Go on from a snapshot."""
-        self._posts = {key: post | {"fields": dict(post["fields"])} for key, post in state.items()}
+        """Go on from a snapshot, whose state now belongs to this view."""
+        self._posts = state
 
 
 def _fields(event: Event) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tallystick.community.floors import Base
 from tallystick.community.identity import KeyPair
 from tallystick.community.judging import Plan
 from tallystick.community.node import Node
-from tallystick.community.replay import ReplayEngine
+from tallystick.community.replay import ReplayEngine, pack
 from tallystick.community.replica import Replica
 from tallystick.community.types import POLICY
 from tallystick.community.views import ChatView, MarketplaceView, MembersView
@@ -24,7 +24,7 @@ verify = lru_cache(maxsize=1 << 14)(identity.verify)
 class Journal:
     """What a node has on disk: commits, in order, and the snapshot it began with, if it did."""
 
-    def __init__(self, base: Base | None = None, states: dict[str, Any] | None = None) -> None:
+    def __init__(self, base: Base | None = None, states: dict[str, bytes] | None = None) -> None:
         self.base = base
         self.states = states
         self.commits: list[tuple[list[Entry], list[tuple[Entry, Entry]]]] = []
@@ -75,7 +75,7 @@ class SimulatedNode(Node):
         """Settle what is not past a lamport; returns the disk of a newcomer that begins there."""
         covered = floors.cover(self.replica, floors.heads_at(self.replica, lamport))
         assert covered is not None, "a node has what it would cover"
-        states = self.engine.states_of(covered)
+        states = pack(self.engine.states_of(covered))
         event = self.append(POLICY, floors.payload_of(covered.base, self.replica.base.floor), id=id, time=time)
         newcomer = Journal(covered.base, states)
         below = covered.base.heads.get(self.name, NOTHING).seq
