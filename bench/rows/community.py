@@ -29,7 +29,7 @@ RECEIVE = Spec(
     name="community: received events, verified and stored, batches of 1,000",
     unit="events/s",
     bar=Bar("value", ">=", 8000),
-    note="SQLite, ten authors, from JSON: parsed, signature, chain and rank checked, one fsync a batch; by CPU time of one core",
+    note="SQLite, ten authors, from JSON; signature, chain and rank checked, one fsync a batch; by CPU time",
     covers=("COM-03",),
 )
 RECONCILE = Spec(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -135,7 +135,7 @@ def mint(
     after: Place,
     lamport: int,
     type: str,
-    data: dict[str, object],
+    data: dict[str, Any],
     id: bytes,
     time: int,
     version: int = 1,

@@ -100,7 +100,7 @@ class ReplayEngine:
         self.rebuild_all()
 
     def resume(self, states: Mapping[str, bytes], covered: list[Key]) -> None:
-        """Go on from packed states that cover these events, if they come first in the merged order; else fold everything."""
+        """Go on from packed states that cover these events, if they come first in the order; else fold everything."""
         keys = self.log.replica.counted.keys
         if keys[: len(covered)] != covered or set(states) != set(self.views):
             self.rebuild_all()

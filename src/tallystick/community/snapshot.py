@@ -33,7 +33,7 @@ KEEP_LAST = 7
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What was signed: the states of all views, each as canonical JSON, and per author the seq and link up to which events are in it."""
+    """What was signed: the states of all views as canonical JSON, and per author the seq and link they go up to."""
 
     schema_version: int
     community_id: str

@@ -34,7 +34,7 @@ class Author:
 
     def entry(self, type_: str = "chat.message.sent", data: Any = None, **fields: Any) -> Entry:
         """An event behind the last one, which is not moved."""
-        given = {"after": self.head, "lamport": self.lamport + 1, "time": TIME_NS} | fields
+        given: dict[str, Any] = {"after": self.head, "lamport": self.lamport + 1, "time": TIME_NS} | fields
         given.setdefault("id", ids.default.mint(1, time_ns=TIME_NS)[0])
         return mint(Streams(self.community), self.keys, type=type_, data=data or {"text": "x"}, **given)
 
