@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
@@ -73,7 +74,7 @@ class Feeds:
             body = {"text": f"message {number} of a community that talks a lot", "room": f"room-{number % 20}"}
             self._write(self.keys[number % MEMBERS], "chat.message.sent", body)
 
-    def _write(self, key: KeyPair, type_: str, data: dict[str, object]) -> None:
+    def _write(self, key: KeyPair, type_: str, data: dict[str, Any]) -> None:
         now = time.time_ns()
         entry = mint(
             Streams(self.community),

@@ -73,10 +73,11 @@ class Feed:
         self.evidence = (one, other) if one.link < other.link else (other, one)
         return True
 
-    def rebase(self, base: Head) -> None:
-        """Forget what a snapshot covers."""
-        self.entries = self.entries[max(base.seq - self.base.seq, 0) :]
-        self.base = base
+    def cut(self, seq: int) -> list[Entry]:
+        """Give up everything behind a seq, for another branch; returns what that was."""
+        at = seq - self.base.seq
+        gone, self.entries = self.entries[at:], self.entries[:at]
+        return gone
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from tallystick import errors
 from tallystick.community import acceptance, messages, wire
 from tallystick.community.entry import Entry
+from tallystick.community.feeds import Head
 from tallystick.community.items import Items
 from tallystick.community.judging import Plan
 from tallystick.community.messages import Delivery, Fetch, HeadsReport, Receipt, Reconcile, Rejected
@@ -94,6 +95,25 @@ class Node:
                 forks.append((one, other))
         if forks:
             self.take_in(Plan(forks=forks))
+
+    def adopt(self, branch: Sequence[Event], head: Head) -> None:
+        """Take the branch of a forked feed that a floor has settled, if this is it to the last link.
+
+        Nothing is lost by it: what was here behind the fork did not count.
+        """
+        entries = [entry for entry in self._examine(branch) if isinstance(entry, Entry)]
+        if not entries or (entries[-1].seq, entries[-1].link) != (head.seq, head.link):
+            return
+        feed = self.replica.feed(entries[0].author)
+        at = feed.base
+        for entry in entries:
+            if (entry.author, entry.seq, entry.previous) != (feed.author, at.seq + 1, at.link):
+                return
+            at = Head(entry.seq, entry.link, entry.lamport)
+        new = [entry for entry in entries if entry.link not in self.replica.by_link]
+        stored = feed.get(new[0].seq) if new else None
+        if new:
+            self.take_in(Plan(new=new, forks=[(stored, new[0])] if stored else []))
 
     def _is_news(self, one: Entry, other: Entry) -> bool:
         if (one.author, one.seq) != (other.author, other.seq) or one.link == other.link:

@@ -119,6 +119,18 @@ class Replica:
         self.settle(covered)
         return True
 
+    def unsettled(self) -> dict[str, Head]:
+        """Where the next floor covers another branch of a forked feed than this node has."""
+        entry = self._floors.get(self.base.floor)
+        floor = floors.floor_of(entry) if entry is not None and entry.key in self.counted.by_key else None
+        found: dict[str, Head] = {}
+        for author, head in floor.heads.items() if floor else ():
+            feed = self.feeds.get(author)
+            last = feed.get(head.seq) if feed else None
+            if feed is not None and feed.fork is not None and (last is None or last.link != head.link):
+                found[author] = head
+        return found
+
     def settle(self, covered: floors.Covered) -> None:
         """Begin at a floor: what it covers is history, and counts no more as part of the set."""
         self.base = covered.base
@@ -136,7 +148,12 @@ class Replica:
 
     def _add(self, entry: Entry) -> bool:
         """Put one event into its feed; True if it is an act."""
-        self.feed(entry.author).add(entry)
+        feed = self.feed(entry.author)
+        if entry.seq <= feed.head.seq:  # the branch of a fork that a floor has settled
+            for gone in feed.cut(entry.seq - 1):
+                del self.by_link[gone.link]
+                self.acts.pop(gone.link, None)
+        feed.add(entry)
         self.by_link[entry.link] = entry
         self.head = max(self.head, entry.lamport)
         if entry.author == self.node:

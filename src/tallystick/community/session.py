@@ -27,6 +27,7 @@ from tallystick.community.messages import (
 )
 from tallystick.community.negentropy import Reconciler
 from tallystick.community.node import Node
+from tallystick.community.types import Event
 
 ROUNDS_MAX = 64
 PASSES_MAX = 1000
@@ -68,6 +69,7 @@ class Session:
         yield from self._pull_tips(theirs)
         yield from self._swap_forks(theirs)
         yield from self._push_tips(theirs)
+        yield from self._settle_branches()
         if self._reconciles:
             yield from self._reconcile()
         if self._replica.held.highest() > self._replica.reach:
@@ -119,6 +121,19 @@ class Session:
             evidence = [tuple(self._node.events_of(pair)) for pair in pairs if pair]
             delivery = Delivery(community_id=self._node.community, evidence=evidence)  # type: ignore[arg-type]
             yield self._count(delivery)
+
+    def _settle_branches(self) -> Talk:
+        """Ask for the branch that a floor has settled, where this node has another one or none."""
+        for author, head in self._replica.unsettled().items():
+            branch: list[Event] = []
+            for _ in range(PASSES_MAX):
+                after = branch[-1].seq if branch else self._replica.feed(author).base.seq
+                request = Fetch(community_id=self._node.community, ranges={author: (after, head.seq)})
+                part = cast(Delivery, (yield self._count(request))).events
+                branch += part
+                if not part or branch[-1].seq >= head.seq:
+                    break
+            self._node.adopt(branch, head)
 
     # --- any other difference --------------------------------------------------------------------------------------
 
