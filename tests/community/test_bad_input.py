@@ -166,6 +166,15 @@ def test_12_a_flood_of_events_without_predecessor(quiet: Any) -> None:
     assert same()
 
 
+def test_12_a_flood_of_a_revoked_author(quiet: Any, founder: KeyPair) -> None:
+    """COM-04: what does not count is kept up to a bound; behind it nothing of this author is, until somebody asks."""
+    log, author, _ = quiet
+    log.append_local("community.member.revoked", {"node": author.node}, founder)
+    for _ in range(3):
+        assert set(codes(log, *[author.write() for _ in range(700)])) == {"revoked_author"}
+    assert log.replica.feeds[author.node].head.seq == 1401
+
+
 def test_13_too_many_events_at_once(quiet: Any) -> None:
     """COM-09: a delivery has a bound."""
     log, author, same = quiet

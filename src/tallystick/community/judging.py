@@ -59,7 +59,9 @@ class Judge:
         ceiling: int,
         read_act: READ_ACT,
         ahead_max: int = LAMPORT_AHEAD_MAX,
+        full: frozenset[str] = frozenset(),
     ) -> None:
+        self._full = full
         self._feeds = feeds
         self._nodes = set(known.nodes)
         self._held = held
@@ -99,6 +101,9 @@ class Judge:
         head = self._heads.get(entry.author) or (feed.head if feed else NOTHING)
         if entry.seq <= head.seq or self._behind_fork(entry, feed):
             self._known_place(entry, feed)
+            return True
+        if entry.author in self._full:
+            plan.refuse(entry, "revoked_author", "enough that does not count is kept of its author")
             return True
         if entry.seq != head.seq + 1 or entry.previous != head.link:
             plan.refuse(entry, "out_of_order", f"event {entry.seq - 1} of its author's feed is missing")

@@ -107,7 +107,7 @@ class EventLog(Node):
                 raise entry
             if entry.link in self.replica.by_link:
                 return False
-            plan = self.replica.plan([entry], peer=peer)
+            plan = self.replica.plan([entry], peer=peer, asked=False)
             self.take_in(plan)
             if entry.link in plan.codes:
                 raise error_of(*plan.codes[entry.link])
@@ -116,11 +116,11 @@ class EventLog(Node):
                 raise error_of(code, f"event {entry.seq} of {entry.author} was kept, but does not count")
             return True
 
-    def receive(self, delivery: Delivery, *, peer: str) -> Receipt:
+    def receive(self, delivery: Delivery, *, peer: str, asked: bool = False) -> Receipt:
         """Keep what a peer sent, with one fsync."""
         with self.lock:
             self.refresh()
-            return super().receive(delivery, peer=peer)
+            return super().receive(delivery, peer=peer, asked=asked)
 
     def heads(self) -> HeadsReport:
         """How far this node is."""

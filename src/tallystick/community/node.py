@@ -39,20 +39,20 @@ class Node:
 
     # --- receiving -------------------------------------------------------------------------------------------------
 
-    def receive(self, delivery: Delivery, *, peer: str) -> Receipt:
-        """Verify, store and take in what a peer sent. Sending it again changes nothing."""
+    def receive(self, delivery: Delivery, *, peer: str, asked: bool = False) -> Receipt:
+        """Verify, store and take in what a peer sent, asked for or not. Sending it again changes nothing."""
         self._require_community(delivery.community_id)
         if max(len(delivery.events), len(delivery.witnesses)) > messages.EVENTS_MAX:
             raise errors.BadMessage(what="the delivery", reason=f"it has more than {messages.EVENTS_MAX} events")
         if len(delivery.evidence) > messages.EVIDENCE_MAX:
             raise errors.BadMessage(what="the delivery", reason="it has too much evidence")
         self._prove(delivery.evidence)
-        return self._take(delivery.events, peer)
+        return self._take(delivery.events, peer, asked=asked)
 
-    def _take(self, events: Sequence[Event], peer: str) -> Receipt:
+    def _take(self, events: Sequence[Event], peer: str, *, asked: bool = False) -> Receipt:
         examined = self._examine(events)
         entries = [entry for entry in examined if isinstance(entry, Entry)]
-        plan = self.replica.plan(entries, peer=peer)
+        plan = self.replica.plan(entries, peer=peer, asked=asked)
         self.take_in(plan)
         new = {entry.link for entry in plan.new}
         rejected: list[Rejected] = []

@@ -15,13 +15,15 @@ from tallystick.community.acceptance import Verify
 from tallystick.community.acts import Act, act_of
 from tallystick.community.counting import Counted, code_of
 from tallystick.community.entry import Entry, Streams
-from tallystick.community.feeds import Feed, Head
+from tallystick.community.feeds import NOTHING, Feed, Head
 from tallystick.community.floors import Base
 from tallystick.community.held import Held
 from tallystick.community.judging import Judge, Known, Plan
 from tallystick.community.lamport import LamportClock
 from tallystick.community.roster import Roster
 from tallystick.community.types import LAMPORT_AHEAD_MAX, MEMBERSHIP_TYPES, POLICY
+
+SURPLUS_EVENTS_MAX = 1000
 
 
 class Replica:
@@ -35,6 +37,7 @@ class Replica:
         base: Base | None = None,
         verify: Verify = identity.verify,
         ahead_max: int = LAMPORT_AHEAD_MAX,
+        surplus_max: int = SURPLUS_EVENTS_MAX,
         held: Held | None = None,
     ) -> None:
         self.community = community
@@ -48,6 +51,7 @@ class Replica:
         self.floor_listeners: list[Callable[[floors.Covered], None]] = []
         self._heads_by_type: tuple[int, dict[str, int]] = (-1, {})
         self._ahead_max = ahead_max
+        self._surplus_max = surplus_max
         self._read_act = partial(_cached_act, {}, community=community, verify=verify)
         self._begin(base or Base())
 
@@ -71,8 +75,12 @@ class Replica:
 
     # --- taking events in ------------------------------------------------------------------------------------------
 
-    def plan(self, entries: Iterable[Entry], *, peer: str = "") -> Plan:
-        """What to do with these verified entries; those that cannot be taken yet are held under the peer's name."""
+    def plan(self, entries: Iterable[Entry], *, peer: str = "", asked: bool = True) -> Plan:
+        """What to do with these verified entries; those that cannot be taken yet are held under the peer's name.
+
+        Of an author without a rank, what was not asked for is kept up to a bound only: nobody can fill the disk with
+        events that do not count, and a node that needs them for what follows asks for them.
+        """
         judge = Judge(
             feeds=self.feeds,
             known=self.known,
@@ -80,8 +88,17 @@ class Replica:
             ceiling=self.ceiling,
             read_act=self._read_act,
             ahead_max=self._ahead_max,
+            full=frozenset() if asked else self._full(),
         )
         return judge.judge(entries, peer)
+
+    def _full(self) -> frozenset[str]:
+        ranks, tips = self.roster.now(), self.tips()
+        return frozenset(
+            author
+            for author, feed in self.feeds.items()
+            if not ranks.get(author) and feed.head.seq - tips.get(author, NOTHING).seq >= self._surplus_max
+        )
 
     def apply(self, new: Sequence[Entry], forks: Sequence[tuple[Entry, Entry]] = (), *, ceiling: int = 0) -> None:
         """Take in what is stored now, and judge what it changes."""

@@ -177,7 +177,7 @@ class Session:
     def _fetch(self, request: Fetch) -> Generator[Request, Response, int]:
         delivery = cast(Delivery, (yield self._count(request)))
         self._node.witness(delivery.witnesses)
-        receipt = self._node.receive(delivery, peer=self._peer)
+        receipt = self._node.receive(delivery, peer=self._peer, asked=True)
         self.tally.received += receipt.accepted
         return receipt.accepted
 

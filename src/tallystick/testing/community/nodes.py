@@ -34,7 +34,7 @@ class SimulatedNode(Node):
     """A node with its key, its journal and the three shipped views."""
 
     def __init__(self, community: str, keys: KeyPair, journal: Journal) -> None:
-        super().__init__(Replica(community, node=keys.node, base=journal.base, verify=verify))
+        super().__init__(Replica(community, node=keys.node, base=journal.base, verify=verify, surplus_max=4))
         self.keys = keys
         self.journal = journal
         self.engine = ReplayEngine(self)
