@@ -25,6 +25,13 @@ def test_a_seed_reproduces() -> None:
     assert Simulation(7).run() != Simulation(8).run()
 
 
+@pytest.mark.parametrize("seed", [57, 702, 1194])
+def test_seeds_that_once_parted_the_nodes(seed: int) -> None:
+    """COM-10: a lost floor, a backup older than one, a floor over one branch of a fork."""
+    outcomes = Simulation(seed).run()
+    assert all(outcome == outcomes[0] for outcome in outcomes)
+
+
 def test_heads_alone_lose_events() -> None:
     """COM-09: with the highest lamport per type and nothing else, honest nodes on a bad network stay apart for ever."""
     settings = Settings(heads_only=True, byzantine=False, floors=False)

@@ -135,18 +135,22 @@ def sync(
 @command.command("status", short_help="Show a community.")
 @directory
 @click.option("--members", is_flag=True, help="List the members and their roles instead.")
+@click.option("--verify", is_flag=True, help="Check every stored signature too; exit 1 if one does not validate.")
 @options.as_json
-def status(directory: Path, members: bool, as_json: bool) -> None:
+def status(directory: Path, members: bool, verify: bool, as_json: bool) -> int:
     """Show how far a community is: events that count, clocks, forks, the fingerprint that equal nodes share."""
     with community_place.opened(directory) as community:
+        bad = [f"{entry.author}#{entry.seq}" for entry in community.log.unsigned()] if verify else []
         if not members:
-            _show(community_place.facts(community), as_json=as_json)
-            return
+            checked = {"bad signatures": bad} if verify else {}
+            _show(community_place.facts(community) | checked, as_json=as_json)
+            return int(bool(bad))
         rows = community.engine.states()["members"]
         if as_json:
             output.document(rows)
         else:
             output.table(["node", "role"], [(node, facts["role"] or "(none)") for node, facts in rows.items()])
+        return int(bool(bad))
 
 
 def _show(found: dict[str, Any], *, as_json: bool) -> None:

@@ -31,6 +31,7 @@ from tallystick.community.types import Event
 
 ROUNDS_MAX = 64
 PASSES_MAX = 1000
+NEED_MAX = 200_000
 
 Talk: TypeAlias = "Generator[Request, Response, None]"
 
@@ -149,7 +150,7 @@ class Session:
             if answer.floor != floor:
                 return
             message = reconciler.answer(answer.message)
-            if message is None:
+            if message is None or len(reconciler.need) > NEED_MAX:  # a peer cannot make us remember without end
                 break
         self.tally.differed = bool(reconciler.have or reconciler.need)
         yield from self._fetch_links(sorted(reconciler.need))
