@@ -252,6 +252,25 @@ def test_a_newcomer_restarts_from_its_own_disk(busy: EventLog, founder: KeyPair,
     assert again.replica.clock.current >= busy.head()
 
 
+@pytest.mark.parametrize("floors", [1, 2])
+def test_a_full_node_restarts_above_its_floors(open_log: Open, founder: KeyPair, floors: int) -> None:
+    """COM-07, COM-08: views that are registered after floors were reached still begin with what those cover."""
+    log = open_log(founder.node, node=founder.node, file="full.db")
+    log.append_local("community.created", {}, founder)
+    engine = engine_over(log)
+    for round_ in range(floors):
+        for number in range(20):
+            log.append_local("chat.message.sent", {"n": number}, founder)
+            log.append_local("market.post.created", {"post": f"{round_}-{number}"}, founder)
+        made = build_snapshot(log, engine, founder, log.head() - 5)
+        declare_floor(log, made, founder)
+    again = open_log(founder.node, node=founder.node, file="full.db")
+    assert again.replica.base.floor == made.base.floor
+    assert engine_over(again).states() == engine.states()
+    assert states_of(again, made) == engine.states()
+    assert len(engine.states()["chat"]["order"]) == 20 * floors
+
+
 def test_an_event_older_than_the_floor_is_folded_behind_it(busy: EventLog, founder: KeyPair, open_log: Open) -> None:
     """COM-07, COM-08: a late event with an old lamport gives full and pruned nodes the same state."""
     full_engine = engine_over(busy)

@@ -44,7 +44,8 @@ class Opened:
         self.engine.register("marketplace", MarketplaceView(), MarketplaceView.types)
         self.engine.register("members", MembersView(lambda: log.replica.roster), MembersView.types)
         if place.base is not None:
-            self.engine.restart(self.snapshots.read(place.base).states)
+            began = self.snapshots.read(place.base)
+            self.engine.restart(began.states, floor=began.base.floor)
 
     @property
     def peers(self) -> list[Peer]:

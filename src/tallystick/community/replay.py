@@ -7,7 +7,7 @@ savepoint and fold again, once a batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -71,6 +71,9 @@ class ReplayEngine:
             raise errors.InvalidValue(what="event types", value=sorted(unknown)[0], must="of the closed set")
         self.views[name] = view
         self._types[name] = frozenset(event_types)
+        if self.log.replica.settled and name not in self._base:
+            self._begin(name)
+            self._fold_settled([name], self.log.replica.settled)
         self.rebuild_all()
 
     def rebuild(self, view_name: str, from_lamport: int = 0) -> None:
@@ -94,9 +97,16 @@ class ReplayEngine:
         """The state of every view."""
         return {name: view.snapshot_state() for name, view in sorted(self.views.items())}
 
-    def restart(self, states: Mapping[str, bytes]) -> None:
-        """Go on from the packed states of a snapshot: what it covers is not folded any more."""
+    def restart(self, states: Mapping[str, bytes], *, floor: bytes = b"") -> None:
+        """Go on from the packed states of a snapshot at a floor: what it covers is not folded any more."""
         self._base = dict(states)
+        settled = self.log.replica.settled
+        reached = [number for number, covered in enumerate(settled) if covered.base.floor == floor]
+        later = settled[reached[0] + 1 :] if reached else settled
+        if later:
+            for name in self.views:
+                self._begin(name)
+            self._fold_settled(list(self.views), later)
         self.rebuild_all()
 
     def resume(self, states: Mapping[str, bytes], covered: list[Key]) -> None:
@@ -131,14 +141,19 @@ class ReplayEngine:
 
     def _settle(self, covered: Covered) -> None:
         """A floor was reached: what it covers is folded once, and everything else behind it, also what is older."""
-        self._applied, self._savepoints = 0, []
         for name in self.views:
             self._begin(name)
-        for entry in covered.entries:
-            for name, types in self._types.items():
-                if entry.type in types:
-                    self.views[name].apply(wire.to_wire(entry, self.log.replica.community))
-        self.restart(pack(self.states()))
+        self._fold_settled(list(self.views), [covered])
+        self.rebuild_all()
+
+    def _fold_settled(self, names: list[str], settled: Sequence[Covered]) -> None:
+        """Fold what floors cover into views that stand before it, and begin there from now on."""
+        for covered in settled:
+            for entry in covered.entries:
+                for name in names:
+                    if entry.type in self._types[name]:
+                        self.views[name].apply(wire.to_wire(entry, self.log.replica.community))
+        self._base |= pack({name: self.views[name].snapshot_state() for name in names})
 
     def _begin(self, name: str) -> None:
         self.views[name].reset()

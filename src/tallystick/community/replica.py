@@ -64,6 +64,7 @@ class Replica:
             self.known.nodes.add(self.node)
         self.acts: dict[bytes, Act] = {}
         self._floors: dict[bytes, Entry] = {}  # the floor before it -> the event that makes the next one
+        self.settled: list[floors.Covered] = []  # what each floor covered, in order: views that come later need it
         self.disputed: set[bytes] = set()  # floors that this node's own events contradict
         self.roster = Roster(base.acts)
         self.clock = LamportClock(base.lamport)
@@ -151,6 +152,7 @@ class Replica:
     def settle(self, covered: floors.Covered) -> None:
         """Begin at a floor: what it covers is history, and counts no more as part of the set."""
         self.base = covered.base
+        self.settled.append(covered)
         self.roster = counting.roster_of(self.base.acts, self._acts_above(), self.feeds)
         self.counted.clear()
         self.counted.floor = self.base.heads

@@ -117,7 +117,7 @@ def restore_from_snapshot(snap: Snapshot, engine: ReplayEngine, log: EventLog, *
     snap.verify(log.community, trusted)
     replica = log.replica
     if replica.base.floor == snap.base.floor:
-        engine.restart(snap.states)
+        engine.restart(snap.states, floor=snap.base.floor)
         return
     covered = floors.cover(replica, snap.heads)
     if covered is None or covered.base.floor != snap.base.floor:
