@@ -1,4 +1,4 @@
-"""`tally community`, in this process and in processes of their own over loopback."""
+"""`tally community`, in this process, with nodes that listen in processes of their own over loopback."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+import tallystick
+from tallystick.cli.main import tally as group
 
 SECONDS_MAX = 60
 PROGRAM = [sys.executable, "-c", "from tallystick.cli.main import main; main()", "community"]
@@ -22,14 +26,13 @@ Tally = Callable[..., Any]
 
 
 @pytest.fixture
-def tally(tmp_path: Path) -> Tally:
-    """Run `tally community …` in a process of its own and give back what it printed, as JSON where it is."""
+def tally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tally:
+    """Run `tally community …` in this process and give back what it printed, as JSON where it is."""
+    monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str, status: int = 0, stdin: str | None = None) -> Any:
-        done = subprocess.run(
-            [*PROGRAM, *arguments], cwd=tmp_path, input=stdin, capture_output=True, text=True, timeout=SECONDS_MAX
-        )
-        assert done.returncode == status, done.stderr
+        done = CliRunner().invoke(group, ["community", *arguments], input=stdin, prog_name="tally")
+        assert done.exit_code == status, done.output
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         return lines[0] if len(lines) == 1 else lines
 
@@ -106,7 +109,11 @@ def test_a_pair_converges_though_one_is_killed_in_the_middle(
     round_ = subprocess.Popen(
         [*PROGRAM, "sync", "b"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    time.sleep(1.0)
+    with tallystick.open(f"sqlite:{tmp_path / 'a' / 'log.db'}", readonly=True) as store:
+        before, deadline = store.head(), time.monotonic() + SECONDS_MAX
+        while store.head() == before and time.monotonic() < deadline:
+            time.sleep(0.002)
+        assert store.head() > before, "the first batch of the round has arrived"
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     round_.wait(SECONDS_MAX)
