@@ -115,16 +115,17 @@ def _entry(event: Event, payload: bytes, meta: bytes, checksum: bytes) -> Entry 
 
 def _fault(event: Event, payload: bytes, meta: bytes) -> str | None:
     """What is wrong with the form of an event; None if nothing is."""
-    for name in ("schema_version", "lamport", "seq"):
-        if not 1 <= getattr(event, name) <= limits.INT_MAX:
-            return f"{name} is not from 1 to 2^63-1"
+    least = min(event.schema_version, event.lamport, event.seq)
+    if least < 1 or max(event.schema_version, event.lamport, event.seq) > limits.INT_MAX:
+        return "schema_version, lamport or seq is not from 1 to 2^63-1"
     if not 0 <= event.time_ns <= limits.INT_MAX or event.wall_clock != wall_clock(event.time_ns):
         return "wall_clock and time_ns are not the same instant"
     if not _is_hex(event.previous, 32) or not _is_hex(event.signature, 64):
         return "previous or signature is not lower-case hex of its length"
-    if event.meta.get("lamport") != event.lamport or type(event.meta.get("lamport")) is not int:
+    told = event.meta
+    if told.get("lamport") != event.lamport or type(told.get("lamport")) is not int:
         return "lamport is not what meta says"
-    if event.meta.get("author") != event.author or event.meta.get("alg") != "ed25519":
+    if told.get("author") != event.author or told.get("alg") != "ed25519":
         return "author or alg is not what meta says"
     if len(payload) + len(meta) > limits.EVENT_BYTES_MAX:
         return f"it has more than {limits.EVENT_BYTES_MAX} bytes"
