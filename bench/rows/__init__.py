@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.rows import (
     batches,
+    community,
     concurrent,
     disk,
     large,
@@ -29,4 +30,7 @@ CASES = (
     state.folding,
     runs.overhead,
     runs.resume,
+    community.receive,
+    community.reconcile,
+    community.join,
 )

@@ -32,6 +32,7 @@ COMMANDS = {
     "rebuild": "rebuild",
     "deadletters": "deadletters",
     "run": "run",
+    "community": "community",
 }
 """Name of the command -> module in this package whose `command` it is. Modules are imported when they are asked for."""
 

@@ -14,6 +14,9 @@ from tallystick.event import names
 _TAIL_BITS = 62
 _UUID = re.compile(r"[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_CROCKFORD_DIGITS = frozenset(_CROCKFORD)
+_PAIRS = [one + other for one in _CROCKFORD for other in _CROCKFORD]
+_FROM_CROCKFORD = str.maketrans(_CROCKFORD, "0123456789ABCDEFGHIJKLMNOPQRSTUV")  # the digits of int(text, 32)
 
 
 class Minter:
@@ -92,14 +95,11 @@ def to_text(value: bytes) -> str:
 def to_ulid(value: bytes) -> str:
     """The same 128 bits as the 26 characters of a ULID."""
     number = int.from_bytes(value, "big")
-    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
 
 
 def from_ulid(text: str) -> bytes:
     """The 16 bytes of a ULID."""
-    if len(text) != 26 or text[0] > "7":
+    if len(text) != 26 or text[0] > "7" or not _CROCKFORD_DIGITS.issuperset(text):
         raise ValueError(text)
-    number = 0
-    for character in text:
-        number = number << 5 | _CROCKFORD.index(character)
-    return number.to_bytes(16, "big")
+    return int(text.translate(_FROM_CROCKFORD), 32).to_bytes(16, "big")

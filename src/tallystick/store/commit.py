@@ -31,6 +31,7 @@ class Write(msgspec.Struct):
     """The part of a transaction that goes to one stream, validated and encoded.
 
     `filled` names by index the meta keys that the appender filled in: a retry may fill in something else there.
+    `after_link` demands that the stream ends with this link: what was signed elsewhere must come out the same here.
     """
 
     stream: str
@@ -41,6 +42,7 @@ class Write(msgspec.Struct):
     ids_given: bool = False
     filled: dict[int, tuple[str, ...]] = {}
     times_given: frozenset[int] = frozenset()
+    after_link: bytes | None = None
 
     @property
     def is_leased(self) -> bool:

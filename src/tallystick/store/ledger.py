@@ -165,6 +165,8 @@ class Ledger:
                 return _retried(write, already)
         if write.expected != expectation.ANY:
             self._check_expected(write, head, already)
+        if write.after_link is not None and not already and write.after_link != head.link:
+            raise errors.Conflict(stream=write.stream, expected=write.expected, actual=head.seq)
         org = self._check_org(write, head) if write.orgs else head.org
         if leased:
             self._check_lease(stream, trace)

@@ -1,0 +1,160 @@
+"""`tally community`: a community in a directory, from its founding to gossip with others."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tallystick.cli import community_place, community_sync, options, output
+
+directory = click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+
+
+@click.group("community", short_help="Found, join, write to and sync a community.")
+def command() -> None:
+    """Signed logs of many authors, kept in a directory and brought together by gossip.
+
+    A community is known by the NodeID of its founder (ed25519:…). Every directory has a key of its own.
+    """
+
+
+@command.command("init", short_help="Found a community.")
+@directory
+@click.option("--name", default="", help="What to call it.")
+@options.as_json
+def init(directory: Path, name: str, as_json: bool) -> None:
+    """Found a community in DIR: a new key, a new log, and its first event."""
+    from tallystick.community import KeyPair
+
+    keys = KeyPair.generate()
+    community_place.create(directory, community_place.Place(keys.node), keys)
+    with community_place.opened(directory) as community:
+        community.log.append_local("community.created", {"name": name}, keys)
+        _show({"community": keys.node, "node": keys.node}, as_json=as_json)
+
+
+@command.command("invite", short_help="Make an invitation.")
+@directory
+@click.option("--role", type=click.Choice(["member", "admin"]), default="member", show_default=True)
+@click.option("--uses", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many may join with it.")
+@click.option("--address", metavar="URL", default="", help="Where this node listens, for the newcomer's first sync.")
+@click.option("--snapshot", is_flag=True, help="Settle history up to now, so that newcomers need not fetch it.")
+def invite(directory: Path, role: str, uses: int, address: str, snapshot: bool) -> None:
+    """Invite somebody: print an invitation, one JSON document, that lets its holder join. Keep it secret."""
+    from tallystick.community import KeyPair, build_snapshot, declare_floor
+
+    with community_place.opened(directory) as community:
+        key = KeyPair.generate()
+        data: dict[str, Any] = {"node": key.node, "role": role, "uses": uses}
+        event = community.log.append_local("community.member.invited", data, community.keys)
+        digest = ""
+        if snapshot:
+            made = build_snapshot(community.log, community.engine, community.keys, community.log.head())
+            declare_floor(community.log, made, community.keys)
+            community.snapshots.write(made)
+            digest = made.digest().hex()
+        output.document(
+            {
+                "community_id": community.log.community,
+                "creator": community.log.community,
+                "invite": key.seed.hex(),
+                "lamport": event.lamport,
+                "peer": {"url": address, "key": community.keys.node} if address else None,
+                "snapshot": digest,
+            }
+        )
+
+
+@command.command("join", short_help="Join with an invitation.")
+@directory
+@click.argument("invitation", type=click.File("rb"), metavar="FILE|-")
+@click.option("--allow-private", is_flag=True, help="Call peers at private addresses and over plain http.")
+@options.as_json
+def join(directory: Path, invitation: Any, allow_private: bool, as_json: bool) -> None:
+    """Join a community in DIR with an invitation. With a snapshot in it, history before it is not fetched."""
+    found = community_sync.join(directory, invitation.read(), allow_private=allow_private)
+    _show(found, as_json=as_json)
+
+
+@command.command("append", short_help="Write an event.")
+@directory
+@click.argument("type_", metavar="TYPE")
+@click.argument("payload", default="{}", metavar="[DATA|-]")
+@click.option("--offline", is_flag=True, help="Do not ask the peers first whether they have more of this node's feed.")
+@options.as_json
+def append(directory: Path, type_: str, payload: str, offline: bool, as_json: bool) -> None:
+    """Sign and keep an event of one of the 19 types. DATA is a JSON object; - reads it from stdin.
+
+    The peers are asked first how much of this node's own feed they have, so that a restored backup does not write the
+    same place twice; a peer that does not answer is passed over.
+    """
+    from tallystick.event import canonical
+
+    data = canonical.parse(sys.stdin.buffer.read() if payload == "-" else payload)
+    canonical.check(data)
+    with community_place.opened(directory) as community:
+        if not offline:
+            community_sync.ask_for_own_head(community)
+        event = community.log.append_local(type_, data, community.keys)
+        _show({"event_id": event.event_id, "lamport": event.lamport, "seq": event.seq}, as_json=as_json)
+
+
+@command.command("sync", short_help="Gossip with peers.")
+@directory
+@click.option("--peer", "peers", multiple=True, metavar="KEY@URL", help="Add a peer to the list. May be repeated.")
+@click.option("--allow-private", is_flag=True, help="Call peers at private addresses and over plain http.")
+@click.option("--listen", metavar="HOST:PORT", help="Answer peers too, and go on until interrupted.")
+@click.option("--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Seconds between rounds. Default: 300.")
+@click.option("--emergency", is_flag=True, help="Every 30 seconds, with local peers alone.")
+@options.as_json
+def sync(
+    directory: Path,
+    peers: tuple[str, ...],
+    allow_private: bool,
+    listen: str | None,
+    every: float | None,
+    emergency: bool,
+    as_json: bool,
+) -> int:
+    """One round with every peer; with --listen, rounds without end, and answers to others. Exit 1 if a peer failed."""
+    community_sync.add_peers(directory, peers, allow_private=allow_private)
+    if listen is not None:
+        community_sync.listen(directory, listen, every=every, emergency=emergency)
+        return 0
+    results = community_sync.round_with_all(directory, local_only=emergency)
+    for result in results:
+        _show(result, as_json=as_json)
+    if not results:
+        output.note("there is no peer to sync with; add one with --peer KEY@URL")
+    return int(any("failed" in result for result in results))
+
+
+@command.command("status", short_help="Show a community.")
+@directory
+@click.option("--members", is_flag=True, help="List the members and their roles instead.")
+@click.option("--verify", is_flag=True, help="Check every stored signature too; exit 1 if one does not validate.")
+@options.as_json
+def status(directory: Path, members: bool, verify: bool, as_json: bool) -> int:
+    """Show how far a community is: events that count, clocks, forks, the fingerprint that equal nodes share."""
+    with community_place.opened(directory) as community:
+        bad = [f"{entry.author}#{entry.seq}" for entry in community.log.unsigned()] if verify else []
+        if not members:
+            checked = {"bad signatures": bad} if verify else {}
+            _show(community_place.facts(community) | checked, as_json=as_json)
+            return int(bool(bad))
+        rows = community.engine.states()["members"]
+        if as_json:
+            output.document(rows)
+        else:
+            output.table(["node", "role"], [(node, facts["role"] or "(none)") for node, facts in rows.items()])
+        return int(bool(bad))
+
+
+def _show(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        output.document(found)
+    else:
+        output.facts(found.items())

@@ -1,0 +1,52 @@
+"""Acceptance is authenticity: the form, the community, the signature. Whether an event counts is judged elsewhere.
+
+Cheap checks come first; the signature, at some 60 µs, is the last. Nothing here depends on what this node has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+import msgspec
+
+from tallystick import errors
+from tallystick.community import identity, wire
+from tallystick.community.entry import Entry, Streams, text_of
+from tallystick.community.types import Event
+from tallystick.event import chain
+
+Verify: TypeAlias = "Callable[[bytes, bytes, bytes], bool]"
+"""Key, text, signature: whether they belong together."""
+
+Examined: TypeAlias = "Entry | errors.EventLogError"
+
+
+def examine(events: Sequence[Event], streams: Streams, verify: Verify = identity.verify) -> list[Examined]:
+    """For each event its entry, if its author signed it for this community; else why not."""
+    found = wire.entries(events)
+    return [
+        entry if isinstance(entry, errors.EventLogError) else _authentic(event, entry, streams, verify)
+        for event, entry in zip(events, found, strict=True)
+    ]
+
+
+def _authentic(event: Event, entry: Entry, streams: Streams, verify: Verify) -> Examined:
+    if event.community_id != streams.community:
+        return _refused("it belongs to another community")
+    if not identity.is_node_id(entry.author):
+        return _refused("its author is not a node id")
+    text = text_of(streams.feed(entry.author), entry)
+    if not verify(_key(entry.author), text, entry.signature):
+        return _refused("the signature does not validate")
+    return msgspec.structs.replace(entry, link=chain.checksum(text))
+
+
+def _refused(reason: str) -> errors.EventLogError:
+    return errors.EventLogError(code="invalid_signature", reason=reason)
+
+
+@lru_cache(maxsize=1 << 12)
+def _key(author: str) -> bytes:
+    return bytes.fromhex(author[8:])

@@ -1,0 +1,107 @@
+"""The counted set: which events stand, in the merged order. A function of the feeds, the forks and the acts alone."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping
+
+from tallystick.community.acts import Act
+from tallystick.community.entry import Entry, Key
+from tallystick.community.feeds import Feed, Head
+from tallystick.community.roster import Roster
+from tallystick.community.types import KNOWN_TYPES, SCHEMA_VERSION
+
+_FEW = 64
+
+
+def code_of(entry: Entry, feed: Feed, roster: Roster) -> str | None:
+    """Why an event that is stored does not count; None if it counts."""
+    if entry.type not in KNOWN_TYPES or entry.version != SCHEMA_VERSION:
+        return "schema_unknown"
+    if feed.fork is not None and entry.seq >= feed.fork:
+        return "revoked_author"
+    if roster.rank(entry.author, entry.key, entry.seq):
+        return None
+    return "revoked_author" if entry.author in roster.lines() else "unknown_author"
+
+
+class Counted:
+    """The events that count, kept in order while feeds grow and judgements change."""
+
+    def __init__(self) -> None:
+        self.floor: Mapping[str, Head] = {}  # what a floor covers is settled, and not part of the set
+        self.keys: list[Key] = []
+        self.by_key: dict[Key, Entry] = {}
+        self._of: dict[str, set[Key]] = {}
+        self._tips: tuple[int, dict[str, int]] | None = None
+        self.version = 0  # moves with every change, so that what was made of the set can be kept until then
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def judge(self, entries: Iterable[Entry], feeds: Mapping[str, Feed], roster: Roster) -> int:
+        """Take new events in, as far as they count. Returns how many of the first keys are as before."""
+        passed = [entry for entry in entries if self._stands(entry, feeds[entry.author], roster)]
+        return self._change([entry for entry in passed if entry.key not in self.by_key], [])
+
+    def judge_again(self, feed: Feed, roster: Roster) -> int:
+        """Judge every event of a feed again. Returns how many of the first keys are as before."""
+        stands = {entry.key: entry for entry in feed if self._stands(entry, feed, roster)}
+        had = self._of.get(feed.author, set())
+        return self._change([entry for key, entry in stands.items() if key not in had], had - stands.keys())
+
+    def _stands(self, entry: Entry, feed: Feed, roster: Roster) -> bool:
+        floor = self.floor.get(entry.author)
+        return (floor is None or entry.seq > floor.seq) and code_of(entry, feed, roster) is None
+
+    def _change(self, new: list[Entry], gone: Iterable[Key]) -> int:
+        gone = list(gone)
+        if not new and not gone:
+            return len(self.keys)
+        self.version += 1
+        same = bisect_left(self.keys, min([entry.key for entry in new] + gone))
+        for key in gone:
+            self._of[self.by_key.pop(key).author].discard(key)
+        for entry in new:
+            self.by_key[entry.key] = entry
+            self._of.setdefault(entry.author, set()).add(entry.key)
+        if gone or len(new) > _FEW:
+            dropped = set(gone)
+            kept = [key for key in self.keys[same:] if key not in dropped]
+            self.keys[same:] = sorted(kept + [entry.key for entry in new])
+        else:
+            for entry in new:
+                insort(self.keys, entry.key)
+        return same
+
+    def entries(self, start: int = 0) -> Iterable[Entry]:
+        """The events in the merged order, from an index on."""
+        by_key = self.by_key
+        return (by_key[key] for key in self.keys[start:])
+
+    def tips(self) -> dict[str, int]:
+        """The last seq of each author that counts: everything up to it belongs to the evidence."""
+        if self._tips is None or self._tips[0] != self.version:
+            last = {author: max(keys) for author, keys in self._of.items() if keys}  # lamports rise along a feed
+            self._tips = (self.version, {author: self.by_key[key].seq for author, key in last.items()})
+        return self._tips[1]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.keys, self.by_key, self._of = [], {}, {}
+        self.version += 1
+
+
+def roster_of(base: Iterable[Act], acts: Iterable[Act], feeds: Mapping[str, Feed]) -> Roster:
+    """The roster of a snapshot's acts and of those behind it, without what lies behind a fork."""
+    return Roster([*base, *(act for act in acts if not _behind_fork(feeds.get(act.actor), act.seq))])
+
+
+def _behind_fork(feed: Feed | None, seq: int) -> bool:
+    return feed is not None and feed.fork is not None and seq >= feed.fork
+
+
+def changed_nodes(before: Roster, after: Roster) -> set[str]:
+    """Nodes whose events have to be judged again."""
+    old, new = before.lines(), after.lines()
+    return {node for node in old.keys() | new.keys() if old.get(node) != new.get(node)}

@@ -1,0 +1,149 @@
+"""An event of a feed, as bytes: what was signed, hashed and stored, with the few fields that order it."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tallystick.community.identity import ALG, KeyPair
+from tallystick.event import canonical, chain
+from tallystick.event import model as envelope
+
+Key: TypeAlias = "tuple[int, bytes, bytes]"
+"""The place in the merged order: lamport, id, link. The link makes it total: an id can be copied, a link cannot."""
+
+Place: TypeAlias = "tuple[int, bytes]"
+"""A seq of a feed and the link there."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One event of one author's feed."""
+
+    author: str
+    seq: int
+    lamport: int
+    type: str
+    version: int
+    id: bytes
+    time: int
+    payload: bytes
+    meta: bytes
+    checksum: bytes
+    link: bytes
+    previous: bytes
+    signature: bytes
+
+    @property
+    def key(self) -> Key:
+        """Its place in the merged order."""
+        return (self.lamport, self.id, self.link)
+
+    @property
+    def data(self) -> dict[str, object]:
+        """The payload, decoded."""
+        found: dict[str, object] = canonical.decode(self.payload)
+        return found
+
+    @property
+    def draft(self) -> envelope.Draft:
+        """What an engine is given to store."""
+        return (
+            self.type,
+            self.version,
+            self.id,
+            self.time,
+            self.payload,
+            self.meta,
+            self.checksum,
+            self.signature,
+        )
+
+
+class Streams:
+    """The names of a community's streams: a feed an author, and beside them what no feed can take."""
+
+    def __init__(self, community: str) -> None:
+        self.community = community
+        self.kind = f"community.{community[8:]}"
+        self.aside_kind = f"{self.kind}.aside"
+
+    def feed(self, author: str) -> str:
+        """The stream of an author's feed."""
+        return f"{self.kind}/{author}"
+
+    def aside(self, author: str) -> str:
+        """The stream that keeps, as they came, events of an author that the feed's stream cannot take."""
+        return f"{self.aside_kind}/{author}"
+
+
+def text_of(stream: str, entry: Entry) -> bytes:
+    """The text that the link hashes and the author signs."""
+    return chain.text(recorded(stream, entry), entry.previous)
+
+
+def recorded(stream: str, entry: Entry) -> envelope.Event:
+    """The entry as an event of the store, not yet recorded."""
+    return envelope.Event(
+        0,
+        stream,
+        entry.seq,
+        entry.type,
+        entry.version,
+        entry.id,
+        entry.time,
+        entry.payload,
+        entry.meta,
+        entry.checksum,
+        entry.link,
+        entry.signature,
+    )
+
+
+class _Clocked(msgspec.Struct, gc=False):
+    lamport: int
+    author: str
+
+
+_clocked = msgspec.json.Decoder(_Clocked)
+
+
+def from_store(event: envelope.Event, previous: bytes) -> Entry:
+    """The entry that a stored event of a feed is."""
+    clocked = _clocked.decode(event.meta)
+    return Entry(
+        clocked.author,
+        event.seq,
+        clocked.lamport,
+        event.type,
+        event.version,
+        event.id,
+        event.time,
+        event.payload or b"{}",
+        event.meta,
+        event.checksum,
+        event.link,
+        previous,
+        event.signature or b"",
+    )
+
+
+def mint(
+    streams: Streams,
+    keys: KeyPair,
+    *,
+    after: Place,
+    lamport: int,
+    type: str,
+    data: dict[str, Any],
+    id: bytes,
+    time: int,
+    version: int = 1,
+) -> Entry:
+    """A new signed event at the end of one's own feed."""
+    payload = canonical.encode(data)
+    meta = canonical.encode({"alg": ALG, "author": keys.node, "lamport": lamport}, what="meta")
+    seq, previous = after
+    fields = (keys.node, seq + 1, lamport, type, version, id, time, payload, meta, chain.checksum(payload))
+    text = text_of(streams.feed(keys.node), Entry(*fields, b"", previous, b""))
+    return Entry(*fields, chain.checksum(text), previous, keys.sign(text))

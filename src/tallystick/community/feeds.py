@@ -1,0 +1,83 @@
+"""Feeds: each author's events in order, without holes, and the proof if an author wrote two different ones for a place.
+
+Invariants: a feed begins behind its base (seq 0, or where a snapshot ends) and every event follows the one before it by
+seq, by link, and with a higher lamport. A fork never removes an event: it says from which seq on nothing counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from tallystick.community.entry import Entry
+from tallystick.event import chain
+
+
+class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The end of a feed, or of what a snapshot covers of it."""
+
+    seq: int = 0
+    link: bytes = chain.GENESIS
+    lamport: int = 0
+
+
+NOTHING = Head()
+
+
+class Feed:
+    """The events of one author that this node has."""
+
+    def __init__(self, author: str, base: Head = NOTHING) -> None:
+        self.author = author
+        self.base = base
+        self.entries: list[Entry] = []
+        self.evidence: tuple[Entry, Entry] | None = None
+
+    @property
+    def head(self) -> Head:
+        """Where it ends."""
+        if not self.entries:
+            return self.base
+        last = self.entries[-1]
+        return Head(last.seq, last.link, last.lamport)
+
+    @property
+    def fork(self) -> int | None:
+        """The first seq that has two events; from there on nothing counts."""
+        return None if self.evidence is None else self.evidence[0].seq
+
+    def get(self, seq: int) -> Entry | None:
+        """The event at a seq."""
+        at = seq - self.base.seq - 1
+        return self.entries[at] if 0 <= at < len(self.entries) else None
+
+    def between(self, after: int, until: int) -> list[Entry]:
+        """Events with after < seq <= until."""
+        base = self.base.seq
+        return self.entries[max(after - base, 0) : max(until - base, 0)]
+
+    def add(self, entry: Entry) -> None:
+        """Put an event at the end."""
+        head = self.head
+        assert (entry.seq, entry.previous) == (head.seq + 1, head.link), "an event follows the end of its feed"
+        assert entry.lamport > head.lamport, "lamports rise along a feed"
+        self.entries.append(entry)
+
+    def prove(self, one: Entry, other: Entry) -> bool:
+        """Keep two events for one place as evidence, if they show an earlier fork than is known."""
+        if one.author != other.author or one.seq != other.seq or one.link == other.link:
+            return False
+        if self.fork is not None and self.fork <= one.seq:
+            return False
+        self.evidence = (one, other) if one.link < other.link else (other, one)
+        return True
+
+    def cut(self, seq: int) -> list[Entry]:
+        """Give up everything behind a seq, for another branch; returns what that was."""
+        at = seq - self.base.seq
+        gone, self.entries = self.entries[at:], self.entries[:at]
+        return gone
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)

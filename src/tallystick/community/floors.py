@@ -1,0 +1,120 @@
+"""Floors: history that the founder declared settled, so that it can be left out, and joined behind.
+
+A floor names, for each author, the last event that it covers. What is covered is judged once, from the covered events
+alone, and folded first; everything else is folded behind it in the merged order, also what arrives late with an old
+lamport. So a node that has the whole log and one that began at a snapshot of the floor agree on every state.
+
+A floor is a `community.policy.updated` of the founder: {"floor": {"after", "heads", "digest"}}, chained by digest. One
+author writes them, so there are never two floors to choose between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tallystick.community import identity
+from tallystick.community.acts import Act
+from tallystick.community.entry import Entry
+from tallystick.community.feeds import NOTHING, Head
+from tallystick.community.roster import Roster
+
+if TYPE_CHECKING:
+    from tallystick.community.replica import Replica
+
+
+class Base(msgspec.Struct, frozen=True):
+    """What a node starts from instead of the whole log: nothing, or what a floor covers."""
+
+    heads: dict[str, Head] = {}
+    acts: tuple[Act, ...] = ()
+    nodes: tuple[str, ...] = ()
+    lamport: int = 0
+    floor: bytes = b""  # the digest of the above
+
+
+class Floor(msgspec.Struct, frozen=True):
+    """A floor as its event says it."""
+
+    after: bytes
+    heads: dict[str, Head]
+    digest: bytes
+
+
+class Covered(msgspec.Struct, frozen=True):
+    """What a floor covers beyond the one before: the base that it makes, and its events that count, in order."""
+
+    base: Base
+    entries: list[Entry]
+    roster: Roster
+
+
+def digest(heads: dict[str, Head], acts: tuple[Act, ...], nodes: tuple[str, ...]) -> bytes:
+    """What identifies a floor: where the feeds are cut, who was heard of, and every act below."""
+    lines = [f"{author}\n{head.seq}\n{head.link.hex()}" for author, head in sorted(heads.items())]
+    lines += [act.link.hex() for act in acts]
+    lines += nodes
+    return hashlib.sha256(identity.tagged("tallystick/floor/1", *lines)).digest()
+
+
+def payload_of(base: Base, after: bytes) -> dict[str, Any]:
+    """The data of the event that makes a base everybody's floor."""
+    heads = {author: [head.seq, head.link.hex(), head.lamport] for author, head in sorted(base.heads.items())}
+    return {"floor": {"after": after.hex(), "heads": heads, "digest": base.floor.hex()}}
+
+
+def floor_of(entry: Entry) -> Floor | None:
+    """The floor that a policy event declares; None if it declares none, or a malformed one."""
+    found = entry.data.get("floor")
+    try:
+        assert isinstance(found, dict)
+        heads = {
+            author: Head(int(seq), bytes.fromhex(link), int(lamport))
+            for author, (seq, link, lamport) in found["heads"].items()
+            if identity.is_node_id(author)
+        }
+        floor = Floor(bytes.fromhex(found["after"]), heads, bytes.fromhex(found["digest"]))
+        return None if floor.after == floor.digest else floor  # one that covers nothing more would follow itself
+    except (AssertionError, KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def heads_at(replica: Replica, lamport: int) -> dict[str, Head]:
+    """Where each feed would be cut: its last event that belongs to the evidence and is not past this lamport."""
+    found = dict(replica.base.heads)
+    for author, tip in replica.tips().items():
+        for entry in replica.feeds[author].between(found.get(author, NOTHING).seq, tip.seq):
+            if entry.lamport > lamport:
+                break
+            found[author] = Head(entry.seq, entry.link, entry.lamport)
+    return found
+
+
+def cover(replica: Replica, heads: dict[str, Head]) -> Covered | None:
+    """What these heads cover beyond the node's base; None while some of it is missing, or differs here."""
+    entries: list[Entry] = []
+    for author, head in heads.items():
+        below = replica.base.heads.get(author, NOTHING)
+        feed = replica.feeds.get(author)
+        last = feed.get(head.seq) if feed else None
+        if head.seq > below.seq and (last is None or last.link != head.link):
+            return None
+        if head.seq < below.seq:
+            return None
+        entries += feed.between(below.seq, head.seq) if feed else []
+    if any(author not in heads for author in replica.base.heads):
+        return None
+    return _judged(replica, heads, sorted(entries, key=lambda entry: entry.key))
+
+
+def _judged(replica: Replica, heads: dict[str, Head], entries: list[Entry]) -> Covered:
+    """Judge the covered events by themselves: what is learned later does not reach below a floor."""
+    scratch = type(replica)(replica.community, base=replica.base, verify=replica.verify)
+    scratch.apply(entries)
+    acts = tuple(sorted((*replica.base.acts, *scratch.acts.values()), key=lambda act: act.key))
+    nodes = tuple(sorted(scratch.known.nodes))
+    lamport = max((head.lamport for head in heads.values()), default=0)
+    base = Base(dict(heads), acts, nodes, lamport, digest(heads, acts, nodes))
+    return Covered(base, list(scratch.counted.entries()), scratch.roster)

@@ -1,0 +1,160 @@
+"""How a community is kept in a store: a stream an author, and beside it what a stream cannot take.
+
+    community.<id>/<author>          the feed: the same bytes, seqs and links on every node
+    community.<id>.aside/<author>    kept as they came on the wire, under ids of this node's own:
+                                     events whose chosen id the store has already (`community.aside.event`),
+                                     events of a feed that begins at a snapshot (the same),
+                                     the two events that prove a fork (`community.aside.fork`)
+
+Once an event of a feed is kept aside, so are those behind it. Reading gives back what was taken in, commit by commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from tallystick import errors
+from tallystick.community import wire
+from tallystick.community.entry import Entry, Streams, from_store, text_of
+from tallystick.community.feeds import Head
+from tallystick.community.types import Event
+from tallystick.event import canonical, chain, ids
+from tallystick.event import model as envelope
+from tallystick.event.model import Draft
+from tallystick.store.commit import Outcome, Transaction, Write
+from tallystick.store.expectation import ANY
+from tallystick.store.selection import Selection
+from tallystick.store.store import Store
+
+ASIDE_EVENT = "community.aside.event"
+ASIDE_FORK = "community.aside.fork"
+
+Fork = tuple[Entry, Entry]
+
+
+class Keeper:
+    """Reads and writes one community in one store."""
+
+    def __init__(self, store: Store, community: str) -> None:
+        self.store = store
+        self.streams = Streams(community)
+        self.position = 0  # how far the store was read
+        self._heads: dict[str, tuple[int, bytes]] = {}  # the ends of the streams of feeds, as written or read
+        self._read_links: dict[str, bytes] = {}  # the last link that was read of each feed
+        self._kinds = frozenset({self.streams.kind, self.streams.aside_kind})
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def news(self) -> Iterator[Entry | Fork]:
+        """What was recorded since the last look, by this process or another, in the order of recording."""
+        head = self.store.head()
+        if head == self.position:
+            return
+        for event in self.store.events(after=self.position, until=head, selection=Selection(kinds=self._kinds)):
+            yield from self._read(event)
+        self.position = head
+
+    def _read(self, event: envelope.Event) -> Iterator[Entry | Fork]:
+        if event.type == ASIDE_EVENT:
+            yield self._from_wire(event.data["event"])
+        elif event.type == ASIDE_FORK:
+            yield (self._from_wire(event.data["one"]), self._from_wire(event.data["other"]))
+        else:
+            author = event.stream.partition("/")[2]
+            previous = self._read_links.get(author, chain.GENESIS)
+            if chain.link(event, previous) != event.link:
+                raise errors.EventLogError(code="db_corrupt", reason=f"the link of {event.stream}#{event.seq} is wrong")
+            self._read_links[author] = event.link
+            if event.seq > self._heads.get(author, (0, b""))[0]:
+                self._heads[author] = (event.seq, event.link)
+            yield from_store(event, previous)
+
+    def _from_wire(self, document: dict[str, object]) -> Entry:
+        entry = wire.entries([msgspec.convert(document, Event)])[0]
+        if isinstance(entry, errors.EventLogError):
+            raise errors.EventLogError(code="db_corrupt", reason=entry.reason)
+        text = text_of(self.streams.feed(entry.author), entry)
+        return msgspec.structs.replace(entry, link=chain.checksum(text))
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def keep(self, new: Sequence[Entry], forks: Iterable[Fork]) -> None:
+        """Make all of it durable in one commit; a `Conflict` says that another process wrote first.
+
+        A second commit is needed when an author chose an id that is taken: that author's events are then kept aside.
+        """
+        by_author: dict[str, list[Entry]] = {}
+        for entry in new:
+            by_author.setdefault(entry.author, []).append(entry)
+        transactions = [self._transaction(entries) for entries in by_author.values()]
+        transactions += [Transaction([self._aside_fork(fork)]) for fork in forks]
+        self._commit(transactions, list(by_author.values()))
+
+    def _commit(self, transactions: list[Transaction], entries: list[list[Entry]]) -> None:
+        if not transactions:
+            return
+        outcomes = self.store.log.commit(transactions)
+        taken: list[list[Entry]] = []
+        refused: errors.TallyError | None = None
+        for number, outcome in enumerate(outcomes):
+            if isinstance(outcome, errors.DuplicateId) and number < len(entries):
+                taken.append(entries[number])
+            elif isinstance(outcome, errors.TallyError):
+                refused = outcome
+            elif number < len(entries) and transactions[number].writes[0].after_link is not None:
+                last = entries[number][-1]
+                self._heads[last.author] = (last.seq, last.link)
+        if refused is not None:
+            raise refused
+        self._advance(transactions, outcomes)
+        if taken:
+            self._commit([Transaction([self._aside(each)]) for each in taken], [])
+
+    def _advance(self, transactions: list[Transaction], outcomes: Sequence[Outcome]) -> None:
+        """What was just written need not be read again, if nobody else wrote in between."""
+        places = [place for outcome in outcomes if isinstance(outcome, list) for place in outcome]
+        count = sum(place.last_position - place.first_position + 1 for place in places)
+        if not places or min(place.first_position for place in places) != self.position + 1:
+            return
+        last = max(place.last_position for place in places)
+        if last == self.position + count:
+            self.position = last
+            for transaction, outcome in zip(transactions, outcomes, strict=True):
+                write = transaction.writes[0]
+                if write.after_link is not None and isinstance(outcome, list):
+                    self._read_links[write.stream.partition("/")[2]] = outcome[0].link
+
+    def _transaction(self, entries: list[Entry]) -> Transaction:
+        first = entries[0]
+        if self._heads.get(first.author, (0, chain.GENESIS)) != (first.seq - 1, first.previous):
+            return Transaction([self._aside(entries)])
+        write = Write(self.streams.feed(first.author), [entry.draft for entry in entries], first.seq - 1)
+        write.ids_given = True
+        write.times_given = frozenset(range(len(entries)))
+        write.after_link = first.previous
+        return Transaction([write])
+
+    def _aside(self, entries: list[Entry]) -> Write:
+        community = self.streams.community
+        documents = [{"event": msgspec.to_builtins(wire.to_wire(entry, community))} for entry in entries]
+        drafts = [self._draft(ASIDE_EVENT, entry, each) for entry, each in zip(entries, documents, strict=True)]
+        return Write(self.streams.aside(entries[0].author), drafts, ANY)
+
+    def _aside_fork(self, fork: Fork) -> Write:
+        one, other = (msgspec.to_builtins(wire.to_wire(entry, self.streams.community)) for entry in fork)
+        draft = self._draft(ASIDE_FORK, fork[0], {"one": one, "other": other})
+        return Write(self.streams.aside(fork[0].author), [draft], ANY)
+
+    def _draft(self, type_: str, entry: Entry, document: dict[str, object]) -> Draft:
+        now = self.store.clock()
+        payload = canonical.encode(document)
+        id_ = ids.default.mint(1, time_ns=now)[0]
+        return (type_, 1, id_, now, payload, entry.meta, chain.checksum(payload), None)
+
+    def expect(self, heads: dict[str, Head]) -> None:
+        """Feeds that begin at a snapshot have no stream here: everything of them is kept aside."""
+        for author, head in heads.items():
+            if head.seq and author not in self._heads:
+                self._heads[author] = (0, b"")

@@ -1,0 +1,280 @@
+"""The event log of one community: signed events of many authors over any store, merged in one order.
+
+The store is the truth and is read when it was opened or written to by others; everything else is made from it. What is
+acknowledged is on disk. Use it from any thread; `subscribe` from any event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from tallystick import errors
+from tallystick.community import identity, wire
+from tallystick.community.acceptance import Verify
+from tallystick.community.entry import Entry, mint, text_of
+from tallystick.community.floors import Base
+from tallystick.community.held import Held
+from tallystick.community.identity import KeyPair
+from tallystick.community.judging import Plan, error_of
+from tallystick.community.keeping import Keeper
+from tallystick.community.messages import Delivery, Fetch, HeadsReport, Receipt, Reconcile
+from tallystick.community.node import Node
+from tallystick.community.replica import Replica
+from tallystick.community.types import CREATED, DEMOTED, JOINED, KNOWN_TYPES, RESERVED_TYPES, REVOKED, Event
+from tallystick.event import canonical, guard, ids
+from tallystick.store.store import Store
+
+PROFILE = "community"
+RETRIES_MAX = 20
+
+
+class EventLog(Node):
+    """The log of one community in a store with the profile `community`. `node` is the NodeID that writes here."""
+
+    def __init__(
+        self,
+        store: Store,
+        community_id: str,
+        *,
+        node: str | None = None,
+        base: Base | None = None,
+        verify: Verify = identity.verify,
+        held: Held | None = None,
+    ) -> None:
+        if store.profile.name != PROFILE:
+            raise errors.InvalidValue(what="profile", value=store.profile.name, must=f"{PROFILE!r} for a community")
+        identity.public_key(community_id)
+        super().__init__(Replica(community_id, node=node, base=base, verify=verify, held=held))
+        self.lock = threading.RLock()
+        self._store = store
+        self.clock = store.clock
+        self._keeper = Keeper(store, community_id)
+        self._by_id: dict[bytes, list[Entry]] = {}
+        self._arrived: list[Entry] = []
+        self._wakers: list[Callable[[], None]] = []
+        self.on_append: list[Callable[[Event], None]] = []  # best-effort fan-out to peers
+        if base is not None:
+            self._keeper.expect(base.heads)
+        self._open()
+
+    def _open(self) -> None:
+        try:
+            if holes := self._store.holes():
+                raise errors.EventLogError(code="db_corrupt", reason=holes[0].reason)
+            self.refresh()
+        except errors.Damaged as damage:
+            raise errors.EventLogError(code="db_corrupt", reason=damage.reason) from damage
+        self.replica.clock.check(self.replica.head)
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def append_local(self, event_type: str, data: dict[str, Any], author_kp: KeyPair) -> Event:
+        """Mint, sign and keep an event of one's own, then hand it to subscribers and peers."""
+        if event_type not in KNOWN_TYPES or event_type in RESERVED_TYPES:
+            raise error_of("schema_unknown", f"{event_type!r} is not a type that can be written here")
+        with self.lock:
+            self._inspect(event_type, data)
+            for _ in range(RETRIES_MAX):
+                self.refresh()
+                entry = self._mint(event_type, self._completed(event_type, data), author_kp)
+                self._require_standing(entry)
+                try:
+                    self._keep(Plan(new=[entry]))
+                    break
+                except errors.Conflict:
+                    continue  # another process wrote to this feed: sign again behind it
+            else:
+                raise errors.Busy(waited_ms=0)
+            if len(self.replica.held):
+                self.take_in(self.replica.plan(()))  # somebody may have waited for this
+        event = wire.to_wire(entry, self.community)
+        for hand_on in self.on_append:
+            hand_on(event)
+        return event
+
+    def append_received(self, event: Event, *, peer: str = "") -> bool:
+        """Keep an event that a peer sent. True if it is new and counts, False if it was here already.
+
+        Raises the code of an event that is refused, held, or kept without counting.
+        """
+        with self.lock:
+            (entry,) = self._examine([event])
+            if isinstance(entry, errors.EventLogError):
+                raise entry
+            if entry.link in self.replica.by_link:
+                return False
+            plan = self.replica.plan([entry], peer=peer, asked=False)
+            self.take_in(plan)
+            if entry.link in plan.codes:
+                raise error_of(*plan.codes[entry.link])
+            code = self.replica.code_of(entry)
+            if code is not None:
+                raise error_of(code, f"event {entry.seq} of {entry.author} was kept, but does not count")
+            return True
+
+    def receive(self, delivery: Delivery, *, peer: str, asked: bool = False) -> Receipt:
+        """Keep what a peer sent, with one fsync."""
+        with self.lock:
+            self.refresh()
+            return super().receive(delivery, peer=peer, asked=asked)
+
+    def heads(self) -> HeadsReport:
+        """How far this node is."""
+        with self.lock:
+            return super().heads()
+
+    def fetch(self, request: Fetch) -> Delivery:
+        """What a peer asked for, as far as it is here."""
+        with self.lock:
+            return super().fetch(request)
+
+    def reconcile(self, request: Reconcile) -> Reconcile:
+        """Answer one message of a reconciliation."""
+        with self.lock:
+            return super().reconcile(request)
+
+    def take_in(self, plan: Plan) -> None:
+        """Keep what is new, then judge with it. If another process was faster, judge again behind it."""
+        for _ in range(RETRIES_MAX):
+            try:
+                self._keep(plan)
+                return
+            except errors.Conflict:
+                self.refresh()
+                again = self.replica.plan(plan.new)
+                plan.new, plan.forks = again.new, [*plan.forks, *again.forks]
+        raise errors.Busy(waited_ms=0)
+
+    def _keep(self, plan: Plan) -> None:
+        self._keeper.keep(plan.new, plan.forks)
+        self.replica.apply(plan.new, plan.forks, ceiling=plan.ceiling)
+        self._arrive(plan.new)
+
+    def refresh(self) -> None:
+        """Take in what other processes wrote."""
+        with self.lock:
+            new: list[Entry] = []
+            forks: list[tuple[Entry, Entry]] = []
+            for item in self._keeper.news():
+                if isinstance(item, tuple):
+                    forks.append(item)
+                elif item.link not in self.replica.by_link:
+                    new.append(item)
+            if new or forks:
+                self.replica.apply(new, forks)
+                self._arrive(new)
+
+    def _mint(self, event_type: str, data: dict[str, Any], keys: KeyPair) -> Entry:
+        head = self.replica.feed(keys.node).head
+        now = self.clock()
+        return mint(
+            self.replica.streams,
+            keys,
+            after=(head.seq, head.link),
+            lamport=self.replica.clock.next_for_send(),
+            type=event_type,
+            data=data,
+            id=ids.default.mint(1, time_ns=now)[0],
+            time=now,
+        )
+
+    def _completed(self, event_type: str, data: dict[str, Any]) -> dict[str, Any]:
+        """A revocation names the last event that was seen of its target, so that no later one can be slipped in."""
+        if event_type not in (REVOKED, DEMOTED) or "seq" in data:
+            return data
+        feed = self.replica.feeds.get(str(data.get("node")))
+        return data | {"seq": feed.head.seq if feed else 0}
+
+    def _require_standing(self, entry: Entry) -> None:
+        """Refuse to write what would not count, but for the first events of a founder and of a newcomer."""
+        founding = entry.type == CREATED and entry.author == self.community and entry.seq == 1
+        code = None if founding or entry.type == JOINED else self._standing(entry)
+        if code is not None:
+            raise error_of(code, f"{entry.author} is no member here, so the event would not count")
+
+    def _standing(self, entry: Entry) -> str | None:
+        self.replica.feed(entry.author)
+        return self.replica.code_of(entry)
+
+    def _inspect(self, event_type: str, data: dict[str, Any]) -> None:
+        """The guard looks at what is written here; what peers wrote is theirs, and refusing it would part the nodes."""
+        secrets = guard.make(self._store.settings["secrets"])
+        if secrets is not None:
+            payload = canonical.encode(data)
+            if secrets.suspects(payload):
+                secrets.inspect(where=f"payload of {event_type}", text=payload)
+
+    def _arrive(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            self._by_id.setdefault(entry.id, []).append(entry)
+        self._arrived += entries
+        for wake in list(self._wakers):
+            wake()
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def head(self) -> int:
+        """The highest lamport that is stored."""
+        return self.replica.head
+
+    def get(self, event_id: str) -> Event | None:
+        """The event with this id; where an id was copied, the first of them that counts in the merged order."""
+        try:
+            found = self._by_id.get(ids.from_ulid(event_id), [])
+        except ValueError:
+            return None
+        counting = sorted((entry for entry in found if entry.key in self.replica.counted.by_key), key=lambda e: e.key)
+        chosen = [*counting, *found]
+        return wire.to_wire(chosen[0], self.community) if chosen else None
+
+    def replay(
+        self, *, since_lamport: int = 0, event_types: Iterable[str] | None = None, limit: int | None = None
+    ) -> Iterator[Event]:
+        """The events that count, in the merged order, from a lamport on."""
+        wanted = None if event_types is None else frozenset(event_types)
+        counted = self.replica.counted
+        count = 0
+        for entry in counted.entries(bisect_left(counted.keys, (since_lamport, b"", b""))):
+            if limit is not None and count >= limit:
+                return
+            if wanted is None or entry.type in wanted:
+                count += 1
+                yield wire.to_wire(entry, self.community)
+
+    def heads_by_type(self) -> dict[str, int]:
+        """The highest lamport of each type that counts."""
+        return self.replica.heads_by_type()
+
+    def unsigned(self) -> Iterator[Entry]:
+        """Stored events whose signature does not validate: none, unless somebody has written to the store itself."""
+        for author, feed in list(self.replica.feeds.items()):
+            key, stream = identity.public_key(author), self.replica.streams.feed(author)
+            for entry in list(feed):
+                if not self.replica.verify(key, text_of(stream, entry), entry.signature):
+                    yield entry
+
+    async def subscribe(self, event_types: Iterable[str] | None = None) -> AsyncIterator[Event]:
+        """New events that count, as they arrive, from now on. A slow reader misses none: the log waits for it."""
+        wanted = None if event_types is None else frozenset(event_types)
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(news.set)
+
+        at = len(self._arrived)
+        self._wakers.append(wake)
+        try:
+            while True:
+                while at < len(self._arrived):
+                    entry = self._arrived[at]
+                    at += 1
+                    if (wanted is None or entry.type in wanted) and self.replica.code_of(entry) is None:
+                        yield wire.to_wire(entry, self.community)
+                await news.wait()
+                news.clear()
+        finally:
+            self._wakers.remove(wake)

@@ -1,0 +1,93 @@
+"""What nodes say to each other. JSON on the wire, but for reconciliation, whose messages are bytes in MessagePack."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from tallystick.community.feeds import Head
+from tallystick.community.types import Event
+
+EVENTS_MAX = 1000
+LINKS_MAX = 10_000
+AUTHORS_MAX = 10_000
+BODY_BYTES_MAX = 8 << 20
+EVIDENCE_MAX = 100
+
+Place: TypeAlias = "tuple[int, str]"
+"""A seq of a feed and the link there in hex."""
+
+
+class HeadsReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The cheap first answer. The first three fields are all that older peers send; the rest finds what they miss."""
+
+    community_id: str
+    head: int
+    heads_by_type: dict[str, int]
+    tips: dict[str, Place] | None = None
+    forks: dict[str, int] = {}
+    floor: str = ""
+    fingerprint: str = ""
+    ceiling: int = 0
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Events for a peer: `POST /sync/v1/events`, and the answer to a fetch.
+
+    `evidence` holds pairs that prove a fork; `witnesses` vouch for lamports and are not stored.
+    """
+
+    community_id: str
+    events: list[Event] = []
+    evidence: list[tuple[Event, Event]] = []
+    witnesses: list[Event] = []
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """An event that was not taken, or does not count, and why."""
+
+    event_id: str
+    reason: str
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a delivery."""
+
+    accepted: int
+    rejected: int
+    rejected_reasons: list[Rejected]
+    new_head: int
+
+
+class Fetch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a node asks for: parts of feeds (after, until), single links, evidence, a ladder of lamports (from, to)."""
+
+    community_id: str
+    ranges: dict[str, tuple[int, int]] = {}
+    links: list[str] = []
+    forks: list[str] = []
+    ladder: tuple[int, int] | None = None
+
+
+class Reconcile(msgspec.Struct, frozen=True, kw_only=True):
+    """One message of the reconciliation, over the sets above the same floor."""
+
+    community_id: str
+    floor: str
+    message: bytes
+
+
+class HeadsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`GET /sync/v1/heads`."""
+
+    community_id: str
+
+
+Request: TypeAlias = "HeadsRequest | Delivery | Fetch | Reconcile"
+Response: TypeAlias = "HeadsReport | Receipt | Delivery | Reconcile"
+
+
+def tip(head: Head) -> Place:
+    """The end of a feed for the wire."""
+    return (head.seq, head.link.hex())

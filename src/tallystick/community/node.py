@@ -1,0 +1,206 @@
+"""A node that takes part in gossip: it receives deliveries and answers requests. Where events are kept is its own.
+
+Bounds: a batch, the links and authors of a request, the bytes of an answer; and for each peer what may be held.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+from tallystick import errors
+from tallystick.community import acceptance, messages, wire
+from tallystick.community.entry import Entry
+from tallystick.community.feeds import Head
+from tallystick.community.items import Items
+from tallystick.community.judging import Plan
+from tallystick.community.messages import Delivery, Fetch, HeadsReport, Receipt, Reconcile, Rejected
+from tallystick.community.negentropy import Reconciler
+from tallystick.community.replica import Replica
+from tallystick.community.types import Event
+
+ANSWER_BYTES_MAX = 4 << 20
+
+
+class Node:
+    """The state machine of gossip over a replica. `store` makes a plan durable before it is taken in."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self._items: tuple[int, Items] | None = None
+
+    @property
+    def community(self) -> str:
+        """The community's id."""
+        return self.replica.community
+
+    def store(self, plan: Plan) -> None:
+        """Make the new events of a plan durable. A node without a disk has nothing to do."""
+
+    # --- receiving -------------------------------------------------------------------------------------------------
+
+    def receive(self, delivery: Delivery, *, peer: str, asked: bool = False) -> Receipt:
+        """Verify, store and take in what a peer sent, asked for or not. Sending it again changes nothing."""
+        self._require_community(delivery.community_id)
+        if max(len(delivery.events), len(delivery.witnesses)) > messages.EVENTS_MAX:
+            raise errors.BadMessage(what="the delivery", reason=f"it has more than {messages.EVENTS_MAX} events")
+        if len(delivery.evidence) > messages.EVIDENCE_MAX:
+            raise errors.BadMessage(what="the delivery", reason="it has too much evidence")
+        self._prove(delivery.evidence)
+        return self._take(delivery.events, peer, asked=asked)
+
+    def _take(self, events: Sequence[Event], peer: str, *, asked: bool = False) -> Receipt:
+        examined = self._examine(events)
+        entries = [entry for entry in examined if isinstance(entry, Entry)]
+        plan = self.replica.plan(entries, peer=peer, asked=asked)
+        self.take_in(plan)
+        new = {entry.link for entry in plan.new}
+        rejected: list[Rejected] = []
+        accepted = 0
+        for event, entry in zip(events, examined, strict=True):
+            code = self._code(entry, plan)
+            accepted += isinstance(entry, Entry) and entry.link in new
+            if code is not None:
+                rejected.append(Rejected(event.event_id, code))
+        return Receipt(accepted=accepted, rejected=len(rejected), rejected_reasons=rejected, new_head=self.replica.head)
+
+    def take_in(self, plan: Plan) -> None:
+        """Store what is new, then judge with it."""
+        if plan.new or plan.forks or plan.ceiling > self.replica.ceiling:
+            self.store(plan)
+            self.replica.apply(plan.new, plan.forks, ceiling=plan.ceiling)
+
+    def _code(self, entry: acceptance.Examined, plan: Plan) -> str | None:
+        """The code of an event that was refused, held, or stored without counting."""
+        if isinstance(entry, errors.EventLogError):
+            return entry.code
+        if entry.link in plan.codes:
+            return plan.codes[entry.link][0]
+        stored = self.replica.by_link.get(entry.link)
+        return None if stored is None else self.replica.code_of(stored)
+
+    def _examine(self, events: Sequence[Event]) -> list[acceptance.Examined]:
+        return acceptance.examine(events, self.replica.streams, self.replica.verify)
+
+    def witness(self, events: Sequence[Event]) -> None:
+        """Take the rungs of a ladder that this node asked for; unasked ones are ignored."""
+        self.replica.witness(entry for entry in self._examine(events) if isinstance(entry, Entry))
+
+    def _prove(self, pairs: Iterable[tuple[Event, Event]]) -> None:
+        """Two well-signed events of one author for one place prove a fork, whoever shows them."""
+        forks = []
+        for pair in pairs:
+            one, other = self._examine(pair)
+            if isinstance(one, Entry) and isinstance(other, Entry) and self._is_news(one, other):
+                forks.append((one, other))
+        if forks:
+            self.take_in(Plan(forks=forks))
+
+    def adopt(self, branch: Sequence[Event], head: Head) -> None:
+        """Take the branch of a forked feed that a floor has settled, if this is it to the last link.
+
+        Nothing is lost by it: what was here behind the fork did not count.
+        """
+        entries = [entry for entry in self._examine(branch) if isinstance(entry, Entry)]
+        if not entries or (entries[-1].seq, entries[-1].link) != (head.seq, head.link):
+            return
+        feed = self.replica.feed(entries[0].author)
+        at = feed.base
+        for entry in entries:
+            if (entry.author, entry.seq, entry.previous) != (feed.author, at.seq + 1, at.link):
+                return
+            at = Head(entry.seq, entry.link, entry.lamport)
+        new = [entry for entry in entries if entry.link not in self.replica.by_link]
+        stored = feed.get(new[0].seq) if new else None
+        if new:
+            self.take_in(Plan(new=new, forks=[(stored, new[0])] if stored else []))
+
+    def _is_news(self, one: Entry, other: Entry) -> bool:
+        if (one.author, one.seq) != (other.author, other.seq) or one.link == other.link:
+            return False
+        fork = self.replica.forks().get(one.author)
+        return one.author in self.replica.known.nodes and (fork is None or one.seq < fork)
+
+    # --- answering -------------------------------------------------------------------------------------------------
+
+    def heads(self) -> HeadsReport:
+        """How far this node is."""
+        replica = self.replica
+        return HeadsReport(
+            community_id=self.community,
+            head=replica.head,
+            heads_by_type=replica.heads_by_type(),
+            tips={author: messages.tip(head) for author, head in replica.tips().items()},
+            forks=replica.forks(),
+            floor=replica.base.floor.hex(),
+            ceiling=replica.ceiling,
+        )
+
+    def fetch(self, request: Fetch) -> Delivery:
+        """What a peer asked for, as far as it is here and as much as fits."""
+        self._require_community(request.community_id)
+        sizes = (len(request.ranges), len(request.forks), len(request.links))
+        if max(sizes[:2]) > messages.AUTHORS_MAX or sizes[2] > messages.LINKS_MAX:
+            raise errors.BadMessage(what="the fetch", reason="it asks for too much at once")
+        evidence = [feed.evidence for a in request.forks if (feed := self.replica.feeds.get(a)) and feed.evidence]
+        return Delivery(
+            community_id=self.community,
+            events=self._fitting(self._asked_for(request)),
+            evidence=[(self._wire(one), self._wire(other)) for one, other in evidence[: messages.EVIDENCE_MAX]],
+            witnesses=self._fitting(self.replica.ladder(*request.ladder) if request.ladder else []),
+        )
+
+    def _asked_for(self, request: Fetch) -> Iterable[Entry]:
+        tips = self.replica.tips()
+        parts = [
+            feed.between(after, min(until, tips[author].seq))
+            for author, (after, until) in request.ranges.items()
+            if author in tips and (feed := self.replica.feeds.get(author)) is not None
+        ]
+        yield from heapq.merge(*parts, key=lambda entry: entry.key)  # in the order in which they are taken and folded
+        for link in request.links:
+            entry = self.replica.by_link.get(_bytes(link))
+            if entry is not None:
+                yield entry
+
+    def reconcile(self, request: Reconcile) -> Reconcile:
+        """Answer one message of a reconciliation; over another floor there is nothing to compare."""
+        self._require_community(request.community_id)
+        floor = self.replica.base.floor.hex()
+        answer = b"" if request.floor != floor else Reconciler(self.items()).answer(request.message)
+        return Reconcile(community_id=self.community, floor=floor, message=answer or b"")
+
+    def items(self) -> Items:
+        """The counted set as items, made anew when it has changed."""
+        counted = self.replica.counted
+        if self._items is None or self._items[0] != counted.version:
+            self._items = (counted.version, Items((lamport, link) for lamport, _, link in counted.keys))
+        return self._items[1]
+
+    def events_of(self, entries: Iterable[Entry]) -> list[Event]:
+        """Entries for the wire."""
+        return [self._wire(entry) for entry in entries]
+
+    def _fitting(self, entries: Iterable[Entry]) -> list[Event]:
+        found: list[Event] = []
+        size = 0
+        for entry in entries:
+            size += len(entry.payload) + len(entry.meta) + 600
+            if len(found) >= messages.EVENTS_MAX or (found and size > ANSWER_BYTES_MAX):
+                break
+            found.append(self._wire(entry))
+        return found
+
+    def _wire(self, entry: Entry) -> Event:
+        return wire.to_wire(entry, self.community)
+
+    def _require_community(self, community: str) -> None:
+        if community != self.community:
+            raise errors.BadMessage(what="the message", reason="it is for another community")
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise errors.BadMessage(what="the fetch", reason="a link is not hex") from None

@@ -1,0 +1,211 @@
+"""Views: states that follow from the counted set in its merged order, and from nothing else.
+
+A view has four methods, so that a Projection with `order = "lamport"` is a few lines around one: `reset` is `initial`,
+`apply` folds one event, `snapshot_state` and `restore_state` are its rows. Late events roll the views back to a
+savepoint and fold again, once a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from tallystick import errors
+from tallystick.community import wire
+from tallystick.community.entry import Key
+from tallystick.community.floors import Covered
+from tallystick.community.replica import Replica
+from tallystick.community.types import KNOWN_TYPES, Event
+from tallystick.event import canonical
+
+SAVE_EVERY = 500
+SAVEPOINTS_MAX = 12
+BYTES_PER_EVENT = 50
+
+_encode = msgspec.json.encode
+_unpack = msgspec.json.decode
+
+
+def pack(states: Mapping[str, dict[str, Any]]) -> dict[str, bytes]:
+    """States as canonical JSON, which nobody can change by accident."""
+    return {name: canonical.encode_state(state) for name, state in states.items()}
+
+
+class MaterialisedView(Protocol):
+    """What a consuming module implements. `apply` meets whatever members write: it ignores what makes no sense."""
+
+    def reset(self) -> None: ...
+    def apply(self, event: Event) -> None: ...
+    def snapshot_state(self) -> dict[str, Any]: ...
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state, which the view may keep and change."""
+
+
+class HasReplica(Protocol):
+    """What an engine folds over: an event log, or a node without a disk."""
+
+    @property
+    def replica(self) -> Replica: ...
+
+
+class ReplayEngine:
+    """Keeps registered views at the end of the counted set."""
+
+    def __init__(self, log: HasReplica) -> None:
+        self.log = log
+        self.views: dict[str, MaterialisedView] = {}
+        self._types: dict[str, frozenset[str]] = {}
+        self._base: dict[str, bytes] = {}  # the states that a snapshot gave, as bytes that nobody can change
+        self._applied = 0
+        self._save_at = SAVE_EVERY
+        self._savepoints: list[tuple[int, dict[str, bytes]]] = []
+        log.replica.listeners.append(self._changed)
+        log.replica.floor_listeners.append(self._settle)
+
+    def register(self, name: str, view: MaterialisedView, event_types: Iterable[str]) -> None:
+        """Add a view; it is brought to the end at once."""
+        unknown = set(event_types) - KNOWN_TYPES
+        if unknown:
+            raise errors.InvalidValue(what="event types", value=sorted(unknown)[0], must="of the closed set")
+        self.views[name] = view
+        self._types[name] = frozenset(event_types)
+        if self.log.replica.settled and name not in self._base:
+            self._begin(name)
+            self._fold_settled([name], self.log.replica.settled)
+        self.rebuild_all()
+
+    def rebuild(self, view_name: str, from_lamport: int = 0) -> None:
+        """Reset one view and replay what concerns it, from a lamport on."""
+        self._begin(view_name)
+        for entry in self.log.replica.counted.entries():
+            if entry.lamport >= from_lamport and entry.type in self._types[view_name]:
+                self.views[view_name].apply(wire.to_wire(entry, self.log.replica.community))
+
+    def rebuild_all(self) -> None:
+        """Reset every view and replay everything."""
+        self._savepoints.clear()
+        self._start()
+        self._fold()
+
+    def on_event(self, event: Event) -> None:
+        """Bring the views to the end; events reach them in the merged order, whatever order they came in."""
+        self._fold()
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """The state of every view."""
+        return {name: view.snapshot_state() for name, view in sorted(self.views.items())}
+
+    def restart(self, states: Mapping[str, bytes], *, floor: bytes = b"") -> None:
+        """Go on from the packed states of a snapshot at a floor: what it covers is not folded any more."""
+        self._base = dict(states)
+        settled = self.log.replica.settled
+        reached = [number for number, covered in enumerate(settled) if covered.base.floor == floor]
+        later = settled[reached[0] + 1 :] if reached else settled
+        if later:
+            for name in self.views:
+                self._begin(name)
+            self._fold_settled(list(self.views), later)
+        self.rebuild_all()
+
+    def resume(self, states: Mapping[str, bytes], covered: list[Key]) -> None:
+        """Go on from packed states that cover these events, if they come first in the order; else fold everything."""
+        keys = self.log.replica.counted.keys
+        if keys[: len(covered)] != covered or set(states) != set(self.views):
+            self.rebuild_all()
+            return
+        for name, view in self.views.items():
+            view.reset()
+            view.restore_state(_unpack(states[name]))
+        self._applied = len(covered)
+        self._savepoints = [(self._applied, dict(states))]
+        self._wait(sum(map(len, states.values())))
+        self._fold()
+
+    def states_of(self, covered: Covered) -> dict[str, dict[str, Any]]:
+        """The states after what a floor or a snapshot covers, and nothing else; the views then stand as before."""
+        replica = self.log.replica
+        now, replica.roster = replica.roster, covered.roster
+        try:
+            for name in self.views:
+                self._begin(name)
+            for entry in covered.entries:
+                for name, types in self._types.items():
+                    if entry.type in types:
+                        self.views[name].apply(wire.to_wire(entry, replica.community))
+            return self.states()
+        finally:
+            replica.roster = now
+            self.rebuild_all()
+
+    def _settle(self, covered: Covered) -> None:
+        """A floor was reached: what it covers is folded once, and everything else behind it, also what is older."""
+        for name in self.views:
+            self._begin(name)
+        self._fold_settled(list(self.views), [covered])
+        self.rebuild_all()
+
+    def _fold_settled(self, names: list[str], settled: Sequence[Covered]) -> None:
+        """Fold what floors cover into views that stand before it, and begin there from now on."""
+        for covered in settled:
+            for entry in covered.entries:
+                for name in names:
+                    if entry.type in self._types[name]:
+                        self.views[name].apply(wire.to_wire(entry, self.log.replica.community))
+        self._base |= pack({name: self.views[name].snapshot_state() for name in names})
+
+    def _begin(self, name: str) -> None:
+        self.views[name].reset()
+        if name in self._base:
+            self.views[name].restore_state(_unpack(self._base[name]))
+
+    def _start(self) -> None:
+        """Put every view where folding begins: at nothing, or at the states of a snapshot."""
+        self._applied = 0
+        for name in self.views:
+            self._begin(name)
+        self._wait(sum(map(len, self._base.values())))
+
+    def _changed(self, same: int) -> None:
+        if same < self._applied:
+            self._roll_back(same)
+        self._fold()
+
+    def _roll_back(self, same: int) -> None:
+        while self._savepoints and self._savepoints[-1][0] > same:
+            self._savepoints.pop()
+        if not self._savepoints:
+            self._start()
+            return
+        self._applied, states = self._savepoints[-1]
+        self._wait(sum(map(len, states.values())))
+        for name, view in self.views.items():
+            view.reset()
+            view.restore_state(_unpack(states[name]))
+
+    def _fold(self) -> None:
+        replica = self.log.replica
+        wanted: dict[str, list[MaterialisedView]] = {}
+        for name, types in self._types.items():
+            for type_ in types:
+                wanted.setdefault(type_, []).append(self.views[name])
+        for entry in replica.counted.entries(self._applied):
+            if entry.type in wanted:
+                event = wire.to_wire(entry, replica.community)
+                for view in wanted[entry.type]:
+                    view.apply(event)
+            self._applied += 1
+            if self._applied >= self._save_at:
+                self._save()
+
+    def _wait(self, state_bytes: int) -> None:
+        """Set when to save next: a savepoint costs as much as its state is large, folding on as there are events."""
+        self._save_at = self._applied + max(SAVE_EVERY, self._applied // 4, state_bytes // BYTES_PER_EVENT)
+
+    def _save(self) -> None:
+        states = {name: _encode(view.snapshot_state()) for name, view in self.views.items()}
+        self._savepoints.append((self._applied, states))
+        self._wait(sum(map(len, states.values())))
+        if len(self._savepoints) > SAVEPOINTS_MAX:
+            del self._savepoints[1::2]

@@ -1,0 +1,267 @@
+"""A node of a community as a pure state machine: no disk, no network, no clock but the one inside events.
+
+It is given verified entries and says what is new (`plan`); when that is stored it is taken in (`apply`). Everything
+that nodes must agree on follows from what was applied, whatever its order: the roster, the counted set, the views.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from tallystick.community import counting, floors, identity
+from tallystick.community.acceptance import Verify
+from tallystick.community.acts import Act, act_of
+from tallystick.community.counting import Counted, code_of
+from tallystick.community.entry import Entry, Streams
+from tallystick.community.feeds import NOTHING, Feed, Head
+from tallystick.community.floors import Base
+from tallystick.community.held import Held
+from tallystick.community.judging import Judge, Known, Plan
+from tallystick.community.lamport import LamportClock
+from tallystick.community.roster import Roster
+from tallystick.community.types import LAMPORT_AHEAD_MAX, MEMBERSHIP_TYPES, POLICY
+
+SURPLUS_EVENTS_MAX = 1000
+
+
+class Replica:
+    """What one node knows. `community` is the NodeID of its founder; `node` is this node, if it writes."""
+
+    def __init__(
+        self,
+        community: str,
+        *,
+        node: str | None = None,
+        base: Base | None = None,
+        verify: Verify = identity.verify,
+        ahead_max: int = LAMPORT_AHEAD_MAX,
+        surplus_max: int = SURPLUS_EVENTS_MAX,
+        held: Held | None = None,
+    ) -> None:
+        self.community = community
+        self.node = node
+        self.streams = Streams(community)
+        self.verify = verify
+        self.held = held or Held()
+        self.counted = Counted()
+        self.by_link: dict[bytes, Entry] = {}
+        self.listeners: list[Callable[[int], None]] = []  # told how much of the merged order is as before
+        self.floor_listeners: list[Callable[[floors.Covered], None]] = []
+        self._heads_by_type: tuple[int, dict[str, int]] = (-1, {})
+        self._ahead_max = ahead_max
+        self._surplus_max = surplus_max
+        self._read_act = partial(_cached_act, {}, community=community, verify=verify)
+        self._begin(base or Base())
+
+    def _begin(self, base: Base) -> None:
+        self.base = base
+        self.feeds = {author: Feed(author, head) for author, head in base.heads.items()}
+        self.known = Known(self.community)
+        self.known.nodes.update(base.nodes)
+        if self.node is not None:
+            self.known.nodes.add(self.node)
+        self.acts: dict[bytes, Act] = {}
+        self._floors: dict[bytes, Entry] = {}  # the floor before it -> the event that makes the next one
+        self.settled: list[floors.Covered] = []  # what each floor covered, in order: views that come later need it
+        self.disputed: set[bytes] = set()  # floors that this node's own events contradict
+        self.roster = Roster(base.acts)
+        self.clock = LamportClock(base.lamport)
+        self.ceiling = base.lamport
+        self.head = base.lamport
+        self.by_link.clear()
+        self.counted.clear()
+        self.counted.floor = base.heads
+
+    # --- taking events in ------------------------------------------------------------------------------------------
+
+    def plan(self, entries: Iterable[Entry], *, peer: str = "", asked: bool = True) -> Plan:
+        """What to do with these verified entries; those that cannot be taken yet are held under the peer's name.
+
+        Of an author without a rank, what was not asked for is kept up to a bound only: nobody can fill the disk with
+        events that do not count, and a node that needs them for what follows asks for them.
+        """
+        judge = Judge(
+            feeds=self.feeds,
+            known=self.known,
+            held=self.held,
+            ceiling=self.ceiling,
+            read_act=self._read_act,
+            ahead_max=self._ahead_max,
+            full=frozenset() if asked else self._full(),
+        )
+        return judge.judge(entries, peer)
+
+    def _full(self) -> frozenset[str]:
+        ranks, tips = self.roster.now(), self.tips()
+        return frozenset(
+            author
+            for author, feed in self.feeds.items()
+            if not ranks.get(author) and feed.head.seq - tips.get(author, NOTHING).seq >= self._surplus_max
+        )
+
+    def apply(self, new: Sequence[Entry], forks: Sequence[tuple[Entry, Entry]] = (), *, ceiling: int = 0) -> None:
+        """Take in what is stored now, and judge what it changes."""
+        acts_changed = False
+        for entry in new:
+            acts_changed |= self._add(entry)
+        forked = {one.author for one, other in forks if self.feed(one.author).prove(one, other)}
+        self.ceiling = max(self.ceiling, self.head, ceiling)
+        again: set[str] = set(forked)
+        if acts_changed or forked:
+            roster = counting.roster_of(self.base.acts, self._acts_above(), self.feeds)
+            again |= counting.changed_nodes(self.roster, roster)
+            self.roster = roster
+        same = len(self.counted)
+        for author in again & self.feeds.keys():
+            same = min(same, self.counted.judge_again(self.feeds[author], self.roster))
+        same = min(same, self.counted.judge((e for e in new if e.author not in again), self.feeds, self.roster))
+        for listener in self.listeners:
+            listener(same)
+        while self._advance_floor():
+            pass
+
+    def _advance_floor(self) -> bool:
+        """Settle what the founder declared settled, once all of it is here. Everyone does so, in the same steps."""
+        entry = self._floors.get(self.base.floor)
+        if entry is None or entry.key not in self.counted.by_key:
+            return False
+        floor = floors.floor_of(entry)
+        covered = floors.cover(self, floor.heads) if floor is not None else None
+        if floor is None or covered is None:
+            return False
+        if covered.base.floor != floor.digest:
+            self.disputed.add(entry.link)
+            return False
+        self.settle(covered)
+        return True
+
+    def unsettled(self) -> dict[str, Head]:
+        """Where the next floor covers another branch of a forked feed than this node has."""
+        entry = self._floors.get(self.base.floor)
+        floor = floors.floor_of(entry) if entry is not None and entry.key in self.counted.by_key else None
+        found: dict[str, Head] = {}
+        for author, head in floor.heads.items() if floor else ():
+            feed = self.feeds.get(author)
+            last = feed.get(head.seq) if feed else None
+            if feed is not None and feed.fork is not None and (last is None or last.link != head.link):
+                found[author] = head
+        return found
+
+    def settle(self, covered: floors.Covered) -> None:
+        """Begin at a floor: what it covers is history, and counts no more as part of the set."""
+        self.base = covered.base
+        self.settled.append(covered)
+        self.roster = counting.roster_of(self.base.acts, self._acts_above(), self.feeds)
+        self.counted.clear()
+        self.counted.floor = self.base.heads
+        for feed in self.feeds.values():
+            self.counted.judge(feed, self.feeds, self.roster)
+        for listener in self.floor_listeners:
+            listener(covered)
+
+    def _acts_above(self) -> list[Act]:
+        heads = self.base.heads
+        return [act for act in self.acts.values() if act.actor not in heads or act.seq > heads[act.actor].seq]
+
+    def _add(self, entry: Entry) -> bool:
+        """Put one event into its feed; True if it is an act."""
+        feed = self.feed(entry.author)
+        if entry.seq <= feed.head.seq:  # the branch of a fork that a floor has settled
+            for gone in feed.cut(entry.seq - 1):
+                del self.by_link[gone.link]
+                self.acts.pop(gone.link, None)
+        feed.add(entry)
+        self.by_link[entry.link] = entry
+        self.head = max(self.head, entry.lamport)
+        if entry.author == self.node:
+            self.clock.sent(entry.lamport)
+        else:
+            self.clock.observe(entry.lamport)
+        self.known.nodes.add(entry.author)
+        if entry.type == POLICY and (floor := floors.floor_of(entry)) and entry.author == self.community:
+            self._floors.setdefault(floor.after, entry)
+        act = self._read_act(entry)
+        if act is None:
+            return False
+        self.known.learn(act)
+        self.acts[entry.link] = act
+        return True
+
+    @property
+    def reach(self) -> int:
+        """The highest lamport that would be taken now."""
+        return self.ceiling + self._ahead_max
+
+    def witness(self, entries: Iterable[Entry]) -> None:
+        """Let well-signed events vouch for how far the clocks are, without storing them.
+
+        An honest event may rest on lamports of events that no longer count and are not passed on. Each signature
+        lifts the ceiling by one bounded step, as a stored event would, so nobody gains a leap by this.
+        """
+        for entry in sorted(entries, key=lambda each: each.lamport):
+            if entry.lamport <= self.reach:
+                self.ceiling = max(self.ceiling, entry.lamport)
+
+    # --- asking ----------------------------------------------------------------------------------------------------
+
+    def feed(self, author: str) -> Feed:
+        """The feed of an author, empty if nothing of it is here."""
+        found = self.feeds.get(author)
+        if found is None:
+            found = self.feeds[author] = Feed(author)
+        return found
+
+    def code_of(self, entry: Entry) -> str | None:
+        """Why a stored event does not count; None if it does."""
+        return code_of(entry, self.feeds[entry.author], self.roster)
+
+    def tips(self) -> dict[str, Head]:
+        """How far each feed belongs to the evidence: up to its last event that counts, or to the base."""
+        tips = {author: head for author, head in self.base.heads.items() if head.seq}
+        for author, seq in self.counted.tips().items():
+            entry = self.feeds[author].get(seq)
+            assert entry is not None
+            tips[author] = Head(entry.seq, entry.link, entry.lamport)
+        return tips
+
+    def forks(self) -> dict[str, int]:
+        """Where the feeds of known authors fork."""
+        return {author: feed.fork for author, feed in self.feeds.items() if feed.fork is not None}
+
+    def heads_by_type(self) -> dict[str, int]:
+        """The highest lamport of each type that counts."""
+        if self._heads_by_type[0] != self.counted.version:
+            found = {entry.type: entry.lamport for entry in self.counted.entries()}  # ascending: the last one stays
+            self._heads_by_type = (self.counted.version, found)
+        return dict(self._heads_by_type[1])
+
+    def fingerprint(self) -> str:
+        """One hash of the counted set: equal on nodes that have the same evidence."""
+        lines = sorted(
+            f"{self.streams.feed(entry.author)}\n{entry.seq}\n{entry.link.hex()}" for entry in self.counted.entries()
+        )
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    def ladder(self, after: int, until: int) -> list[Entry]:
+        """The fewest stored events whose lamports lead from one value to another in steps that nobody refuses."""
+        rungs: list[Entry] = []
+        for entry in sorted(self.by_link.values(), key=lambda each: each.lamport):
+            if after < entry.lamport < until:
+                rungs.append(entry)
+                if len(rungs) > 1 and entry.lamport <= self._under(rungs, after) + self._ahead_max:
+                    del rungs[-2]
+        return rungs
+
+    def _under(self, rungs: list[Entry], after: int) -> int:
+        return rungs[-3].lamport if len(rungs) > 2 else after
+
+
+def _cached_act(cache: dict[bytes, Act | None], entry: Entry, *, community: str, verify: Verify) -> Act | None:
+    """The act of an event, read once: a joining holds a second signature."""
+    if entry.type not in MEMBERSHIP_TYPES:
+        return None
+    if entry.link not in cache:
+        cache[entry.link] = act_of(entry, community, verify)
+    return cache[entry.link]

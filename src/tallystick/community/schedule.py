@@ -1,0 +1,78 @@
+"""When things are due, as plain functions of a clock: rounds of gossip, and the daily snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import msgspec
+
+Result = TypeVar("Result")
+
+INTERVAL_S = 300.0
+EMERGENCY_INTERVAL_S = 30.0
+SNAPSHOT_HOUR = 3
+
+
+class Schedule(msgspec.Struct):
+    """The rhythm of one node. In emergency mode rounds are frequent, and with local peers alone."""
+
+    interval_s: float = INTERVAL_S
+    emergency_interval_s: float = EMERGENCY_INTERVAL_S
+    snapshot_hour: int = SNAPSHOT_HOUR
+    emergency: bool = False
+
+    @property
+    def wait_s(self) -> float:
+        """The seconds between two rounds."""
+        return self.emergency_interval_s if self.emergency else self.interval_s
+
+    def next_snapshot(self, now: datetime) -> datetime:
+        """When the next snapshot is due, in the local time of `now`."""
+        today = now.replace(hour=self.snapshot_hour, minute=0, second=0, microsecond=0)
+        return today if today > now else today + timedelta(days=1)
+
+
+class Ticker:
+    """Fires rounds and snapshots on a given clock: `tick(now)` does what is due since the last one."""
+
+    def __init__(
+        self, schedule: Schedule, *, round: Callable[[bool], Awaitable[None]], snapshot: Callable[[], Awaitable[None]]
+    ) -> None:
+        self.schedule = schedule
+        self._round = round
+        self._snapshot = snapshot
+        self._last_round: datetime | None = None
+        self._next_snapshot: datetime | None = None
+
+    async def tick(self, now: datetime) -> None:
+        """Do what is due. A round is told whether only local peers may take part."""
+        if self._next_snapshot is None:
+            self._next_snapshot = self.schedule.next_snapshot(now)
+        if self._last_round is None or (now - self._last_round).total_seconds() >= self.schedule.wait_s:
+            self._last_round = now
+            await self._round(self.schedule.emergency)
+        if now >= self._next_snapshot:
+            self._next_snapshot = self.schedule.next_snapshot(now)
+            await self._snapshot()
+
+
+async def beside(serving: Coroutine[Any, Any, None], ticker: Ticker, *, now: Callable[[], datetime]) -> None:
+    """Run a ticker for as long as a server runs."""
+    server = asyncio.ensure_future(serving)
+    try:
+        while not server.done():
+            await ticker.tick(now())
+            await asyncio.wait([server], timeout=min(ticker.schedule.wait_s, 1.0))
+    finally:
+        server.cancel()
+        with suppress(asyncio.CancelledError):
+            await server
+
+
+def run(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run one piece of asynchronous work from a place that has no event loop."""
+    return asyncio.run(work)

@@ -1,0 +1,173 @@
+"""The endpoints of gossip as an ASGI app, for `tally community sync --listen` and for whoever mounts it.
+
+    GET  /sync/v1/heads        HeadsReport                 JSON
+    POST /sync/v1/events       Delivery -> Receipt         JSON
+    POST /sync/v1/fetch        Fetch -> Delivery           JSON
+    POST /sync/v1/reconcile    Reconcile -> Reconcile      MessagePack
+    GET  /sync/v1/snapshot     the newest snapshot         bytes
+
+Every request is signed (credentials.py). Bodies have a limit in bytes and in time; a peer that sends what cannot be
+signed is shut out for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tallystick import errors
+from tallystick.community import credentials
+from tallystick.community.credentials import Doorkeeper
+from tallystick.community.identity import KeyPair
+from tallystick.community.log import EventLog
+from tallystick.community.messages import BODY_BYTES_MAX, Delivery, Fetch, HeadsReport, Receipt, Reconcile
+from tallystick.community.snapshot import SnapshotStore, dump
+
+BODY_SECONDS_MAX = 10.0
+BAD_EVENTS_MAX = 3
+BAN_NS = 600_000_000_000
+JSON = "application/json"
+PACKED = "application/msgpack"
+BYTES = "application/octet-stream"
+
+Decoded = TypeVar("Decoded")
+
+
+class SyncServer:
+    """Answers peers from one log."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        keys: KeyPair,
+        *,
+        listed: frozenset[str] = frozenset(),
+        snapshots: SnapshotStore | None = None,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._log = log
+        self._keys = keys
+        self._snapshots = snapshots
+        self._clock = clock
+        self._door = Doorkeeper(log.replica, node=keys.node, listed=listed, clock=clock)
+        self._bad: dict[str, tuple[int, int]] = {}  # peer -> bad events, and when the last was
+
+    async def serve_heads(self) -> HeadsReport:
+        """How far this node is."""
+        await asyncio.to_thread(self._log.refresh)
+        return self._log.heads()
+
+    async def serve_events(self, delivery: Delivery, *, peer: str) -> Receipt:
+        """Take what a peer sends."""
+        receipt = await asyncio.to_thread(self._log.receive, delivery, peer=peer)
+        bad = sum(each.reason == "invalid_signature" for each in receipt.rejected_reasons)
+        if bad:
+            count, _ = self._bad.get(peer, (0, 0))
+            self._bad[peer] = (count + bad, self._clock())
+        return receipt
+
+    def app(self) -> Starlette:
+        """The ASGI app."""
+        routes = [
+            ("/sync/v1/heads", "GET", self._heads),
+            ("/sync/v1/events", "POST", self._events),
+            ("/sync/v1/fetch", "POST", self._fetch),
+            ("/sync/v1/reconcile", "POST", self._reconcile),
+            ("/sync/v1/snapshot", "GET", self._snapshot),
+        ]
+        return Starlette(routes=[Route(path, self._guarded(serve), methods=[way]) for path, way, serve in routes])
+
+    # --- endpoints -------------------------------------------------------------------------------------------------
+
+    async def _heads(self, peer: str, body: bytes) -> tuple[bytes, str]:
+        return msgspec.json.encode(await self.serve_heads()), JSON
+
+    async def _events(self, peer: str, body: bytes) -> tuple[bytes, str]:
+        return msgspec.json.encode(await self.serve_events(_decoded(body, Delivery), peer=peer)), JSON
+
+    async def _fetch(self, peer: str, body: bytes) -> tuple[bytes, str]:
+        return msgspec.json.encode(await asyncio.to_thread(self._log.fetch, _decoded(body, Fetch))), JSON
+
+    async def _reconcile(self, peer: str, body: bytes) -> tuple[bytes, str]:
+        try:
+            request = msgspec.msgpack.decode(body, type=Reconcile)
+        except msgspec.MsgspecError as problem:
+            raise errors.BadMessage(what="the body", reason=str(problem)[:200]) from None
+        return msgspec.msgpack.encode(await asyncio.to_thread(self._log.reconcile, request)), PACKED
+
+    async def _snapshot(self, peer: str, body: bytes) -> tuple[bytes, str]:
+        found = await asyncio.to_thread(self._snapshots.latest) if self._snapshots else None
+        if found is None:
+            raise errors.SnapshotRejected(reason="there is none here")
+        return dump(found), BYTES
+
+    # --- the way in and out ----------------------------------------------------------------------------------------
+
+    def _guarded(
+        self, serve: Callable[[str, bytes], Awaitable[tuple[bytes, str]]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            status, content, kind = 200, b"", JSON
+            try:
+                body = await asyncio.wait_for(_body(request), BODY_SECONDS_MAX)
+                peer = self._door.admit(request.headers, method=request.method, path=request.url.path, body=body)
+                self._require_conduct(peer)
+                content, kind = await serve(peer, body)
+            except errors.PeerRefused as refusal:
+                status, content = 403, _problem(refusal)
+            except errors.SnapshotRejected as refusal:
+                status, content = 404, _problem(refusal)
+            except errors.TooLarge as refusal:
+                status, content = 413, _problem(refusal)
+            except (TimeoutError, ClientDisconnect):
+                status, content = 408, b'{"error":"Timeout"}'
+            except errors.TallyError as refusal:
+                status, content = (400 if refusal.exit_status == 1 else 503), _problem(refusal)
+            return self._signed(request, status, content, kind)
+
+        return endpoint
+
+    def _require_conduct(self, peer: str) -> None:
+        count, last = self._bad.get(peer, (0, 0))
+        if count >= BAD_EVENTS_MAX:
+            if self._clock() - last < BAN_NS:
+                raise errors.PeerRefused(peer=peer, reason="it sent too many events with bad signatures")
+            del self._bad[peer]
+
+    def _signed(self, request: Request, status: int, content: bytes, kind: str) -> Response:
+        asked = request.headers.get(credentials.SIGNATURE, "")[:128]
+        text = credentials.answer_text(
+            self._log.community, status=status, asked=asked, by=self._keys.node, body=content
+        )
+        headers = {credentials.NODE: self._keys.node, credentials.SIGNATURE: self._keys.sign(text).hex()}
+        return Response(content, status_code=status, headers=headers, media_type=kind)
+
+
+async def _body(request: Request) -> bytes:
+    """The body, as far as it is allowed to go."""
+    found = bytearray()
+    async for chunk in request.stream():
+        found += chunk
+        if len(found) > BODY_BYTES_MAX:
+            raise errors.TooLarge(what="the body", size=len(found), unit="bytes or more", limit=BODY_BYTES_MAX)
+    return bytes(found)
+
+
+def _decoded(body: bytes, kind: type[Decoded]) -> Decoded:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
+        raise errors.BadMessage(what="the body", reason=str(problem)[:200]) from None
+
+
+def _problem(refusal: errors.TallyError) -> bytes:
+    found: dict[str, Any] = {"error": type(refusal).__name__, "message": refusal.message}
+    return msgspec.json.encode(found)

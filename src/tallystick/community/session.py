@@ -1,0 +1,207 @@
+"""One round of gossip with one peer, as a generator: it yields requests and is sent the responses.
+
+First the feeds' ends, which find everything that is missing at the end of a feed; then evidence of forks; then set
+reconciliation over the counted sets, which finds any difference that is left; last the lamports that keep events held.
+The same code runs over HTTP and in the simulator. An interrupted round loses nothing: what arrived is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import TypeAlias, cast
+
+import msgspec
+
+from tallystick import errors
+from tallystick.community import messages
+from tallystick.community.entry import Entry
+from tallystick.community.messages import (
+    Delivery,
+    Fetch,
+    HeadsReport,
+    HeadsRequest,
+    Receipt,
+    Reconcile,
+    Request,
+    Response,
+)
+from tallystick.community.negentropy import Reconciler
+from tallystick.community.node import Node
+from tallystick.community.types import Event
+
+ROUNDS_MAX = 64
+PASSES_MAX = 1000
+NEED_MAX = 200_000
+
+Talk: TypeAlias = "Generator[Request, Response, None]"
+
+
+class Tally(msgspec.Struct):
+    """What a round moved."""
+
+    sent: int = 0
+    received: int = 0
+    requests: int = 0
+    reconcile_bytes: int = 0
+    differed: bool = False
+
+
+class Session:
+    """A round with one peer."""
+
+    def __init__(self, node: Node, peer: str, *, reconciles: bool = True) -> None:
+        self._node = node
+        self._replica = node.replica
+        self._peer = peer
+        self._reconciles = reconciles
+        self.tally = Tally()
+
+    @property
+    def community(self) -> str:
+        """The community it is about."""
+        return self._node.community
+
+    def run(self) -> Talk:
+        """The round."""
+        theirs = cast(HeadsReport, (yield self._count(HeadsRequest(community_id=self._node.community))))
+        if theirs.tips is None:
+            yield from self.push_by_type(theirs)
+            return
+        yield from self._pull_tips(theirs)
+        yield from self._swap_forks(theirs)
+        yield from self._push_tips(theirs)
+        yield from self._settle_branches()
+        if self._reconciles:
+            yield from self._reconcile()
+        if self._replica.held.highest() > self._replica.reach:
+            yield from self._climb()
+
+    def push_by_type(self, theirs: HeadsReport) -> Talk:
+        """All that can be done for a peer that says only the highest lamport of each type: it may miss events."""
+        heads = theirs.heads_by_type
+        entries = [e for e in self._replica.counted.entries() if e.lamport > heads.get(e.type, 0)]
+        yield from self._push(entries)
+
+    # --- ends of feeds ---------------------------------------------------------------------------------------------
+
+    def _pull_tips(self, theirs: HeadsReport) -> Talk:
+        for _ in range(PASSES_MAX):
+            ranges = self._lacking(theirs)
+            if not ranges:
+                return
+            if not (yield from self._fetch(Fetch(community_id=self._node.community, ranges=ranges))):
+                return
+
+    def _lacking(self, theirs: HeadsReport) -> dict[str, tuple[int, int]]:
+        found: dict[str, tuple[int, int]] = {}
+        for author, (seq, _) in (theirs.tips or {}).items():
+            feed = self._replica.feeds.get(author)
+            have = feed.head.seq if feed else 0
+            complete = feed is not None and feed.fork is not None and have >= feed.fork - 1
+            if seq > have and not complete and len(found) < messages.AUTHORS_MAX:
+                found[author] = (have, seq)
+        return found
+
+    def _push_tips(self, theirs: HeadsReport) -> Talk:
+        assert theirs.tips is not None
+        entries: list[Entry] = []
+        for author, head in self._replica.tips().items():
+            entries += self._replica.feeds[author].between(theirs.tips.get(author, (0, ""))[0], head.seq)
+        yield from self._push(entries)
+
+    # --- forks -----------------------------------------------------------------------------------------------------
+
+    def _swap_forks(self, theirs: HeadsReport) -> Talk:
+        ours = self._replica.forks()
+        wanted = [author for author, seq in theirs.forks.items() if author not in ours or seq < ours[author]]
+        if wanted:
+            yield from self._fetch(Fetch(community_id=self._node.community, forks=wanted[: messages.EVIDENCE_MAX]))
+        news = [author for author, seq in ours.items() if author not in theirs.forks or seq < theirs.forks[author]]
+        pairs = [self._replica.feeds[author].evidence for author in news[: messages.EVIDENCE_MAX]]
+        if pairs:
+            evidence = [tuple(self._node.events_of(pair)) for pair in pairs if pair]
+            delivery = Delivery(community_id=self._node.community, evidence=evidence)  # type: ignore[arg-type]
+            yield self._count(delivery)
+
+    def _settle_branches(self) -> Talk:
+        """Ask for the branch that a floor has settled, where this node has another one or none."""
+        for author, head in self._replica.unsettled().items():
+            branch: list[Event] = []
+            for _ in range(PASSES_MAX):
+                after = branch[-1].seq if branch else self._replica.feed(author).base.seq
+                request = Fetch(community_id=self._node.community, ranges={author: (after, head.seq)})
+                part = cast(Delivery, (yield self._count(request))).events
+                branch += part
+                if not part or branch[-1].seq >= head.seq:
+                    break
+            self._node.adopt(branch, head)
+
+    # --- any other difference --------------------------------------------------------------------------------------
+
+    def _reconcile(self) -> Talk:
+        reconciler = Reconciler(self._node.items())
+        floor = self._replica.base.floor.hex()
+        message: bytes | None = reconciler.begin()
+        for _ in range(ROUNDS_MAX):
+            assert message is not None
+            request = Reconcile(community_id=self._node.community, floor=floor, message=message)
+            answer = cast(Reconcile, (yield self._count(request)))
+            self.tally.reconcile_bytes += len(message) + len(answer.message)
+            if answer.floor != floor:
+                return
+            message = reconciler.answer(answer.message)
+            if message is None or len(reconciler.need) > NEED_MAX:  # a peer cannot make us remember without end
+                break
+        self.tally.differed = bool(reconciler.have or reconciler.need)
+        yield from self._fetch_links(sorted(reconciler.need))
+        known = [self._replica.by_link[link] for link in reconciler.have if link in self._replica.by_link]
+        yield from self._push(known)
+
+    def _fetch_links(self, links: list[bytes]) -> Talk:
+        for at in range(0, len(links), messages.EVENTS_MAX):
+            chunk = [link.hex() for link in links[at : at + messages.EVENTS_MAX]]
+            yield from self._fetch(Fetch(community_id=self._node.community, links=chunk))
+
+    def _climb(self) -> Talk:
+        """Ask what the lamports of held events rest on: rungs that we may not have, because they do not count."""
+        for _ in range(ROUNDS_MAX):
+            before = self._replica.ceiling
+            goal = self._replica.held.highest()
+            if goal <= self._replica.reach:
+                return
+            yield from self._fetch(Fetch(community_id=self._node.community, ladder=(before, goal)))
+            if self._replica.ceiling == before:
+                return
+
+    # --- moving events ---------------------------------------------------------------------------------------------
+
+    def _fetch(self, request: Fetch) -> Generator[Request, Response, int]:
+        delivery = cast(Delivery, (yield self._count(request)))
+        self._node.witness(delivery.witnesses)
+        receipt = self._node.receive(delivery, peer=self._peer, asked=True)
+        self.tally.received += receipt.accepted
+        return receipt.accepted
+
+    def _push(self, entries: Iterable[Entry]) -> Talk:
+        ordered = sorted(entries, key=lambda entry: entry.key)
+        for at in range(0, len(ordered), messages.EVENTS_MAX):
+            events = self._node.events_of(ordered[at : at + messages.EVENTS_MAX])
+            receipt = cast(Receipt, (yield self._count(Delivery(community_id=self._node.community, events=events))))
+            self.tally.sent += receipt.accepted
+
+    def _count(self, request: Request) -> Request:
+        self.tally.requests += 1
+        return request
+
+
+def answer(node: Node, request: Request, *, peer: str) -> Response:
+    """The other side of a round: what a node says to a request."""
+    if isinstance(request, HeadsRequest):
+        return node.heads()
+    if isinstance(request, Delivery):
+        return node.receive(request, peer=peer)
+    if isinstance(request, Fetch):
+        return node.fetch(request)
+    if isinstance(request, Reconcile):
+        return node.reconcile(request)
+    raise errors.BadMessage(what="the request", reason="it is of no known kind")

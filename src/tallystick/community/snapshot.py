@@ -1,0 +1,205 @@
+"""Signed snapshots: the states of all views after a floor, with what it takes to go on from there.
+
+A file is `<lamport>.bin`: the magic "TALLYSNP", the format 1, the SHA-256 of the rest, then MessagePack, deflated.
+Written beside and renamed, so that there is never half of one. A snapshot is never an authority over events: it is
+used when its signer is trusted and nothing here contradicts it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tallystick import errors
+from tallystick.community import floors, identity, wire
+from tallystick.community.acts import Act
+from tallystick.community.feeds import Head
+from tallystick.community.floors import Base
+from tallystick.community.identity import KeyPair
+from tallystick.community.log import EventLog
+from tallystick.community.replay import ReplayEngine, pack
+from tallystick.community.types import POLICY, SNAPSHOT_LAG_LAMPORT, Event
+from tallystick.event import canonical
+
+MAGIC = b"TALLYSNP\x01"
+SNAPSHOT_BYTES_MAX = 1 << 30
+KEEP_LAST = 7
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What was signed: the states of all views as canonical JSON, and per author the seq and link they go up to."""
+
+    schema_version: int
+    community_id: str
+    lamport: int
+    wall_clock: str
+    states: dict[str, bytes]
+    covers_events_up_to: int
+    signer: str
+    heads: dict[str, Head]
+    acts: tuple[Act, ...]
+    nodes: tuple[str, ...]
+    after: bytes = b""
+    signature: str = ""
+
+    def digest(self) -> bytes:
+        """The hash that is signed, and that an invitation may name."""
+        lines = [str(self.schema_version), self.community_id, str(self.lamport), self.wall_clock, self.signer]
+        lines += [str(self.covers_events_up_to), self.base.floor.hex(), self.after.hex()]
+        lines += [f"{name} {hashlib.sha256(text).hexdigest()}" for name, text in sorted(self.states.items())]
+        return hashlib.sha256(identity.tagged(identity.SNAPSHOT_TAG, *lines)).digest()
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state of every view: the union of what their snapshot_state() gave."""
+        return {name: canonical.decode(text) for name, text in self.states.items()}
+
+    @property
+    def base(self) -> Base:
+        """Where a node that begins with this snapshot begins."""
+        floor = floors.digest(self.heads, self.acts, self.nodes)
+        return Base(self.heads, self.acts, self.nodes, self.lamport, floor)
+
+    def verify(self, community: str, trusted: builtins.set[str]) -> None:
+        """Refuse a snapshot of another community, of another signer, or one that was changed."""
+        if self.community_id != community or self.schema_version != 1:
+            raise errors.SnapshotRejected(reason="it belongs to another community or format")
+        if self.signer not in trusted:
+            raise errors.SnapshotRejected(reason=f"its signer {self.signer} is not trusted")
+        text = identity.tagged(identity.SNAPSHOT_TAG, self.digest().hex())
+        if not identity.verify(identity.public_key(self.signer), text, identity.unhex(self.signature)):
+            raise errors.SnapshotRejected(reason="its signature does not validate")
+
+
+def build_snapshot(log: EventLog, engine: ReplayEngine, signing_kp: KeyPair, at_lamport: int | None = None) -> Snapshot:
+    """A snapshot by replay up to a cut: `at_lamport`, or as far behind the head as events may still be on their way."""
+    lamport = max(log.head() - SNAPSHOT_LAG_LAMPORT, 0) if at_lamport is None else at_lamport
+    covered = floors.cover(log.replica, floors.heads_at(log.replica, lamport))
+    if covered is None:
+        raise errors.SnapshotRejected(reason="what it would cover is not all here")
+    base = covered.base
+    snapshot = Snapshot(
+        schema_version=1,
+        community_id=log.community,
+        lamport=base.lamport,
+        wall_clock=wire.wall_clock(log.clock()),
+        states=pack(engine.states_of(covered)),
+        covers_events_up_to=base.lamport,
+        signer=signing_kp.node,
+        heads=base.heads,
+        acts=base.acts,
+        nodes=base.nodes,
+        after=log.replica.base.floor,
+    )
+    signature = signing_kp.sign(identity.tagged(identity.SNAPSHOT_TAG, snapshot.digest().hex()))
+    return msgspec.structs.replace(snapshot, signature=signature.hex())
+
+
+def declare_floor(log: EventLog, snapshot: Snapshot, founder_kp: KeyPair) -> Event:
+    """Make what a snapshot covers everybody's floor, so that a newcomer may begin there. The founder's act."""
+    if founder_kp.node != log.community:
+        raise errors.SnapshotRejected(reason="only the founder declares a floor")
+    return log.append_local(POLICY, floors.payload_of(snapshot.base, snapshot.after), founder_kp)
+
+
+def restore_from_snapshot(snap: Snapshot, engine: ReplayEngine, log: EventLog, *, trusted: builtins.set[str]) -> None:
+    """Verify, restore the views, and apply every event that the snapshot does not cover.
+
+    A log that begins at this snapshot, or has reached its floor, goes on from it. A log that has the events themselves
+    does so only if every covered event stands before all others in the merged order; else it folds everything.
+    """
+    snap.verify(log.community, trusted)
+    replica = log.replica
+    if replica.base.floor == snap.base.floor:
+        engine.restart(snap.states, floor=snap.base.floor)
+        return
+    covered = floors.cover(replica, snap.heads)
+    if covered is None or covered.base.floor != snap.base.floor:
+        raise errors.SnapshotRejected(reason="this log does not have what it covers, or has something else")
+    engine.resume(snap.states, [entry.key for entry in covered.entries])
+
+
+class SnapshotStore:
+    """Snapshots of one community in a directory."""
+
+    def __init__(self, dir_path: Path, community_id: str) -> None:
+        self._directory = Path(dir_path)
+        self._community = community_id
+
+    def write(self, snap: Snapshot) -> None:
+        """Write one, whole or not at all; its name is its lamport."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        path = self._directory / f"{snap.lamport}.bin"
+        beside = path.with_suffix(".writing")
+        with beside.open("wb") as file:
+            file.write(dump(snap))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+        _sync_directory(self._directory)
+
+    def read(self, lamport: int) -> Snapshot:
+        """The snapshot of this lamport; a damaged one is refused."""
+        snap = load((self._directory / f"{lamport}.bin").read_bytes())
+        if snap.community_id != self._community:
+            raise errors.SnapshotRejected(reason="it belongs to another community")
+        return snap
+
+    def latest(self) -> Snapshot | None:
+        """The one that covers most, among those that are whole."""
+        for lamport in reversed(self.list()):
+            try:
+                return self.read(lamport)
+            except errors.SnapshotRejected:
+                continue
+        return None
+
+    def list(self) -> builtins.list[int]:
+        """The lamports of all snapshots, ascending."""
+        if not self._directory.is_dir():
+            return []
+        return sorted(int(path.stem) for path in self._directory.glob("*.bin") if path.stem.isdecimal())
+
+    def prune(self, keep_last_n: int = KEEP_LAST) -> None:
+        """Remove all but the newest."""
+        if keep_last_n < 1:
+            raise errors.InvalidValue(what="keep_last_n", value=keep_last_n, must="at least 1")
+        for lamport in self.list()[:-keep_last_n]:
+            (self._directory / f"{lamport}.bin").unlink()
+
+
+def dump(snap: Snapshot) -> bytes:
+    """The bytes of a snapshot."""
+    body = zlib.compress(msgspec.msgpack.encode(snap), 6)
+    return MAGIC + hashlib.sha256(body).digest() + body
+
+
+def load(data: bytes) -> Snapshot:
+    """A snapshot from its bytes, however hostile they are."""
+    body = data[len(MAGIC) + 32 :]
+    if not data.startswith(MAGIC) or hashlib.sha256(body).digest() != data[len(MAGIC) : len(MAGIC) + 32]:
+        raise errors.SnapshotRejected(reason="its bytes are damaged, or it is none")
+    unpacker = zlib.decompressobj()
+    try:
+        text = unpacker.decompress(body, SNAPSHOT_BYTES_MAX)
+        if unpacker.unconsumed_tail:
+            raise errors.SnapshotRejected(reason=f"it unpacks to more than {SNAPSHOT_BYTES_MAX} bytes")
+        return msgspec.msgpack.decode(text, type=Snapshot)
+    except (zlib.error, msgspec.MsgspecError) as problem:
+        raise errors.SnapshotRejected(reason=f"its form is wrong: {str(problem)[:100]}") from None
+
+
+def _sync_directory(path: Path) -> None:
+    if os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,93 @@
+"""Nodes of a simulated community. Their disk is a list, so that a crash and a restored backup cost nothing."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from tallystick.community import floors, identity
+from tallystick.community.entry import Entry, Streams, mint
+from tallystick.community.feeds import NOTHING
+from tallystick.community.floors import Base
+from tallystick.community.identity import KeyPair
+from tallystick.community.judging import Plan
+from tallystick.community.node import Node
+from tallystick.community.replay import ReplayEngine, pack
+from tallystick.community.replica import Replica
+from tallystick.community.types import POLICY
+from tallystick.community.views import ChatView, MarketplaceView, MembersView
+
+verify = lru_cache(maxsize=1 << 14)(identity.verify)
+"""Every node verifies every event; in one process the answer is the same, and found once."""
+
+
+class Journal:
+    """What a node has on disk: commits, in order, and the snapshot it began with, if it did."""
+
+    def __init__(self, base: Base | None = None, states: dict[str, bytes] | None = None) -> None:
+        self.base = base
+        self.states = states
+        self.commits: list[tuple[list[Entry], list[tuple[Entry, Entry]]]] = []
+
+
+class SimulatedNode(Node):
+    """A node with its key, its journal and the three shipped views."""
+
+    def __init__(self, community: str, keys: KeyPair, journal: Journal) -> None:
+        super().__init__(Replica(community, node=keys.node, base=journal.base, verify=verify, surplus_max=4))
+        self.keys = keys
+        self.journal = journal
+        self.engine = ReplayEngine(self)
+        self.engine.register("chat", ChatView(), ChatView.types)
+        self.engine.register("marketplace", MarketplaceView(), MarketplaceView.types)
+        self.engine.register("members", MembersView(lambda: self.replica.roster), MembersView.types)
+        if journal.states is not None:
+            self.engine.restart(journal.states)
+        for new, forks in journal.commits:
+            self.replica.apply(new, forks)
+
+    @property
+    def name(self) -> str:
+        """Its NodeID."""
+        return self.keys.node
+
+    def store(self, plan: Plan) -> None:
+        """Journal before taking in."""
+        self.journal.commits.append((list(plan.new), list(plan.forks)))
+
+    def append(self, type_: str, data: dict[str, Any], *, id: bytes, time: int) -> Entry:
+        """Write an event of one's own."""
+        feed = self.replica.feed(self.name)
+        entry = mint(
+            Streams(self.community),
+            self.keys,
+            after=(feed.head.seq, feed.head.link),
+            lamport=self.replica.clock.next_for_send(),
+            type=type_,
+            data=data,
+            id=id,
+            time=time,
+        )
+        self.take_in(Plan(new=[entry]))
+        return entry
+
+    def declare_floor(self, lamport: int, *, id: bytes, time: int) -> Journal:
+        """Settle what is not past a lamport; returns the disk of a newcomer that begins there."""
+        covered = floors.cover(self.replica, floors.heads_at(self.replica, lamport))
+        assert covered is not None, "a node has what it would cover"
+        states = pack(self.engine.states_of(covered))
+        event = self.append(POLICY, floors.payload_of(covered.base, self.replica.base.floor), id=id, time=time)
+        newcomer = Journal(covered.base, states)
+        below = covered.base.heads.get(self.name, NOTHING).seq
+        tail = self.replica.feed(self.name).between(below, event.seq)
+        newcomer.commits.append((tail, []))  # it keeps the declaration from the start, so that it cannot be lost alone
+        return newcomer
+
+    def outcome(self) -> dict[str, Any]:
+        """Everything on which honest nodes must agree."""
+        return {
+            "order": list(self.replica.counted.keys),
+            "fingerprint": self.replica.fingerprint(),
+            "views": self.engine.states(),
+            "floor": self.replica.base.floor,
+        }

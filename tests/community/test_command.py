@@ -1,0 +1,159 @@
+"""`tally community`, in this process, with nodes that listen in processes of their own over loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import tallystick
+from tallystick.cli.main import tally as group
+
+SECONDS_MAX = 60
+PROGRAM = [sys.executable, "-c", "from tallystick.cli.main import main; main()", "community"]
+
+Tally = Callable[..., Any]
+
+
+@pytest.fixture
+def tally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tally:
+    """Run `tally community …` in this process and give back what it printed, as JSON where it is."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str, status: int = 0, stdin: str | None = None) -> Any:
+        done = CliRunner().invoke(group, ["community", *arguments], input=stdin, prog_name="tally")
+        assert done.exit_code == status, done.output
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        return lines[0] if len(lines) == 1 else lines
+
+    return run
+
+
+@pytest.fixture
+def port() -> int:
+    """A port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def listening(tmp_path: Path, port: int) -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
+    """Start a node that listens; all are ended at the end."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(directory: str) -> subprocess.Popen[bytes]:
+        command = [*PROGRAM, "sync", directory, "--listen", f"127.0.0.1:{port}"]
+        started.append(subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL))
+        deadline = time.monotonic() + SECONDS_MAX
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                return started[-1]
+            except OSError:
+                time.sleep(0.05)
+        raise AssertionError("it does not listen")
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("snapshot", [(), ("--snapshot",)], ids=["whole log", "snapshot"])
+def test_five_commands_to_a_synced_pair(
+    tally: Tally, listening: Callable[[str], Any], port: int, tmp_path: Path, snapshot: tuple[str, ...]
+) -> None:
+    """COM-10: init, invite, sync --listen; join, sync: both nodes have the same fingerprint."""
+    tally("init", "a", "--name", "Club", "--json")
+    invitation = tally("invite", "a", "--address", f"http://127.0.0.1:{port}", *snapshot)
+    listening("a")
+    tally("join", "b", "-", "--allow-private", "--json", stdin=json.dumps(invitation))
+    tally("sync", "b", "--json")
+    mine, theirs = tally("status", "b", "--json"), tally("status", "a", "--json")
+    assert mine["fingerprint"] == theirs["fingerprint"]
+    assert mine["members"] == theirs["members"] == 2
+    assert (mine["floor"] == theirs["floor"] != "") if snapshot else mine["floor"] == ""
+    said = tally("append", "b", "chat.message.sent", '{"text":"hi"}', "--json")
+    assert said["seq"] == 2
+    assert tally("sync", "b", "--json")["sent_count"] == 1
+    roles = sorted(facts["role"] for facts in tally("status", "a", "--members", "--json").values())
+    assert roles == ["member", "owner"]
+    assert (tmp_path / "a" / "key").stat().st_mode & 0o077 == 0
+
+
+def test_a_pair_converges_though_one_is_killed_in_the_middle(
+    tally: Tally, listening: Callable[[str], subprocess.Popen[bytes]], port: int, tmp_path: Path
+) -> None:
+    """COM-09, COM-10: the listener dies by SIGKILL during a round; after its restart a round makes both equal."""
+    from tallystick.cli import community_place
+
+    tally("init", "a", "--json")
+    invitation = tally("invite", "a", "--address", f"http://127.0.0.1:{port}")
+    tally("join", "b", "-", "--allow-private", "--json", stdin=json.dumps(invitation))
+    first = listening("a")
+    tally("sync", "b", "--json")
+    with community_place.opened(tmp_path / "b") as community:
+        for number in range(1500):
+            community.log.append_local("chat.message.sent", {"n": number}, community.keys)
+    round_ = subprocess.Popen(
+        [*PROGRAM, "sync", "b"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    with tallystick.open(f"sqlite:{tmp_path / 'a' / 'log.db'}", readonly=True) as store:
+        before, deadline = store.head(), time.monotonic() + SECONDS_MAX
+        while store.head() == before and time.monotonic() < deadline:
+            time.sleep(0.002)
+        assert store.head() > before, "the first batch of the round has arrived"
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    round_.wait(SECONDS_MAX)
+    listening("a")
+    tally("sync", "b", "--json")
+    mine, theirs = tally("status", "b", "--json"), tally("status", "a", "--json")
+    assert mine["fingerprint"] == theirs["fingerprint"]
+    assert mine["events"] == theirs["events"] == 1503
+
+
+def test_a_restored_backup_asks_for_its_own_head(
+    tally: Tally, listening: Callable[[str], Any], port: int, tmp_path: Path
+) -> None:
+    """COM-03: a node whose disk is older than what its peers have of it takes that back before it writes."""
+    import shutil
+
+    tally("init", "a", "--json")
+    invitation = tally("invite", "a", "--address", f"http://127.0.0.1:{port}")
+    tally("join", "b", "-", "--allow-private", "--json", stdin=json.dumps(invitation))
+    listening("a")
+    tally("sync", "b", "--json")
+    shutil.copytree(tmp_path / "b", tmp_path / "backup")
+    tally("append", "b", "chat.message.sent", '{"n":1}', "--json")
+    tally("sync", "b", "--json")
+    shutil.rmtree(tmp_path / "b")
+    (tmp_path / "backup").rename(tmp_path / "b")
+    again = tally("append", "b", "chat.message.sent", '{"n":2}', "--json")
+    assert again["seq"] == 3
+    tally("sync", "b", "--json")
+    assert tally("status", "a", "--json")["forks"] == {}
+
+
+def test_mistakes_are_named(tally: Tally) -> None:
+    """Exit status 2 where there is no community, 1 where the answer is no."""
+    tally("status", "nowhere", status=2)
+    tally("init", "a", "--json")
+    tally("init", "a", status=1)
+    tally("append", "a", "federation.peer.added", status=1)
+    tally("append", "a", "chat.message.sent", "[]", status=1)
+    tally("sync", "a", "--peer", "nonsense", status=2)
+    tally("sync", "a", "--peer", f"ed25519:{'0' * 64}@http://127.0.0.1:1", status=2)
+    tally("sync", "a", "--peer", f"ed25519:{'0' * 64}@http://127.0.0.1:1", "--allow-private", status=1)
+    tally("join", "c", "-", status=1, stdin="{}")
