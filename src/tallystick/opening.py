@@ -30,7 +30,7 @@ def open(
     defaults: dict[str, Any] | None = None,
     **options: Any,
 ) -> Store:
-    """Open the store at `url`: `files:DIR`, `sqlite:FILE` or `memory:`.
+    """Open the store at `url`: `files:DIR`, `sqlite:FILE`, `postgresql://…` or `memory:`.
 
     - `readonly`: read beside a writer in another process; nothing is created or repaired.
     - `create`: make the store if there is none (never with `readonly`).
@@ -69,6 +69,11 @@ def _open_log(
     if engine == "memory":
         _check_options(MemoryLog, options)
         return MemoryLog(profile=profile or "plain", clock=clock, **options)
+    if engine in ("postgresql", "postgres"):
+        from tallystick.engines.postgres.engine import open_postgres
+
+        _check_options(open_postgres, options)
+        return open_postgres(url, readonly=readonly, create=create, profile=profile, clock=clock, **options)
     if engine not in ("files", "sqlite"):
         raise errors.UnknownUrl(url=url, reason=f"there is no engine {engine!r}")
     if not place or "\0" in place:

@@ -1,0 +1,197 @@
+"""The log in PostgreSQL: tables and functions as in `sql/migrations`, any number of processes write and read it.
+
+Invariants: nothing but the functions of the schema writes; a commit is judged under locks that are held until it is
+durable; a read goes no further than the safe head, with a snapshot that is younger than the proof of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import starmap
+
+from tallystick import errors
+from tallystick.engines.postgres import inspection, statements
+from tallystick.engines.postgres.checkpoints import PostgresCheckpoints
+from tallystick.engines.postgres.connections import Connections
+from tallystick.engines.postgres.place import Opened, Opening
+from tallystick.engines.postgres.publisher import Publisher
+from tallystick.engines.postgres.safe_head import SafeHead
+from tallystick.engines.postgres.selecting import page_query
+from tallystick.engines.postgres.writing import Writer
+from tallystick.event import limits, names
+from tallystick.event.model import Event
+from tallystick.store import capabilities, leases
+from tallystick.store.checkpoints import Checkpoints
+from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.events import PAGE_EVENTS, Problem, Report
+from tallystick.store.ledger import Head, Holder
+from tallystick.store.page import Hole, Page, StreamInfo
+from tallystick.store.selection import EVERYTHING, Selection
+
+BUSY_MS = 60_000
+_BUSY_MS_MAX = 3_600_000
+_POLL_S = 0.01
+
+
+def open_postgres(
+    url: str,
+    *,
+    readonly: bool,
+    create: bool,
+    profile: str | None,
+    clock: Callable[[], int],
+    busy_ms: int = BUSY_MS,
+    org: str | None = None,
+    infrastructure: Sequence[str] = (),
+) -> PostgresLog:
+    """Open the log in the database of `url`.
+
+    `busy_ms` bounds how long a commit waits for others. `org` limits the handle to one tenant: read-only it is the
+    tenant's own view, else a service's that acts for it. Streams of the kinds `infrastructure` no tenant ever sees.
+    """
+    if type(busy_ms) is not int or not 1 <= busy_ms <= _BUSY_MS_MAX:
+        raise errors.InvalidValue(what="busy_ms", value=busy_ms, must=f"from 1 to {_BUSY_MS_MAX}")
+    if org is not None:
+        names.check_label("org", org)
+    for kind in infrastructure:
+        names.check_kind(kind)
+    opening = Opening(url, profile=profile, clock=clock, org=org, readonly=readonly)
+    opened = opening.open(create=create)
+    connections = Connections(url, role=opened.role, org=org, readonly=readonly or opened.standby, busy_ms=busy_ms)
+    log = PostgresLog(connections, opened, readonly=readonly, clock=clock, org=org)
+    if infrastructure and not readonly:
+        log.declare_infrastructure(infrastructure)
+    return log
+
+
+class PostgresLog:
+    """An event log in PostgreSQL. Made by `open_postgres`."""
+
+    engine = "postgres"
+    capabilities = capabilities.ALL
+
+    def __init__(
+        self, connections: Connections, opened: Opened, *, readonly: bool, clock: Callable[[], int], org: str | None
+    ) -> None:
+        self.url = connections.url
+        self.store_id = opened.store_id
+        self.profile = opened.profile
+        self.readonly = readonly
+        self._connections = connections
+        self._recovered = opened.recovered
+        self._safe_head = SafeHead(connections)
+        self._closed = False
+        self._readonly_reason = f"{self.url} was opened for reading" if readonly else None
+        if opened.standby:
+            self._readonly_reason = f"{self.url} is a standby"
+        self.checkpoints: Checkpoints = PostgresCheckpoints(connections, readonly_reason=self._readonly_reason)
+        connections.open()
+        self._holder = None if self._readonly_reason else Holder()
+        self._writer = Writer(connections, holder=self._holder, clock=clock, org=org) if self._holder else None
+        self._publisher = Publisher(connections) if self._holder else None
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        if self._closed:
+            raise errors.StoreClosed()
+        if self._writer is None or self._publisher is None:
+            raise errors.ReadOnly(reason=self._readonly_reason or "")
+        outcomes = self._writer.commit(transactions)
+        self._publisher.note()
+        return outcomes
+
+    def declare_infrastructure(self, kinds: Sequence[str]) -> None:
+        """From now on no tenant sees streams of these kinds, whatever org they name. This is not taken back."""
+        with self._connections.using() as connection:
+            connection.execute(statements.named("declare_infrastructure"), (list(kinds),))
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        selection: Selection = EVERYTHING,
+        limit: int = PAGE_EVENTS,
+        over_holes: bool = False,
+    ) -> Page:
+        end = self._end(after, until)
+        if after >= end:
+            return Page([], max(after, 0))
+        query, values = page_query(selection, after=after, until=end, limit=limit)
+        events = list(starmap(Event, self._connections.answer(query, values)))
+        return Page(events, events[-1].position if len(events) == limit else end)
+
+    def _end(self, after: int, until: int | None) -> int:
+        """How far a page may go: the proof is asked for only if what is known does not reach."""
+        if until is not None and until <= self._safe_head.known and not self._closed:
+            return until
+        head = self._safe_head.glance()
+        return head if until is None else min(until, head)
+
+    def read_stream(
+        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
+    ) -> list[Event]:
+        values = (stream, after, limits.INT_MAX if until is None else until, limit)
+        return list(starmap(Event, self._connections.rows("read_stream", values)))
+
+    def find(self, id: bytes) -> Event | None:
+        rows = self._connections.rows("find_event", (id.hex(),))
+        return Event(*rows[0]) if rows else None
+
+    def head(self) -> int:
+        return self._safe_head.prove()
+
+    def floor(self) -> int:
+        return 0
+
+    def stream_head(self, stream: str) -> Head | None:
+        rows = self._connections.rows("stream_head", (stream,))
+        return Head(*rows[0]) if rows else None
+
+    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+        return list(starmap(StreamInfo, self._connections.rows("list_streams", (after, limit))))
+
+    def recorded_at(self, position: int) -> int | None:
+        rows = self._connections.rows("recorded_at", (position,))
+        return rows[0][0] if rows else None
+
+    def wait(self, after: int, *, timeout: float) -> int:
+        deadline = time.monotonic() + timeout
+        while True:
+            head = self._safe_head.glance()
+            left = deadline - time.monotonic()
+            if head > after or left <= 0 or self._closed:
+                return head
+            time.sleep(min(left, _POLL_S))
+
+    # --- health ----------------------------------------------------------------------------------------------------
+
+    def holes(self) -> list[Hole]:
+        return []
+
+    def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
+        return inspection.check(self._connections, progress)
+
+    def report(self) -> Report:
+        facts, problems = inspection.report(self._connections)
+        return Report(self.engine, facts, self._recovered, tuple(problems))
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._publisher is not None:
+            self._publisher.close()
+        if self._holder is not None and self._writer is not None:
+            with suppress(errors.TallyError):  # what cannot be given back is taken over once this process is gone
+                if self._holder.held:
+                    self._writer.commit([Transaction([], release=tuple(self._holder.held))])
+            leases.retire(self._holder.owner)
+        self._connections.close()

@@ -1,0 +1,1 @@
+SELECT to_regclass('tally.migrations') IS NOT NULL

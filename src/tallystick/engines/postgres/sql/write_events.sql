@@ -1,0 +1,1 @@
+SELECT tally.write_events(%s::text[], %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)

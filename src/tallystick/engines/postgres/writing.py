@@ -1,0 +1,234 @@
+"""Commits: one event in one statement, everything else judged by the ledger under the locks of the database.
+
+Invariants: what a judgement rests on is locked before it is read and until the commit; the database computes every
+seq, checksum, link and org again. After a lost connection the outcome is looked up by event id, under the same locks,
+which are free once the server has ended what was lost: nothing is ever sent again blindly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import psycopg
+
+from tallystick import errors
+from tallystick.engines.postgres import arrays, statements, translate
+from tallystick.engines.postgres.connections import Connections
+from tallystick.engines.postgres.view import LockedView, Wanted
+from tallystick.event import canonical, limits
+from tallystick.event.model import Row
+from tallystick.store.combining import by_bytes
+from tallystick.store.commit import Appended, Outcome, Transaction, Write
+from tallystick.store.leases import Lease
+from tallystick.store.ledger import Holder, Ledger
+
+_ATTEMPTS = 5
+_BELOW = -(1 << 62)  # where the ledger counts from: a position of its own making is negative until it is drawn
+
+
+class Writer:
+    """Commits through a handle's connections. `org` is the only org it may write for, if there is one."""
+
+    def __init__(
+        self, connections: Connections, *, holder: Holder, clock: Callable[[], int], org: str | None = None
+    ) -> None:
+        self._connections = connections
+        self._holder = holder
+        self._clock = clock
+        self._org = org
+
+    def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        """An outcome for each transaction, durable before it is returned."""
+        outcomes: list[Outcome] = []
+        for group in by_bytes(list(transactions), limits.COMMIT_BYTES_MAX):
+            outcomes += self._settled(group)
+        return outcomes
+
+    def _settled(self, group: list[Transaction]) -> list[Outcome]:
+        """The outcomes of a group, also if the connection is lost on the way."""
+        try:
+            return self._attempts(group)
+        except psycopg.Error as problem:
+            if not translate.is_lost(problem):
+                raise self._translated(problem) from problem
+            lost = problem
+        try:
+            self._connections.renew()
+            outcomes = self._attempts([_with_ids(transaction) for transaction in group])
+        except (psycopg.Error, errors.Unavailable) as problem:
+            reason = f"{' '.join(str(lost).split())}; and then: {problem}"
+            raise errors.StoreFailed(operation="a commit", reason=reason) from lost
+        return [_as_first(outcome, transaction) for outcome, transaction in zip(outcomes, group, strict=True)]
+
+    def _attempts(self, group: list[Transaction]) -> list[Outcome]:
+        """Deadlocks and the like were rolled back by the server: nothing happened, so trying again is safe."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                with self._connections.given() as connection:
+                    return self._once(connection, group)
+            except translate.AGAIN:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
+    def _once(self, connection: psycopg.Connection[Any], group: list[Transaction]) -> list[Outcome]:
+        if len(group) == 1 and _is_one_event(group[0]):
+            outcome = self._append_event(connection, group[0].writes[0])
+            if outcome is not None:
+                return [outcome]
+        return self._judged(connection, group)
+
+    def _translated(self, problem: psycopg.Error) -> errors.TallyError:
+        return translate.of(problem, url=self._connections.url, waited_ms=self._connections.busy_ms)
+
+    # --- one event -------------------------------------------------------------------------------------------------
+
+    def _append_event(self, connection: psycopg.Connection[Any], write: Write) -> Outcome | None:
+        """The outcome of a single event; None if it takes a closer look."""
+        handle, number = None, None
+        if write.is_leased:
+            handle, number = self._holder.owner.handle, self._holder.held.get(write.stream)
+            if number is None:
+                return None
+        kind, version, id_, time, payload, meta, _, signature = write.drafts[0]
+        what = (kind, version, id_.hex(), time, payload.decode(), meta.decode(), signature)
+        values = (write.stream, write.expected, *what, self._clock(), write.ids_given, handle, number)
+        query = statements.named("append_event")
+        row = connection.execute(query, values, binary=True, prepare=True).fetchone()
+        assert row is not None
+        return self._told(write, *row)
+
+    def _told(
+        self, write: Write, status: str, seq: int, position: int, link: bytes, org: str | None
+    ) -> Outcome | None:
+        if status == "done":
+            return [Appended(write.stream, seq, seq, position, position, link)]
+        if status == "conflict":
+            return errors.Conflict(stream=write.stream, expected=write.expected, actual=seq)
+        if status == "org":
+            return errors.OrgMismatch(stream=write.stream, org=org, given=min(write.orgs))
+        if status == "foreign":
+            return self._foreign(write, write.stream)
+        return None
+
+    # --- everything else -------------------------------------------------------------------------------------------
+
+    def _judged(self, connection: psycopg.Connection[Any], group: list[Transaction]) -> list[Outcome]:
+        """Judge and write a group in one database transaction: two round trips."""
+        try:
+            view = LockedView(connection, Wanted(group))
+            ledger = Ledger(view, next_position=_BELOW, holder=self._holder)
+            outcomes = [self._judge(ledger, view, transaction) for transaction in group]
+            first = self._write(connection, ledger)
+        except BaseException:
+            if not connection.closed:
+                connection.rollback()
+            raise
+        ledger.committed()
+        return [_placed(outcome, first) for outcome in outcomes]
+
+    def _judge(self, ledger: Ledger, view: LockedView, transaction: Transaction) -> Outcome:
+        try:
+            if self._org is not None:
+                self._require_own_org(view, transaction)
+            return ledger.judge(transaction)
+        except errors.TallyError as refusal:
+            return refusal
+
+    def _require_own_org(self, view: LockedView, transaction: Transaction) -> None:
+        for write in transaction.writes:
+            named = {canonical.decode(draft[5]).get("org") for draft in write.drafts}
+            if write.stream in view.foreign or named != {self._org}:
+                raise self._foreign(write, write.stream)
+
+    def _foreign(self, write: Write, stream: str) -> errors.OrgMismatch:
+        """Refuse without telling anything about the other org, not even where its stream is."""
+        if write.orgs == {self._org}:
+            return errors.OrgMismatch(stream=stream, org="another org", given=self._org)
+        return errors.OrgMismatch(stream=stream, org=self._org, given=min(write.orgs or {"no org"}))
+
+    def _write(self, connection: psycopg.Connection[Any], ledger: Ledger) -> int:
+        """Write what passed, and commit; the position of the first event."""
+        written = None
+        with connection.pipeline():
+            if ledger.rows:
+                written = connection.execute(statements.named("write_events"), _columns(ledger.rows, self._clock()))
+            if ledger.sources:
+                values = (list(ledger.sources), list(ledger.sources.values()))
+                connection.execute(statements.named("move_sources"), values)
+            for lease in ledger.leases:
+                connection.execute(statements.named("put_lease"), _lease_row(lease))
+            connection.execute("COMMIT")
+        if written is None:
+            return 0
+        row = written.fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def _is_one_event(transaction: Transaction) -> bool:
+    writes = transaction.writes
+    alone = len(writes) == 1 and len(writes[0].drafts) == 1 and not writes[0].sources
+    return alone and not transaction.acquire and not transaction.release
+
+
+def _columns(rows: list[Row], recorded: int) -> tuple[Any, ...]:
+    """The rows as one array a column."""
+    _, streams, seqs, kinds, versions, ids, times, payloads, metas, _, links, signatures = zip(*rows, strict=True)
+    numbers = {stream: number for number, stream in enumerate(dict.fromkeys(streams), 1)}
+    assert None not in payloads
+    return (
+        arrays.texts([stream.encode() for stream in numbers]),
+        arrays.ints([numbers[stream] for stream in streams]),
+        arrays.bigints(seqs),
+        arrays.texts([kind.encode() for kind in kinds]),
+        arrays.ints(versions),
+        arrays.uuids(ids),
+        arrays.bigints(times),
+        arrays.texts(payloads),
+        arrays.texts(metas),
+        arrays.blobs(links),
+        arrays.blobs(signatures),
+        recorded,
+    )
+
+
+def _lease_row(lease: Lease) -> tuple[Any, ...]:
+    owner = lease.owner
+    if owner is None:
+        return (lease.stream, lease.number, None, None, None, None)
+    return (lease.stream, lease.number, owner.host, owner.pid, owner.started, owner.handle)
+
+
+def _placed(outcome: Outcome, first: int) -> Outcome:
+    """An outcome with the positions that were drawn."""
+    if isinstance(outcome, errors.TallyError):
+        return outcome
+
+    def drawn(position: int) -> int:
+        return position - _BELOW + first if position < 0 else position
+
+    return [
+        msgspec.structs.replace(
+            done, first_position=drawn(done.first_position), last_position=drawn(done.last_position)
+        )
+        for done in outcome
+    ]
+
+
+def _with_ids(transaction: Transaction) -> Transaction:
+    """The same transaction as a retry: what is stored of it is confirmed, and only the rest is written."""
+    writes = [msgspec.structs.replace(write, ids_given=True) for write in transaction.writes]
+    return msgspec.structs.replace(transaction, writes=writes)
+
+
+def _as_first(outcome: Outcome, transaction: Transaction) -> Outcome:
+    """What the caller would have been told had the connection lasted: ids that were minted here were not there."""
+    if isinstance(outcome, errors.TallyError):
+        return outcome
+    return [
+        done if write.ids_given else msgspec.structs.replace(done, stored=0)
+        for done, write in zip(outcome, transaction.writes, strict=True)
+    ]
