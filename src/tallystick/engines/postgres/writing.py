@@ -18,7 +18,6 @@ from tallystick.engines.postgres import arrays, statements, translate
 from tallystick.engines.postgres.connections import Connections
 from tallystick.engines.postgres.view import LockedView, Wanted
 from tallystick.event import canonical, limits
-from tallystick.event.model import Row
 from tallystick.store.combining import by_bytes
 from tallystick.store.commit import Appended, Outcome, Transaction, Write
 from tallystick.store.leases import Lease
@@ -154,7 +153,9 @@ class Writer:
         written = None
         with connection.pipeline():
             if ledger.rows:
-                written = connection.execute(statements.named("write_events"), _columns(ledger.rows, self._clock()))
+                written = connection.execute(
+                    statements.named("write_events"), _columns(ledger, recorded=self._clock()), prepare=True
+                )
             if ledger.sources:
                 values = (list(ledger.sources), list(ledger.sources.values()))
                 connection.execute(statements.named("move_sources"), values)
@@ -174,13 +175,15 @@ def _is_one_event(transaction: Transaction) -> bool:
     return alone and not transaction.acquire and not transaction.release
 
 
-def _columns(rows: list[Row], recorded: int) -> tuple[Any, ...]:
-    """The rows as one array a column."""
-    _, streams, seqs, kinds, versions, ids, times, payloads, metas, _, links, signatures = zip(*rows, strict=True)
-    numbers = {stream: number for number, stream in enumerate(dict.fromkeys(streams), 1)}
-    assert None not in payloads
+def _columns(ledger: Ledger, *, recorded: int) -> tuple[Any, ...]:
+    """What passed, as one array a column."""
+    _, streams, seqs, kinds, versions, ids, times, payloads, metas, _, links, signatures = zip(
+        *ledger.rows, strict=True
+    )
+    numbers = {stream: number for number, stream in enumerate(ledger.heads, 1)}
     return (
         arrays.texts([stream.encode() for stream in numbers]),
+        arrays.blobs([head.link for head in ledger.heads.values()]),
         arrays.ints([numbers[stream] for stream in streams]),
         arrays.bigints(seqs),
         arrays.texts([kind.encode() for kind in kinds]),

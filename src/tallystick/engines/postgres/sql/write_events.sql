@@ -1,1 +1,1 @@
-SELECT tally.write_events(%s::text[], %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+SELECT tally.write_events(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)

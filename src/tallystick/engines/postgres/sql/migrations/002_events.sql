@@ -19,7 +19,7 @@ CREATE TABLE tally.store (
 CREATE SEQUENCE tally.positions AS bigint CACHE 1 NO CYCLE;
 
 CREATE TABLE tally.events (
-    position bigint PRIMARY KEY DEFAULT nextval('tally.positions'),
+    position bigint PRIMARY KEY,
     stream text COLLATE "C" NOT NULL,
     seq bigint NOT NULL CHECK (seq > 0),
     type text COLLATE "C" NOT NULL,
