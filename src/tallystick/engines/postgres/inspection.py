@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tallystick.engines.postgres.connections import Connections
+from tallystick.engines.postgres.connections import Reading
 from tallystick.store.events import Problem
 
 STUCK_S = 10.0
 _CHECKS = ("check_schema", "check_heads", "check_orders", "check_scopes", "check_sequence")
 
 
-def check(connections: Connections, progress: Callable[[int], None]) -> Iterator[Problem]:
+def check(connections: Reading, progress: Callable[[int], None]) -> Iterator[Problem]:
     """Everything that is wrong with the schema, and with what its tables say of each other."""
     for done, name in enumerate(_CHECKS):
         progress(done)
@@ -20,7 +20,7 @@ def check(connections: Connections, progress: Callable[[int], None]) -> Iterator
             yield Problem(what, reason, position, stream, seq)
 
 
-def report(connections: Connections) -> tuple[dict[str, Any], list[Problem]]:
+def report(connections: Reading) -> tuple[dict[str, Any], list[Problem]]:
     """Sizes, growth, versions, and who is appending; an append that hangs is a problem with a name."""
     names, values = zip(*connections.rows("describe"), strict=True)
     facts: dict[str, Any] = {name: _fact(value) for name, value in zip(names, values, strict=True)}

@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Callable
 from functools import cache
 from importlib import resources
-from typing import LiteralString, cast
 
 import msgspec
 import psycopg
@@ -71,7 +70,7 @@ def migrate(
 
 def _take(connection: psycopg.Connection, step: Migration) -> None:
     connection.execute("RESET ROLE" if step.number == _ROLES else "SET LOCAL ROLE tally_owner")
-    connection.execute(cast("LiteralString", step.sql))
+    connection.execute(step.sql)
     if step.number >= _FIRST_TABLES:
         if step.number == _FIRST_TABLES:
             connection.execute(statements.named("insert_migration"), (_ROLES, known()[0].name))

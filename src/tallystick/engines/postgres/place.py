@@ -16,9 +16,8 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import migrations, statements, translate
-from tallystick.engines.postgres.connections import APPLICATION
+from tallystick.engines.postgres.connections import APPLICATION, SERVICE, TENANT
 
-SERVICE, TENANT = "tally_app", "tally_reader"
 _CONNECT_S = 10
 _TRIES = 10
 _TRY_AGAIN_S = 0.05

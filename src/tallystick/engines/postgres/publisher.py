@@ -6,6 +6,7 @@ A standby has no locks to look at and reads what is published; a reader that has
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 from tallystick import errors
 from tallystick.engines.postgres import statements
@@ -43,10 +44,8 @@ class Publisher:
                 if not self._dirty:
                     return
                 self._dirty = False
-            try:
+            with suppress(errors.TallyError):  # it is published with the next commit; readers prove it themselves
                 self.publish()
-            except errors.TallyError:
-                pass  # the head is published with the next commit; readers prove it themselves meanwhile
             if self._closing:
                 return
 

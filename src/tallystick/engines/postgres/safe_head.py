@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 
-from tallystick.engines.postgres.connections import Connections
+from tallystick.engines.postgres.connections import Reading
 
 _ASK_AGAIN_S = 0.002
 _ASK_TIMES = 10
@@ -17,7 +17,7 @@ _ASK_TIMES = 10
 class SafeHead:
     """The head, and the proof that is under way."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Reading) -> None:
         self._connections = connections
         self._lock = threading.Lock()
         self._head = 0

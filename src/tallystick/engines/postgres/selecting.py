@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, LiteralString, cast
+from typing import Any, LiteralString
 
 from tallystick.engines.postgres import statements
 from tallystick.store.selection import Selection
@@ -21,15 +21,13 @@ _CONDITIONS = {
 }
 
 
-def page_query(
-    selection: Selection, *, after: int, until: int, limit: int
-) -> tuple[LiteralString, dict[str, Any]]:
+def page_query(selection: Selection, *, after: int, until: int, limit: int) -> tuple[LiteralString, dict[str, Any]]:
     """The statement for one page of what is selected, and its values."""
     bounds = {"after": after, "until": until, "limit": limit}
     values = _values(selection)
     conditions = "".join(f" AND {_CONDITIONS[name]}" for name in values if name in _CONDITIONS)
     query = statements.named("read_page_of_stream" if "stream" in values else "read_page")
-    return cast("LiteralString", query.replace(_PLACE, conditions)), bounds | values
+    return query.replace(_PLACE, conditions), bounds | values
 
 
 def _values(selection: Selection) -> dict[str, Any]:

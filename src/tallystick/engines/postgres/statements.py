@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import resources
-from typing import LiteralString, cast
+from typing import LiteralString
 
 
 @cache
 def named(name: str) -> LiteralString:
     """The statement in `sql/<name>.sql`."""
-    return cast("LiteralString", resources.files(__package__).joinpath("sql", f"{name}.sql").read_text())
+    return resources.files(__package__).joinpath("sql", f"{name}.sql").read_text()

@@ -8,6 +8,7 @@ which are free once the server has ended what was lost: nothing is ever sent aga
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from tallystick.engines.postgres import arrays, statements, translate
 from tallystick.engines.postgres.connections import Connections
 from tallystick.engines.postgres.view import LockedView, Wanted
 from tallystick.event import canonical, limits
+from tallystick.store import leases
 from tallystick.store.combining import by_bytes
 from tallystick.store.commit import Appended, Outcome, Transaction, Write
 from tallystick.store.leases import Lease
@@ -82,6 +84,13 @@ class Writer:
     def _translated(self, problem: psycopg.Error) -> errors.TallyError:
         return translate.of(problem, url=self._connections.url, waited_ms=self._connections.busy_ms)
 
+    def close(self) -> None:
+        """Give the leases back. What cannot be given back is taken over once this process is gone."""
+        with suppress(errors.TallyError):
+            if self._holder.held:
+                self.commit([Transaction([], release=tuple(self._holder.held))])
+        leases.retire(self._holder.owner)
+
     # --- one event -------------------------------------------------------------------------------------------------
 
     def _append_event(self, connection: psycopg.Connection[Any], write: Write) -> Outcome | None:
@@ -99,9 +108,7 @@ class Writer:
         assert row is not None
         return self._told(write, *row)
 
-    def _told(
-        self, write: Write, status: str, seq: int, position: int, link: bytes, org: str | None
-    ) -> Outcome | None:
+    def _told(self, write: Write, status: str, seq: int, position: int, link: bytes, org: str | None) -> Outcome | None:
         if status == "done":
             return [Appended(write.stream, seq, seq, position, position, link)]
         if status == "conflict":
@@ -121,8 +128,10 @@ class Writer:
             ledger = Ledger(view, next_position=_BELOW, holder=self._holder)
             outcomes = [self._judge(ledger, view, transaction) for transaction in group]
             first = self._write(connection, ledger)
-        except BaseException:
-            if not connection.closed:
+        except BaseException as problem:
+            if translate.is_lost(problem):
+                connection.close()
+            elif not connection.closed:
                 connection.rollback()
             raise
         ledger.committed()

@@ -13,6 +13,9 @@ BEGIN
     IF NOT pg_has_role(current_user, 'tally_owner', 'MEMBER') THEN
         EXECUTE format('GRANT tally_owner TO %I', current_user);
     END IF;
+    IF NOT pg_has_role('tally_app', 'tally_reader', 'MEMBER') THEN
+        GRANT tally_reader TO tally_app; -- so that a service can read as a tenant of its choice
+    END IF;
     -- So that `tally doctor` can say since when a stuck appender is stuck. Without it, it still names the process.
     IF NOT pg_has_role('tally_owner', 'pg_read_all_stats', 'MEMBER') THEN
         BEGIN
