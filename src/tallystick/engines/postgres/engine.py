@@ -50,8 +50,9 @@ def open_postgres(
 ) -> PostgresLog:
     """Open the log in the database of `url`.
 
-    `busy_ms` bounds how long a commit waits for others, `connections_max` how many connections the handle keeps. `org` limits the handle to one tenant: read-only it is the
-    tenant's own view, else a service's that acts for it. Streams of the kinds `infrastructure` no tenant ever sees.
+    `busy_ms` bounds how long a commit waits for others, `connections_max` how many connections the handle keeps.
+    `org` limits the handle to one tenant: read-only it is the tenant's own view, else a service's that acts for it.
+    Streams of the kinds `infrastructure` no tenant ever sees.
     """
     if type(busy_ms) is not int or not 1 <= busy_ms <= _BUSY_MS_MAX:
         raise errors.InvalidValue(what="busy_ms", value=busy_ms, must=f"from 1 to {_BUSY_MS_MAX}")
