@@ -44,7 +44,7 @@ def store(reopen: Callable[..., Store]) -> Store:
 
 
 @pytest.fixture
-def connect(url: str, store: Store) -> Iterator[Callable[..., psycopg.Connection[Any]]]:
+def connect(url: str) -> Iterator[Callable[..., psycopg.Connection[Any]]]:
     """A connection past the engine, under a role of the store; the superuser's without one."""
     opened: list[psycopg.Connection[Any]] = []
 
