@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.rows import batches, concurrent, disk, large, lookup, replay, singles, sqlite
+from bench.rows import batches, concurrent, disk, large, lookup, postgres, replay, singles, sqlite
 
 CASES = (
     batches.batches,
@@ -10,6 +10,9 @@ CASES = (
     concurrent.concurrent,
     replay.replay,
     sqlite.sqlite,
+    postgres.batches,
+    postgres.singles,
+    postgres.many,
     lookup.lookup,
     disk.disk,
     large.large,

@@ -73,9 +73,30 @@ def _head(count: int, element: int, *, nulls: bool = False) -> bytes:
     return struct.pack("!iiiii", 1, nulls, element, count, 1)
 
 
+def _are_alike(values: Sequence[object]) -> bool:
+    """Whether all are the same, as most columns of a batch are: then their bytes are made once."""
+    return len(values) > 1 and values.count(values[0]) == len(values)
+
+
+def _sized(value: bytes | None) -> bytes:
+    return _NULL if value is None else len(value).to_bytes(4, "big") + value
+
+
+def _joined(values: Sequence[bytes | None]) -> bytes:
+    if _are_alike(values):
+        return _sized(values[0]) * len(values)
+    return b"".join([_sized(value) for value in values])
+
+
+def _packed(values: Sequence[int], form: str, size: int) -> bytes:
+    if _are_alike(values):
+        return struct.pack(f"!i{form}", size, values[0]) * len(values)
+    return struct.pack("!" + f"i{form}" * len(values), *chain.from_iterable(zip(repeat(size), values, strict=False)))
+
+
 def texts(values: Sequence[bytes]) -> Texts:
     """UTF-8 texts."""
-    return Texts(_head(len(values), _TEXT) + b"".join([len(value).to_bytes(4, "big") + value for value in values]))
+    return Texts(_head(len(values), _TEXT) + _joined(values))
 
 
 def uuids(values: Sequence[bytes]) -> Uuids:
@@ -85,18 +106,14 @@ def uuids(values: Sequence[bytes]) -> Uuids:
 
 def blobs(values: Sequence[bytes | None]) -> Blobs:
     """Bytes of any length, or nulls."""
-    nulls = None in values
-    parts = [_NULL if value is None else len(value).to_bytes(4, "big") + value for value in values]
-    return Blobs(_head(len(values), _BYTEA, nulls=nulls) + b"".join(parts))
+    return Blobs(_head(len(values), _BYTEA, nulls=None in values) + _joined(values))
 
 
 def ints(values: Sequence[int]) -> Ints:
     """32-bit numbers."""
-    packed = struct.pack("!" + "ii" * len(values), *chain.from_iterable(zip(repeat(4), values, strict=False)))
-    return Ints(_head(len(values), _INT) + packed)
+    return Ints(_head(len(values), _INT) + _packed(values, "i", 4))
 
 
 def bigints(values: Sequence[int]) -> Bigints:
     """64-bit numbers."""
-    packed = struct.pack("!" + "iq" * len(values), *chain.from_iterable(zip(repeat(8), values, strict=False)))
-    return Bigints(_head(len(values), _BIGINT) + packed)
+    return Bigints(_head(len(values), _BIGINT) + _packed(values, "q", 8))

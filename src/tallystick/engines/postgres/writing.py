@@ -190,12 +190,13 @@ def _columns(ledger: Ledger, *, recorded: int) -> tuple[Any, ...]:
         *ledger.rows, strict=True
     )
     numbers = {stream: number for number, stream in enumerate(ledger.heads, 1)}
+    encoded = {kind: kind.encode() for kind in set(kinds)}
     return (
         arrays.texts([stream.encode() for stream in numbers]),
         arrays.blobs([head.link for head in ledger.heads.values()]),
         arrays.ints([numbers[stream] for stream in streams]),
         arrays.bigints(seqs),
-        arrays.texts([kind.encode() for kind in kinds]),
+        arrays.texts([encoded[kind] for kind in kinds]),
         arrays.ints(versions),
         arrays.uuids(ids),
         arrays.bigints(times),

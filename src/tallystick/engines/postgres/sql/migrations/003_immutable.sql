@@ -49,9 +49,9 @@ FOR EACH ROW EXECUTE FUNCTION tally.refuse_change();
 
 -- Before any position is drawn, by whatever statement: what a reader holds on to. See 005_safe_head.sql.
 CREATE FUNCTION tally.announce_append() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(1952541804, 1);
+    PERFORM pg_catalog.pg_advisory_xact_lock_shared(1952541804, 1);
     RETURN NULL;
 END
 $$;

@@ -23,15 +23,15 @@ RETURN sha256(convert_to(
 -- The lock is given back by undoing the inner block, whatever happens in it; what was drawn is never undone, and
 -- neither are variables.
 CREATE FUNCTION tally.draw(count integer) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     first bigint;
 BEGIN
     BEGIN
-        PERFORM pg_advisory_xact_lock(1952541804, 2);
-        first := nextval('tally.positions');
+        PERFORM pg_catalog.pg_advisory_xact_lock(1952541804, 2);
+        first := pg_catalog.nextval('tally.positions');
         IF count > 1 THEN
-            PERFORM setval('tally.positions', first + count - 1);
+            PERFORM pg_catalog.setval('tally.positions', first + count - 1);
         END IF;
         RAISE EXCEPTION USING ERRCODE = 'TL000';
     EXCEPTION WHEN SQLSTATE 'TL000' THEN
@@ -44,13 +44,13 @@ ALTER TABLE tally.events ALTER COLUMN position SET DEFAULT tally.draw(1);
 
 -- What must be so of every transaction that appends.
 CREATE FUNCTION tally.require_safe() RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF pg_catalog.current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'appends need READ COMMITTED: what the lock protects must be read after it was taken'
             USING ERRCODE = 'TL409';
     END IF;
-    IF current_setting('synchronous_commit') = 'off' THEN
+    IF pg_catalog.current_setting('synchronous_commit') = 'off' THEN
         RAISE EXCEPTION 'appends need synchronous_commit: an acknowledged append is on disk' USING ERRCODE = 'TL409';
     END IF;
 END
@@ -85,9 +85,11 @@ BEGIN
         status := 'foreign';
         RETURN;
     END IF;
-    IF id_given AND EXISTS (SELECT FROM tally.events AS stored WHERE stored.id = new_id) THEN
-        status := 'judge';
-        RETURN;
+    IF id_given THEN -- not one condition with the next: what holds a query is never quick, even where it is not needed
+        IF EXISTS (SELECT FROM tally.events AS stored WHERE stored.id = new_id) THEN
+            status := 'judge';
+            RETURN;
+        END IF;
     END IF;
     seq := coalesce(head.seq, 0);
     IF expected >= 0 AND expected <> seq THEN
@@ -99,12 +101,14 @@ BEGIN
         status := 'org';
         RETURN;
     END IF;
-    IF lease_handle IS NOT NULL AND NOT EXISTS (
-        SELECT FROM tally.leases AS held
-        WHERE held.stream = to_stream AND held.handle = lease_handle AND held.number = lease_number
-    ) THEN
-        status := 'judge';
-        RETURN;
+    IF lease_handle IS NOT NULL THEN
+        IF NOT EXISTS (
+            SELECT FROM tally.leases AS held
+            WHERE held.stream = to_stream AND held.handle = lease_handle AND held.number = lease_number
+        ) THEN
+            status := 'judge';
+            RETURN;
+        END IF;
     END IF;
     seq := seq + 1;
     position := tally.draw(1);
