@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.rows import batches, concurrent, disk, large, lookup, postgres, replay, singles, sqlite
+from bench.rows import batches, concurrent, disk, large, lookup, postgres, replay, singles, sqlite, state
 
 CASES = (
     batches.batches,
@@ -16,4 +16,5 @@ CASES = (
     lookup.lookup,
     disk.disk,
     large.large,
+    state.folding,
 )

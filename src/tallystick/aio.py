@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
-from tallystick import errors, opening
+from tallystick import errors, opening, state
 from tallystick.event.model import Event, NewEvent
 from tallystick.store.commit import Appended, Outcome
 from tallystick.store.events import PAGE_EVENTS
@@ -31,15 +31,16 @@ PENDING_MAX = 65_536
 FOLLOW_SECONDS = 1.0
 
 
-async def open(url: str, *, window_ms: float = 0.0, **options: Any) -> AsyncStore:
+async def open(url: str, *, window_ms: float = 0.0, reducers: Iterable[Any] = (), **options: Any) -> AsyncStore:
     """Open the store at `url` for the running event loop; options as in `tallystick.open`.
 
     `window_ms` (up to 10) lets the writer thread wait for company before it commits. The default waits for nobody:
-    what arrives during one fsync goes into the next.
+    what arrives during one fsync goes into the next. `reducers` are those that `create_snapshot` snapshots.
     """
     _check_window(window_ms)
+    registered = state.registry(reducers)
     store = await asyncio.to_thread(opening.open, url, **options)
-    return AsyncStore(store, window_ms=window_ms)
+    return AsyncStore(store, window_ms=window_ms, reducers=registered)
 
 
 def _check_window(window_ms: object) -> None:
@@ -50,9 +51,10 @@ def _check_window(window_ms: object) -> None:
 class AsyncStore:
     """An open store, for the tasks of one event loop."""
 
-    def __init__(self, store: Store, *, window_ms: float = 0.0) -> None:
+    def __init__(self, store: Store, *, window_ms: float = 0.0, reducers: Iterable[Any] = ()) -> None:
         _check_window(window_ms)
         self.store = store
+        self.reducers = state.registry(reducers)
         self._waiting: asyncio.Future[int] | None = None
         self._waiting_after = 0
         self._committer = Committer(store, asyncio.get_running_loop(), window_seconds=window_ms / 1000)
@@ -142,6 +144,19 @@ class AsyncStore:
             raise errors.InvalidValue(what="event id", value=str(start_event_id)[:80], must="the id of a stored event")
         async for event in self.events(after=start.position - 1):
             yield event
+
+    async def create_snapshot(self, *, protect: bool = False) -> bytes:
+        """Snapshot every registered reducer at one position; returns the id of the set."""
+        return await asyncio.to_thread(state.make_all, self.store, self.reducers, protect=protect)
+
+    async def restore_from_snapshot(self, snapshot_id: bytes) -> state.Restored:
+        """The states of a set of snapshots, each checked against the log."""
+        return await asyncio.to_thread(state.restore_all, self.store, self.reducers, snapshot_id)
+
+    async def fold(self, reducer: Any, stream: str = "", *, until: state.Until | None = None) -> state.State:
+        """The state of a stream, or of the whole log, as `tallystick.state.fold` gives it."""
+        end = until or state.Until()
+        return await asyncio.to_thread(state.fold, self.store, state.as_reducer(reducer), stream, until=end)
 
     async def follow(self, *, after: int = 0, selection: Selection = EVERYTHING) -> AsyncIterator[Event]:
         """Every event after `after`, then new ones as they come, without end."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/state.md"])
 def test_every_block_of_the_page_runs(page: str, stage: Any) -> None:
     """Python blocks run, and shell lines print what stands below them."""
     assert stage.play(page) >= 2

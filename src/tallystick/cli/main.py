@@ -23,6 +23,11 @@ COMMANDS = {
     "doctor": "doctor",
     "schema": "schema",
     "migrate": "migrate",
+    "state": "state",
+    "snapshot": "snapshot",
+    "prune": "prune",
+    "erase": "erase",
+    "retain": "retain",
 }
 """Name of the command -> module in this package whose `command` it is. Modules are imported when they are asked for."""
 

@@ -28,6 +28,7 @@ THEMES = (
     "processes",
     "limits",
     "bad_input",
+    "maintenance",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
 
@@ -41,6 +42,12 @@ from tallystick.testing.contract.filters import FilterContract  # noqa: E402
 from tallystick.testing.contract.harness import EngineHarness, UrlHarness, needs  # noqa: E402
 from tallystick.testing.contract.leases import LeaseContract  # noqa: E402
 from tallystick.testing.contract.limits import LimitContract  # noqa: E402
+from tallystick.testing.contract.maintenance import (  # noqa: E402
+    CommandContract,
+    ErasureContract,
+    PruningContract,
+    SnapshotContract,
+)
 from tallystick.testing.contract.orgs_and_sources import OrgAndSourceContract  # noqa: E402
 from tallystick.testing.contract.processes import ProcessContract  # noqa: E402
 from tallystick.testing.contract.profiles import ProfileContract  # noqa: E402
@@ -64,6 +71,10 @@ CONTRACTS = (
     ProcessContract,
     LimitContract,
     BadInputContract,
+    PruningContract,
+    ErasureContract,
+    SnapshotContract,
+    CommandContract,
 )
 
 
@@ -83,6 +94,10 @@ class AllContracts(
     ProcessContract,
     LimitContract,
     BadInputContract,
+    PruningContract,
+    ErasureContract,
+    SnapshotContract,
+    CommandContract,
 ):
     """Everything an engine must do."""
 
