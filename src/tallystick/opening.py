@@ -119,10 +119,7 @@ def _open_log(
         _check_options(MemoryLog, options)
         return MemoryLog(profile=profile or "plain", clock=clock, **options)
     if engine in ("postgresql", "postgres"):
-        from tallystick.engines.postgres.engine import open_postgres
-
-        _check_options(open_postgres, options)
-        return open_postgres(url, readonly=readonly, create=create, profile=profile, clock=clock, **options)
+        return _open_postgres(url, readonly=readonly, create=create, profile=profile, clock=clock, **options)
     if engine not in ("files", "sqlite"):
         raise errors.UnknownUrl(url=url, reason=f"there is no engine {engine!r}")
     if not place or "\0" in place:
@@ -136,6 +133,16 @@ def _open_log(
 
     _check_options(open_sqlite, options)
     return open_sqlite(place, readonly=readonly, create=create, profile=profile, clock=clock, **options)
+
+
+def _open_postgres(url: str, **options: Any) -> EventLog:
+    try:
+        from tallystick.engines.postgres.engine import open_postgres
+    except ModuleNotFoundError as missing:
+        reason = f"{missing.name} is not installed: pip install 'tallystick[postgres]'"
+        raise errors.UnknownUrl(url=url.partition("@")[2] or url, reason=reason) from missing
+    _check_options(open_postgres, {name: value for name, value in options.items() if name not in _COMMON})
+    return open_postgres(url, **options)
 
 
 def _check_options(opens: Callable[..., Any], options: dict[str, Any]) -> None:

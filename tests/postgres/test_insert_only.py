@@ -203,7 +203,9 @@ def test_a_role_without_rights_is_told_so(store: Store, url: str, login: Callabl
         ("ALTER DATABASE {} SET synchronous_commit = off", "synchronous_commit"),
     ],
 )
-def test_a_server_that_could_break_a_promise_is_refused(url: str, connect: Connect, change: str, reason: str) -> None:
+def test_a_server_that_could_break_a_promise_is_refused(
+    url: str, store: Store, connect: Connect, change: str, reason: str
+) -> None:
     """CP-04, CP-10, LH-07: a cached sequence, a role past row security, commits that are not synced: not opened."""
     connection = connect()
     name = connection.info.dbname

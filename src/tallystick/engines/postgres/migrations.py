@@ -69,7 +69,8 @@ def migrate(
 
 
 def _take(connection: psycopg.Connection, step: Migration) -> None:
-    connection.execute("RESET ROLE" if step.number == _ROLES else "SET LOCAL ROLE tally_owner")
+    if step.number > _ROLES:
+        connection.execute("SET LOCAL ROLE tally_owner")
     connection.execute(step.sql)
     if step.number >= _FIRST_TABLES:
         if step.number == _FIRST_TABLES:
