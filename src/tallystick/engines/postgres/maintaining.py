@@ -44,7 +44,7 @@ class Named:
         self.erasures[fact.get("stream"), fact.get("seq"), fact.get("checksum")] = id_
 
     def _snapshotted(self, id_: bytes, fact: dict[str, Any]) -> None:
-        self.bodies[id_] = fact.get("body_hash")
+        self.bodies[id_] = (fact.get("stream"), fact.get("body_hash"))
 
     def _dropped(self, id_: bytes, fact: dict[str, Any]) -> None:
         self.dropped |= dict.fromkeys(fact.get("snapshots", ()), id_)
@@ -71,7 +71,7 @@ def require_named(transaction: Transaction) -> None:
         if (erasure.stream, erasure.seq, erasure.checksum.hex()) not in named.erasures:
             raise errors.EraseRefused(stream=erasure.stream, seq=erasure.seq, reason=_UNNAMED)
     for snapshot in asked.snapshots:
-        if named.bodies.get(snapshot.id) != chain.checksum(snapshot.body).hex():
+        if named.bodies.get(snapshot.id) != (snapshot.stream, chain.checksum(snapshot.body).hex()):
             raise errors.SnapshotUnusable(snapshot=snapshot.id.hex(), reason=_UNNAMED)
     for id_ in asked.dropped_snapshots:
         if id_.hex() not in named.dropped:
