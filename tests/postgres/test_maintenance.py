@@ -309,4 +309,4 @@ def test_an_erasure_that_does_not_fit_the_log_is_refused_whole(store: Store) -> 
     with pytest.raises(errors.EraseRefused, match="there is no such payload"):
         store.record([upkeep.erased_fact(wrong)], maintenance=Maintenance(erasures=(wrong,)))
     assert all(found.payload is not None for found in store.read().events)
-    assert store.append("order/a", event(), expected=3).seq == 4
+    assert store.append("order/a", NewEvent("thing.done", {}), expected=3).seq == 4
