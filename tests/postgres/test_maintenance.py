@@ -310,3 +310,51 @@ def test_an_erasure_that_does_not_fit_the_log_is_refused_whole(store: Store) -> 
         store.record([upkeep.erased_fact(wrong)], maintenance=Maintenance(erasures=(wrong,)))
     assert all(found.payload is not None for found in store.read().events)
     assert store.append("order/a", NewEvent("thing.done", {}), expected=3).seq == 4
+
+
+def test_a_follower_beside_writers_and_prunes_misses_only_what_was_pruned(reopen: Callable[..., Store]) -> None:
+    """CP-04: every acknowledged event is seen once, in order, or stands among the pruned; the head never goes back."""
+    store, follower = reopen(), reopen(readonly=True)
+    done, seen, heads = threading.Event(), list[bytes](), [0]
+
+    def write(name: int) -> None:
+        for number in range(40):
+            store.append(f"order/{name}", events(1 + number % 3))
+            if number % 10 == 9:
+                head = store.stream_head(f"order/{name}")
+                assert head is not None
+                upkeep.prune(store, f"order/{name}", head.seq - 1)
+
+    def follow() -> None:
+        after = 0
+        while not done.is_set() or after < heads[-1]:
+            heads.append(follower.head())
+            page = follower.read(after=after, over_pruned=True, limit=7)
+            seen.extend(event.id for event in page.events)
+            after = page.through
+
+    reader = threading.Thread(target=follow)
+    writers = [threading.Thread(target=write, args=(name,)) for name in range(4)]
+    for thread in (reader, *writers):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    done.set()
+    reader.join()
+    left = [event.id for event in store.events(over_pruned=True)]
+    assert len(set(seen)) == len(seen)
+    assert [id_ for id_ in seen if not store.log.pruned(id_)] == left
+    assert len(left) == store.log.report().facts["events_head"] - sum(cut.count for cut in store.log.cuts())
+    assert heads == sorted(heads)
+
+
+def test_reclaimed_room_is_used_again(store: Store) -> None:
+    """EVT-13: after a prune and a reclaim, as many events again take hardly more room than before."""
+    batch = [NewEvent("thing.done", {"n": number, "text": "x" * 900}) for number in range(3000)]
+    store.append("order/a", batch)
+    before = store.report().facts["log_bytes"]
+    upkeep.prune(store, "order/a", 3000)
+    reclaimed = store.log.reclaim(compress_before=None, progress=lambda done: None)
+    assert "vacuumed" in reclaimed.done[0]
+    store.append("order/a", batch)
+    assert store.report().facts["log_bytes"] < 1.2 * before
