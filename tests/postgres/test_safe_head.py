@@ -12,6 +12,7 @@ import pytest
 
 from tallystick import Store, errors
 from tallystick.engines.postgres import inspection
+from tallystick.store.verify import verify
 from tallystick.testing import postgres
 from tallystick.testing.builders import event, events
 
@@ -193,6 +194,28 @@ def test_writers_of_different_streams_do_not_wait_for_each_other(store: Store, c
     with pytest.raises(psycopg.errors.LockNotAvailable):
         _append(other, "order/slow")
     slow.rollback()
+
+
+def test_a_commit_over_very_many_streams_goes_through_beside_others(store: Store) -> None:
+    """CP-05: past a thousand streams a commit takes one lock for all, waits for those under way, and is whole."""
+    stop = threading.Event()
+    counted = [0]
+
+    def work() -> None:
+        while not stop.is_set():
+            store.append(f"order/{counted[0] % 1500}", event())
+            counted[0] += 1
+
+    other = threading.Thread(target=work)
+    other.start()
+    try:
+        done = store.append_all([(f"order/{number}", [event(number)], -1) for number in range(1500)])
+    finally:
+        stop.set()
+        other.join()
+    assert done[-1].position - done[0].position == 1499
+    assert store.head() == 1500 + counted[0]
+    assert verify(store.log).problems == []
 
 
 def test_waiting_for_a_stream_is_bounded(reopen: Callable[..., Store], connect: Connect) -> None:
