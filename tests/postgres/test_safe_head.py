@@ -12,8 +12,9 @@ import pytest
 
 from tallystick import Store, errors
 from tallystick.engines.postgres import inspection
+from tallystick.store.verify import verify
 from tallystick.testing import postgres
-from tallystick.testing.builders import event, events
+from tallystick.testing.builders import event, event_id, events, named
 
 Connect = Callable[..., psycopg.Connection[Any]]
 
@@ -193,6 +194,54 @@ def test_writers_of_different_streams_do_not_wait_for_each_other(store: Store, c
     with pytest.raises(psycopg.errors.LockNotAvailable):
         _append(other, "order/slow")
     slow.rollback()
+
+
+def test_a_commit_over_very_many_streams_goes_through_beside_others(store: Store) -> None:
+    """CP-05: past a thousand streams a commit takes one lock for all, waits for those under way, and is whole."""
+    stop = threading.Event()
+    counted = [0]
+
+    def work() -> None:
+        while not stop.is_set():
+            store.append(f"order/{counted[0] % 1500}", event())
+            counted[0] += 1
+
+    other = threading.Thread(target=work)
+    other.start()
+    try:
+        done = store.append_all([(f"order/{number}", [event(number)], -1) for number in range(1500)])
+    finally:
+        stop.set()
+        other.join()
+    assert done[-1].position - done[0].position == 1499
+    assert store.head() == 1500 + counted[0]
+    assert verify(store.log).problems == []
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_an_id_that_is_being_written_elsewhere_is_refused_when_it_is(store: Store, connect: Connect, size: int) -> None:
+    """CP-02: two streams get the same id at the same moment: one has it, the other is told so."""
+    slow = connect("tally_app", autocommit=False)
+    values = ("order/first", event_id(1).hex())
+    slow.execute(
+        "SELECT tally.append_event(%s, -1, 't', 1, %s::uuid, 0, '{}', '{}', NULL, 0, true, NULL, NULL)", values
+    )
+    told: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            store.append("order/second", [named(number) for number in range(1, size + 1)])
+        except errors.TallyError as refused:
+            told.append(refused)
+
+    second = threading.Thread(target=work)
+    second.start()
+    time.sleep(0.1)
+    assert second.is_alive()
+    slow.commit()
+    second.join(30)
+    assert [type(refused) for refused in told] == [errors.DuplicateId]
+    assert store.stream_head("order/second") is None
 
 
 def test_waiting_for_a_stream_is_bounded(reopen: Callable[..., Store], connect: Connect) -> None:

@@ -106,8 +106,11 @@ class Connections(_Answers):
         """A connection, with PostgreSQL's own errors."""
         if self._closed:
             raise errors.StoreClosed()
-        with self._pool.connection() as connection:
+        connection = self._pool.getconn()
+        try:  # not `with self._pool.connection()`, which ends a transaction that is never open here
             yield connection
+        finally:
+            self._pool.putconn(connection)
 
     @contextmanager
     def using(self) -> Iterator[psycopg.Connection[Any]]:

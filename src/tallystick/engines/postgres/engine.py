@@ -238,7 +238,7 @@ class PostgresLog:
     def wait(self, after: int, *, timeout: float) -> int:
         deadline = time.monotonic() + timeout
         while True:
-            head = self._safe_head.glance()
+            head = self._safe_head.known if self._closed else self._safe_head.glance()
             left = deadline - time.monotonic()
             if head > after or left <= 0 or self._closed:
                 return head

@@ -10,7 +10,11 @@ import psycopg_pool
 from tallystick import errors
 
 LOST = (psycopg.OperationalError, psycopg.InterfaceError)
-AGAIN = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+AGAIN = (
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.UniqueViolation,  # an id that somebody else was just writing: the next judgement finds it
+)
 
 
 def shown(url: str) -> str:

@@ -57,6 +57,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA tally FROM PUBLIC;
+ALTER DEFAULT PRIVILEGES FOR ROLE tally_owner REVOKE ALL ON FUNCTIONS FROM PUBLIC;
 GRANT SELECT ON ALL TABLES IN SCHEMA tally TO tally_app, tally_maintenance;
 GRANT INSERT, UPDATE, DELETE ON tally.checkpoints TO tally_app;
 GRANT SELECT ON tally.events, tally.streams, tally.store, tally.migrations, tally.infrastructure, tally.proven,
