@@ -102,7 +102,7 @@ def test_a_refused_append_leaves_no_record(store: Store, count: int) -> None:
 
 
 def test_the_later_append_event_is_the_earlier_one_that_also_knows_pruned_ids() -> None:
-    """CP-12: what step 008 puts in the place of 004's function differs from it in one condition, and in nothing else."""
+    """CP-12: what step 008 puts in the place of 004's function differs from it in one condition alone."""
     texts = {step.number: step.sql for step in migrations.known()}
     earlier, later = (
         texts[number].partition("FUNCTION tally.append_event(")[2].partition("\n$$;")[0] for number in (4, 8)
