@@ -8,14 +8,17 @@ PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint co
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench soak clean
+.PHONY: help demo demo-postgres test lint bench soak clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo '  options are handed on: make bench ARGS=--quick'
 
 demo: $(STAMP) ## write 200,000 events, kill the writer half-way, prove that nothing is lost
 	$(RUN) -m tallystick.demo $(ARGS)
+
+demo-postgres: $(STAMP)-test ## the same on a real PostgreSQL server, which it brings along
+	$(RUN) -m tallystick.demo --engine postgres --dir demo-data/postgres --events 20000 $(ARGS)
 
 test: $(STAMP)-test ## run the tests
 	$(RUN) -m pytest -n 2 --dist worksteal $(ARGS)

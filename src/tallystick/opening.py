@@ -35,7 +35,7 @@ def open(
     refill_from: str | None = None,
     **options: Any,
 ) -> Store:
-    """Open the store at `url`: `files:DIR`, `sqlite:FILE`, `ndjson:DIR` or `memory:`.
+    """Open the store at `url`: `files:DIR`, `sqlite:FILE`, `postgresql://…`, `ndjson:DIR` or `memory:`.
 
     - `readonly`: read beside a writer in another process; nothing is created or repaired.
     - `create`: make the store if there is none (never with `readonly`).
@@ -118,6 +118,8 @@ def _open_log(
     if engine == "memory":
         _check_options(MemoryLog, options)
         return MemoryLog(profile=profile or "plain", clock=clock, **options)
+    if engine in ("postgresql", "postgres"):
+        return _open_postgres(url, readonly=readonly, create=create, profile=profile, clock=clock, **options)
     if engine not in ("files", "sqlite", "ndjson"):
         raise errors.UnknownUrl(url=url, reason=f"there is no engine {engine!r}")
     if not place or "\0" in place:
@@ -136,6 +138,16 @@ def _open_log(
 
     _check_options(open_sqlite, options)
     return open_sqlite(place, readonly=readonly, create=create, profile=profile, clock=clock, **options)
+
+
+def _open_postgres(url: str, **options: Any) -> EventLog:
+    try:
+        from tallystick.engines.postgres.engine import open_postgres
+    except ModuleNotFoundError as missing:
+        reason = f"{missing.name} is not installed: pip install 'tallystick[postgres]'"
+        raise errors.UnknownUrl(url=url.partition("@")[2] or url, reason=reason) from missing
+    _check_options(open_postgres, {name: value for name, value in options.items() if name not in _COMMON})
+    return open_postgres(url, **options)
 
 
 def _check_options(opens: Callable[..., Any], options: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ import tallystick.aio
 from tallystick import errors
 from tallystick.cli.main import COMMANDS
 from tallystick.engines.files.place import open_files
+from tallystick.engines.postgres.engine import open_postgres
 from tallystick.engines.sqlite.engine import open_sqlite
 from tallystick.event import profiles
 from tallystick.testing import requirements
@@ -112,7 +113,7 @@ def test_every_command_is_described(command: str, pages: dict[str, str]) -> None
 
 def options() -> Iterator[str]:
     """Every option that can be given to `open`, of the store, of its engines and of the async face."""
-    for function in (tallystick.open, tallystick.aio.open, open_files, open_sqlite):
+    for function in (tallystick.open, tallystick.aio.open, open_files, open_sqlite, open_postgres):
         own = inspect.signature(function).parameters
         yield from (name for name in own if name not in PORT or (function is tallystick.open and name != "url"))
 

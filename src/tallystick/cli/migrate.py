@@ -16,13 +16,17 @@ FORMAT_FACTS = ("user_version", "format")
 
 @click.command("migrate", short_help="Upgrade a store written by an older version.")
 @options.url
+@options.profile
 @options.as_json
-def command(url: str, as_json: bool) -> None:
-    """Upgrade the store to the format of this version, and say from which to which. Migrations only go forward."""
+def command(url: str, profile: str | None, as_json: bool) -> None:
+    """Upgrade the store to the format of this version, and say from which to which. Migrations only go forward.
+
+    In a PostgreSQL database without a log, this makes one, with its roles: run it as a role that may create them.
+    """
     import tallystick
 
     before = _format_before(url)
-    with tallystick.open(url, create=False) as store:
+    with tallystick.open(url, create=_makes(url), profile=profile) as store:
         after, engine = _format(store), store.log.engine
     if as_json:
         output.document({"url": url, "engine": engine, "from": before, "to": after, "migrated": before != after})
@@ -43,6 +47,15 @@ def _format_before(url: str) -> Any:
             return _format(store)
     except errors.OlderFormat as old:
         return old.found
+    except errors.StoreNotFound:
+        if not _makes(url):
+            raise
+        return 0
+
+
+def _makes(url: str) -> bool:
+    """Whether making the store is the business of whoever migrates it: a service's role cannot."""
+    return url.partition(":")[0] in ("postgresql", "postgres")
 
 
 def _format(store: Store) -> Any:

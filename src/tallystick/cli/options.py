@@ -73,13 +73,17 @@ def selection(command: Command) -> Command:
     return found  # type: ignore[no-any-return]
 
 
+profile = click.option(
+    "--profile", type=click.Choice(PROFILES), help="The profile of the store, fixed when it is made."
+)
+
+
 def creation(command: Command) -> Command:
     """The options of commands that may create the store."""
-    choices = click.Choice(PROFILES)
     command = click.option("--secrets", type=click.Choice(SECRETS), help="Change what the guard does about secrets.")(
         command
     )
-    return click.option("--profile", type=choices, help="The profile of the store, fixed when it is made.")(command)
+    return profile(command)
 
 
 def open_reading(url: str) -> Store:

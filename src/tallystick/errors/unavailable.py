@@ -11,6 +11,8 @@ __all__ = [
     "NewerFormat",
     "NoSpace",
     "NotLoadable",
+    "NotPermitted",
+    "NotReachable",
     "OlderFormat",
     "ReadFailed",
     "ReadOnly",
@@ -20,6 +22,7 @@ __all__ = [
     "StoreNotFound",
     "Unavailable",
     "UnknownUrl",
+    "UnsafeServer",
 ]
 
 
@@ -31,7 +34,7 @@ class UnknownUrl(Unavailable):
     """No engine answers to this URL."""
 
     template = "cannot open {url!r}: {reason}"
-    advice = "Use files:DIR, sqlite:FILE, ndjson:DIR or memory:."
+    advice = "Use files:DIR, sqlite:FILE, postgresql://HOST/DATABASE, ndjson:DIR or memory:."
     url: str
     reason: str
 
@@ -67,6 +70,35 @@ class NotLoadable(Unavailable):
     template = "cannot load {reference!r}: {reason}"
     advice = "Give MODULE:NAME of something that can be imported from here, or the path of a file."
     reference: str
+    reason: str
+
+
+class NotReachable(Unavailable):
+    """The server of the store does not answer."""
+
+    template = "cannot reach {url}: {reason}"
+    advice = "Check that the server runs and the URL is right, and try again; a retry with the same event ids is safe."
+    url: str
+    reason: str
+
+
+class NotPermitted(Unavailable):
+    """The role that logs in to the server lacks a right."""
+
+    template = "{url} does not allow it: {reason}"
+    advice = (
+        "Grant it tally_app (tally_reader for one org, also tally_maintenance to prune); `tally migrate` needs more."
+    )
+    url: str
+    reason: str
+
+
+class UnsafeServer(Unavailable):
+    """The server or the role is set up so that a promise of the store would not hold."""
+
+    template = "{url} is not safe to use: {reason}"
+    advice = "Change that setting and open the store again."
+    url: str
     reason: str
 
 

@@ -1,0 +1,159 @@
+"""The pool of connections of one handle, each of them set up the same: role, org, isolation, time to wait for locks.
+
+Invariant: a connection is outside of any transaction when it comes out of the pool, and when it goes back; what a
+tenant's reading changed of it (role, org) ended with the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
+
+import psycopg
+from psycopg_pool import ConnectionPool
+
+from tallystick import errors
+from tallystick.engines.postgres import arrays, statements, translate
+
+APPLICATION = "tallystick"
+_CONNECT_S = 10.0
+
+
+SERVICE, TENANT = "tally_app", "tally_reader"
+
+
+class Reading(Protocol):
+    """What reading needs: connections of whatever scope."""
+
+    url: str
+
+    def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
+    def answer(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]: ...
+    def open(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Answers:
+    """Statements that only read, over connections that a subclass gives out."""
+
+    def using(self) -> AbstractContextManager[psycopg.Connection[Any]]:
+        """A connection, with our errors."""
+        raise NotImplementedError
+
+    def renew(self) -> None:
+        """Replace the connections that a restart of the server has cut."""
+        raise NotImplementedError
+
+    def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]:
+        """The answer to a statement. It is asked once more if the connection turns out to be gone."""
+        return self.answer(statements.named(name), values)
+
+    def answer(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]:
+        """As `rows`, for a statement that was made for the occasion."""
+        try:
+            return self._answer(query, values)
+        except errors.NotReachable as unreachable:
+            if not translate.is_lost(unreachable.__cause__ or unreachable):
+                raise
+        self.renew()
+        return self._answer(query, values)
+
+    def _answer(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
+        with self.using() as connection:
+            return connection.execute(query, values, binary=True).fetchall()
+
+
+class Connections(_Answers):
+    """Connections to one database under one role. `org` limits everything they see to one tenant."""
+
+    def __init__(
+        self, url: str, *, role: str, org: str | None, readonly: bool, busy_ms: int, connections_max: int
+    ) -> None:
+        self.url = translate.shown(url)
+        self.busy_ms = busy_ms
+        self._settings = {
+            "role": role,
+            "tally.org": org or "",
+            "default_transaction_isolation": "read committed",
+            "default_transaction_read_only": "on" if readonly else "off",
+            "lock_timeout": str(busy_ms),
+        }
+        self._pool = ConnectionPool(
+            url,
+            min_size=1,
+            max_size=connections_max,
+            timeout=_CONNECT_S,
+            num_workers=1,
+            open=False,
+            configure=self._set_up,
+            kwargs={"autocommit": True, "application_name": APPLICATION},
+        )
+        self._closed = False
+
+    def open(self) -> None:
+        """Connect."""
+        self._pool.open()
+
+    def _set_up(self, connection: psycopg.Connection[Any]) -> None:
+        for kind, dumper in arrays.DUMPERS.items():
+            connection.adapters.register_dumper(kind, dumper)
+        for name, value in self._settings.items():
+            connection.execute(statements.named("set_setting"), (name, value))
+
+    @contextmanager
+    def given(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection, with PostgreSQL's own errors."""
+        if self._closed:
+            raise errors.StoreClosed()
+        connection = self._pool.getconn()
+        try:  # not `with self._pool.connection()`, which ends a transaction that is never open here
+            yield connection
+        finally:
+            self._pool.putconn(connection)
+
+    @contextmanager
+    def using(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection, with our errors."""
+        try:
+            with self.given() as connection:
+                yield connection
+        except psycopg.Error as problem:
+            raise translate.of(problem, url=self.url, waited_ms=self.busy_ms) from problem
+
+    def renew(self) -> None:
+        """Replace the connections that a restart of the server has cut."""
+        self._pool.check()
+
+    def of_tenant(self, org: str) -> TenantConnections:
+        """The same connections, seeing one tenant's events and nothing else."""
+        return TenantConnections(self, org)
+
+    def close(self) -> None:
+        """Give every connection back to the server."""
+        self._closed = True
+        self._pool.close()
+
+
+class TenantConnections(_Answers):
+    """A service's connections, each time for one transaction as a tenant's reader."""
+
+    def __init__(self, shared: Connections, org: str) -> None:
+        self.url = shared.url
+        self._shared = shared
+        self._org = org
+
+    @contextmanager
+    def using(self) -> Iterator[psycopg.Connection[Any]]:
+        with self._shared.using() as connection, connection.transaction():
+            connection.execute(statements.named("become_tenant"), (self._org,))
+            yield connection
+
+    def renew(self) -> None:
+        self._shared.renew()
+
+    def open(self) -> None:
+        """Nothing to do: they are open."""
+
+    def close(self) -> None:
+        """Nothing to do: they belong to the service."""

@@ -1,0 +1,274 @@
+"""The log in PostgreSQL: tables and functions as in `sql/migrations`, any number of processes write and read it.
+
+Invariants: nothing but the functions of the schema writes; a commit is judged under locks that are held until it is
+durable; a read goes no further than the safe head, with a snapshot that is younger than the proof of it; a page and
+what was pruned are seen with one snapshot.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import starmap
+
+from tallystick import errors
+from tallystick.engines.postgres import inspection, reclaiming, statements
+from tallystick.engines.postgres.checkpoints import PostgresCheckpoints
+from tallystick.engines.postgres.commands import PostgresCommands
+from tallystick.engines.postgres.connections import Connections, Reading
+from tallystick.engines.postgres.place import Opened, Opening
+from tallystick.engines.postgres.publisher import Publisher
+from tallystick.engines.postgres.safe_head import SafeHead
+from tallystick.engines.postgres.selecting import page_query
+from tallystick.engines.postgres.snapshots import PostgresSnapshots
+from tallystick.engines.postgres.view import cut_of
+from tallystick.engines.postgres.writing import Writer
+from tallystick.event import limits, names
+from tallystick.event.model import Event
+from tallystick.store import capabilities
+from tallystick.store.checkpoints import Checkpoints
+from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.events import PAGE_EVENTS, Problem, Report
+from tallystick.store.idempotency import Commands
+from tallystick.store.ledger import Head, Holder
+from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
+from tallystick.store.page import Hole, Page, StreamInfo
+from tallystick.store.selection import EVERYTHING, Selection
+from tallystick.store.snapshots import Snapshots
+
+BUSY_MS = 60_000
+CONNECTIONS_MAX = 16
+_BUSY_MS_MAX = 3_600_000
+_CONNECTIONS_LIMIT = 1000
+_POLL_S = 0.01
+
+
+def open_postgres(
+    url: str,
+    *,
+    readonly: bool,
+    create: bool,
+    profile: str | None,
+    clock: Callable[[], int],
+    busy_ms: int = BUSY_MS,
+    connections_max: int = CONNECTIONS_MAX,
+    org: str | None = None,
+    infrastructure: Sequence[str] = (),
+) -> PostgresLog:
+    """Open the log in the database of `url`.
+
+    `busy_ms` bounds how long a commit waits for others, `connections_max` how many connections the handle keeps.
+    `org` limits the handle to one tenant: read-only it is the tenant's own view, else a service's that acts for it.
+    Streams of the kinds `infrastructure` no tenant ever sees.
+    """
+    if type(busy_ms) is not int or not 1 <= busy_ms <= _BUSY_MS_MAX:
+        raise errors.InvalidValue(what="busy_ms", value=busy_ms, must=f"from 1 to {_BUSY_MS_MAX}")
+    if type(connections_max) is not int or not 1 <= connections_max <= _CONNECTIONS_LIMIT:
+        raise errors.InvalidValue(what="connections_max", value=connections_max, must=f"from 1 to {_CONNECTIONS_LIMIT}")
+    if org is not None:
+        names.check_label("org", org)
+    for kind in infrastructure:
+        names.check_kind(kind)
+    opening = Opening(url, profile=profile, clock=clock, org=org, readonly=readonly)
+    opened = opening.open(create=create)
+    connections = Connections(
+        url,
+        role=opened.role,
+        org=org,
+        readonly=readonly or opened.standby,
+        busy_ms=busy_ms,
+        connections_max=connections_max,
+    )
+    connections.open()
+    if infrastructure and not readonly:
+        with connections.using() as connection:
+            connection.execute(statements.named("declare_infrastructure"), (list(infrastructure),))
+    reason = f"{connections.url} was opened for reading" if readonly else None
+    if opened.standby:
+        reason = f"{connections.url} is a standby"
+    holder = None if reason else Holder()
+    return PostgresLog(
+        connections,
+        opened,
+        readonly_reason=reason,
+        readonly=readonly,
+        checkpoints=PostgresCheckpoints(connections, readonly_reason=reason),
+        writer=None
+        if holder is None
+        else Writer(connections, holder=holder, clock=clock, org=org, maintains=opened.maintains),
+        publisher=None if holder is None else Publisher(connections),
+    )
+
+
+class PostgresLog:
+    """An event log in PostgreSQL. Made by `open_postgres`."""
+
+    engine = "postgres"
+    capabilities = capabilities.ALL
+
+    def __init__(
+        self,
+        connections: Reading,
+        opened: Opened,
+        *,
+        readonly_reason: str | None,
+        readonly: bool,
+        checkpoints: Checkpoints,
+        writer: Writer | None = None,
+        publisher: Publisher | None = None,
+    ) -> None:
+        self.url = connections.url
+        self.store_id = opened.store_id
+        self.profile = opened.profile
+        self.readonly = readonly
+        self.checkpoints = checkpoints
+        self.snapshots: Snapshots = PostgresSnapshots(connections)
+        self.commands: Commands = PostgresCommands(connections, forget=self._forget)
+        self._opened = opened
+        self._connections = connections
+        self._readonly_reason = readonly_reason
+        self._safe_head = SafeHead(connections)
+        self._writer = writer
+        self._publisher = publisher
+        self._closed = False
+
+    def for_tenant(self, org: str) -> PostgresLog:
+        """The same log as a tenant sees it, for reading, over the same connections. It ends with this handle."""
+        names.check_label("org", org)
+        if not isinstance(self._connections, Connections):
+            raise errors.ReadOnly(reason="this handle is a tenant's already")
+        return PostgresLog(
+            self._connections.of_tenant(org),
+            self._opened,
+            readonly_reason=f"it is what {org!r} sees of {self.url}",
+            readonly=True,
+            checkpoints=self.checkpoints,
+        )
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        outcomes = self._require_writer().commit(transactions)
+        if self._publisher is not None:
+            self._publisher.note()
+        return outcomes
+
+    def _require_writer(self) -> Writer:
+        if self._closed:
+            raise errors.StoreClosed()
+        if self._writer is None:
+            raise errors.ReadOnly(reason=self._readonly_reason or "")
+        return self._writer
+
+    def _forget(self, before: int, limit: int) -> int:
+        return self._require_writer().forget(before, limit)
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        selection: Selection = EVERYTHING,
+        limit: int = PAGE_EVENTS,
+        over_holes: bool = False,
+        over_pruned: bool = False,
+    ) -> Page:
+        end = self._end(after, until)
+        if after >= end:
+            return Page([], max(after, 0))
+        query, values = page_query(selection, after=after, until=end, limit=limit, over_pruned=over_pruned)
+        events = list(starmap(Event, self._connections.answer(query, values)))
+        if not events and not over_pruned:  # cuts only grow: what the page was refused for is there now, too
+            require_positions(selection, self._cuts_of(selection.streams), self.floor(), after=after)
+        return Page(events, events[-1].position if len(events) == limit else end)
+
+    def _end(self, after: int, until: int | None) -> int:
+        """How far a page may go: the proof is asked for only if what is known does not reach."""
+        if until is not None and until <= self._safe_head.known and not self._closed:
+            return until
+        head = self._safe_head.glance()
+        return head if until is None else min(until, head)
+
+    def read_stream(
+        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
+    ) -> list[Event]:
+        values = (stream, after, limits.INT_MAX if until is None else until, limit)
+        events = list(starmap(Event, self._connections.rows("read_stream", values)))
+        if not events or events[0].seq > after + 1:  # the next event is there unless it was pruned, or never was
+            require_history(self.cut(stream), after=after)
+        return events
+
+    def find(self, id: bytes) -> Event | None:
+        rows = self._connections.rows("find_event", (id.hex(),))
+        return Event(*rows[0]) if rows else None
+
+    def head(self) -> int:
+        return self._safe_head.prove()
+
+    def floor(self) -> int:
+        return int(self._connections.rows("floor")[0][0])
+
+    def cut(self, stream: str) -> Cut | None:
+        return self._cuts_of([stream]).get(stream)
+
+    def _cuts_of(self, streams: Collection[str]) -> dict[str, Cut]:
+        if not streams:
+            return {}
+        return {row[0]: cut_of(row) for row in self._connections.rows("find_cuts", (list(streams),))}
+
+    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+        return list(map(cut_of, self._connections.rows("list_cuts", (after, limit))))
+
+    def pruned(self, id: bytes) -> bool:
+        return bool(self._connections.rows("is_pruned", (id.hex(),))[0][0])
+
+    def stream_head(self, stream: str) -> Head | None:
+        rows = self._connections.rows("stream_head", (stream,))
+        return Head(*rows[0]) if rows else None
+
+    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+        return list(starmap(StreamInfo, self._connections.rows("list_streams", (after, limit))))
+
+    def recorded_at(self, position: int) -> int | None:
+        rows = self._connections.rows("recorded_at", (position,))
+        return rows[0][0] if rows else None
+
+    def wait(self, after: int, *, timeout: float) -> int:
+        deadline = time.monotonic() + timeout
+        while True:
+            head = self._safe_head.known if self._closed else self._safe_head.glance()
+            left = deadline - time.monotonic()
+            if head > after or left <= 0 or self._closed:
+                return head
+            time.sleep(min(left, _POLL_S))
+
+    # --- health ----------------------------------------------------------------------------------------------------
+
+    def holes(self) -> list[Hole]:
+        return []
+
+    def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
+        return inspection.check(self._connections, progress)
+
+    def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
+        writer = self._require_writer()
+        assert isinstance(self._connections, Connections)
+        return reclaiming.reclaim(self._connections, progress, allowed=writer.maintains)
+
+    def report(self) -> Report:
+        facts, problems = inspection.report(self._connections)
+        return Report(self.engine, facts, self._opened.recovered, tuple(problems))
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._publisher is not None:
+            self._publisher.close()
+        if self._writer is not None:
+            self._writer.close()
+        self._connections.close()

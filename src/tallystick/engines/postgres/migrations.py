@@ -1,0 +1,78 @@
+"""The schema as numbered, forward-only steps: `sql/migrations/NNN_name.sql`.
+
+Invariant: a step and its row in `tally.migrations` are one transaction, and steps are taken under one lock. A database
+is therefore always exactly at some step, whoever was interrupted.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+
+import msgspec
+import psycopg
+
+from tallystick.engines.postgres import statements
+
+_ROLES = 1  # taken as the role that logs in; all later steps as the owner
+_FIRST_TABLES = 2
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One step of the schema."""
+
+    number: int
+    name: str
+    sql: str
+
+
+@cache
+def known() -> tuple[Migration, ...]:
+    """Every step, in order; numbered from 1 without a gap."""
+    folder = resources.files(__package__).joinpath("sql", "migrations")
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    steps = tuple(Migration(int(file.name[:3]), file.name[4:-4], file.read_text()) for file in files)
+    assert [step.number for step in steps] == list(range(1, len(steps) + 1))
+    return steps
+
+
+def latest() -> int:
+    """The number of the format that this version writes."""
+    return known()[-1].number
+
+
+def version_of(connection: psycopg.Connection) -> int:
+    """The number of the last step taken; 0 in a database that has no log."""
+    found = connection.execute(statements.named("has_log")).fetchone()
+    if found is None or not found[0]:
+        return 0
+    row = connection.execute(statements.named("find_format")).fetchone()
+    return int(row[0]) if row else 0
+
+
+def migrate(
+    connection: psycopg.Connection, *, profile: str, clock: Callable[[], int], upto: int | None = None
+) -> list[Migration]:
+    """Take the steps that are missing, in one transaction; returns those taken here."""
+    with connection.transaction():
+        connection.execute(statements.named("lock_schema"))
+        before = version_of(connection)  # another process may have been here while this one waited
+        missing = [step for step in known()[:upto] if step.number > before]
+        for step in missing:
+            _take(connection, step)
+        if _FIRST_TABLES in [step.number for step in missing]:
+            values = (secrets.token_hex(16), profile, clock())
+            connection.execute(statements.named("insert_store"), values)
+    return missing
+
+
+def _take(connection: psycopg.Connection, step: Migration) -> None:
+    if step.number > _ROLES:
+        connection.execute("SET LOCAL ROLE tally_owner")
+    connection.execute(step.sql)
+    if step.number >= _FIRST_TABLES:
+        if step.number == _FIRST_TABLES:
+            connection.execute(statements.named("insert_migration"), (_ROLES, known()[0].name))
+        connection.execute(statements.named("insert_migration"), (step.number, step.name))

@@ -1,0 +1,124 @@
+"""The database of a store: whether there is a log in it, made if it may be, brought to the current format, and safe.
+
+Refused are a database that could lose what was acknowledged, a sequence that could hide events from readers, and a
+role that row-level security does not hold.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import psycopg
+
+from tallystick import errors
+from tallystick.engines.postgres import maintaining, migrations, statements, translate
+from tallystick.engines.postgres.connections import APPLICATION, SERVICE, TENANT
+
+_CONNECT_S = 10
+_TRIES = 10
+_TRY_AGAIN_S = 0.05
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """What was found: whose store it is, and the role to use it as."""
+
+    store_id: bytes
+    profile: str
+    role: str
+    maintains: bool
+    standby: bool
+    recovered: tuple[str, ...]
+
+
+class Opening:
+    """How a database is to be opened."""
+
+    def __init__(
+        self, url: str, *, profile: str | None, clock: Callable[[], int], org: str | None, readonly: bool
+    ) -> None:
+        self.url = translate.shown(url)
+        self._secret_url = url
+        self._profile = profile or "plain"
+        self._clock = clock
+        self._tenant = org is not None and readonly
+        self._readonly = readonly
+
+    def open(self, *, create: bool) -> Opened:
+        """Find, make or migrate the log."""
+        with self._connected() as connection:
+            found = migrations.version_of(connection)
+            if found == 0 and not create:
+                raise errors.StoreNotFound(url=self.url)
+            if found > migrations.latest():
+                raise errors.NewerFormat(path=self.url, found=found, known=migrations.latest())
+            if found < migrations.latest() and self._readonly:
+                raise errors.OlderFormat(path=self.url, found=found, known=migrations.latest())
+            taken = self._migrate(connection) if found < migrations.latest() else []
+            recovered = (f"migrated from format {found} to {taken[-1].number}",) if found and taken else ()
+            return self._look_over(connection, recovered)
+
+    @contextmanager
+    def _connected(self) -> Iterator[psycopg.Connection[Any]]:
+        try:
+            with psycopg.connect(
+                self._secret_url, autocommit=True, application_name=APPLICATION, connect_timeout=_CONNECT_S
+            ) as connection:
+                yield connection
+        except psycopg.ProgrammingError as problem:
+            if problem.sqlstate is None:
+                raise errors.UnknownUrl(url=self.url, reason=" ".join(str(problem).split())) from problem
+            raise translate.of(problem, url=self.url, waited_ms=0) from problem
+        except psycopg.Error as problem:
+            if "does not exist" in str(problem) and "database" in str(problem):  # libpq hands on no code for it
+                raise errors.StoreNotFound(url=self.url) from problem
+            raise translate.of(problem, url=self.url, waited_ms=0) from problem
+
+    def _migrate(self, connection: psycopg.Connection[Any]) -> list[migrations.Migration]:
+        """Take the missing steps. Roles belong to the whole server, where another database's migration may collide."""
+        for attempt in range(_TRIES):
+            try:
+                return migrations.migrate(connection, profile=self._profile, clock=self._clock)
+            except (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateObject, psycopg.errors.InternalError_):
+                if attempt == _TRIES - 1:
+                    raise
+                time.sleep(_TRY_AGAIN_S * (attempt + 1))
+        raise AssertionError
+
+    def _look_over(self, connection: psycopg.Connection[Any], recovered: tuple[str, ...]) -> Opened:
+        available = self._roles(connection)
+        role = self._role(available)
+        connection.execute(statements.named("set_setting"), ("role", role))
+        self._require_held(connection)
+        row = connection.execute(statements.named("check_server")).fetchone()
+        assert row is not None
+        encoding, synchronous, fsync, cache, standby = row
+        for wrong, reason in (
+            (encoding != "UTF8", f"its encoding is {encoding}, not UTF8"),
+            (synchronous == "off", "synchronous_commit is off: an acknowledged append could be lost"),
+            (fsync == "off", "fsync is off: an acknowledged append could be lost"),
+            (cache != 1, f"the sequence of positions has CACHE {cache}, not 1: readers could miss events"),
+        ):
+            if wrong:
+                raise errors.UnsafeServer(url=self.url, reason=reason)
+        store_id, profile = connection.execute(statements.named("identity")).fetchone() or (b"", "")
+        return Opened(store_id, profile, role, maintaining.ROLE in available, standby, recovered)
+
+    def _roles(self, connection: psycopg.Connection[Any]) -> set[str]:
+        """The roles of a store that the one that logs in may become."""
+        return {role for _, role in connection.execute(statements.named("find_roles")).fetchall()}
+
+    def _role(self, available: set[str]) -> str:
+        """The role to act as: the least that does what was asked for."""
+        wanted = TENANT if self._tenant else SERVICE
+        if wanted not in available:
+            raise errors.NotPermitted(url=self.url, reason=f"the role that logs in is not a member of {wanted}")
+        return wanted
+
+    def _require_held(self, connection: psycopg.Connection[Any]) -> None:
+        role, bypasses = connection.execute(statements.named("check_role")).fetchone() or ("", True)
+        if bypasses:
+            raise errors.UnsafeServer(url=self.url, reason=f"the role {role} is not held by row-level security")

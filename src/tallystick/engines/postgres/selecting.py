@@ -1,0 +1,64 @@
+"""A selection as SQL: every condition is judged by PostgreSQL, and every value is bound."""
+
+from __future__ import annotations
+
+from typing import Any, LiteralString
+
+from tallystick.engines.postgres import statements
+from tallystick.store.selection import Selection
+
+_PLACE = "/* and it is selected */"
+_CONDITIONS = {
+    "type": "type = %(type)s",
+    "types": "type = ANY (%(types)s::text[])",
+    "streams": "stream = ANY (%(streams)s::text[])",
+    "kinds": "split_part(stream, '/', 1) = ANY (%(kinds)s::text[])",
+    "org": "org = %(org)s",
+    "app": "app = %(app)s",
+    "env": "env = %(env)s",
+    "time_from": "time >= %(time_from)s",
+    "time_until": "time < %(time_until)s",
+}
+_LOG_IS_WHOLE: LiteralString = " AND NOT EXISTS (SELECT FROM tally.cuts WHERE last_position > %(after)s)"
+_STREAMS_ARE_WHOLE: LiteralString = (
+    " AND NOT EXISTS (SELECT FROM tally.cuts AS cut WHERE cut.stream = ANY (%(cut_streams)s::text[])"
+    " AND cut.last_position > %(after)s)"
+)
+
+
+def page_query(
+    selection: Selection, *, after: int, until: int, limit: int, over_pruned: bool
+) -> tuple[LiteralString, dict[str, Any]]:
+    """The statement for one page of what is selected, and its values.
+
+    Unless it may go over what was pruned, the page is empty if it would begin below that: page and cuts are seen with
+    one snapshot, and the cuts are looked at once.
+    """
+    bounds = {"after": after, "until": until, "limit": limit}
+    values = _values(selection)
+    conditions = "".join(f" AND {_CONDITIONS[name]}" for name in values if name in _CONDITIONS)
+    if not over_pruned:
+        conditions += _STREAMS_ARE_WHOLE if selection.streams else _LOG_IS_WHOLE
+    query = statements.named("read_page_of_stream" if "stream" in values else "read_page")
+    return query.replace(_PLACE, conditions), bounds | values
+
+
+def _values(selection: Selection) -> dict[str, Any]:
+    values: dict[str, Any] = dict(selection.scope)
+    if len(selection.types) == 1:
+        (values["type"],) = selection.types
+    elif selection.types:
+        values["types"] = sorted(selection.types)
+    if len(selection.streams) == 1:
+        (values["stream"],) = selection.streams
+    elif selection.streams:
+        values["streams"] = sorted(selection.streams)
+    if selection.streams:
+        values["cut_streams"] = sorted(selection.streams)
+    if selection.kinds:
+        values["kinds"] = sorted(selection.kinds)
+    if selection.time_from is not None:
+        values["time_from"] = selection.time_from
+    if selection.time_until is not None:
+        values["time_until"] = selection.time_until
+    return values

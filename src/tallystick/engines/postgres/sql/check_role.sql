@@ -1,0 +1,1 @@
+SELECT rolname, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user

@@ -1,0 +1,2 @@
+SELECT current_setting('server_encoding'), current_setting('synchronous_commit'), current_setting('fsync'),
+    (SELECT seqcache FROM pg_sequence WHERE seqrelid = to_regclass('tally.positions')), pg_is_in_recovery()

@@ -1,0 +1,1 @@
+SELECT tally.declare_infrastructure(%s::text[])

@@ -1,0 +1,1 @@
+DELETE FROM tally.checkpoints WHERE name = %s

@@ -1,0 +1,1 @@
+SELECT uuid_send(store_id), profile FROM tally.store

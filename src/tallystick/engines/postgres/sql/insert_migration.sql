@@ -1,0 +1,1 @@
+INSERT INTO tally.migrations (number, name) VALUES (%s, %s)

@@ -1,0 +1,1 @@
+SELECT pid, application, state, seconds FROM tally.appenders()

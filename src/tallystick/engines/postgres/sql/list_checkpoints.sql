@@ -1,0 +1,1 @@
+SELECT name FROM tally.checkpoints ORDER BY name

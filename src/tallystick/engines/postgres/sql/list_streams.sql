@@ -1,0 +1,1 @@
+SELECT stream, seq, link, org FROM tally.streams WHERE stream > %s ORDER BY stream LIMIT %s

@@ -1,0 +1,1 @@
+SELECT tally.move_sources(%s::text[], %s::bigint[])

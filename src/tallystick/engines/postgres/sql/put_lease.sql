@@ -1,0 +1,1 @@
+SELECT tally.put_lease(%s, %s, %s, %s, %s, %s)

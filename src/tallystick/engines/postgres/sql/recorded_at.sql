@@ -1,0 +1,1 @@
+SELECT recorded FROM tally.events WHERE position = %s

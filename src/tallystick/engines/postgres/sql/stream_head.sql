@@ -1,0 +1,1 @@
+SELECT seq, link, org FROM tally.streams WHERE stream = %s

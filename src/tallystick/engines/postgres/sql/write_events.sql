@@ -1,0 +1,1 @@
+SELECT tally.write_events(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)

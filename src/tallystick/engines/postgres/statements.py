@@ -1,0 +1,13 @@
+"""The SQL of this engine, one statement a file in `sql/`, named by what it does."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import LiteralString
+
+
+@cache
+def named(name: str) -> LiteralString:
+    """The statement in `sql/<name>.sql`."""
+    return resources.files(__package__).joinpath("sql", f"{name}.sql").read_text()

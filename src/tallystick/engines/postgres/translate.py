@@ -1,0 +1,50 @@
+"""PostgreSQL's errors as ours, once, at the edge of the engine."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import psycopg_pool
+
+from tallystick import errors
+
+LOST = (psycopg.OperationalError, psycopg.InterfaceError)
+AGAIN = (
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.UniqueViolation,  # an id that somebody else was just writing: the next judgement finds it
+)
+
+
+def shown(url: str) -> str:
+    """The URL without its password."""
+    parts = urlsplit(url)
+    if not parts.password:
+        return url
+    return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":…@", 1)))
+
+
+def is_lost(problem: BaseException) -> bool:
+    """Whether the connection is gone, so that what the server did last is not known."""
+    if isinstance(problem, psycopg_pool.PoolTimeout):
+        return False  # nothing was sent
+    if isinstance(problem, psycopg.errors.AdminShutdown | psycopg.errors.CrashShutdown):
+        return True
+    return isinstance(problem, LOST) and getattr(problem, "sqlstate", None) is None
+
+
+def of(problem: psycopg.Error, *, url: str, waited_ms: int) -> errors.TallyError:
+    """What a caller is told."""
+    reason = " ".join(str(problem).split()) or type(problem).__name__
+    if isinstance(problem, psycopg.errors.LockNotAvailable | psycopg.errors.QueryCanceled):
+        return errors.Busy(waited_ms=waited_ms)
+    if isinstance(problem, psycopg.errors.DiskFull):
+        return errors.NoSpace(needed=0, path=url)
+    if isinstance(problem, psycopg.errors.InvalidCatalogName):
+        return errors.StoreNotFound(url=url)
+    if isinstance(problem, psycopg.errors.InsufficientPrivilege):
+        return errors.NotPermitted(url=url, reason=reason)
+    if isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError):
+        return errors.NotReachable(url=url, reason=reason)
+    return errors.StoreFailed(operation="a statement", reason=reason)

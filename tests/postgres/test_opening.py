@@ -1,0 +1,125 @@
+"""Opening a database as a store: what is made, what is migrated, what is refused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+import tallystick
+from tallystick import Store, errors
+from tallystick.engines.postgres import migrations
+from tallystick.testing import postgres
+from tallystick.testing.builders import event
+
+Connect = Callable[..., psycopg.Connection[Any]]
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+def test_both_schemes_open_the_same_engine(url: str, scheme: str) -> None:
+    """CP-12: `postgresql://` and `postgres://` are one engine."""
+    with tallystick.open(url.replace("postgresql", scheme, 1)) as store:
+        assert store.log.engine == "postgres"
+
+
+def test_many_openers_make_one_store(url: str) -> None:
+    """CP-12: processes that open a new database at the same time agree on one store."""
+    found: list[bytes] = []
+
+    def work() -> None:
+        with tallystick.open(url) as store:
+            found.append(store.log.store_id)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 6
+    assert len(set(found)) == 1
+
+
+def test_stores_are_made_side_by_side_on_one_server() -> None:
+    """CP-12: databases of one server share the roles, also when they are made at the same moment."""
+    urls = [postgres.create_database() for _ in range(4)]
+    failed: list[BaseException] = []
+
+    def work(url: str) -> None:
+        try:
+            tallystick.open(url).close()
+        except BaseException as failure:
+            failed.append(failure)
+
+    threads = [threading.Thread(target=work, args=(url,)) for url in urls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for url in urls:
+        postgres.drop_database(url)
+    assert failed == []
+
+
+def test_migrations_are_numbered_and_noted(store: Store, connect: Connect) -> None:
+    """CP-12: every step is in the table, in order, and the report says the format."""
+    rows = connect().execute("SELECT number, name FROM tally.migrations ORDER BY number").fetchall()
+    assert rows == [(step.number, step.name) for step in migrations.known()]
+    assert store.report().facts["format"] == migrations.latest()
+
+
+def test_an_older_database_is_migrated_without_loss() -> None:
+    """CP-12: a database at any earlier step is brought up by the next writer, and refused to a reader."""
+    for upto in range(2, migrations.latest()):
+        with postgres.database() as old:
+            with psycopg.connect(old, autocommit=True) as connection:
+                migrations.migrate(connection, profile="plain", clock=lambda: 0, upto=upto)
+                found = migrations.version_of(connection)
+            assert found == upto
+            with pytest.raises(errors.OlderFormat):
+                tallystick.open(old, readonly=True)
+            with tallystick.open(old) as store:
+                store.append("order/a", event())
+                assert store.report().facts["format"] == migrations.latest()
+
+
+def test_a_newer_database_is_refused(url: str, store: Store, connect: Connect) -> None:
+    """CP-12: a version that does not know the format does not touch it."""
+    connect().execute("INSERT INTO tally.migrations (number, name) VALUES (999, 'later')")
+    for readonly in (True, False):
+        with pytest.raises(errors.NewerFormat) as refused:
+            tallystick.open(url, readonly=readonly)
+        assert (refused.value.found, refused.value.known) == (999, migrations.latest())
+
+
+def test_a_database_that_is_not_there_is_said_so(url: str) -> None:
+    """A missing database, a server that does not answer, and a URL that is none each get their own error."""
+    with pytest.raises(errors.StoreNotFound):
+        tallystick.open(postgres.with_database(url, "no_such_database"))
+    with pytest.raises(errors.NotReachable):
+        tallystick.open("postgresql://localhost:1/none?connect_timeout=2")
+    with pytest.raises(errors.UnknownUrl):
+        tallystick.open("postgresql://host/db?no_such_option=1")
+
+
+def test_a_password_is_never_shown(url: str) -> None:
+    """CP-11: errors and reports show the URL without its password."""
+    with pytest.raises(errors.NotReachable) as refused:
+        tallystick.open("postgresql://me:hunter2@localhost:1/none?connect_timeout=2")
+    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in str(refused.value.as_json())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"busy_ms": 0}, {"busy_ms": "5"}, {"connections_max": 0}, {"org": ""}, {"infrastructure": ("Not a kind",)}],
+    ids=str,
+)
+def test_options_are_checked(url: str, options: dict[str, Any]) -> None:
+    """An option outside of its bounds is refused before anything is made."""
+    with pytest.raises(errors.InvalidInput):
+        tallystick.open(url, **options)
+    with pytest.raises(errors.StoreNotFound):
+        tallystick.open(url, readonly=True)
