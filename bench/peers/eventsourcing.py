@@ -7,7 +7,7 @@ States are JSON bytes made in the measured loop by msgspec, which is quicker tha
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,25 @@ class Recorder:
         self._recorder.insert_events(
             [stored(originator, version, TYPE, encode(body)) for version, body in enumerate(payloads, 1)]
         )
+
+    def fill(self, payloads: Sequence[dict[str, Any]], count: int) -> None:
+        """One stream of `count` events."""
+        stored, encode = self._stored, msgspec.json.encode
+        self._long = uuid.uuid4()
+        for first in range(0, count, len(payloads)):
+            self._recorder.insert_events(
+                [stored(self._long, first + number, TYPE, encode(body)) for number, body in enumerate(payloads, 1)]
+            )
+
+    def fold(self, apply: Callable[[dict[str, int], Any], dict[str, int]], *, page: int = 5000) -> int:
+        """Fold that stream, page after page, every state decoded."""
+        value, last = {"items": 0, "orders": 0}, 0
+        decode = msgspec.json.decode
+        while events := list(self._recorder.select_events(self._long, gt=last, limit=page)):
+            for event in events:
+                value = apply(value, decode(event.state))
+            last = events[-1].originator_version
+        return value["orders"]
 
     def _require_durable(self) -> None:
         with self.datastore.transaction(commit=False) as cursor:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from bench.rows import batches, concurrent, disk, large, lookup, postgres, replay, singles, sqlite
+from bench.rows import (
+    batches,
+    concurrent,
+    disk,
+    large,
+    lookup,
+    postgres,
+    projections,
+    replay,
+    singles,
+    sqlite,
+    state,
+)
 
 CASES = (
     batches.batches,
@@ -13,7 +25,9 @@ CASES = (
     postgres.batches,
     postgres.singles,
     postgres.many,
+    projections.projections,
     lookup.lookup,
     disk.disk,
     large.large,
+    state.folding,
 )

@@ -37,16 +37,17 @@ REPLAYING = Spec(
 @measures(OPENING, IDLE, REPLAYING)
 def large(workshop: Workshop) -> Iterator[Row]:
     url, rounds = workshop.large_store(), workshop.scale.rounds
-    opened = [_probe("open", url) for _ in range(rounds)]
+    opened = [probe("open", url) for _ in range(rounds)]
     seconds = Samples([found["seconds"] for found in opened])
     note = workshop.scale.large_note
     yield OPENING.row(seconds.lowest, note=joined(seconds.spread, note))
     yield IDLE.row(min(found["rss_mb"] for found in opened), note=note)
-    yield REPLAYING.row(_probe("replay", url)["peak_mb"], note=note)
+    yield REPLAYING.row(probe("replay", url)["peak_mb"], note=note)
 
 
-def _probe(action: str, url: str) -> dict[str, float]:
-    command = [sys.executable, "-m", "bench.probe", action, url]
+def probe(action: str, url: str, *arguments: str) -> dict[str, float]:
+    """What a process of its own says it took."""
+    command = [sys.executable, "-m", "bench.probe", action, url, *arguments]
     root = Path(__file__).parents[2]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)
     found: dict[str, float] = json.loads(done.stdout)

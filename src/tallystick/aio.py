@@ -10,11 +10,12 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from tallystick import errors, opening
+from tallystick import errors, opening, state
 from tallystick.event.model import Event, NewEvent
 from tallystick.store.commit import Appended, Outcome
 from tallystick.store.events import PAGE_EVENTS
@@ -27,19 +28,21 @@ from tallystick.store.store import Store
 
 WINDOW_MS_MAX = 10.0
 GROUP_REQUESTS_MAX = 4096
+HALF_REQUESTS_MIN = 16
 PENDING_MAX = 65_536
 FOLLOW_SECONDS = 1.0
 
 
-async def open(url: str, *, window_ms: float = 0.0, **options: Any) -> AsyncStore:
+async def open(url: str, *, window_ms: float = 0.0, reducers: Iterable[Any] = (), **options: Any) -> AsyncStore:
     """Open the store at `url` for the running event loop; options as in `tallystick.open`.
 
     `window_ms` (up to 10) lets the writer thread wait for company before it commits. The default waits for nobody:
-    what arrives during one fsync goes into the next.
+    what arrives during one fsync goes into the next. `reducers` are those that `create_snapshot` snapshots.
     """
     _check_window(window_ms)
+    registered = state.registry(reducers)
     store = await asyncio.to_thread(opening.open, url, **options)
-    return AsyncStore(store, window_ms=window_ms)
+    return AsyncStore(store, window_ms=window_ms, reducers=registered)
 
 
 def _check_window(window_ms: object) -> None:
@@ -50,9 +53,10 @@ def _check_window(window_ms: object) -> None:
 class AsyncStore:
     """An open store, for the tasks of one event loop."""
 
-    def __init__(self, store: Store, *, window_ms: float = 0.0) -> None:
+    def __init__(self, store: Store, *, window_ms: float = 0.0, reducers: Iterable[Any] = ()) -> None:
         _check_window(window_ms)
         self.store = store
+        self.reducers = state.registry(reducers)
         self._waiting: asyncio.Future[int] | None = None
         self._waiting_after = 0
         self._committer = Committer(store, asyncio.get_running_loop(), window_seconds=window_ms / 1000)
@@ -143,6 +147,19 @@ class AsyncStore:
         async for event in self.events(after=start.position - 1):
             yield event
 
+    async def create_snapshot(self, *, protect: bool = False) -> bytes:
+        """Snapshot every registered reducer at one position; returns the id of the set."""
+        return await asyncio.to_thread(state.make_all, self.store, self.reducers, protect=protect)
+
+    async def restore_from_snapshot(self, snapshot_id: bytes) -> state.Restored:
+        """The states of a set of snapshots, each checked against the log."""
+        return await asyncio.to_thread(state.restore_all, self.store, self.reducers, snapshot_id)
+
+    async def fold(self, reducer: Any, stream: str = "", *, until: state.Until | None = None) -> state.State:
+        """The state of a stream, or of the whole log, as `tallystick.state.fold` gives it."""
+        end = until or state.Until()
+        return await asyncio.to_thread(state.fold, self.store, state.as_reducer(reducer), stream, until=end)
+
     async def follow(self, *, after: int = 0, selection: Selection = EVERYTHING) -> AsyncIterator[Event]:
         """Every event after `after`, then new ones as they come, without end."""
         while True:
@@ -178,6 +195,34 @@ class AsyncStore:
         await self.close()
 
 
+class Pace:
+    """How many of the waiting requests to commit at once.
+
+    Many at once share one wait for the disk. But while that lasts the tasks that were answered before could go on, if
+    there were any: so where the disk answers faster than half of the requests can be prepared, half of them are taken,
+    and the tasks of one half work while the other half is being synced.
+    """
+
+    def __init__(self) -> None:
+        self._disk_s = 1.0  # the shortest wait of late: a longer one may have been for the interpreter's lock
+        self._request_s = 0.0
+
+    def group_size(self, waiting: int) -> int:
+        """How many to take."""
+        if waiting < 2 * HALF_REQUESTS_MIN or self._disk_s >= waiting * self._request_s / 2:
+            return min(waiting, GROUP_REQUESTS_MAX)
+        return min((waiting + 1) // 2, GROUP_REQUESTS_MAX)
+
+    @contextmanager
+    def timing(self, requests: int) -> Iterator[None]:
+        """Learn from one commit."""
+        began, worked = time.perf_counter(), time.thread_time()
+        yield
+        work = time.thread_time() - worked
+        self._request_s += (work / requests - self._request_s) / 8
+        self._disk_s = min(time.perf_counter() - began - work, self._disk_s * 1.1)
+
+
 class Committer:
     """The writer thread. Tasks hand it requests; it takes all that wait and submits them as one group."""
 
@@ -187,6 +232,7 @@ class Committer:
         self._window_seconds = window_seconds
         self._queue: deque[tuple[Request, asyncio.Future[list[Appended]]]] = deque()
         self._work = threading.Event()
+        self._pace = Pace()
         self._room: asyncio.Event = asyncio.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="tallystick-writer", daemon=True)
@@ -228,8 +274,9 @@ class Committer:
             if self._window_seconds and not self._closing:
                 time.sleep(self._window_seconds)
             self._work.clear()
-            while group := [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_REQUESTS_MAX))]:
-                self._commit(group)
+            while group := [self._queue.popleft() for _ in range(self._pace.group_size(len(self._queue)))]:
+                with self._pace.timing(len(group)):
+                    self._commit(group)
             if self._closing and not self._queue:
                 return
 

@@ -182,3 +182,32 @@ def test_a_read_only_store_refuses_appends_and_reads(run: Any, durable_url: str)
                 await store.append("order/1", event())
 
     run(work())
+
+
+class Counter:
+    """Counts the events of the whole store."""
+
+    name, version, scope = "counter", 1, "store"
+
+    def initial(self) -> dict[str, int]:
+        """None yet."""
+        return {"events": 0}
+
+    def apply(self, value: dict[str, int], event: Event) -> dict[str, int]:
+        """One more."""
+        return {"events": value["events"] + 1}
+
+
+def test_a_snapshot_of_the_store_is_made_and_restored(run: Any, url: str) -> None:
+    """LH-15: create_snapshot covers every registered reducer at one position, restore_from_snapshot gives it back."""
+
+    async def work() -> None:
+        async with await aio.open(url, reducers=[Counter]) as store:
+            await store.append("order/1", events(3))
+            made = await store.create_snapshot()
+            await store.append("order/1", events(2))
+            restored = await store.restore_from_snapshot(made)
+            assert (restored.position, restored.states) == (3, {"counter": {"events": 3}})
+            assert (await store.fold(Counter)).value == {"events": 5}
+
+    run(work())

@@ -53,10 +53,22 @@ def test_the_writer_was_killed_in_the_middle(shown: tuple[subprocess.CompletedPr
 
 
 def test_the_store_that_the_demo_leaves_can_be_read(shown: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    """The commands it suggests have something to work on: every event is there, once, in the order it was sent."""
+    """The commands it suggests have something to work on: every event once, in order, but for those it pruned."""
     with tallystick.open(f"files:{shown[1] / 'log'}", readonly=True) as store:
-        numbers = [traffic.event_number(event.id) for event in store.events() if not event.stream.startswith("tally.")]
-    assert numbers == list(range(EVENTS))
+        left = store.events(over_pruned=True)
+        numbers = [traffic.event_number(event.id) for event in left if not event.stream.startswith("tally.")]
+        pruned = {number for number in range(EVENTS) if store.log.pruned(traffic.event_id(number))}
+    assert numbers == [number for number in range(EVENTS) if number not in pruned]
+    assert 0 < len(pruned) < 100
+
+
+def test_the_fingerprint_of_a_pruned_run_still_matches(
+    shown: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    """EVT-04: the demo folds a run, seals, snapshots and prunes it, and state and fingerprint are the same."""
+    text = shown[0].stdout
+    assert re.search(r"^\s+state\s+the same", text, re.MULTILINE)
+    assert re.search(r"^\s+fingerprint\s+matches", text, re.MULTILINE)
 
 
 def test_the_demo_suggests_commands_on_its_own_store(shown: tuple[subprocess.CompletedProcess[str], Path]) -> None:

@@ -47,7 +47,7 @@ def test_a_thread_that_reads_while_a_segment_is_sealed_does_not_detach_the_write
     with pytest.raises(errors.DuplicateId):
         store.append("order/2", named(1))
     assert [item.seq for item in store.read_stream("order/1")] == [1, 2, 3, 4]
-    assert store.log._opened.lock is not None
+    assert store.log._view.opened.lock is not None
 
 
 def test_a_sealed_name_is_never_taken_twice(opened: Any, hooked: Any, large: Any) -> None:

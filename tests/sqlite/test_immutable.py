@@ -108,7 +108,11 @@ def test_appends_still_pass_after_an_attack(filled, some):
         ("DROP TRIGGER events_are_not_deleted", "schema"),
         ("DROP TRIGGER events_are_not_changed; UPDATE events SET payload = x'7b7d' WHERE seq = 2", "checksum"),
         ("DROP TRIGGER events_are_not_changed; UPDATE events SET org = 'evil' WHERE seq = 2", "scope"),
-        ("DROP TRIGGER events_are_not_deleted; DELETE FROM events WHERE seq = 2", "order"),
+        (
+            "DROP TRIGGER events_are_not_deleted; DROP TRIGGER pruned_events_are_noted;"
+            "DELETE FROM events WHERE seq = 2",
+            "order",
+        ),
         ("DROP TRIGGER streams_only_grow; UPDATE streams SET link = zeroblob(32)", "head"),
         ("UPDATE sqlite_sequence SET seq = 1 WHERE name = 'events'", "sequence"),
         ("DROP VIEW audit; CREATE TABLE audit (tenant_id, run_id, type, payload)", "schema"),

@@ -41,6 +41,16 @@ class DictView:
         """The latest lease on a stream."""
         return self.leases.get(stream)
 
+    def cut(self, stream: str) -> None:
+        """Nothing is pruned here."""
+
+    def pruned(self, id: bytes) -> bool:
+        """Nothing is pruned here."""
+        return False
+
+    def command(self, key: object) -> None:
+        """No command was run here."""
+
     def ledger(self, holder: Holder) -> Ledger:
         """A ledger over what is stored."""
         return Ledger(self, next_position=len(self.events) + 1, holder=holder)

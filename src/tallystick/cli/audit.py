@@ -36,8 +36,7 @@ def command(
 
     chosen = select(org=org, time_from=time_from, time_until=time_until)
     with options.open_reading(url) as store:
-        start = options.start_of(store, after)
-        for event in control.audit(store.log, after=start, selection=chosen):
+        for event in control.audit(store.log, after=after or 0, selection=chosen):
             if (run is None or _concerns(event, run)) and (actor is None or _actor(event) == actor):
                 output.events([event], as_json=as_json)
 

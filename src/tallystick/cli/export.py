@@ -28,17 +28,24 @@ def command(url: str, after: int | None, until: int | None, over_holes: bool, ch
     Every field of the envelope is there; payload and meta are the stored bytes. `tally import` takes these lines.
     """
     with options.open_reading(url) as store:
-        if after is None and store.floor():
-            output.note(f"positions 1 to {store.floor()} were pruned")
-        return _export(store, options.start_of(store, after), options.end_of(store, until), chosen, over_holes)
+        if after is None:
+            options.tell_pruned(store)
+        return _export(store, after, options.end_of(store, until), chosen, over_holes)
 
 
-def _export(store: Store, after: int, until: int, chosen: Selection, over_holes: bool) -> int:
+def _export(store: Store, start: int | None, until: int, chosen: Selection, over_holes: bool) -> int:
     status = failures.DONE
-    first = after
+    first = after = start or 0
     with progress.bar("exporting", total=max(until - first, 0), shown=not sys.stdout.isatty()) as move:
         while after < until:
-            page = store.read(after=after, until=until, selection=chosen, limit=PAGE, over_holes=over_holes)
+            page = store.read(
+                after=after,
+                until=until,
+                selection=chosen,
+                limit=PAGE,
+                over_holes=over_holes,
+                over_pruned=start is None,
+            )
             output.write(ndjson.lines(page.events))
             status = _tell_holes(page, status)
             if page.through <= after:

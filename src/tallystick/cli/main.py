@@ -23,6 +23,14 @@ COMMANDS = {
     "doctor": "doctor",
     "schema": "schema",
     "migrate": "migrate",
+    "state": "state",
+    "snapshot": "snapshot",
+    "prune": "prune",
+    "erase": "erase",
+    "retain": "retain",
+    "project": "project",
+    "rebuild": "rebuild",
+    "deadletters": "deadletters",
 }
 """Name of the command -> module in this package whose `command` it is. Modules are imported when they are asked for."""
 

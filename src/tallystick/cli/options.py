@@ -18,6 +18,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 PROFILES = ("plain", "lighthouse", "control-plane", "run", "community")
 SECRETS = ("reject", "warn", "off")
 INT_MAX = (1 << 63) - 1
+PRUNED_SHOWN = 3
 
 Position = click.IntRange(0, INT_MAX)
 
@@ -92,9 +93,14 @@ def open_reading(url: str) -> Store:
     return tallystick.open(url, readonly=True, create=False)
 
 
-def start_of(store: Store, after: int | None) -> int:
-    """Where a reading begins: where the user said, else at the first event that was not pruned."""
-    return store.floor() if after is None else after
+def tell_pruned(store: Store) -> None:
+    """A note that a reading from the beginning shows only what is left."""
+    from tallystick.cli import output
+
+    cuts = store.log.cuts(limit=PRUNED_SHOWN + 1)
+    if cuts:
+        listed = ", ".join(f"{cut.stream} up to seq {cut.through}" for cut in cuts[:PRUNED_SHOWN])
+        output.note(f"pruned: {listed}{' and more' if len(cuts) > PRUNED_SHOWN else ''}")
 
 
 def end_of(store: Store, until: int | None) -> int:

@@ -26,10 +26,14 @@ def command(
 ) -> None:
     """Show events in order of position: position, time, stream#seq, type, payload."""
     with options.open_reading(url) as store:
-        place, end = options.start_of(store, after), options.end_of(store, until)
+        if after is None:
+            options.tell_pruned(store)
+        place, end = after or 0, options.end_of(store, until)
         left = options.INT_MAX if limit is None else limit
         while place < end and left > 0:
-            page = store.read(after=place, until=end, selection=chosen, limit=min(PAGE, left))
+            page = store.read(
+                after=place, until=end, selection=chosen, limit=min(PAGE, left), over_pruned=after is None
+            )
             output.events(page.events, as_json=as_json)
             left -= len(page.events)
             if page.through <= place:

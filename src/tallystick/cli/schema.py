@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 import msgspec
 
-from tallystick.cli import failures, options, output
+from tallystick.cli import code, failures, options, output
 
 
 @click.group("schema", short_help="Export and compare catalogs of event types.")
@@ -80,8 +79,7 @@ def _of_module(place: str) -> Any:
 def _loaded(place: str) -> Any:
     from tallystick import Catalog
 
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    code.search_here()
     return Catalog.load(place)
 
 

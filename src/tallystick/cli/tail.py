@@ -38,11 +38,11 @@ def command(url: str, count: int, follow: bool, chosen: Selection, as_json: bool
 
 def _last(store: Store, count: int, head: int, chosen: Selection) -> list[Event]:
     """The last `count` selected events, looked for in windows that grow backwards."""
-    floor, window = store.floor(), max(count, 1)
+    window = max(count, 1)
     while count:
-        start = max(floor, head - window)
-        found = deque(store.events(after=start, until=head, selection=chosen), maxlen=count)
-        if len(found) == count or start == floor:
+        start = max(0, head - window)
+        found = deque(store.events(after=start, until=head, selection=chosen, over_pruned=True), maxlen=count)
+        if len(found) == count or start == 0:
             return list(found)
         window *= 8
     return []
@@ -52,7 +52,7 @@ def _follow(store: Store, after: int, chosen: Selection, *, as_json: bool) -> No
     while True:
         head = store.wait(after, timeout=WAIT_SECONDS)
         while after < head:
-            page = store.read(after=after, until=head, selection=chosen, limit=PAGE)
+            page = store.read(after=after, until=head, selection=chosen, limit=PAGE, over_pruned=True)
             output.events(page.events, as_json=as_json)
             if page.through <= after:
                 break

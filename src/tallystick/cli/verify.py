@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tallystick.cli import failures, options, output, progress
+from tallystick.cli import code, failures, options, output, progress
 
 if TYPE_CHECKING:
     from tallystick.store.events import Problem
@@ -14,18 +14,27 @@ if TYPE_CHECKING:
 
 @click.command("verify", short_help="Check every event and every structure.")
 @options.url
+@code.reducers
+@code.catalog
 @options.as_json
-def command(url: str, as_json: bool) -> int:
-    """Check every frame, checksum, sequence and link, and list each thing that is wrong.
+def command(url: str, references: tuple[str, ...], catalog_reference: str | None, as_json: bool) -> int:
+    """Check every frame, checksum, sequence, link, snapshot and control fact, and list each thing that is wrong.
 
-    Exit status 0 if nothing is, 1 otherwise.
+    With --reducer, snapshots and fingerprints of that reducer are also compared with a replay, with each other, and
+    with the reducer's invariants. Exit status 0 if nothing is wrong, 1 otherwise.
     """
+    from tallystick.state import validation
     from tallystick.store.verify import verify
 
-    with options.open_reading(url) as store:
-        total = store.head() - store.floor()
+    chosen = code.load_reducers(references)
+    with code.open_store(url, catalog_reference, readonly=True) as store:
+        total = store.head()
         with progress.bar("verifying", total=total) as move:
             found = verify(store.log, progress=move)
+        if chosen:
+            with progress.bar("replaying", total=None) as move:
+                for problem in validation.problems(store, chosen, progress=move):
+                    found.add(problem)
         status = failures.decide(failures.DONE if found.ok else failures.NO)
         answer = {
             "ok": found.ok,
@@ -34,6 +43,8 @@ def command(url: str, as_json: bool) -> int:
             "events": found.events,
             "streams": found.streams,
             "erased": found.erased,
+            "pruned": found.pruned,
+            "snapshots": found.snapshots,
             "head": found.head,
             "truncated": found.truncated,
         }
@@ -51,7 +62,10 @@ def _show(answer: dict[str, Any], problems: list[Problem]) -> None:
         click.echo(f"{len(problems)}{more} wrong in {answer['events']} events of {answer['streams']} streams")
         return
     erased = f", {answer['erased']} of them erased" if answer["erased"] else ""
-    click.echo(f"ok: {answer['events']} events{erased} in {answer['streams']} streams, head {answer['head']}")
+    pruned = f", {answer['pruned']} pruned" if answer["pruned"] else ""
+    snapshots = f", {answer['snapshots']} snapshots" if answer["snapshots"] else ""
+    events = f"{answer['events']} events{erased} in {answer['streams']} streams{pruned}{snapshots}"
+    click.echo(f"ok: {events}, head {answer['head']}")
 
 
 def show_problems(problems: list[Problem] | tuple[Problem, ...]) -> None:

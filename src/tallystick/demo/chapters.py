@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tallystick.demo import crash, proof
+from tallystick.demo import crash, life, proof
 
-CHAPTERS = (crash.CHAPTER, proof.CHAPTER)
+CHAPTERS = (crash.CHAPTER, proof.CHAPTER, life.CHAPTER)

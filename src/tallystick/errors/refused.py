@@ -12,6 +12,7 @@ __all__ = [
     "LeaseLost",
     "Nested",
     "OrgMismatch",
+    "RefillRefused",
     "Refused",
     "SourceRepeated",
     "UnsupportedCapability",
@@ -103,8 +104,9 @@ class WrongStore(Refused):
 class HistoryPruned(Refused):
     """The range asked for was pruned and no archive supplies it."""
 
-    template = "positions {first} to {last} were pruned"
-    advice = "Read from after={last}, or attach the archive that holds the range."
+    template = "{what} {first} to {last} were pruned"
+    advice = "Read from after={last} on, start from a snapshot, or attach the archive that holds the range."
+    what: str
     first: int
     last: int
 
@@ -116,3 +118,13 @@ class UnsupportedCapability(Refused):
     advice = "Use an engine that does: see docs/architecture.md."
     engine: str
     capability: str
+
+
+class RefillRefused(Refused):
+    """A damaged range cannot be refilled from what was named."""
+
+    template = "cannot refill {url!r} from {source!r}: {reason}"
+    advice = "Nothing was changed. Name a copy or an export of this very store that holds all of the damaged range."
+    url: str
+    source: str
+    reason: str

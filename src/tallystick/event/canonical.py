@@ -65,9 +65,15 @@ def encode_many(values: Sequence[Any], *, what: str = "payload") -> list[bytes]:
 
 
 def encode_state(value: Any) -> bytes:
-    """The canonical bytes of any JSON value, an object or not, without the limits of an event."""
+    """The canonical bytes of any JSON value, an object or not, without the limits of nodes and bytes."""
+    try:
+        encoded = _encode(value)
+        if _finds_nothing([value], encoded):
+            return encoded
+    except Exception:  # as above: the walk says it properly
+        encoded = b""
     _Walk("state", nodes_max=None).value(value, 0)
-    return _encode(value)
+    return encoded or _encode(value)
 
 
 def decode(text: bytes) -> Any:
@@ -102,17 +108,22 @@ def parse(text: bytes | str, *, what: str = "payload") -> Any:
 
 
 def _surely_plain(values: Sequence[Any], encoded: list[bytes]) -> bool:
-    """Whether the fast checkers find nothing to doubt in any of the values."""
-    packed = ormsgpack.packb(values, option=_STRICT_PACK)
-    orjson.dumps(values, option=_STRICT_JSON)
+    """Whether the fast checkers find nothing to doubt in any of the values, nor in their number and kind."""
     joined = encoded[0] if len(encoded) == 1 else b"".join(encoded)
-    if b"\\" in joined and b"\\u0000" in joined:  # one byte is found many times faster than six
-        return False
-    if b"\xcb" in packed and _NOT_FINITE.search(packed):  # NaN and infinities, which would become null
+    if not _finds_nothing(values, joined):
         return False
     if len(joined) > _NODES_BYTES and max(map(len, encoded)) > _NODES_BYTES:
         return False
     return set(map(type, values)) == {dict}
+
+
+def _finds_nothing(values: Sequence[Any], joined: bytes) -> bool:
+    """Whether both strict encoders take the values, and no NaN, infinity or U+0000 is in them."""
+    packed = ormsgpack.packb(values, option=_STRICT_PACK)
+    if b"\xcb" in packed and _NOT_FINITE.search(packed):  # NaN and infinities, which would become null
+        return False
+    orjson.dumps(values, option=_STRICT_JSON)
+    return not (b"\\" in joined and b"\\u0000" in joined)  # one byte is found many times faster than six
 
 
 class _Walk:

@@ -220,10 +220,10 @@ class Catalog:
         entry = self._entries.get(type_)
         return data if entry is None else _lift(type_, version, data, entry, place="")
 
-    def upcaster_digest(self, types: Iterable[str]) -> bytes:
-        """SHA-256 over the upcasters of these types: versions, names and source. Functions they call are not seen."""
+    def upcaster_digest(self, types: Iterable[str] | None = None) -> bytes:
+        """SHA-256 over the upcasters of these types (None: of all): versions, names, source, not what they call."""
         digest = hashlib.sha256()
-        for type_ in sorted(set(types)):
+        for type_ in sorted(self._entries if types is None else set(types)):
             entry = self._entries.get(type_)
             for version, upcaster in sorted(entry.upcasters.items()) if entry else ():
                 source = hashlib.sha256(_source(upcaster)).hexdigest()

@@ -12,7 +12,9 @@ import msgspec
 
 from tallystick.errors import TallyError
 from tallystick.event.model import Draft
+from tallystick.store.idempotency import CommandRecord
 from tallystick.store.leases import LEASED_KIND
+from tallystick.store.maintenance import Maintenance
 
 _LEASED = LEASED_KIND + "/"
 
@@ -47,12 +49,19 @@ class Write(msgspec.Struct):
 
 
 class Transaction(msgspec.Struct):
-    """Writes that commit together or not at all, and the leases taken or given back with them."""
+    """Writes that commit together or not at all, and what else happens with them.
+
+    `require` names streams that must still end at a seq, written to or not. `command` is recorded with the writes, and
+    refuses the whole if it is recorded already. `maintenance` changes what is stored; a control fact names it.
+    """
 
     writes: list[Write]
     acquire: tuple[str, ...] = ()
     steal: bool = False
     release: tuple[str, ...] = ()
+    require: tuple[tuple[str, int], ...] = ()
+    command: CommandRecord | None = None
+    maintenance: Maintenance | None = None
 
 
 class Appended(msgspec.Struct, frozen=True):

@@ -10,9 +10,15 @@ import msgspec
 from tallystick.event.model import Event
 from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.deadletters import DeadLetters
+from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head
+from tallystick.store.maintenance import Cut, Reclaimed
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
+from tallystick.store.snapshots import Snapshots
+from tallystick.store.tables import ViewTables
+from tallystick.store.views import Inline, Views
 
 PAGE_EVENTS = 1000
 
@@ -49,10 +55,31 @@ class EventLog(Protocol):
     profile: str
     capabilities: frozenset[str]
     readonly: bool
+    inline: Inline | None
 
     @property
     def checkpoints(self) -> Checkpoints:
         """Where consumers keep their places."""
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """The bodies of snapshots."""
+
+    @property
+    def commands(self) -> Commands:
+        """The commands that were run."""
+
+    @property
+    def views(self) -> Views:
+        """The rows of projections. A log that is open for reading may keep them too, where they stand beside it."""
+
+    @property
+    def view_tables(self) -> ViewTables:
+        """SQL tables that projections own."""
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """What consumers could not handle."""
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """Judge each transaction on its own; write and sync once what passed. Callable from any thread."""
@@ -65,20 +92,26 @@ class EventLog(Protocol):
         selection: Selection = EVERYTHING,
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
+        over_pruned: bool = False,
     ) -> Page:
         """Events with after < position <= until that are selected, ascending, at most `limit`.
 
         At a hole the page ends before it, and a read that starts in front of one raises `Damaged` with its range; with
-        `over_holes` it goes on behind it and names it in the page. Below the floor it raises `HistoryPruned`.
+        `over_holes` it goes on behind it and names it in the page. A read that starts below a pruned event which it
+        might have selected raises `HistoryPruned` (`maintenance.require_positions`); with `over_pruned` it gives what
+        is left.
         """
 
     def read_stream(
         self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
     ) -> list[Event]:
-        """Events of one stream with after < seq <= until, ascending, at most `limit`."""
+        """Events of one stream with after < seq <= until, ascending, at most `limit`.
+
+        A read that starts in the pruned part raises `HistoryPruned`.
+        """
 
     def find(self, id: bytes) -> Event | None:
-        """The event with this id."""
+        """The event with this id; None if there is none, or if it was pruned."""
 
     def head(self) -> int:
         """The highest position that is final: 0 in an empty log."""
@@ -87,7 +120,16 @@ class EventLog(Protocol):
         """The highest position that was pruned: 0 if nothing was."""
 
     def stream_head(self, stream: str) -> Head | None:
-        """The end of a stream; None if it does not exist."""
+        """The end of a stream, pruned or not; None if it does not exist."""
+
+    def cut(self, stream: str) -> Cut | None:
+        """What was pruned of a stream; None if nothing was."""
+
+    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+        """The cuts in order of stream, those behind `after`."""
+
+    def pruned(self, id: bytes) -> bool:
+        """Whether an event of this id was recorded and pruned since: a retry must not record it again."""
 
     def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
         """Streams in order of name, those behind `after`."""
@@ -103,6 +145,12 @@ class EventLog(Protocol):
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         """Verify the engine's own structures: frames, indexes, tables. Events are verified by their readers."""
+
+    def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
+        """Give the room of what was pruned, erased or repeated back to the disk, while readers go on.
+
+        What was recorded before `compress_before` (ns) and will not change any more is compressed where it can be.
+        """
 
     def report(self) -> Report:
         """Facts for the operator."""

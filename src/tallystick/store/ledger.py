@@ -3,7 +3,8 @@
 A ledger stands over an engine's view of what is stored, takes transactions one after the other, and collects what
 has to be written for those that pass. A transaction that is refused leaves no trace.
 
-Order of judgement for a write: retry by id, expectation, org, lease, source sequence; then seq, position and link.
+Order of judgement: command, requirements; for each write: retry by id, expectation, org, lease, source sequence, then
+seq, position and link; then maintenance.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from typing import Any, Protocol
 import msgspec
 
 from tallystick import errors
-from tallystick.event import canonical, chain, ids
+from tallystick.event import canonical, chain, ids, names
 from tallystick.event.model import Draft, Event, Row
 from tallystick.store import expectation, leases
 from tallystick.store.commit import Appended, Transaction, Write
+from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.leases import Lease
+from tallystick.store.maintenance import Cut, Erasure, Maintenance
+from tallystick.store.snapshots import Snapshot
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -38,6 +42,9 @@ class View(Protocol):
     def find(self, id: bytes) -> Event | None: ...
     def source_head(self, source: str) -> int: ...
     def lease(self, stream: str) -> Lease | None: ...
+    def cut(self, stream: str) -> Cut | None: ...
+    def pruned(self, id: bytes) -> bool: ...
+    def command(self, key: CommandKey) -> CommandRecord | None: ...
 
 
 class Holder:
@@ -57,6 +64,26 @@ class Trace:
         self.sources: dict[str, int] = {}
         self.leases: dict[str, Lease] = {}
         self.by_id: dict[bytes, Row] = {}
+        self.commands: dict[CommandKey, CommandRecord] = {}
+        self.cuts: dict[str, Cut] = {}
+        self.erasures: dict[bytes, Erasure] = {}
+        self.snapshots: list[Snapshot] = []
+        self.dropped_snapshots: list[bytes] = []
+        self.forgotten_commands: list[CommandKey] = []
+
+    def merge(self, other: Trace) -> None:
+        """Take over what another trace would change."""
+        self.rows += other.rows
+        self.heads |= other.heads
+        self.sources |= other.sources
+        self.leases |= other.leases
+        self.by_id |= other.by_id
+        self.commands |= other.commands
+        self.cuts |= other.cuts
+        self.erasures |= other.erasures
+        self.snapshots += other.snapshots
+        self.dropped_snapshots += other.dropped_snapshots
+        self.forgotten_commands += other.forgotten_commands
 
 
 class Ledger:
@@ -76,24 +103,47 @@ class Ledger:
         """The leases taken with this commit."""
         return list(self._total.leases.values())
 
+    @property
+    def commands(self) -> list[CommandRecord]:
+        """The commands that took effect with this commit."""
+        return list(self._total.commands.values())
+
+    @property
+    def maintenance(self) -> Maintenance | None:
+        """What this commit does to what is stored already; None if it only appends."""
+        total = self._total
+        if not (total.cuts or total.erasures or total.snapshots or total.dropped_snapshots or total.forgotten_commands):
+            return None
+        return Maintenance(
+            cuts=tuple(total.cuts.values()),
+            erasures=tuple(total.erasures.values()),
+            snapshots=tuple(total.snapshots),
+            dropped_snapshots=tuple(total.dropped_snapshots),
+            forgotten_commands=tuple(total.forgotten_commands),
+        )
+
     def judge(self, transaction: Transaction) -> list[Appended]:
         """Where the transaction's writes will stand; an error if the store says no."""
         writes = transaction.writes
-        shared = len(writes) != 1 or writes[0].sources or transaction.acquire or transaction.release
-        if not shared and not writes[0].is_leased:  # nothing can fail after the first change: nothing to take back
-            return [self._write(writes[0], self._total)]
+        if len(writes) == 1 and not writes[0].sources and not writes[0].is_leased and _only_writes(transaction):
+            return [self._write(writes[0], self._total)]  # nothing fails after its first change: nothing to take back
         trace = Trace()
+        if transaction.command is not None:
+            self._check_new(transaction.command.key)
+        for stream, seq in transaction.require:
+            head = self._head(stream, trace)
+            if head.seq != seq:
+                raise errors.Conflict(stream=stream, expected=seq, actual=head.seq)
         for stream in transaction.acquire:
             self._acquire(stream, trace, steal=transaction.steal)
         done = [self._write(write, trace, leased=write.is_leased) for write in writes]
         for stream in transaction.release:
             self._release(stream, trace)
-        total = self._total
-        total.rows += trace.rows
-        total.heads |= trace.heads
-        total.sources |= trace.sources
-        total.leases |= trace.leases
-        total.by_id |= trace.by_id
+        if transaction.command is not None:
+            trace.commands[transaction.command.key] = _with_ranges(transaction.command, done)
+        if transaction.maintenance is not None:
+            self._maintain(transaction.maintenance, trace)
+        self._total.merge(trace)
         return done
 
     def committed(self) -> None:
@@ -107,7 +157,7 @@ class Ledger:
     def _write(self, write: Write, trace: Trace, *, leased: bool = False) -> Appended:
         stream, drafts = write.stream, write.drafts
         total = self._total
-        head = trace.heads.get(stream) or total.heads.get(stream) or self._view.stream_head(stream) or NO_HEAD
+        head = self._head(stream, trace)
         already: list[Row] = []
         if write.ids_given:
             already = self._already_stored(write, trace)
@@ -132,6 +182,9 @@ class Ledger:
         first = already[0] if already else rows[0]
         return Appended(stream, first[2], last[2], first[0], last[0], last[10], len(already))
 
+    def _head(self, stream: str, trace: Trace) -> Head:
+        return trace.heads.get(stream) or self._total.heads.get(stream) or self._view.stream_head(stream) or NO_HEAD
+
     def _already_stored(self, write: Write, trace: Trace) -> list[Row]:
         """The rows of a leading part of the write that are stored already, each with the same content."""
         found = [self._row(draft[2], trace) for draft in write.drafts]
@@ -140,6 +193,8 @@ class Ledger:
         already: list[Row] = []
         for index, (draft, row) in enumerate(zip(write.drafts, found, strict=True)):
             if row is None:
+                if self._view.pruned(draft[2]):
+                    raise errors.DuplicateId(id=ids.to_text(draft[2]), reason="it was recorded, and pruned since")
                 continue
             reason = _difference(write, index, draft, row)
             if reason is None and len(already) != index:
@@ -196,6 +251,48 @@ class Ledger:
         if lease is not None and lease.owner == self._holder.owner:
             trace.leases[stream] = Lease(stream, lease.number, None)
 
+    def _check_new(self, key: CommandKey) -> None:
+        if key in self._total.commands or self._view.command(key) is not None:
+            raise errors.CommandRepeated(org=key.org, actor=key.actor, endpoint=key.endpoint, key=key.key)
+
+    def _maintain(self, asked: Maintenance, trace: Trace) -> None:
+        for cut in asked.cuts:
+            self._check_cut(cut, trace)
+            trace.cuts[cut.stream] = cut
+        for erasure in asked.erasures:
+            self._check_erasure(erasure)
+            trace.erasures[erasure.id] = erasure
+        trace.snapshots += asked.snapshots
+        trace.dropped_snapshots += asked.dropped_snapshots
+        trace.forgotten_commands += asked.forgotten_commands
+
+    def _check_cut(self, cut: Cut, trace: Trace) -> None:
+        before = trace.cuts.get(cut.stream) or self._total.cuts.get(cut.stream) or self._view.cut(cut.stream)
+        head, gone = self._head(cut.stream, trace), before.through if before else 0
+        reason = None
+        if names.is_reserved(cut.stream):
+            reason = "control facts are never pruned"
+        elif not gone < cut.through <= head.seq:
+            reason = f"it is pruned up to seq {gone} and ends at {head.seq}"
+        if reason is not None:
+            raise errors.PruneRefused(stream=cut.stream, before=cut.through + 1, reason=reason)
+
+    def _check_erasure(self, erasure: Erasure) -> None:
+        event = self._view.find(erasure.id)
+        reason = None
+        if names.is_reserved(erasure.stream):
+            reason = "control facts are never erased"
+        elif event is None or (event.stream, event.seq, event.checksum) != (
+            erasure.stream,
+            erasure.seq,
+            erasure.checksum,
+        ):
+            reason = "there is no such event"
+        elif event.payload is None or erasure.id in self._total.erasures:
+            reason = "it is erased already"
+        if reason is not None:
+            raise errors.EraseRefused(stream=erasure.stream, seq=erasure.seq, reason=reason)
+
     def _number_sources(self, write: Write, trace: Trace, already: int) -> list[Draft]:
         drafts = list(write.drafts)
         for mark in write.sources:
@@ -211,6 +308,22 @@ class Ledger:
             if mark.seq is None:
                 drafts[mark.index] = _with_source_seq(drafts[mark.index], seq)
         return drafts
+
+
+def _only_writes(transaction: Transaction) -> bool:
+    """Whether a transaction does nothing but append."""
+    return not (
+        transaction.acquire
+        or transaction.release
+        or transaction.require
+        or transaction.command is not None
+        or transaction.maintenance is not None
+    )
+
+
+def _with_ranges(command: CommandRecord, done: list[Appended]) -> CommandRecord:
+    ranges = tuple((item.stream, item.first_seq, item.last_seq) for item in done)
+    return msgspec.structs.replace(command, ranges=ranges)
 
 
 def _twice(drafts: list[Draft]) -> str:

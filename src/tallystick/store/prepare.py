@@ -8,7 +8,7 @@ that only the culprit fails.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain as chained
 from itertools import islice
 from types import NoneType
@@ -21,6 +21,8 @@ from tallystick.event import canonical, chain, ids, limits, names, profiles
 from tallystick.event.model import Draft, Event, NewEvent
 from tallystick.store import expectation
 from tallystick.store.commit import SourceMark, Transaction, Write
+from tallystick.store.idempotency import CommandRecord
+from tallystick.store.maintenance import Maintenance
 
 SIGNATURE_BYTES = 64  # Ed25519
 
@@ -40,6 +42,7 @@ class Catalog(Protocol):
     def payload_of(self, model: Any) -> dict[str, Any]: ...
     def upcast(self, events: list[Event]) -> list[Event]: ...
     def is_tenant(self, kind: str) -> bool: ...
+    def upcaster_digest(self, types: Iterable[str] | None = None) -> bytes: ...
 
 
 class Guard(Protocol):
@@ -58,10 +61,13 @@ class Part(msgspec.Struct):
 
 
 class Request(msgspec.Struct):
-    """One all-or-nothing append, as the user gave it. Only the store itself makes control requests."""
+    """One all-or-nothing append, as the user gave it. Only our own layers make control requests."""
 
     parts: list[Part]
     control: bool = False
+    require: tuple[tuple[str, int], ...] = ()
+    command: CommandRecord | None = None
+    maintenance: Maintenance | None = None
 
 
 class Preparer:
@@ -107,7 +113,15 @@ class Preparer:
         else:
             writes = self._writes(parts, drafts, metas, events)
         each = iter(writes)
-        return [Transaction(list(islice(each, len(request.parts)))) for request in requests]
+        return [
+            Transaction(
+                list(islice(each, len(request.parts))),
+                require=request.require,
+                command=request.command,
+                maintenance=request.maintenance,
+            )
+            for request in requests
+        ]
 
     def _writes(
         self,

@@ -11,11 +11,12 @@ from typing import Any
 from tallystick import errors
 from tallystick.event import ids, limits, names, profiles
 from tallystick.event.model import Event, NewEvent
-from tallystick.store import checkpoints, control, expectation, leases
+from tallystick.store import checkpoints, control, expectation, leases, tables, views
 from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.commit import Appended, Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, EventLog, Report
 from tallystick.store.ledger import Head
+from tallystick.store.maintenance import Cut, Maintenance
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.prepare import Catalog, Guard, Part, Preparer, Request
 from tallystick.store.selection import EVERYTHING, Selection
@@ -89,11 +90,34 @@ class Store:
         return outcome
 
     def record(
-        self, stream: str, type_: str, payload: dict[str, Any], *, meta: dict[str, Any] | None = None
-    ) -> Appended:
-        """Record a control fact in a reserved `tally.*` stream. For tallystick's own layers."""
-        event = NewEvent(type_, payload, meta=meta)
-        return self._one(Request([Part(stream, [event])], control=True))[0]
+        self,
+        facts: Sequence[tuple[str, NewEvent]],
+        *,
+        require: Sequence[tuple[str, int]] = (),
+        maintenance: Maintenance | None = None,
+    ) -> list[Appended]:
+        """Record control facts in reserved `tally.*` streams, with what they name, in one commit: for our own layers.
+
+        `require` are streams that must still end at a seq.
+        """
+        by_stream: dict[str, list[NewEvent]] = {}
+        for stream, event in facts:
+            by_stream.setdefault(stream, []).append(event)
+        parts = [Part(stream, events) for stream, events in by_stream.items()]
+        request = Request(parts, control=True, require=tuple(require), maintenance=maintenance)
+        erased = [self._event_at(item.position) for item in maintenance.erasures] if maintenance else []
+        self._forget_derived(erased)  # what it gave rise to goes first: it can be made again, the payload cannot
+        done = self._one(request)
+        self._forget_derived(erased)  # and once more what was made again meanwhile
+        return done
+
+    def _forget_derived(self, erased: Sequence[Event | None]) -> None:
+        """Drop the view rows and tables that events went into, and what dead letters quote of them."""
+        for event in erased:
+            if event is not None and event.payload is not None:
+                views.drop_rows_of(self.log.views, self.catalog.upcast([event])[0])
+                tables.drop_tables_of(self.log.view_tables, event)
+                self.log.dead_letters.redact(event.position, "the event was erased")
 
     def configure(self, *, secrets: str) -> None:
         """Change the secret guard of this store (`reject`, `warn`, `off`); the change is recorded as a control fact."""
@@ -101,7 +125,7 @@ class Store:
         if secrets == self.settings["secrets"]:
             return
         payload = {"setting": "secrets", "old": self.settings["secrets"], "new": secrets}
-        self.record(control.SETTINGS_STREAM, control.SETTING_CHANGED, payload)
+        self.record([(control.SETTINGS_STREAM, NewEvent(control.SETTING_CHANGED, payload))])
         self.settings = self.settings | {"secrets": secrets}
         self._preparer.guard = self._make_guard(secrets)
 
@@ -139,19 +163,38 @@ class Store:
         selection: Selection = EVERYTHING,
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
+        over_pruned: bool = False,
     ) -> Page:
-        """One page of the log in order of position; go on with `after=page.through`."""
+        """One page of the log in order of position; go on with `after=page.through`.
+
+        Damaged and pruned ranges are refused by name; `over_holes` and `over_pruned` give what is left around them.
+        """
         _check_range(after, until, limit)
-        page = self.log.read(after=after, until=until, selection=selection, limit=limit, over_holes=over_holes)
+        page = self.log.read(
+            after=after,
+            until=until,
+            selection=selection,
+            limit=limit,
+            over_holes=over_holes,
+            over_pruned=over_pruned,
+        )
         return Page(self.catalog.upcast(page.events), page.through, page.holes)
 
     def events(
-        self, *, after: int = 0, until: int | None = None, selection: Selection = EVERYTHING, over_holes: bool = False
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        selection: Selection = EVERYTHING,
+        over_holes: bool = False,
+        over_pruned: bool = False,
     ) -> Iterator[Event]:
         """Every event up to `until`, or up to the head at the time of the call, page after page."""
         until = self.head() if until is None else until
         while after < until:
-            page = self.read(after=after, until=until, selection=selection, over_holes=over_holes)
+            page = self.read(
+                after=after, until=until, selection=selection, over_holes=over_holes, over_pruned=over_pruned
+            )
             yield from page.events
             if page.through <= after:
                 return
@@ -183,6 +226,11 @@ class Store:
         names.stream_kind(stream)
         return self.log.stream_head(stream)
 
+    def cut(self, stream: str) -> Cut | None:
+        """What was pruned of a stream: the seq and link that its first remaining event follows; None if nothing was."""
+        names.stream_kind(stream)
+        return self.log.cut(stream)
+
     def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
         """Streams in order of name, those behind `after`."""
         if after:
@@ -208,9 +256,13 @@ class Store:
         """The position a consumer may go on after: 0 if it is new. Refused if it belongs to another history."""
         names.check_label("checkpoint name", name)
         found = self.log.checkpoints.load(name)
-        if found is None:
-            return 0
+        return 0 if found is None else self.resume(found)
+
+    def resume(self, found: Checkpoint) -> int:
+        """The position to go on after, if this is the history that the checkpoint was made on; else `WrongStore`."""
         event = self._event_at(found.link_position) if found.link_position else None
+        if event is None and 0 < found.link_position <= self.floor() and found.store_id == self.log.store_id:
+            return found.position  # the event was pruned since
         checkpoints.require_same_history(found, store_id=self.log.store_id, head=self.head(), event=event)
         return found.position
 
@@ -231,9 +283,9 @@ class Store:
 
     def _event_at(self, position: int) -> Event | None:
         """The event at this position; None if nothing was recorded there."""
-        if position <= self.floor():
+        if position < 1:
             return None
-        page = self.log.read(after=position - 1, until=position, limit=1)
+        page = self.log.read(after=position - 1, until=position, limit=1, over_pruned=True)
         return page.events[0] if page.events else None
 
     # --- life ------------------------------------------------------------------------------------------------------

@@ -1,4 +1,6 @@
-"""Verification: every event against its bytes, its neighbours and its claims; and the engine's own structures.
+"""Verification: every event against its bytes, its neighbours and the facts about it; and the engine's structures.
+
+What is missing was pruned only if a control fact says so, and an absent payload was erased only if one does.
 
 What it cannot find without a witness outside of the store: that the newest events of a log were cut off together
 with everything that knows of them.
@@ -10,8 +12,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from tallystick import errors
 from tallystick.event import chain
 from tallystick.event.model import Event
+from tallystick.store.claims import Claims, check_cuts, check_snapshots, read_claims
 from tallystick.store.events import EventLog, Problem
 from tallystick.store.ledger import NO_HEAD, Head
 
@@ -25,6 +29,8 @@ class Verification(msgspec.Struct):
     events: int = 0
     streams: int = 0
     erased: int = 0
+    pruned: int = 0
+    snapshots: int = 0
     head: int = 0
     problems: list[Problem] = []
     truncated: bool = False
@@ -47,11 +53,12 @@ def verify(log: EventLog, *, progress: Callable[[int], None] = lambda done: None
     found = Verification(head=log.head())
     for problem in log.check(progress):
         found.add(problem)
-    heads: dict[str, Head] = {}
+    claims = _claims(log, found)
+    heads = {name: Head(fact.through, bytes.fromhex(fact.link)) for name, fact in claims.pruned.items()}
     torn: set[str] | None = None  # streams seen again since the last hole; None while there was no hole
-    after = log.floor()
+    after = 0
     while after < found.head:
-        page = log.read(after=after, until=found.head, limit=_PAGE, over_holes=True)
+        page = log.read(after=after, until=found.head, limit=_PAGE, over_holes=True, over_pruned=True)
         for hole in page.holes:
             found.add(Problem("hole", f"positions {hole.first} to {hole.last}: {hole.reason}", hole.first))
             torn = set()
@@ -59,7 +66,9 @@ def verify(log: EventLog, *, progress: Callable[[int], None] = lambda done: None
             forgiven = torn is not None and event.stream not in torn
             if torn is not None:
                 torn.add(event.stream)
-            _event(event, heads.get(event.stream, NO_HEAD), forgiven, found)
+            _payload(event, claims, found)
+            _place(event, heads.get(event.stream, NO_HEAD), forgiven, found)
+            _sealed(event, claims, found)
             heads[event.stream] = Head(event.seq, event.link)
         found.events += len(page.events)
         progress(found.events)
@@ -69,26 +78,69 @@ def verify(log: EventLog, *, progress: Callable[[int], None] = lambda done: None
     found.streams = len(heads)
     if torn is None:
         _heads(log, heads, found)
+        _erased_are_there(claims, found)
     return found
 
 
-def _event(event: Event, before: Head, forgiven: bool, found: Verification) -> None:
-    """Check one event; `forgiven` means that events of its stream before it may lie in a hole."""
+def _claims(log: EventLog, found: Verification) -> Claims:
+    try:
+        claims = read_claims(log)
+    except errors.Damaged:  # a hole holds facts: the holes are named below, and nothing can be held against the rest
+        return Claims()
+    for problems in (claims.problems, check_cuts(log, claims), check_snapshots(log, claims)):
+        for problem in problems:
+            found.add(problem)
+    found.pruned = sum(fact.count for fact in claims.pruned.values())
+    found.snapshots = len(claims.snapshots)
+    return claims
 
-    def wrong(what: str, reason: str) -> None:
-        found.add(Problem(what, reason, event.position, event.stream, event.seq))
 
+def _payload(event: Event, claims: Claims, found: Verification) -> None:
+    """A payload has its checksum, or a fact says that it was erased; an erased one is seen only once."""
+    erased = claims.erased.get(event.stream)
+    checksum = erased.pop(event.seq, None) if erased else None
+    if checksum is not None and checksum != event.checksum:
+        _wrong(found, event, "erasure", "a control fact says that it was erased, and names another checksum")
     if event.payload is None:
         found.erased += 1
-    elif chain.checksum(event.payload) != event.checksum:
-        wrong("checksum", "the payload does not have its checksum")
-    if event.seq != before.seq + 1:
-        if forgiven and event.seq > before.seq + 1:
-            return
-        wrong("sequence", f"seq {event.seq} follows {before.seq}")
+        if checksum is None:
+            _wrong(found, event, "erasure", "the payload is gone, and no control fact says that it was erased")
         return
-    if chain.link(event, before.link) != event.link:
-        wrong("link", "the link does not follow from the event and the link before it")
+    if checksum is not None:
+        _wrong(found, event, "erasure", "a control fact says that it was erased, and the payload is still there")
+    if chain.checksum(event.payload) != event.checksum:
+        _wrong(found, event, "checksum", "the payload does not have its checksum")
+
+
+def _place(event: Event, before: Head, forgiven: bool, found: Verification) -> None:
+    """Check sequence and link; `forgiven` means that events of its stream before it may lie in a hole."""
+    if event.seq != before.seq + 1:
+        if not forgiven or event.seq <= before.seq + 1:
+            _wrong(found, event, "sequence", f"seq {event.seq} follows {before.seq}")
+    elif chain.link(event, before.link) != event.link:
+        _wrong(found, event, "link", "the link does not follow from the event and the link before it")
+
+
+def _sealed(event: Event, claims: Claims, found: Verification) -> None:
+    """A fingerprint was sealed over the link that is there."""
+    sealed = claims.sealed.get(event.stream)
+    if sealed is not None and sealed.get(event.seq, event.link) != event.link:
+        _wrong(found, event, "fingerprint", "a fingerprint was sealed here over another link")
+
+
+def _wrong(found: Verification, event: Event, what: str, reason: str) -> None:
+    found.add(Problem(what, reason, event.position, event.stream, event.seq))
+
+
+def _erased_are_there(claims: Claims, found: Verification) -> None:
+    """What was erased is either there without its payload, or was pruned later."""
+    for stream, left in claims.erased.items():
+        pruned = claims.pruned.get(stream)
+        for seq in left:
+            if pruned is None or seq > pruned.through:
+                found.add(
+                    Problem("erasure", "a control fact says that it was erased, and there is no event", 0, stream, seq)
+                )
 
 
 def _heads(log: EventLog, heads: dict[str, Head], found: Verification) -> None:

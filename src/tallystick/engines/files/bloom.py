@@ -1,4 +1,4 @@
-"""A Bloom filter over stream names: says without reading an index that a segment does not know a stream."""
+"""A Bloom filter over names, or digests of 16 bytes: says without reading an index that it does not know one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BITS_PER_NAME = 10
 PROBES = 6
 
 
-def build(names: Iterable[str], count: int) -> bytes:
+def build(names: Iterable[str | bytes], count: int) -> bytes:
     """The filter of `count` names."""
     bits = max(count * BITS_PER_NAME, 64)
     field = bytearray((bits + 7) // 8)
@@ -19,12 +19,12 @@ def build(names: Iterable[str], count: int) -> bytes:
     return bytes(field)
 
 
-def may_hold(field: bytes, name: str) -> bool:
+def may_hold(field: bytes, name: str | bytes) -> bool:
     """False only if the name was certainly not among those the filter was built from."""
     return all(field[bit >> 3] >> (bit & 7) & 1 for bit in _probes(name, len(field) * 8))
 
 
-def _probes(name: str, bits: int) -> list[int]:
-    digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
+def _probes(name: str | bytes, bits: int) -> list[int]:
+    digest = name if isinstance(name, bytes) else hashlib.blake2b(name.encode(), digest_size=16).digest()
     first, step = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big") | 1
     return [(first + number * step) % bits for number in range(PROBES)]

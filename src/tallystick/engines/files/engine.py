@@ -9,34 +9,39 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from tallystick import errors
-from tallystick.engines.files import checking, discovery, frame, index, mark, opener, segment
-from tallystick.engines.files.beside import BesideCheckpoints
+from tallystick.engines.files import checking, discovery, frame, generation, opener, segment, side
+from tallystick.engines.files.beside import Beside
+from tallystick.engines.files.commands import FileCommands
+from tallystick.engines.files.frame import Body
 from tallystick.engines.files.heads import HeadCache
-from tallystick.engines.files.reader import Reader, merged_names
-from tallystick.engines.files.segments import Renamed, Segment, SegmentSet
-from tallystick.engines.files.writer import (
-    Writer,
-)
+from tallystick.engines.files.lifecycle import Lifecycle
+from tallystick.engines.files.reader import merged_names
+from tallystick.engines.files.reclaiming import Reclaimer, brings_erasures
+from tallystick.engines.files.segments import Segment
+from tallystick.engines.files.side import SideRecords
+from tallystick.engines.files.snapshots import FileSnapshots, brings_snapshots
+from tallystick.engines.files.view import LogView
+from tallystick.engines.files.writer import Writer
 from tallystick.event.model import Event, Row
 from tallystick.store import capabilities, leases
 from tallystick.store.combining import Combiner, by_bytes
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
+from tallystick.store.filesystem import FULL
+from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head, Holder, Ledger
+from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 
-T = TypeVar("T")
-
 POLL_SECONDS = 0.01
-RENAMES_MAX = 100
 INDEX_SHARE = 8  # at close the current index is written again when an eighth of the segment is not in it
 
 
-class FilesLog:
+class FilesLog(Beside):
     """A log of segment files."""
 
     engine = "files"
@@ -57,42 +62,48 @@ class FilesLog:
         self.store_id = header.store_id
         self.profile = header.profile
         self.readonly = readonly
-        self.checkpoints = BesideCheckpoints(f"{directory}/{discovery.BESIDE}")
-        self._opened = opened
+        Beside.__init__(self, f"{directory}/{discovery.BESIDE}")
         self._clock = clock
-        self._segments = opened.segments
-        self._holes = list(opened.holes)
-        self._reader = Reader(opened.handles, self._note_hole)
+        self._combiner = Combiner(self._commit)
+        self._view = LogView(opened, url=self.url, readonly=readonly, lock=self._combiner.lock)
+        self.snapshots = FileSnapshots(opened.handles.files, directory, self._lifecycle)
+        self.commands = FileCommands(self._view, self._forget)
         self._holder = Holder()
         self._heads = HeadCache()
         self._buffer = frame.FrameBuffer()
         self._pid = os.getpid()
-        self._combiner = Combiner(self._commit)
-        opened.handles.lock = self._combiner.lock
         self._changed = threading.Condition()
-        self._closed = False
+        self._reclaimer = Reclaimer(self._view, self.commands, seal=self._seal, clock=clock)
         self._writer: Writer | None = None
         if opened.mark_file is not None:
+            opened.recovered += self.snapshots.tidy()
             self._writer = Writer(
                 opened.handles,
-                self._segments.last,
+                opened.segments.last,
                 opened.mark_file,
                 clock=clock,
                 segment_bytes_max=segment_bytes_max,
                 segment_age_ns_max=segment_age_ns_max,
             )
+            opened.recovered += self._reclaimer.finish_erasures()
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        return self._combiner.commit(transactions)
+        if brings_snapshots(transactions):
+            self._require_writer()
+            outcomes = self.snapshots.around(transactions, self._combiner.commit)
+        else:
+            outcomes = self._combiner.commit(transactions)
+        if brings_erasures(transactions):
+            self._reclaimer.finish_erasures()
+        return outcomes
 
     def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
-        if len(transactions) == 1:
-            return self._commit_group(transactions)
-        return [outcome for group in by_bytes(transactions) for outcome in self._commit_group(group)]
+        groups = by_bytes(transactions) if len(transactions) > 1 else [transactions]
+        return self.commit_each(groups, self._commit_group)
 
-    def _commit_group(self, transactions: list[Transaction]) -> list[Outcome]:
+    def _commit_group(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         writer = self._require_writer()
         ledger = Ledger(self, next_position=writer.current.next_position, holder=self._holder)
         outcomes: list[Outcome] = []
@@ -101,53 +112,89 @@ class FilesLog:
                 outcomes.append(ledger.judge(transaction))
             except errors.TallyError as refusal:
                 outcomes.append(refusal)
-        if ledger.rows or ledger.leases:
-            try:
-                self._write(writer, ledger)
-                ledger.committed()
-            except errors.TallyError:
-                raise
-            except BaseException as interruption:  # Ctrl-C in the middle: what is on disk is for recovery to say
-                writer.poison("an interrupted append", interruption)
-                raise
-            with self._changed:
-                self._changed.notify_all()
+        records = side.of_ledger(ledger)
+        if ledger.rows or records is not side.NOTHING:
+            with self.projecting(ledger.rows):
+                self._write(writer, ledger, records)
         return outcomes
 
-    def _write(self, writer: Writer, ledger: Ledger) -> None:
-        taken = ledger.leases
-        position, recorded, side = writer.current.next_position, self._clock(), index.side_of(taken)
-        data = self._frame(writer.current, position, ledger.rows, recorded, side)
-        if writer.is_due(len(data)):
-            self._seal(writer)
-            data = self._frame(writer.current, position, ledger.rows, recorded, side)
-        offset = writer.append(data, next_position=position + len(ledger.rows))
-        writer.current.grow().add(
+    def _forget(self, digests: tuple[bytes, ...]) -> None:
+        """Commit that these commands are forgotten."""
+        writer = self._require_writer()
+        if digests:
+            nothing = Ledger(self, next_position=writer.current.next_position, holder=self._holder)
+            self._write(writer, nothing, SideRecords(forgotten=digests))
+
+    def _write(self, writer: Writer, ledger: Ledger, records: SideRecords) -> None:
+        """Make a commit durable, with everything that belongs to it, and tell those who wait."""
+        try:
+            if records.snapshots:
+                self._publish(writer, records)
+            self._store(writer, ledger, records)
+            ledger.committed()
+        except errors.NoSpace:
+            self.snapshots.withdraw(records.snapshots)
+            raise
+        except errors.TallyError:
+            raise
+        except BaseException as interruption:  # Ctrl-C in the middle: what is on disk is for recovery to say
+            writer.poison("an interrupted append", interruption)
+            raise
+        if records.dropped:
+            self.snapshots.remove(records.dropped)
+        with self._changed:
+            self._changed.notify_all()
+
+    def _publish(self, writer: Writer, records: SideRecords) -> None:
+        try:
+            self.snapshots.publish(records.snapshots)
+        except OSError as problem:
+            if problem.errno in FULL:
+                raise errors.NoSpace(needed=0, path=self._view.opened.handles.directory) from problem
+            raise writer.poison("a snapshot's file", problem) from problem
+
+    def _store(self, writer: Writer, ledger: Ledger, records: SideRecords) -> None:
+        offset, end = self._append(writer, records, ledger.rows)
+        current = writer.current
+        position = current.next_position
+        current.tell(records, offset=offset, end=end)
+        current.grow().add(
             ledger.rows,
             ledger.heads,
             offset=offset,
-            end=offset + len(data),
+            end=end,
             position=position,
+            next_position=position + len(ledger.rows),
             sources=ledger.sources,
-            taken=taken,
+            records=records,
         )
         self._heads.put(ledger.heads)
 
-    def _frame(self, item: Segment, position: int, rows: list[Row], recorded: int, side: list[Any]) -> bytearray:
-        segment_id = item.header.segment_id
-        return self._buffer.encode(segment_id, item.end, position, rows, recorded=recorded, side=side)
+    def _append(self, writer: Writer, records: SideRecords, rows: list[Row]) -> tuple[int, int]:
+        """Write one frame; returns its offset and its end."""
+        position, recorded, encoded = writer.current.next_position, self._clock(), side.encode(records)
+        data = self._frame(writer.current, position, rows, recorded, encoded)
+        if writer.is_due(len(data)):
+            self._seal()
+            data = self._frame(writer.current, position, rows, recorded, encoded)
+        offset = writer.append(data, next_position=position + len(rows))
+        return offset, offset + len(data)
 
-    def _seal(self, writer: Writer) -> None:
+    def _frame(self, item: Segment, position: int, rows: list[Row], recorded: int, side: list[Any]) -> bytearray:
+        return self._buffer.encode(item.header.identity, item.end, position, rows, recorded=recorded, side=side)
+
+    def _seal(self) -> None:
+        writer = self._require_writer()
         sealed = writer.current
         begun = writer.seal()
-        begun.org_before = functools.partial(discovery.org_in, self._segments.items)
-        self._segments = SegmentSet([*self._segments.items, begun])
-        sealed.load_index(self._opened.cache)
+        begun.org_before = functools.partial(generation.org_in, self._view.segments.items)
+        self._view.begin(begun)
+        sealed.load_index(self._view.opened.cache)
 
     def _require_writer(self) -> Writer:
         self._require_open()
-        if self._holes:
-            hole = self._holes[0]
+        if self._view.holes:
+            hole = self._view.holes[0]
             raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
         if self._writer is None:
             raise errors.ReadOnly(reason=f"{self.url} was opened for reading")
@@ -161,24 +208,31 @@ class FilesLog:
 
     def stream_head(self, stream: str) -> Head | None:
         head = self._heads.get(stream)  # only a writer puts heads there
-        if head is None or self._closed:
-            self._refresh()
-            return self._steady(lambda: self._search(lambda item: item.stream_head(stream)))
+        if head is None or self._view.closed:
+            self._view.refresh()
+            return self._view.stream_head(stream)
         return head
 
     def source_head(self, source: str) -> int:
-        return self._steady(lambda: self._search(lambda item: item.source(source))) or 0
+        return self._view.search(lambda item: item.source(source)) or 0
 
     def lease(self, stream: str) -> leases.Lease | None:
         """The latest lease. While this process holds the writer's lock, no other owner can be alive."""
-        lease = self._steady(lambda: self._search(lambda item: item.lease(stream)))
+        lease = self._view.search(lambda item: item.lease(stream))
         if lease is None or lease.owner == self._holder.owner:
             return lease
         return leases.Lease(stream, lease.number, None)
 
-    def _search(self, question: Callable[[Segment], T | None]) -> T | None:
-        """The answer of the newest segment that has one."""
-        return next((answer for item in reversed(self._segments.items) if (answer := question(item))), None)
+    def cut(self, stream: str) -> Cut | None:
+        return self._lifecycle().cuts.get(stream)
+
+    def pruned(self, id: bytes) -> bool:
+        if not self._lifecycle().cuts:
+            return False
+        return self._view.steady(lambda: self._view.reader.pruned(self._view.segments, id))
+
+    def command(self, key: CommandKey) -> CommandRecord | None:
+        return self.commands.load(key)
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -190,51 +244,79 @@ class FilesLog:
         selection: Selection = EVERYTHING,
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
+        over_pruned: bool = False,
     ) -> Page:
         head = self.head()
         end = head if until is None else min(until, head)
         if after >= end:
             return Page([], after)
-        return self._steady(
-            lambda: self._reader.page(
-                self._segments, after=after, end=end, selection=selection, limit=limit, over_holes=over_holes
+        self._require_positions(selection, after, over_pruned=over_pruned)
+        page = self._view.steady(
+            lambda: self._view.reader.page(
+                self._view.segments, after=after, end=end, selection=selection, limit=limit, over_holes=over_holes
             )
         )
+        self._require_positions(selection, after, over_pruned=over_pruned)  # it may have been pruned meanwhile
+        return page
+
+    def _require_positions(self, selection: Selection, after: int, *, over_pruned: bool) -> None:
+        life = self._view.life
+        if after < life.floor and not over_pruned:
+            cuts = {name: life.cuts[name] for name in selection.streams if name in life.cuts}
+            require_positions(selection, cuts, life.floor, after=after)
 
     def read_stream(
         self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
     ) -> list[Event]:
-        self._refresh()
-        return self._steady(lambda: self._reader.stream(self._segments, stream, after=after, until=until, limit=limit))
+        require_history(self.cut(stream), after=after)
+        found = self._view.steady(
+            lambda: self._view.reader.stream(self._view.segments, stream, after=after, until=until, limit=limit)
+        )
+        require_history(self._view.life.cuts.get(stream), after=after)  # it may have been pruned meanwhile
+        return found
 
     def find(self, id: bytes) -> Event | None:
-        self._refresh()
-        return self._steady(lambda: self._reader.find(self._segments, id))
+        self._view.refresh()
+        return self._view.steady(lambda: self._view.reader.find(self._view.segments, id))
+
+    def bodies(self, *, after: int, until: int) -> Iterator[tuple[int, Body | Hole]]:
+        """The frames between two positions as they are stored, each with its last position."""
+        return self._view.reader.bodies(self._view.segments, after=after, end=until)
 
     def head(self) -> int:
         """The last position there is or was: a hole at the end counts, lest it be taken for the end of the log."""
-        self._refresh()
-        return max([self._segments.last.next_position - 1, *(hole.last for hole in self._holes)])
+        self._view.refresh()
+        return max([self._view.segments.last.next_position - 1, *(hole.last for hole in self._view.holes)])
 
     def floor(self) -> int:
-        return 0
+        return self._lifecycle().floor
+
+    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+        cuts = self._lifecycle().cuts
+        return [cuts[name] for name in sorted(name for name in list(cuts) if name > after)[:limit]]
+
+    def _lifecycle(self) -> Lifecycle:
+        """What was pruned and erased, as of now."""
+        self._view.refresh()
+        return self._view.life
 
     def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
-        self._refresh()
-        names = self._steady(lambda: list(islice(merged_names(self._segments, after), limit)))
+        self._view.refresh()
+        pruned = list(self._view.life.cuts)
+        names = self._view.steady(lambda: list(islice(merged_names(self._view.segments, pruned, after), limit)))
         heads = ((name, self.stream_head(name)) for name in names)
         return [StreamInfo(name, head.seq, head.link, head.org) for name, head in heads if head is not None]
 
     def recorded_at(self, position: int) -> int | None:
         if not 1 <= position <= self.head():
             return None
-        return self._steady(lambda: self._reader.recorded(self._segments, position))
+        return self._view.steady(lambda: self._view.reader.recorded(self._view.segments, position))
 
     def wait(self, after: int, *, timeout: float) -> int:
         if self.readonly:
             return self._poll(after, timeout)
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self.head() > after, timeout)
+            self._changed.wait_for(lambda: self._view.closed or self.head() > after, timeout)
         return self.head()
 
     def _poll(self, after: int, timeout: float) -> int:
@@ -243,107 +325,55 @@ class FilesLog:
             time.sleep(min(POLL_SECONDS, left))
         return head
 
-    def _steady(self, question: Callable[[], T]) -> T:
-        """Ask again when a segment was renamed between looking and opening."""
-        try:
-            for _ in range(RENAMES_MAX):
-                try:
-                    return question()
-                except (Renamed, FileNotFoundError):
-                    if self._opened.lock is not None:  # this is the writer: when it is not sealing, its names are right
-                        with self._combiner.lock:
-                            return question()
-                    self._look_again()
-            raise errors.StoreFailed(operation="open", reason=f"the segments of {self.url} keep changing")
-        except Renamed as problem:
-            raise errors.ReadFailed(path=self.url, reason=f"{problem} is another segment now") from problem
-        except OSError as problem:
-            raise self._read_failed(problem) from problem
-
-    def _refresh(self) -> None:
-        """Follow a writer in another process: take in what it has synced since."""
-        self._require_open()
-        if self.readonly:
-            try:
-                self._follow(mark.load(self._opened.handles.files, self._opened.handles.directory))
-            except OSError as problem:
-                raise self._read_failed(problem) from problem
-
-    def _follow(self, marked: mark.Mark | None) -> None:
-        last = self._segments.last
-        if marked is None or (marked.segment_id == last.header.segment_id and marked.end <= last.end):
-            return
-        with self._combiner.lock:
-            if marked.segment_id == self._segments.last.header.segment_id:
-                self._extend(self._segments.last, marked)
-            else:
-                self._look_again()
-
-    def _extend(self, last: Segment, marked: mark.Mark) -> None:
-        file = self._opened.handles.get(last)
-        last.end = max(last.end, marked.end)  # before the index grows: what it points at must lie inside the segment
-        holes = last.index_all(file, end=marked.end)
-        if last.covered_end < marked.end:
-            holes.append(Hole(last.next_position, marked.next_position - 1, f"{last.name} is damaged or cut"))
-        for hole in holes:
-            self._note_hole(hole)
-        last.end = last.covered_end
-
-    def _look_again(self) -> None:
-        with self._combiner.lock:
-            opened = opener.open_for_reading(self._opened.handles.files, self._opened.handles.directory)
-            opened.handles.lock = self._combiner.lock
-            self._opened = opened
-            self._reader = Reader(opened.handles, self._note_hole)
-            self._segments = opened.segments
-            self._holes = list(opened.holes)
-
     # --- state -----------------------------------------------------------------------------------------------------
 
     def holes(self) -> list[Hole]:
-        return list(self._holes)
-
-    def _note_hole(self, hole: Hole) -> None:
-        if not any(known.first <= hole.first and hole.last <= known.last for known in self._holes):
-            self._holes.append(hole)
+        return list(self._view.holes)
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
-        self._refresh()
+        self._view.refresh()
         try:
-            yield from checking.problems(self._segments, self._opened.handles, progress)
+            yield from checking.problems(self._view.segments, self._view.opened.handles, progress)
         except OSError as problem:
-            raise self._read_failed(problem) from problem
+            raise self._view.read_failed(problem) from problem
 
-    def _read_failed(self, problem: OSError) -> errors.ReadFailed:
-        return errors.ReadFailed(path=self.url, reason=str(problem))
+    def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
+        self._require_writer()
+        return self._reclaimer.reclaim(compress_before=compress_before, progress=progress)
 
     def report(self) -> Report:
-        self._refresh()
-        writing, unknown = self._writer is not None, self._opened.unknown
-        facts = self._steady(
-            lambda: checking.facts(self._segments, self._opened.handles, writing=writing, unknown=unknown)
+        self._view.refresh()
+        writing, unknown = self._writer is not None, self._view.opened.unknown
+        facts = self._view.steady(
+            lambda: (
+                checking.facts(self._view.segments, self._view.opened.handles, writing=writing, unknown=unknown)
+                | checking.upkeep_facts(self._view.life, self.snapshots)
+            )
         )
         found = [
-            Problem("hole", f"positions {hole.first} to {hole.last}: {hole.reason}", hole.first) for hole in self._holes
+            Problem("hole", f"positions {hole.first} to {hole.last}: {hole.reason}", hole.first)
+            for hole in self._view.holes
         ]
         if self._writer is not None and self._writer.poisoned is not None:
             found.append(Problem("writer", self._writer.poisoned.message))
-        return Report(self.engine, facts, tuple(self._opened.recovered), tuple(found))
+        found += self._reclaimer.problems()
+        return Report(self.engine, facts, tuple(self._view.opened.recovered), tuple(found))
 
     def close(self) -> None:
-        with self._combiner.lock:
-            if self._closed:
+        self._reclaimer.is_ending = True
+        with self._reclaimer.lock, self._combiner.lock:
+            if self._view.closed:
                 return
             self._leave()
-            self._closed = True
+            self._view.closed = True
             leases.retire(self._holder.owner)
-            self.checkpoints.close()
-            self._opened.handles.close()
-            for item in self._segments:
+            self.close_beside()
+            self._view.opened.handles.close()
+            for item in self._view.segments:
                 if item.base is not None:
                     item.base.close()
-            if self._opened.lock is not None:
-                self._opened.lock.release()
+            if self._view.opened.lock is not None:
+                self._view.opened.lock.release()
         with self._changed:
             self._changed.notify_all()
 
@@ -352,7 +382,7 @@ class FilesLog:
         writer = self._writer
         if writer is None:
             return
-        healthy = writer.poisoned is None and not self._holes and os.getpid() == self._pid
+        healthy = writer.poisoned is None and not self._view.holes and os.getpid() == self._pid
         try:
             if healthy and self._holder.held:
                 self._commit([Transaction([], release=tuple(self._holder.held))])
@@ -366,5 +396,5 @@ class FilesLog:
             writer.close(clean=healthy)
 
     def _require_open(self) -> None:
-        if self._closed:
+        if self._view.closed:
             raise errors.StoreClosed()

@@ -11,10 +11,13 @@ import operator
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from tallystick.engines.files import side
+from tallystick.engines.files.lifecycle import Lifecycle
+from tallystick.engines.files.side import SideRecords
 from tallystick.event import canonical
 from tallystick.event.model import Event, Row
 from tallystick.store import leases
@@ -23,12 +26,25 @@ from tallystick.store.ledger import Head
 POSTING = struct.Struct(">QI")  # the first seq of a stream in a frame, and the frame's offset
 FRAME_STEP_BYTES = 32 << 10  # frames are noted this far apart; the way between is scanned
 
+CommandPlace: TypeAlias = tuple[int, int]
+"""The offset of the frame that holds a command, and when it was recorded."""
+
+FORGOTTEN: CommandPlace = (0, 0)  # no frame is there
+
+FarRange: TypeAlias = tuple[str, int, int, int]
+"""Stream, first and last seq of a command, and the offset of its frame, which does not hold all of these events."""
+
 
 class StreamEntry(msgspec.Struct, gc=False):
     """One stream in one segment: its end there, and the frames that hold it as packed postings."""
 
     head: Head
     postings: bytearray | bytes
+
+    @property
+    def first_seq(self) -> int:
+        """The first seq of the stream that this segment holds."""
+        return self._seq(0)
 
     def offsets(self, *, after: int, until: int | None) -> list[int]:
         """The offsets of the frames that may hold seqs with after < seq <= until, in order."""
@@ -66,6 +82,16 @@ class SegmentIndex(Protocol):
     def each_id(self) -> Iterator[bytes]: ...
     def source(self, name: str) -> int: ...
     def lease(self, stream: str) -> leases.Lease | None: ...
+    def lifecycle(self) -> Lifecycle: ...
+    def command(self, digest: bytes) -> CommandPlace | None:
+        """Where the command is that has this digest; FORGOTTEN if it was forgotten here."""
+
+    def commands(self) -> Iterator[tuple[bytes, CommandPlace]]:
+        """Every command that was made or forgotten here, in no order."""
+
+    def far_ranges(self) -> list[FarRange]: ...
+    def is_gone(self, id_: bytes) -> bool:
+        """Whether an event of this id was left out when its frame was written again."""
 
 
 class GrowingIndex:
@@ -83,6 +109,10 @@ class GrowingIndex:
         self.streams: dict[str, StreamEntry] = {}
         self.sources: dict[str, int] = {}
         self.leases: dict[str, leases.Lease] = {}
+        self.life = Lifecycle()
+        self.made: dict[bytes, CommandPlace] = {}
+        self.far: list[FarRange] = []
+        self.gone: set[bytes] = set()
         self._last_id = b""
 
     def add(
@@ -93,8 +123,9 @@ class GrowingIndex:
         offset: int,
         end: int,
         position: int,
+        next_position: int,
         sources: dict[str, int],
-        taken: Sequence[leases.Lease],
+        records: SideRecords,
     ) -> None:
         """Take in a frame that was just written or scanned."""
         if not self.offsets or offset - self.offsets[-1] >= FRAME_STEP_BYTES:
@@ -110,9 +141,25 @@ class GrowingIndex:
                 entry.postings += POSTING.pack(seq, offset)
                 entry.head = heads[stream]
         self.sources |= sources
-        self.leases |= {lease.stream: lease for lease in taken}
+        if records is not side.NOTHING:
+            self._add_records(records, first_seqs, offset)
         self.covered_end = end
-        self.next_position = position + len(rows)
+        self.next_position = next_position
+
+    def _add_records(self, records: SideRecords, first_seqs: dict[str, int], offset: int) -> None:
+        self.leases |= {lease.stream: lease for lease in records.leases}
+        self.life.take(records)
+        for source, seq in records.sources:
+            self.sources[source] = max(seq, self.sources.get(source, 0))
+        self.gone.update(records.gone)
+        for command in records.commands:
+            self.made[side.digest(command.key)] = (offset, command.recorded)
+            self.far += [
+                (stream, first, last, offset)
+                for stream, first, last in command.ranges
+                if first < first_seqs.get(stream, last + 1)  # a retry: its events were recorded before
+            ]
+        self.made |= dict.fromkeys(records.forgotten, FORGOTTEN)
 
     def _add_ids(self, ids: list[bytes], offset: int) -> None:
         if ids and ids[0] > self._last_id and all(map(operator.lt, ids, ids[1:])):
@@ -155,6 +202,21 @@ class GrowingIndex:
     def lease(self, stream: str) -> leases.Lease | None:
         return self.leases.get(stream)
 
+    def lifecycle(self) -> Lifecycle:
+        return self.life
+
+    def command(self, digest: bytes) -> CommandPlace | None:
+        return self.made.get(digest)
+
+    def commands(self) -> Iterator[tuple[bytes, CommandPlace]]:
+        return iter(list(self.made.items()))
+
+    def far_ranges(self) -> list[FarRange]:
+        return self.far
+
+    def is_gone(self, id_: bytes) -> bool:
+        return id_ in self.gone
+
 
 def facts_of(events: Sequence[Event], org_before: dict[str, str | None]) -> tuple[dict[str, Head], dict[str, int]]:
     """The heads and source sequences that follow from scanned events; orgs before them are given."""
@@ -171,13 +233,3 @@ def facts_of(events: Sequence[Event], org_before: dict[str, str | None]) -> tupl
                 sources[meta["source"]] = meta["source_seq"]
         heads[event.stream] = Head(event.seq, event.link, org)
     return heads, sources
-
-
-def leases_of(side: Sequence[Any]) -> list[leases.Lease]:
-    """The leases among a frame's side records."""
-    return [msgspec.convert(record[1:], leases.Lease) for record in side if record[0] == "lease"]
-
-
-def side_of(taken: Sequence[leases.Lease]) -> list[Any]:
-    """Leases as side records of a frame."""
-    return [("lease", lease.stream, lease.number, lease.owner) for lease in taken]

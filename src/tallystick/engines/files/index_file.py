@@ -1,14 +1,21 @@
 """The index of a segment as a file, read in place. Big-endian header, little-endian sections.
 
-    magic 8 "TALLYIDX" | format u16 | store id 16 | segment id 16 | covered end u64 | next position u64
-    | eight times (length u64, SHA-256 32) | SHA-256 of all before | the eight sections
+    magic 8 "TALLYIDX" | format u16 | store id 16 | identity 16 | covered end u64 | next position u64
+    | twelve times (length u64, SHA-256 32) | SHA-256 of all before | the twelve sections
 
     positions u64…, offsets u64…     frames, noted at least 32 KiB apart
     ids 16…, id offsets u32…         every event id in order, and its frame's offset
     entry ends u32…, entries         every stream by name: name length u16, name, seq u64, link 32, org length u32,
                                      org, then postings (first seq u64, frame offset u32) to the entry's end
     bloom                            a filter over the names
-    rest                             MessagePack {"sources": {source: seq}, "leases": [lease…]}
+    rest                             MessagePack {"sources": {source: seq}, "leases": [lease…], "far": [[stream,
+                                     first seq, last seq, frame offset]…]}: commands whose events stand elsewhere
+    life                             MessagePack {"cuts": [cut…], "erased": positions u64 big-endian…, "snapshots":
+                                     [[id, held]…]}: what happened in this segment, maybe to older ones
+    commands                         by digest: digest 16, frame offset u32, recorded u64, big-endian; offset 0 means
+                                     forgotten here
+    command bloom                    a filter over the digests
+    gone ids 16…                     in order: events that were left out when their frames were written again
 
 A section is verified when it is first read; one that does not check out makes the whole index worthless, and it is
 rebuilt from its segment.
@@ -29,19 +36,24 @@ from typing import Any
 
 import msgspec
 
-from tallystick.engines.files import bloom
-from tallystick.engines.files.index import POSTING, GrowingIndex, StreamEntry
+from tallystick.engines.files import bloom, lifecycle
+from tallystick.engines.files.index import POSTING, CommandPlace, FarRange, GrowingIndex, StreamEntry
+from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.store import leases
 from tallystick.store.filesystem import File
 from tallystick.store.ledger import Head
 
 MAGIC = b"TALLYIDX"
-FORMAT = 1
+FORMAT = 2
 _FIELDS = struct.Struct(">8sH16s16sQQ")
 _SECTION = struct.Struct(">Q32s")
-_NAMES = ("positions", "offsets", "ids", "id_offsets", "entry_ends", "entries", "bloom", "rest")
+_NAMES = (
+    *("positions", "offsets", "ids", "id_offsets", "entry_ends", "entries", "bloom", "rest"),
+    *("life", "commands", "command_bloom", "gone"),
+)
 _HEADER_SIZE = _FIELDS.size + len(_NAMES) * _SECTION.size + 32
 _ENTRY = struct.Struct(">Q32sI")
+_COMMAND = struct.Struct(">16sIQ")
 CACHE_BYTES_MAX = 64 << 20  # the ids of three million events
 _serials = itertools.count()
 
@@ -81,7 +93,7 @@ class SectionCache:
 class SealedIndex:
     """An index file, opened."""
 
-    def __init__(self, file: File, cache: SectionCache, *, store_id: bytes, segment_id: bytes) -> None:
+    def __init__(self, file: File, cache: SectionCache, *, store_id: bytes, identity: bytes) -> None:
         self._file = file
         self._cache = cache
         self._serial = next(_serials)
@@ -89,7 +101,7 @@ class SealedIndex:
         if len(header) < _HEADER_SIZE or hashlib.sha256(header[:-32]).digest() != header[-32:]:
             raise BadIndex("its header is damaged")
         magic, number, store, segment, end, next_position = _FIELDS.unpack_from(header)
-        if (magic, number, store, segment) != (MAGIC, FORMAT, store_id, segment_id):
+        if (magic, number, store, segment) != (MAGIC, FORMAT, store_id, identity):
             raise BadIndex("it is of another segment or format")
         self.covered_end: int = end
         self.next_position: int = next_position
@@ -102,6 +114,7 @@ class SealedIndex:
         if file.size() < at:
             raise BadIndex("it is short")
         self._bloom: bytes | None = None
+        self._command_bloom: bytes | None = None
         self._id_bounds: tuple[bytes, bytes] | None = None
 
     def section(self, name: str) -> bytes:
@@ -163,6 +176,41 @@ class SealedIndex:
                 return msgspec.convert(lease, leases.Lease)
         return None
 
+    def lifecycle(self) -> Lifecycle:
+        return lifecycle.decode(msgspec.msgpack.decode(self.section("life")))
+
+    def command(self, digest: bytes) -> CommandPlace | None:
+        if not self._length("commands"):
+            return None
+        if self._command_bloom is None:
+            self._command_bloom = self.section("command_bloom")
+        if not bloom.may_hold(self._command_bloom, digest):
+            return None
+        commands, size = self.section("commands"), _COMMAND.size
+        count = len(commands) // size
+        index = bisect.bisect_left(range(count), digest, key=lambda at: commands[size * at : size * at + 16])
+        if index >= count or not commands.startswith(digest, size * index):
+            return None
+        _, offset, recorded = _COMMAND.unpack_from(commands, size * index)
+        return offset, recorded
+
+    def commands(self) -> Iterator[tuple[bytes, CommandPlace]]:
+        for digest, offset, recorded in _COMMAND.iter_unpack(self.section("commands")):
+            yield digest, (offset, recorded)
+
+    def far_ranges(self) -> list[FarRange]:
+        return [tuple(found) for found in self._rest()["far"]]
+
+    def is_gone(self, id_: bytes) -> bool:
+        if not self._length("gone"):
+            return False
+        gone = self.section("gone")
+        index = bisect.bisect_left(range(len(gone) // 16), id_, key=lambda at: gone[16 * at : 16 * at + 16])
+        return gone.startswith(id_, 16 * index)
+
+    def _length(self, name: str) -> int:
+        return self._sections[name][1]
+
     def close(self) -> None:
         """Give the file back."""
         self._file.close()
@@ -203,6 +251,15 @@ class SealedIndex:
             yield self._name(index), self._entry(index)
 
 
+def identity_in(file: File) -> bytes | None:
+    """Which segment an index file is of; None if its header is damaged."""
+    header = file.read_at(0, _HEADER_SIZE)
+    if len(header) < _HEADER_SIZE or hashlib.sha256(header[:-32]).digest() != header[-32:]:
+        return None
+    segment: bytes = _FIELDS.unpack_from(header)[3]
+    return segment
+
+
 def _unpacked(code: str, data: bytes) -> array[int]:
     numbers = array(code)
     numbers.frombytes(data)
@@ -218,7 +275,7 @@ def _packed(numbers: array[int]) -> bytes:
     return numbers.tobytes()
 
 
-def encode(base: SealedIndex | None, grown: GrowingIndex, *, store_id: bytes, segment_id: bytes) -> bytes:
+def encode(base: SealedIndex | None, grown: GrowingIndex, *, store_id: bytes, identity: bytes) -> bytes:
     """The bytes of an index that covers what `base` covers and what has grown since."""
     ids, id_offsets = _merged_ids(base, grown)
     names, ends, entries = _merged_streams(base, grown)
@@ -231,9 +288,12 @@ def encode(base: SealedIndex | None, grown: GrowingIndex, *, store_id: bytes, se
         "entries": entries,
         "bloom": bloom.build(names, len(names)),
         "rest": _merged_rest(base, grown),
+        "life": _merged_life(base, grown),
+        **_merged_commands(base, grown),
+        "gone": _merged_gone(base, grown),
     }
     table = b"".join(_SECTION.pack(len(sections[name]), hashlib.sha256(sections[name]).digest()) for name in _NAMES)
-    fields = _FIELDS.pack(MAGIC, FORMAT, store_id, segment_id, grown.covered_end, grown.next_position) + table
+    fields = _FIELDS.pack(MAGIC, FORMAT, store_id, identity, grown.covered_end, grown.next_position) + table
     return b"".join((fields, hashlib.sha256(fields).digest(), *(sections[name] for name in _NAMES)))
 
 
@@ -272,8 +332,30 @@ def _entry_bytes(name: str, entry: StreamEntry) -> bytes:
 
 
 def _merged_rest(base: SealedIndex | None, grown: GrowingIndex) -> bytes:
-    rest: dict[str, Any] = base._rest() if base else {"sources": {}, "leases": []}
+    rest: dict[str, Any] = base._rest() if base else {"sources": {}, "leases": [], "far": []}
     taken: dict[str, Any] = {lease[0]: lease for lease in rest["leases"]}
-    return msgspec.msgpack.encode(
-        {"sources": rest["sources"] | grown.sources, "leases": list((taken | grown.leases).values())}
-    )
+    merged = {
+        "sources": rest["sources"] | grown.sources,
+        "leases": list((taken | grown.leases).values()),
+        "far": [*rest["far"], *grown.far],
+    }
+    return msgspec.msgpack.encode(merged)
+
+
+def _merged_life(base: SealedIndex | None, grown: GrowingIndex) -> bytes:
+    parts = [grown.life] if base is None else [base.lifecycle(), grown.life]
+    return msgspec.msgpack.encode(lifecycle.merged(parts).encode())
+
+
+def _merged_commands(base: SealedIndex | None, grown: GrowingIndex) -> dict[str, bytes]:
+    commands: dict[bytes, CommandPlace] = dict(base.commands()) if base else {}
+    commands |= grown.made
+    packed = b"".join(_COMMAND.pack(digest, *place) for digest, place in sorted(commands.items()))
+    return {"commands": packed, "command_bloom": bloom.build(commands, len(commands)) if commands else b""}
+
+
+def _merged_gone(base: SealedIndex | None, grown: GrowingIndex) -> bytes:
+    old = base.section("gone") if base else b""
+    if not grown.gone:
+        return old
+    return b"".join(sorted({*grown.gone, *(old[at : at + 16] for at in range(0, len(old), 16))}))

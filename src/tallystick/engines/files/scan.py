@@ -20,9 +20,9 @@ class Scanner:
     then say where. `position` None takes the first frame's word for where it begins.
     """
 
-    def __init__(self, file: File, segment_id: bytes, *, offset: int, end: int, position: int | None) -> None:
+    def __init__(self, file: File, identity: bytes, *, offset: int, end: int, position: int | None) -> None:
         self._file = file
-        self._segment_id = segment_id
+        self._identity = identity
         self._end = end
         self.offset = offset
         self.position = position
@@ -36,32 +36,32 @@ class Scanner:
         chunk, chunk_at, wanted = b"", self.offset, CHUNK_BYTES_MIN
         while self.offset < self._end:
             at = self.offset - chunk_at
-            frame = frames.decode_header(self._segment_id, chunk, offset=self.offset, at=at)
+            frame = frames.decode_header(self._identity, chunk, offset=self.offset, at=at)
             if frame is None or len(chunk) - at < frame.end - frame.offset:
                 needed = wanted if frame is None else max(wanted, frame.end - frame.offset)
                 chunk = self._file.read_at(self.offset, min(needed, self._end - self.offset))
                 wanted = min(2 * wanted, CHUNK_BYTES_MAX)
                 chunk_at, at = self.offset, 0
-                frame = frames.decode_header(self._segment_id, chunk, offset=self.offset)
+                frame = frames.decode_header(self._identity, chunk, offset=self.offset)
                 if frame is not None and len(chunk) < frame.end - frame.offset <= self._end - self.offset:
                     chunk = self._file.read_at(self.offset, frame.end - frame.offset)
             if frame is None or frame.end > self._end or self.position not in (None, frame.first_position):
                 return
-            body = frames.body_of(self._segment_id, chunk, frame, at=at)
+            body = frames.body_of(self._identity, chunk, frame, at=at)
             if body is None:
                 return
             self.offset, self.position = frame.end, frame.next_position
             yield frame, body
 
 
-def next_valid_frame(file: File, segment_id: bytes, *, begin: int, end: int, position: int) -> Frame | None:
+def next_valid_frame(file: File, identity: bytes, *, begin: int, end: int, position: int) -> Frame | None:
     """The first valid frame at or behind `begin` that holds positions from `position` on."""
     at = begin
     while at < end:
         data = file.read_at(at, min(SEARCH_BYTES, end - at))
         found = data.find(frames.MAGIC_BYTES)
         while found >= 0:
-            frame = _whole_frame(file, segment_id, at + found, end)
+            frame = _whole_frame(file, identity, at + found, end)
             if frame is not None and frame.first_position >= position:
                 return frame
             found = data.find(frames.MAGIC_BYTES, found + 1)
@@ -71,20 +71,20 @@ def next_valid_frame(file: File, segment_id: bytes, *, begin: int, end: int, pos
     return None
 
 
-def _whole_frame(file: File, segment_id: bytes, offset: int, end: int) -> Frame | None:
-    frame = frames.decode_header(segment_id, file.read_at(offset, frames.HEADER_SIZE), offset=offset)
+def _whole_frame(file: File, identity: bytes, offset: int, end: int) -> Frame | None:
+    frame = frames.decode_header(identity, file.read_at(offset, frames.HEADER_SIZE), offset=offset)
     if frame is None or frame.end > end:
         return None
     data = file.read_at(offset, frame.end - offset)
-    return frame if frames.body_of(segment_id, data, frame) is not None else None
+    return frame if frames.body_of(identity, data, frame) is not None else None
 
 
-def read_frame(file: File, segment_id: bytes, offset: int, end: int) -> tuple[Frame, bytes] | None:
+def read_frame(file: File, identity: bytes, offset: int, end: int) -> tuple[Frame, bytes] | None:
     """The verified frame at an offset that an index names; None if it is not there."""
     head = file.read_at(offset, min(frames.HEADER_SIZE + 4096, end - offset))  # most frames come with one read
-    frame = frames.decode_header(segment_id, head, offset=offset)
+    frame = frames.decode_header(identity, head, offset=offset)
     if frame is None or frame.end > end:
         return None
     data = head if len(head) >= frame.end - offset else file.read_at(offset, frame.end - offset)
-    body = frames.body_of(segment_id, data, frame)
+    body = frames.body_of(identity, data, frame)
     return None if body is None else (frame, body)

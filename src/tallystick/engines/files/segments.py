@@ -11,11 +11,14 @@ from typing import TypeVar
 
 from tallystick import errors
 from tallystick.engines.files import frame as frames
-from tallystick.engines.files import index, index_file, segment
-from tallystick.engines.files.index import GrowingIndex, SegmentIndex, StreamEntry
+from tallystick.engines.files import index, index_file, lifecycle, segment, side
+from tallystick.engines.files.compressed import open_segment
+from tallystick.engines.files.index import CommandPlace, FarRange, GrowingIndex, SegmentIndex, StreamEntry
 from tallystick.engines.files.index_file import SealedIndex, SectionCache
+from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.scan import Scanner, next_valid_frame
 from tallystick.engines.files.segment import Header
+from tallystick.engines.files.side import SideRecords
 from tallystick.store import leases
 from tallystick.store.filesystem import File, FileSystem, replace_file
 from tallystick.store.ledger import Head
@@ -36,16 +39,15 @@ class Handles:
 
     def get(self, item: Segment) -> File:
         """The segment's file, opened by its identity: a name may meanwhile belong to another segment."""
-        file = self._open.get(item.header.segment_id)
+        file = self._open.get(item.header.identity)
         if file is None:
-            file = self.files.open_read(f"{self.directory}/{item.name}")
             try:
-                header = segment.decode(file.read_at(0, segment.SIZE), path=item.name)
+                header, file = open_segment(self.files, f"{self.directory}/{item.name}")
             except segment.BadHeader as problem:
                 first = item.header.first_position
                 last, reason = max(item.next_position - 1, first), f"{item.name}: {problem}"
                 raise errors.Damaged(first=first, last=last, reason=reason) from problem
-            if header.segment_id != item.header.segment_id:
+            if header.identity != item.header.identity:
                 file.close()
                 raise Renamed(item.name)
             self.keep(item, file)
@@ -53,9 +55,13 @@ class Handles:
 
     def keep(self, item: Segment, file: File) -> None:
         """Remember an open file."""
-        self._open[item.header.segment_id] = file
+        self._open[item.header.identity] = file
         if len(self._open) > OPEN_FILES_MAX:
             self._open.popitem(last=False)
+
+    def let_go(self, item: Segment) -> None:
+        """Forget the open file of a segment that was replaced: it closes when its last reader is done with it."""
+        self._open.pop(item.header.identity, None)
 
     def close(self) -> None:
         """Close all files now: a directory must be free to be moved or unmounted when its log is closed."""
@@ -81,6 +87,8 @@ class Segment:
         self.rebuilt = False
         self.known_end, self.known_next = 0, 0  # how far an index knew the segment that is now too short for it
         self.org_before: Callable[[str], str | None] = lambda stream: None  # what older segments know
+        self.listener: Callable[[SideRecords], None] = lambda records: None
+        self._told_end = 0  # how far the listener knows what the frames say
         self._handles = handles
 
     @property
@@ -112,14 +120,14 @@ class Segment:
         base, grown = self._index
         if grown is not None:
             return grown.covered_end
-        return base.covered_end if base is not None else segment.SIZE
+        return base.covered_end if base is not None else self.header.size
 
     # --- questions -------------------------------------------------------------------------------------------------
 
     def frame_before(self, position: int) -> tuple[int, int]:
         """A (first position, offset) to scan from in order to reach a position."""
         found = self._ask(lambda parts: _first(part.frame_before(position) for part in reversed(parts)))
-        return found if found is not None and found[1] else (self.header.first_position, segment.SIZE)
+        return found if found is not None and found[1] else (self.header.first_position, self.header.size)
 
     def find(self, id_: bytes) -> int | None:
         """The offset of the frame with this event."""
@@ -141,6 +149,26 @@ class Segment:
     def lease(self, stream: str) -> leases.Lease | None:
         """The last lease of a stream in this segment."""
         return self._ask(lambda parts: _first(part.lease(stream) for part in reversed(parts)))
+
+    def lifecycle(self) -> Lifecycle:
+        """What the frames of this segment did to events and snapshots."""
+        return self._ask(lambda parts: lifecycle.merged(part.lifecycle() for part in parts))
+
+    def command(self, digest: bytes) -> CommandPlace | None:
+        """Where the newest command with this digest is in this segment, or that it was forgotten here."""
+        return self._ask(lambda parts: next((at for part in reversed(parts) if (at := part.command(digest))), None))
+
+    def commands(self) -> dict[bytes, CommandPlace]:
+        """Every command that was made or forgotten in this segment."""
+        return self._ask(lambda parts: dict(chain.from_iterable(part.commands() for part in parts)))
+
+    def far_ranges(self) -> list[FarRange]:
+        """The ranges of commands whose events stand in other frames."""
+        return self._ask(lambda parts: [found for part in parts for found in part.far_ranges()])
+
+    def is_gone(self, id_: bytes) -> bool:
+        """Whether an event of this segment was left out when its frame was written again."""
+        return self._ask(lambda parts: any(part.is_gone(id_) for part in parts))
 
     def ids(self) -> Iterator[bytes]:
         """Every event id of the segment, in no order."""
@@ -166,7 +194,7 @@ class Segment:
 
     def parts(self) -> list[SegmentIndex]:
         """The parts of the index, in order of the log; built from the segment if there are none."""
-        if self._index == (None, None) and self.end > segment.SIZE:
+        if self._index == (None, None) and self.end > self.header.size:
             self.rebuild(instead_of=None)
         return [part for part in self._index if part is not None]
 
@@ -189,6 +217,17 @@ class Segment:
             self._index = (base, grown)
         return grown
 
+    def listen(self, listener: Callable[[SideRecords], None]) -> None:
+        """From here on, tell of the side records of each further frame, before the frame is in the index."""
+        self.listener, self._told_end = listener, self.covered_end
+
+    def tell(self, records: SideRecords, *, offset: int, end: int) -> None:
+        """Tell of a frame, once, however often it is indexed."""
+        if offset >= self._told_end:
+            if records is not side.NOTHING:
+                self.listener(records)
+            self._told_end = end
+
     def rebuild(self, *, instead_of: SealedIndex | None) -> None:
         """Make the index again from the segment, unless another thread did. Until it is made, the old one stays."""
         with self._handles.lock:
@@ -196,7 +235,7 @@ class Segment:
                 self._index_anew(self._handles.get(self), end=self.end)
 
     def _index_anew(self, file: File, *, end: int) -> list[Hole]:
-        grown = GrowingIndex(begin=segment.SIZE, position=self.header.first_position)
+        grown = GrowingIndex(begin=self.header.size, position=self.header.first_position)
         holes = _index_all(self, grown, file, end=end, base=None)
         self._index, self.rebuilt = (None, grown), True
         return holes
@@ -220,7 +259,7 @@ class Segment:
             return False
         try:
             file = files.open_read(path)
-            base = SealedIndex(file, cache, store_id=self.header.store_id, segment_id=self.header.segment_id)
+            base = SealedIndex(file, cache, store_id=self.header.store_id, identity=self.header.identity)
         except (index_file.BadIndex, OSError):
             return False
         if base.covered_end > self.end:  # the segment was longer when this was written
@@ -240,7 +279,7 @@ class Segment:
 
     def _encoded_index(self) -> bytes:
         header = self.header
-        return index_file.encode(self.base, self.grow(), store_id=header.store_id, segment_id=header.segment_id)
+        return index_file.encode(self.base, self.grow(), store_id=header.store_id, identity=header.identity)
 
 
 def _first(answers: Iterable[T | None]) -> T | None:
@@ -260,7 +299,7 @@ def _index_all(item: Segment, grown: GrowingIndex, file: File, *, end: int, base
     holes: list[Hole] = []
     while not _index_run(item, grown, file, end=end, base=base):
         behind = next_valid_frame(
-            file, item.header.segment_id, begin=grown.covered_end + 1, end=end, position=grown.next_position
+            file, item.header.identity, begin=grown.covered_end + 1, end=end, position=grown.next_position
         )
         if behind is None:
             break
@@ -272,19 +311,22 @@ def _index_all(item: Segment, grown: GrowingIndex, file: File, *, end: int, base
 
 def _index_run(item: Segment, grown: GrowingIndex, file: File, *, end: int, base: SealedIndex | None) -> bool:
     """Index frames until the end or the first bytes that are none; says whether it reached the end."""
-    scanner = Scanner(file, item.header.segment_id, offset=grown.covered_end, end=end, position=grown.next_position)
+    scanner = Scanner(file, item.header.identity, offset=grown.covered_end, end=end, position=grown.next_position)
     for frame, data in scanner:
         body = frames.decode_body(data)
         orgs = {name: _org(item, name, grown, base) for name in {event.stream for event in body.events}}
         heads, sources = index.facts_of(body.events, orgs)
+        records = side.decode(body.side)
+        item.tell(records, offset=frame.offset, end=frame.end)
         grown.add(
             [event.row for event in body.events],
             heads,
             offset=frame.offset,
             end=frame.end,
             position=frame.first_position,
+            next_position=frame.next_position,
             sources=sources,
-            taken=index.leases_of(body.side),
+            records=records,
         )
     return scanner.clean
 

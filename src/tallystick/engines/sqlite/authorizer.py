@@ -1,7 +1,8 @@
-"""What the appending connection may do: read, append, and move what moves forward. SQLite asks this once a statement.
+"""What each connection may do. SQLite asks this once a statement.
 
 The triggers protect the tables against every connection; this protects the triggers, against a statement smuggled
-into our own. Maintenance (prune, erase) does not pass here: it gets a connection and an authorizer of its own.
+into our own. The appending connection reads, appends, and moves what moves forward. The maintaining one may also prune,
+erase a payload and drop snapshots and commands; what of that passes is for the triggers to say.
 Whoever can write the file can still rewrite it: that shows only in the chain, held against a witness outside.
 """
 
@@ -18,23 +19,41 @@ _READS = frozenset(
         sqlite3.SQLITE_TRANSACTION,
     }
 )
-_GROWING = frozenset({"streams", "sources", "leases", "checkpoints"})
+_GROWING = frozenset({"streams", "sources", "leases", "checkpoints", "views", "view_rows", "dead_letters"})
 _FILLED_BY_RUNS = frozenset({"runs", "sessions", "jobs", "job_attempts", "nodes"})
-_WRITES = {
-    sqlite3.SQLITE_INSERT: frozenset({"events", "snapshots", "writers"}) | _GROWING | _FILLED_BY_RUNS,
+_COMMANDS = frozenset({"commands", "command_ranges"})
+_APPENDS = {
+    sqlite3.SQLITE_INSERT: frozenset({"events", "writers"}) | _COMMANDS | _GROWING | _FILLED_BY_RUNS,
     sqlite3.SQLITE_UPDATE: _GROWING | _FILLED_BY_RUNS,
-    sqlite3.SQLITE_DELETE: frozenset({"writers", "checkpoints"}),
+    sqlite3.SQLITE_DELETE: frozenset({"writers", "checkpoints", "views", "view_rows", "dead_letters"}),
     sqlite3.SQLITE_PRAGMA: frozenset({"wal_checkpoint", "busy_timeout"}),
+}
+_MAINTENANCE = _APPENDS | {
+    sqlite3.SQLITE_INSERT: _APPENDS[sqlite3.SQLITE_INSERT] | {"cuts", "pruned", "erasures", "snapshots"},
+    sqlite3.SQLITE_DELETE: _APPENDS[sqlite3.SQLITE_DELETE] | {"events", "snapshots"} | _COMMANDS,
 }
 _NOTHING: frozenset[str] = frozenset()
 
 
 def allow_appends(connection: sqlite3.Connection) -> None:
     """From now on the connection can append, and nothing else. Statements prepared before are prepared again."""
-    connection.set_authorizer(_judge)
+    connection.set_authorizer(_judge_append)
 
 
-def _judge(action: int, subject: str | None, *_: str | None) -> int:
-    if action in _READS or subject in _WRITES.get(action, _NOTHING):
+def allow_maintenance(connection: sqlite3.Connection) -> None:
+    """From now on the connection can append, prune, erase, and drop snapshots and commands; nothing else."""
+    connection.set_authorizer(_judge_maintenance)
+
+
+def _judge_append(action: int, subject: str | None, *_: str | None) -> int:
+    if action in _READS or subject in _APPENDS.get(action, _NOTHING):
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
+
+
+def _judge_maintenance(action: int, subject: str | None, column: str | None, *_: str | None) -> int:
+    if action in _READS or subject in _MAINTENANCE.get(action, _NOTHING):
+        return sqlite3.SQLITE_OK
+    if (action, subject, column) == (sqlite3.SQLITE_UPDATE, "events", "payload"):
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY

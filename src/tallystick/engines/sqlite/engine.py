@@ -1,7 +1,8 @@
 """The log in a SQLite file: tables as in `sql/migrations`, many processes may write and read it at once.
 
 Invariants: a commit is judged and written inside one immediate transaction, so what the ledger saw is what it writes
-onto; an outcome is returned after COMMIT; a reader sees one state of the log per page and never waits for the writer.
+onto; an outcome is returned after COMMIT; a reader sees one state of the log per page and never waits for the writer;
+what prunes or erases goes through a connection of its own, and the appending one can do neither.
 """
 
 from __future__ import annotations
@@ -13,22 +14,33 @@ from contextlib import suppress
 from itertools import starmap
 
 from tallystick import errors
-from tallystick.engines.sqlite import inspection, statements, survey, writing
+from tallystick.engines.sqlite import inspection, maintaining, statements, survey, writing
+from tallystick.engines.sqlite.commands import SqliteCommands
 from tallystick.engines.sqlite.place import Opened, Opening
+from tallystick.engines.sqlite.reclaiming import Reclaiming
 from tallystick.engines.sqlite.selecting import page_query
+from tallystick.engines.sqlite.snapshots import SqliteSnapshots
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables.checkpoints import SqliteCheckpoints
 from tallystick.engines.tables.connection import BUSY_MS
 from tallystick.engines.tables.database import Database
+from tallystick.engines.tables.deadletters import SqliteDeadLetters
+from tallystick.engines.tables.lazily import LazyDatabase
+from tallystick.engines.tables.owned import OwnedTables
+from tallystick.engines.tables.views import SCHEMA, SqliteViews, Within
 from tallystick.event import limits
 from tallystick.event.model import Event
 from tallystick.store import capabilities, leases
 from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
+from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head, Holder, Ledger
+from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
+from tallystick.store.snapshots import Snapshots
+from tallystick.store.views import Inline, apart
 
 _POLL_S = 0.02
 _BUSY_MS_MAX = 3_600_000
@@ -63,8 +75,22 @@ class SqliteLog:
         self.profile = opened.profile
         self.readonly = readonly  # as asked for; a damaged log refuses appends with `Damaged` and its range
         reason = f"it is damaged ({opened.damage})" if opened.damage else f"{url} was opened for reading"
-        self._database = Database(opened.path, opened.writer, readonly_reason=reason, busy_ms=busy_ms)
+        self._database = Database(
+            opened.path,
+            opened.writer,
+            readonly_reason=reason,
+            busy_ms=busy_ms,
+            connect_maintenance=lambda: maintaining.connection_to(opened.path, busy_ms=busy_ms),
+        )
         self.checkpoints: Checkpoints = SqliteCheckpoints(self._database)
+        self.views = SqliteViews(self._database)
+        self.dead_letters = SqliteDeadLetters(self._database)
+        self._tables = LazyDatabase(f"{opened.path}.views", SCHEMA)  # this file admits no tables but its own
+        self.view_tables = OwnedTables(self._tables)
+        self.inline: Inline | None = None
+        self.snapshots: Snapshots = SqliteSnapshots(self._database)
+        self.commands: Commands = SqliteCommands(self._database)
+        self._reclaiming = Reclaiming(self._database, clock=clock)
         self._clock = clock
         self._recovered = opened.recovered
         self._holes: list[Hole] = []
@@ -83,10 +109,15 @@ class SqliteLog:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        return apart(self._commit, transactions)
+
+    def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         holder = self._require_writable()
         ledger: Ledger | None = None
         outcomes: list[Outcome] = []
-        with self._database.writing(needed_bytes=lambda: writing.size_of(ledger)) as connection:
+        maintains = any(transaction.maintenance is not None for transaction in transactions)
+        begin = self._database.maintaining if maintains else self._database.writing
+        with begin(needed_bytes=lambda: writing.size_of(ledger)) as connection:
             view = SqliteView(connection)
             ledger = Ledger(view, next_position=view.head() + 1, holder=holder)
             for transaction in transactions:
@@ -95,9 +126,14 @@ class SqliteLog:
                 except errors.TallyError as refusal:
                     outcomes.append(refusal)
             writing.write(connection, ledger, recorded=self._clock())
+            if self.inline is not None and ledger.rows:
+                views = SqliteViews(Within(connection))
+                self.inline.prepare(ledger.rows, views)(views)
         ledger.committed()
         with self._changed:
             self._changed.notify_all()
+        if maintains:
+            self._reclaiming.after_commit(ledger.maintenance)
         return outcomes
 
     def _require_writable(self) -> Holder:
@@ -138,19 +174,26 @@ class SqliteLog:
         selection: Selection = EVERYTHING,
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
+        over_pruned: bool = False,
     ) -> Page:
         try:
-            return self._read(after, until, selection, limit, over_holes)
+            return self._read(after, until, selection, limit, over_holes, over_pruned)
         except errors.Damaged as damage:
             if self._holes:
                 raise
             self._survey(damage.reason)
-        return self._read(after, until, selection, limit, over_holes)
+        return self._read(after, until, selection, limit, over_holes, over_pruned)
 
-    def _read(self, after: int, until: int | None, selection: Selection, limit: int, over_holes: bool) -> Page:
+    def _read(
+        self, after: int, until: int | None, selection: Selection, limit: int, over_holes: bool, over_pruned: bool
+    ) -> Page:
         with self._database.snapshot() as connection:
-            head = SqliteView(connection).head()
+            view = SqliteView(connection)
+            head = view.head()
             end = head if until is None else min(until, head)
+            if not over_pruned and after < end:
+                cuts = {stream: cut for stream in selection.streams if (cut := view.cut(stream)) is not None}
+                require_positions(selection, cuts, view.floor(), after=after)
             start, end, crossed = self._around_holes(after, end, over_holes)
             if start >= end:
                 return Page([], start, crossed)
@@ -180,6 +223,8 @@ class SqliteLog:
         values = {"stream": stream, "after": after, "until": upto, "limit": limit}
         with self._database.reading() as connection:
             events = list(starmap(Event, connection.execute(statements.named("read_stream"), values)))
+        if not events or events[0].seq > after + 1:  # the next event is there unless it was pruned, or never was
+            require_history(self.cut(stream), after=after)
         for hole in self._holes:
             if any(hole.first <= event.position <= hole.last for event in events):
                 raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
@@ -194,7 +239,20 @@ class SqliteLog:
             return SqliteView(connection).head()
 
     def floor(self) -> int:
-        return 0
+        with self._database.reading() as connection:
+            return SqliteView(connection).floor()
+
+    def cut(self, stream: str) -> Cut | None:
+        with self._database.reading() as connection:
+            return SqliteView(connection).cut(stream)
+
+    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+        with self._database.reading() as connection:
+            return SqliteView(connection).cuts(after=after, limit=limit)
+
+    def pruned(self, id: bytes) -> bool:
+        with self._database.reading() as connection:
+            return SqliteView(connection).pruned(id)
 
     def stream_head(self, stream: str) -> Head | None:
         with self._database.reading() as connection:
@@ -234,10 +292,15 @@ class SqliteLog:
         with self._database.snapshot() as connection:
             yield from inspection.check(connection, progress)
 
+    def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
+        self._require_writable()
+        return self._reclaiming.reclaim(progress)
+
     def report(self) -> Report:
         problems = tuple(Problem("damage", hole.reason, hole.first) for hole in self._holes)
         with self._database.snapshot() as connection:
             facts = inspection.facts(connection, self._database.path)
+        facts["erased_in_wal"] = self._reclaiming.erased_in_wal
         return Report(self.engine, facts, self._recovered, problems)
 
     # --- life ------------------------------------------------------------------------------------------------------
@@ -252,4 +315,5 @@ class SqliteLog:
             with suppress(errors.TallyError):  # what cannot be given back is taken over once this process is gone
                 self._leave(self._holder)
             leases.retire(self._holder.owner)
+        self._tables.close()
         self._database.close()

@@ -17,7 +17,8 @@ from tallystick.store.events import Problem
 
 def check(connection: sqlite3.Connection, progress: Callable[[int], None]) -> Iterator[Problem]:
     """Everything that is wrong with the database, its schema, and what its tables say of each other."""
-    for done, part in enumerate((_database, _schema, _heads, _orders, _scopes, _sequence)):
+    parts = (_database, _schema, _heads, _orders, _scopes, _positions, _cuts, _erasures, _snapshots)
+    for done, part in enumerate(parts):
         progress(done)
         try:
             yield from part(connection)
@@ -49,7 +50,7 @@ def _schema(connection: sqlite3.Connection) -> Iterator[Problem]:
 
 
 def _heads(connection: sqlite3.Connection) -> Iterator[Problem]:
-    for stream, recorded, actual, _same_link in connection.execute(statements.named("check_heads")):
+    for stream, recorded, actual in connection.execute(statements.named("check_heads")):
         reason = f"its events end at seq {actual or 0}, its recorded end is {recorded}"
         yield Problem("head", reason if actual != recorded else "its recorded link is another", 0, stream, recorded)
 
@@ -64,11 +65,32 @@ def _scopes(connection: sqlite3.Connection) -> Iterator[Problem]:
         yield Problem("scope", "its org, app or env is not what its meta says", position, stream, seq)
 
 
-def _sequence(connection: sqlite3.Connection) -> Iterator[Problem]:
+def _positions(connection: sqlite3.Connection) -> Iterator[Problem]:
+    """Every position up to the counter has an event, or was pruned."""
     head = SqliteView(connection).head()
-    last = connection.execute("SELECT coalesce(max(position), 0) FROM events").fetchone()[0]
+    events, pruned, cut, last = connection.execute(statements.named("count_positions")).fetchone()
     if last > head:
         yield Problem("sequence", f"the last position is {last}, but the counter stands at {head}", last)
+    elif events + pruned != head:
+        reason = f"{head} positions were given, but {events} events are there and {pruned} were pruned"
+        yield Problem("sequence", reason)
+    if pruned != cut:
+        yield Problem("cut", f"{pruned} events are noted as pruned, but the cuts say {cut}")
+
+
+def _cuts(connection: sqlite3.Connection) -> Iterator[Problem]:
+    for stream, through, reason in connection.execute(statements.named("check_cuts")):
+        yield Problem("cut", reason, 0, stream, through)
+
+
+def _erasures(connection: sqlite3.Connection) -> Iterator[Problem]:
+    for position, stream, seq, reason in connection.execute(statements.named("check_erasures")):
+        yield Problem("erasure", reason, position, stream, seq)
+
+
+def _snapshots(connection: sqlite3.Connection) -> Iterator[Problem]:
+    for stream, seq, reason in connection.execute(statements.named("check_snapshots")):
+        yield Problem("snapshot", reason, 0, stream, seq)
 
 
 def facts(connection: sqlite3.Connection, path: str) -> dict[str, Any]:
@@ -80,6 +102,11 @@ def facts(connection: sqlite3.Connection, path: str) -> dict[str, Any]:
         "format": migrations.version_of(connection),
         "events_head": SqliteView(connection).head(),
         "streams": connection.execute("SELECT count(*) FROM streams").fetchone()[0],
+        "floor": SqliteView(connection).floor(),
+        "erasures": connection.execute("SELECT count(*) FROM erasures").fetchone()[0],
+        "erasures_to_sweep": connection.execute(statements.named("unswept_erasures")).fetchone()[0],
+        "snapshots": connection.execute("SELECT count(*) FROM snapshots").fetchone()[0],
+        "log_bytes": _used_bytes(connection),
         "file_bytes": os.path.getsize(path),
         "wal_bytes": os.path.getsize(f"{path}-wal") if os.path.exists(f"{path}-wal") else 0,
         "page_bytes": connection.execute("PRAGMA page_size").fetchone()[0],
@@ -88,3 +115,10 @@ def facts(connection: sqlite3.Connection, path: str) -> dict[str, Any]:
         "free_bytes": shutil.disk_usage(os.path.dirname(path)).free,
         "writers": [str(owner) for owner in writers if not leases.is_dead(owner)],
     }
+
+
+def _used_bytes(connection: sqlite3.Connection) -> int:
+    """What the tables take up, free pages left out, whether it is in the file yet or only in the write-ahead log."""
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    free = connection.execute("PRAGMA freelist_count").fetchone()[0]
+    return int((pages - free) * connection.execute("PRAGMA page_size").fetchone()[0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -21,6 +22,7 @@ from tallystick.engines.tables.connection import connect, create_file, enter_wal
 from tallystick.store import leases
 
 APPLICATION_ID = 0x54414C59  # "TALY"
+_LOOKS_MAX, _LOOK_SECONDS = 40, 0.005
 _PAGE_BYTES_MIN = 512  # SQLite takes anything shorter for an empty database
 SQLITE_NEEDED = (3, 37, 0)  # STRICT tables
 
@@ -100,6 +102,21 @@ class Opening:
             raise errors.UnknownUrl(url=self.url, reason=f"it is a database of another program ({found:#x})")
 
     def _application_id(self) -> int | None:
+        """Whose database it is, asked without a lock or a file beside it, for it may not be ours.
+
+        Without a lock a page may be read while another process brings its write-ahead log home, and looks damaged just
+        then: what is damaged stays so when it is looked at again.
+        """
+        for _ in range(_LOOKS_MAX):
+            try:
+                return self._look()
+            except sqlite3.DatabaseError as problem:
+                if translate.code_of(problem) != sqlite3.SQLITE_CORRUPT:
+                    raise
+                time.sleep(_LOOK_SECONDS)
+        return self._look()
+
+    def _look(self) -> int | None:
         try:
             connection = connect(self.path, mode="ro&immutable=1")
             try:

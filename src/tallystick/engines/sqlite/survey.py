@@ -13,6 +13,7 @@ from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
 from tallystick.event import chain
 from tallystick.event.model import Event
+from tallystick.store.maintenance import before_cut
 from tallystick.store.page import Hole
 
 _NEWEST = 64
@@ -42,8 +43,8 @@ def _damage_at_the_end(connection: sqlite3.Connection) -> str | None:
         where = f"position {event.position} ({event.stream} {event.seq})"
         if event.payload is not None and chain.checksum(event.payload) != event.checksum:
             return f"the payload at {where} does not have its checksum"
-        before = connection.execute(statements.named("find_link"), (event.stream, event.seq - 1)).fetchone()
-        if (before or event.seq == 1) and chain.link(event, before[0] if before else chain.GENESIS) != event.link:
+        before = _link_before(connection, event)
+        if before is not None and chain.link(event, before) != event.link:
             return f"the link at {where} does not follow from the event before it"
         head = view.stream_head(event.stream)
         if event.stream not in ended and (head is None or (head.seq, head.link) != (event.seq, event.link)):
@@ -52,11 +53,20 @@ def _damage_at_the_end(connection: sqlite3.Connection) -> str | None:
     return None
 
 
+def _link_before(connection: sqlite3.Connection, event: Event) -> bytes | None:
+    """The link that an event follows; None if the event before it is missing, and no cut says why."""
+    row = connection.execute(statements.named("find_link"), (event.stream, event.seq - 1)).fetchone()
+    if row is not None:
+        return bytes(row[0])
+    seq, link = before_cut(SqliteView(connection).cut(event.stream))
+    return link if seq == event.seq - 1 else None
+
+
 def holes_in(connection: sqlite3.Connection, *, reason: str) -> list[Hole]:
     """The ranges that cannot be read back as they were written.
 
-    In a damaged table, a position that is missing cannot be told from one that was lost: it counts as a hole. When
-    every event is whole (an index is damaged, say), there is one hole at 0: nothing to step over, but no appending.
+    A position is missing because it was pruned, or it was lost and counts as a hole. When every event is whole (an
+    index is damaged, say), there is one hole at 0: nothing to step over, but no appending.
     """
     lost: list[tuple[int, int]] = []
     probes = 0
@@ -92,18 +102,21 @@ def _head(connection: sqlite3.Connection) -> int:
 
 
 def _lost_between(connection: sqlite3.Connection, first: int, last: int) -> list[tuple[int, int]]:
-    expected = first
-    lost = []
-    for row in connection.execute(statements.named("probe_events"), (first, last)):
-        position, payload, checksum = row[:3]
-        if position > expected:
-            lost.append((expected, position - 1))
-        if payload is not None and (type(payload) is not bytes or chain.checksum(payload) != checksum):
-            lost.append((position, position))
-        expected = position + 1
-    if expected <= last:
-        lost.append((expected, last))
-    return lost
+    missing = set(range(first, last + 1)) - _pruned_between(connection, first, last)
+    for position, payload, checksum, *_ in connection.execute(statements.named("probe_events"), (first, last)):
+        if payload is None or (type(payload) is bytes and chain.checksum(payload) == checksum):
+            missing.discard(position)
+    return _joined([(position, position) for position in missing])
+
+
+def _pruned_between(connection: sqlite3.Connection, first: int, last: int) -> set[int]:
+    """The positions that were pruned; none if that cannot be read, so that what is missing counts as lost."""
+    try:
+        return {position for (position,) in connection.execute(statements.named("pruned_between"), (first, last))}
+    except sqlite3.DatabaseError as problem:
+        if not translate.is_damage(problem):
+            raise
+        return set()
 
 
 def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -8,7 +8,9 @@ from typing import Any
 from tallystick.engines.sqlite import statements
 from tallystick.event.model import Event
 from tallystick.store import leases
+from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head
+from tallystick.store.maintenance import Cut
 
 
 class SqliteView:
@@ -16,6 +18,7 @@ class SqliteView:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._any_pruned: bool | None = None
 
     def _one(self, name: str, *values: Any) -> tuple[Any, ...] | None:
         row: tuple[Any, ...] | None = self._connection.execute(statements.named(name), values).fetchone()
@@ -34,6 +37,32 @@ class SqliteView:
         row = self._one("find_event", id)
         return None if row is None else Event(*row)
 
+    def floor(self) -> int:
+        """The highest position that was pruned."""
+        row = self._one("floor")
+        return row[0] if row else 0
+
+    def cut(self, stream: str) -> Cut | None:
+        row = self._one("find_cut", stream)
+        return None if row is None else _cut(row)
+
+    def cuts(self, *, after: str, limit: int) -> list[Cut]:
+        """The latest cut of each stream, those behind `after`."""
+        return [_cut(row) for row in self._connection.execute(statements.named("list_cuts"), (after, limit))]
+
+    def pruned(self, id: bytes) -> bool:
+        if self._any_pruned is None:  # asked once a commit: most logs are never pruned, and imports bring every id
+            self._any_pruned = self._one("any_pruned") is not None
+        return self._any_pruned and self._one("is_pruned", id) is not None
+
+    def command(self, key: CommandKey) -> CommandRecord | None:
+        row = self._one("find_command", key.org, key.actor, key.endpoint, key.key)
+        if row is None:
+            return None
+        number, request_hash, response, recorded = row
+        ranges = self._connection.execute(statements.named("find_ranges"), (number,))
+        return CommandRecord(key, request_hash, response, recorded, tuple(ranges))
+
     def source_head(self, source: str) -> int:
         row = self._one("source_head", source)
         return row[0] if row else 0
@@ -49,3 +78,16 @@ class SqliteView:
         """When the event at a position was recorded."""
         row = self._one("recorded_at", position)
         return row[0] if row else None
+
+
+def _cut(row: tuple[Any, ...]) -> Cut:
+    stream, through, link, first_position, last_position, count, org = row
+    return Cut(
+        stream=stream,
+        through=through,
+        link=link,
+        first_position=first_position,
+        last_position=last_position,
+        count=count,
+        org=org,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -15,12 +16,26 @@ from tallystick.engines.tables.writer import Writer
 
 
 class Database:
-    """`reading` never waits for `writing`. Without a writer it is read-only, for the reason given."""
+    """`reading` never waits for `writing`. Without a writer it is read-only, for the reason given.
+
+    `connect_maintenance` gives the connection that `maintaining` uses, made when it is first needed.
+    """
 
     def __init__(
-        self, path: str, writer: sqlite3.Connection | None, *, readonly_reason: str = "", busy_ms: int = BUSY_MS
+        self,
+        path: str,
+        writer: sqlite3.Connection | None,
+        *,
+        readonly_reason: str = "",
+        busy_ms: int = BUSY_MS,
+        connect_maintenance: Callable[[], sqlite3.Connection] | None = None,
     ) -> None:
         self.path = path
+        self.busy_ms = busy_ms
+        self._connect_maintenance = connect_maintenance
+        self._maintainer: Writer | None = None
+        self._making = threading.Lock()
+        self._closed = False
         self.readonly_reason = readonly_reason
         self.readers = Readers(lambda: connect(path, mode="ro", busy_ms=busy_ms), path=path, busy_ms=busy_ms)
         self.writer = None if writer is None else Writer(writer, path=path, busy_ms=busy_ms)
@@ -39,9 +54,29 @@ class Database:
             raise errors.ReadOnly(reason=self.readonly_reason)
         return self.writer.transaction(needed_bytes=needed_bytes)
 
+    def maintaining(self, *, needed_bytes: Callable[[], int] = lambda: 0) -> AbstractContextManager[sqlite3.Connection]:
+        """A transaction that may do more than append."""
+        return self.maintainer().transaction(needed_bytes=needed_bytes)
+
+    def maintainer(self) -> Writer:
+        """The writer that may do more than append. It takes turns with the other one."""
+        if self.writer is None or self._connect_maintenance is None:
+            raise errors.ReadOnly(reason=self.readonly_reason)
+        with self._making, translated(self.path, self.busy_ms):
+            if self._closed:
+                raise errors.StoreClosed()
+            if self._maintainer is None:
+                connection = self._connect_maintenance()
+                self._maintainer = Writer(connection, path=self.path, busy_ms=self.busy_ms, turn=self.writer.turn)
+            return self._maintainer
+
     def close(self) -> None:
         """Give every connection back. Safe to call twice."""
         self.readers.close()
+        with self._making:
+            self._closed = True
+        if self._maintainer is not None:
+            self._maintainer.close(checkpoint=False)
         if self.writer is not None:
             self.writer.close(checkpoint=True)
 
@@ -52,7 +87,7 @@ def open_beside(path: str, schema: str, *, readonly: bool = False, busy_ms: int 
     if readonly:
         return Database(path, None, readonly_reason=f"{path} was opened for reading", busy_ms=busy_ms)
     create_file(path)
-    with _opening(path, busy_ms):
+    with translated(path, busy_ms):
         writer = connect(path, mode="rw", busy_ms=busy_ms)
         try:
             enter_wal(writer, busy_ms=busy_ms)
@@ -64,7 +99,8 @@ def open_beside(path: str, schema: str, *, readonly: bool = False, busy_ms: int 
 
 
 @contextmanager
-def _opening(path: str, busy_ms: int) -> Iterator[None]:
+def translated(path: str, busy_ms: int) -> Iterator[None]:
+    """Tell the errors of opening a file in our own words."""
     try:
         yield
     except sqlite3.Error as problem:

@@ -28,6 +28,10 @@ THEMES = (
     "processes",
     "limits",
     "bad_input",
+    "maintenance",
+    "views",
+    "projections",
+    "commands",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
 
@@ -35,18 +39,27 @@ from tallystick.testing.contract.append import AppendContract  # noqa: E402
 from tallystick.testing.contract.atomicity import AtomicityContract  # noqa: E402
 from tallystick.testing.contract.bad_input import BadInputContract  # noqa: E402
 from tallystick.testing.contract.checkpoints import CheckpointContract  # noqa: E402
+from tallystick.testing.contract.commands import RunningCommandContract  # noqa: E402
 from tallystick.testing.contract.concurrency import ConcurrencyContract  # noqa: E402
 from tallystick.testing.contract.expectations import ExpectationContract  # noqa: E402
 from tallystick.testing.contract.filters import FilterContract  # noqa: E402
 from tallystick.testing.contract.harness import EngineHarness, UrlHarness, needs  # noqa: E402
 from tallystick.testing.contract.leases import LeaseContract  # noqa: E402
 from tallystick.testing.contract.limits import LimitContract  # noqa: E402
+from tallystick.testing.contract.maintenance import (  # noqa: E402
+    CommandContract,
+    ErasureContract,
+    PruningContract,
+    SnapshotContract,
+)
 from tallystick.testing.contract.orgs_and_sources import OrgAndSourceContract  # noqa: E402
 from tallystick.testing.contract.processes import ProcessContract  # noqa: E402
 from tallystick.testing.contract.profiles import ProfileContract  # noqa: E402
+from tallystick.testing.contract.projections import ConsumerContract, ProjectionContract  # noqa: E402
 from tallystick.testing.contract.reading import ReadingContract  # noqa: E402
 from tallystick.testing.contract.reopening import ReopeningContract  # noqa: E402
 from tallystick.testing.contract.retry import RetryContract  # noqa: E402
+from tallystick.testing.contract.views import DeadLetterContract, ViewContract  # noqa: E402
 
 CONTRACTS = (
     AppendContract,
@@ -64,6 +77,15 @@ CONTRACTS = (
     ProcessContract,
     LimitContract,
     BadInputContract,
+    PruningContract,
+    ErasureContract,
+    SnapshotContract,
+    CommandContract,
+    ViewContract,
+    DeadLetterContract,
+    ProjectionContract,
+    ConsumerContract,
+    RunningCommandContract,
 )
 
 
@@ -83,6 +105,15 @@ class AllContracts(
     ProcessContract,
     LimitContract,
     BadInputContract,
+    PruningContract,
+    ErasureContract,
+    SnapshotContract,
+    CommandContract,
+    ViewContract,
+    DeadLetterContract,
+    ProjectionContract,
+    ConsumerContract,
+    RunningCommandContract,
 ):
     """Everything an engine must do."""
 

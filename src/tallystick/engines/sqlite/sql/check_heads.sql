@@ -1,12 +1,15 @@
--- Streams whose recorded end is not the end of their events.
-SELECT streams.stream, streams.seq, last.seq, last.link IS streams.link
+-- Streams whose recorded end is not the end of their events, or of what was pruned of them.
+SELECT streams.stream, streams.seq, coalesce(last.seq, gone.through)
 FROM streams
 LEFT JOIN events AS last
     ON last.stream = streams.stream
     AND last.seq = (SELECT max(seq) FROM events WHERE stream = streams.stream)
-WHERE last.seq IS NOT streams.seq OR last.link IS NOT streams.link
+LEFT JOIN cuts AS gone
+    ON gone.stream = streams.stream
+    AND gone.through = (SELECT max(through) FROM cuts WHERE stream = streams.stream)
+WHERE coalesce(last.seq, gone.through) IS NOT streams.seq OR coalesce(last.link, gone.link) IS NOT streams.link
 UNION ALL
-SELECT stream, 0, max(seq), 0
-FROM events
+SELECT stream, 0, max(seq)
+FROM (SELECT stream, seq FROM events UNION ALL SELECT stream, through FROM cuts)
 WHERE stream NOT IN (SELECT stream FROM streams)
 GROUP BY stream

@@ -7,15 +7,30 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+
 from tallystick import errors
+from tallystick.engines.memory.views import MemoryDeadLetters, MemoryViews
+from tallystick.engines.tables.owned import MemoryDatabase, OwnedTables
 from tallystick.event.model import Event
 from tallystick.store import capabilities, leases
 from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
+from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head, Holder, Ledger
+from tallystick.store.maintenance import (
+    Cut,
+    Erasure,
+    Maintenance,
+    Reclaimed,
+    before_cut,
+    require_history,
+    require_positions,
+)
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
+from tallystick.store.views import Inline, apart
 
 
 class MemoryCheckpoints:
@@ -41,8 +56,47 @@ class MemoryCheckpoints:
         self._by_name.pop(name, None)
 
 
+class MemorySnapshots:
+    """Snapshot bodies in a dict."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[bytes, bytes] = {}
+
+    def load(self, id: bytes) -> bytes | None:
+        return self.bodies.get(id)
+
+    def ids(self) -> list[bytes]:
+        return sorted(self.bodies)
+
+    def size(self) -> int:
+        return sum(map(len, self.bodies.values()))
+
+
+class MemoryCommands:
+    """Command records in a dict, in the order they were made."""
+
+    def __init__(self) -> None:
+        self.records: dict[CommandKey, CommandRecord] = {}
+
+    def load(self, key: CommandKey) -> CommandRecord | None:
+        return self.records.get(key)
+
+    def touching(self, stream: str, seq: int) -> list[CommandKey]:
+        return [
+            record.key
+            for record in self.records.values()
+            if any(name == stream and first <= seq <= last for name, first, last in record.ranges)
+        ]
+
+    def forget(self, *, before: int, limit: int) -> int:
+        old = [record.key for record in self.records.values() if record.recorded < before][:limit]
+        for key in old:
+            del self.records[key]
+        return len(old)
+
+
 class MemoryLog:
-    """Events in a list: position n is item n - 1."""
+    """Events in a list: position n is item n - 1, None if it was pruned."""
 
     engine = "memory"
     capabilities = capabilities.ALL - capabilities.OPT_OUTS["memory"]
@@ -53,20 +107,32 @@ class MemoryLog:
         self.readonly = False
         self.store_id = secrets.token_bytes(16)
         self.checkpoints = MemoryCheckpoints()
+        self.snapshots = MemorySnapshots()
+        self.commands = MemoryCommands()
+        self.views = MemoryViews()
+        self.view_tables = OwnedTables(MemoryDatabase())
+        self.dead_letters = MemoryDeadLetters()
+        self.inline: Inline | None = None
         self._clock = clock
         self._changed = threading.Condition()
         self._holder = Holder()
-        self._events: list[Event] = []
+        self._events: list[Event | None] = []
         self._recorded: list[int] = []
         self._by_id: dict[bytes, Event] = {}
         self._streams: dict[str, list[Event]] = {}
         self._heads: dict[str, Head] = {}
         self._sources: dict[str, int] = {}
         self._leases: dict[str, leases.Lease] = {}
+        self._cuts: dict[str, Cut] = {}
+        self._pruned: set[bytes] = set()
+        self._floor = 0
         self._head = 0
         self._closed = False
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        return apart(self._commit, transactions)
+
+    def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         with self._changed:
             self._require_open()
             ledger = Ledger(self, next_position=len(self._events) + 1, holder=self._holder)
@@ -76,7 +142,10 @@ class MemoryLog:
                     outcomes.append(ledger.judge(transaction))
                 except errors.TallyError as refusal:
                     outcomes.append(refusal)
+            store_rows = self.inline.prepare(ledger.rows, self.views) if self.inline and ledger.rows else None
             self._store(ledger)
+            if store_rows is not None:
+                store_rows(self.views)
             self._changed.notify_all()
             return outcomes
 
@@ -91,8 +160,39 @@ class MemoryLog:
         self._heads |= ledger.heads
         self._sources |= ledger.sources
         self._leases |= {lease.stream: lease for lease in ledger.leases}
+        self.commands.records |= {record.key: record for record in ledger.commands}
+        if ledger.maintenance is not None:
+            self._maintain(ledger.maintenance)
         self._head = len(self._events)  # last, so that a reader sees a commit whole or not at all
         ledger.committed()
+
+    def _maintain(self, asked: Maintenance) -> None:
+        for cut in asked.cuts:
+            self._prune(cut)
+        for erasure in asked.erasures:
+            self._erase(erasure)
+        self.snapshots.bodies |= {snapshot.id: snapshot.body for snapshot in asked.snapshots}
+        for id_ in asked.dropped_snapshots:
+            self.snapshots.bodies.pop(id_, None)
+        for key in asked.forgotten_commands:
+            self.commands.records.pop(key, None)
+
+    def _prune(self, cut: Cut) -> None:
+        kept = self._streams[cut.stream]
+        for event in [event for event in kept if event.seq <= cut.through]:
+            self._events[event.position - 1] = None
+            self._pruned.add(event.id)
+            del self._by_id[event.id]
+        self._streams[cut.stream] = [event for event in kept if event.seq > cut.through]
+        self._cuts[cut.stream] = cut
+        self._floor = max(self._floor, cut.last_position)
+
+    def _erase(self, erasure: Erasure) -> None:
+        event = msgspec.structs.replace(self._by_id[erasure.id], payload=None)
+        self._by_id[event.id] = event
+        self._events[event.position - 1] = event
+        stream = self._streams[event.stream]
+        stream[event.seq - stream[0].seq] = event
 
     def read(
         self,
@@ -102,14 +202,15 @@ class MemoryLog:
         selection: Selection = EVERYTHING,
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
+        over_pruned: bool = False,
     ) -> Page:
         end = self.head() if until is None else min(until, self.head())
-        if selection.is_everything:
-            events = self._events[after : min(end, after + limit)]
-            return Page(events, max(after, min(end, after + limit)))
+        if not over_pruned and after < end:
+            cuts = {name: self._cuts[name] for name in selection.streams if name in self._cuts}
+            require_positions(selection, cuts, self._floor, after=after)
         wanted, found = selection.predicate(), []
         for event in self._events[after:end]:
-            if wanted(event):
+            if event is not None and wanted(event):
                 found.append(event)
                 if len(found) == limit:
                     return Page(found, event.position)
@@ -119,8 +220,12 @@ class MemoryLog:
         self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
     ) -> list[Event]:
         self._require_open()
+        cut = self._cuts.get(stream)
+        require_history(cut, after=after)
+        gone, _ = before_cut(cut)
         end = after + limit if until is None else min(until, after + limit)
-        return [event for event in self._streams.get(stream, [])[after:end] if event.position <= self._head]
+        found = self._streams.get(stream, [])[after - gone : max(end - gone, 0)]
+        return [event for event in found if event.position <= self._head]
 
     def find(self, id: bytes) -> Event | None:
         return self._by_id.get(id)
@@ -130,7 +235,19 @@ class MemoryLog:
         return self._head
 
     def floor(self) -> int:
-        return 0
+        return self._floor
+
+    def cut(self, stream: str) -> Cut | None:
+        return self._cuts.get(stream)
+
+    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+        return [self._cuts[name] for name in sorted(self._cuts) if name > after][:limit]
+
+    def pruned(self, id: bytes) -> bool:
+        return id in self._pruned
+
+    def command(self, key: CommandKey) -> CommandRecord | None:
+        return self.commands.load(key)
 
     def stream_head(self, stream: str) -> Head | None:
         return self._heads.get(stream)
@@ -149,7 +266,8 @@ class MemoryLog:
         ]
 
     def recorded_at(self, position: int) -> int | None:
-        return self._recorded[position - 1] if 1 <= position <= len(self._recorded) else None
+        known = 1 <= position <= len(self._recorded) and self._events[position - 1] is not None
+        return self._recorded[position - 1] if known else None
 
     def wait(self, after: int, *, timeout: float) -> int:
         with self._changed:
@@ -162,8 +280,13 @@ class MemoryLog:
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         return iter(())
 
+    def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
+        return Reclaimed((), 0, 0)
+
     def report(self) -> Report:
-        return Report(self.engine, {"events": len(self._events), "streams": len(self._heads)})
+        left = [event for event in self._events if event is not None]
+        size = sum(len(event.payload or b"") + len(event.meta) for event in left)
+        return Report(self.engine, {"events": len(left), "streams": len(self._heads), "log_bytes": size})
 
     def close(self) -> None:
         with self._changed:

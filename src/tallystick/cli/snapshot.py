@@ -1,0 +1,122 @@
+"""`tally snapshot`: make, list, protect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tallystick.cli import code, options, output, progress, times
+
+if TYPE_CHECKING:
+    from tallystick import Store
+    from tallystick.state import Entry, Reducer
+
+
+@click.command("snapshot", short_help="Snapshot streams or the whole store.")
+@options.url
+@click.argument("streams", nargs=-1, metavar="[STREAM]...")
+@code.reducers
+@code.catalog
+@click.option("--protect", is_flag=True, help="Keep what is made here whatever the retention says.")
+@click.option("--full", is_flag=True, help="Write the whole state, not the difference to the last one.")
+@click.option("--list", "listing", is_flag=True, help="Show the snapshots that there are, and make none.")
+@click.option("--unprotect", metavar="ID", help="Lift the protection of one snapshot of the stream.")
+@options.as_json
+def command(
+    url: str,
+    streams: tuple[str, ...],
+    references: tuple[str, ...],
+    catalog_reference: str | None,
+    protect: bool,
+    full: bool,
+    listing: bool,
+    unprotect: str | None,
+    as_json: bool,
+) -> None:
+    """Snapshot the streams with each reducer that folds them; without a STREAM, every reducer at one position.
+
+    A snapshot that is there already is not made again.
+    """
+    chosen = code.load_reducers(references)
+    if not chosen and not listing and unprotect is None:
+        raise click.UsageError("name at least one reducer with --reducer MODULE:NAME.")
+    with code.open_store(url, catalog_reference, readonly=listing) as store:
+        if unprotect is not None:
+            _unprotect(store, streams, unprotect)
+        elif listing:
+            _show([entry for stream in streams or ("",) for entry in _listed(store, stream)], as_json=as_json)
+        elif streams:
+            _show(list(_made(store, streams, chosen, protect=protect, full=full)), as_json=as_json)
+        else:
+            _whole(store, chosen, protect=protect, as_json=as_json)
+
+
+def _unprotect(store: Store, streams: tuple[str, ...], snapshot: str) -> None:
+    from tallystick import state
+
+    try:
+        id_ = bytes.fromhex(snapshot)
+    except ValueError:
+        raise click.UsageError(f"{snapshot!r} is no snapshot: `tally snapshot URL STREAM --list` shows them.") from None
+    if len(streams) > 1:
+        raise click.UsageError("name the one stream that the snapshot is of.")
+    state.protect(store, streams[0] if streams else "", id_, protected=False)
+
+
+def _listed(store: Store, stream: str) -> list[Entry]:
+    from tallystick import state
+
+    return list(state.entries(store, stream))
+
+
+def _made(store: Store, streams: tuple[str, ...], chosen: tuple[Reducer, ...], *, protect: bool, full: bool) -> Any:
+    from tallystick import state
+
+    with progress.bar("snapshots", total=len(streams)) as move:
+        for done, stream in enumerate(streams, 1):
+            for item in chosen:
+                entry = state.make(store, item, stream, protect=protect, incremental=not full)
+                if entry is None:
+                    output.note(f"{stream} has no events")
+                else:
+                    yield entry
+            move(done)
+
+
+def _whole(store: Store, chosen: tuple[Reducer, ...], *, protect: bool, as_json: bool) -> None:
+    from tallystick import state
+
+    made = state.make_all(store, chosen, protect=protect)
+    found = store.find(made)
+    assert found is not None
+    answer = {"set": made.hex(), "position": found.data["position"], "snapshots": len(found.data["snapshots"])}
+    if as_json:
+        output.document(answer)
+    else:
+        click.echo(f"{answer['snapshots']} snapshots at position {answer['position']}: set {answer['set']}")
+
+
+def _show(entries: list[Entry], *, as_json: bool) -> None:
+    rows = [_row(entry) for entry in entries]
+    if as_json:
+        for row in rows:
+            output.document(row)
+        return
+    headings = ("snapshot", "stream", "seq", "position", "reducer", "kind", "size", "made", "protected")
+    output.table(headings, ([*row.values()] for row in rows))
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    fact = entry.fact
+    return {
+        "snapshot": entry.id.hex(),
+        "stream": fact.stream,
+        "seq": fact.seq,
+        "position": fact.position,
+        "reducer": f"{fact.reducer} {fact.reducer_version}",
+        "kind": fact.kind,
+        "bytes": fact.body_bytes,
+        "made": times.to_text(entry.made),
+        "protected": entry.protected,
+    }

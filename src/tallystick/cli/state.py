@@ -1,0 +1,93 @@
+"""`tally state`: what a stream adds up to, now or at any point before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from tallystick.cli import code, failures, options, output, times
+
+if TYPE_CHECKING:
+    from tallystick import Store
+    from tallystick.state import Reducer, State, Until
+
+
+@click.command("state", short_help="Show the state of a stream at any point.")
+@options.url
+@click.argument("stream", required=False, default="")
+@code.reducers
+@code.catalog
+@click.option("--at", metavar="SEQ|TIME", help="Up to this seq (a number), or up to this time (2026-01-31T12:00:00Z).")
+@click.option("--no-snapshots", is_flag=True, help="Fold from the first event.")
+@click.option("--degraded", is_flag=True, help="Of a damaged stream, the state in front of the damage.")
+@click.option("--seal", is_flag=True, help="Seal the fingerprint of the stream at its end.")
+@options.as_json
+def command(
+    url: str,
+    stream: str,
+    references: tuple[str, ...],
+    catalog_reference: str | None,
+    at: str | None,
+    no_snapshots: bool,
+    degraded: bool,
+    seal: bool,
+    as_json: bool,
+) -> int:
+    """Fold a stream with a reducer and show the state it arrives at, as JSON.
+
+    STREAM is left out with a reducer of scope "store", which folds the whole log. A time means the longest prefix
+    before the first event that is later. Exit status 1 if damage kept the fold from its end.
+    """
+    from tallystick import state
+
+    chosen = code.load_reducers(references)
+    if len(chosen) != 1:
+        raise click.UsageError("name one reducer with --reducer MODULE:NAME.")
+    if seal and (at is not None or not stream):
+        raise click.UsageError("--seal seals a stream at its end.")
+    with code.open_store(url, catalog_reference, readonly=not seal) as store:
+        sealed = state.seal(store, chosen[0], stream) if seal else None
+        found = state.fold(store, chosen[0], stream, until=_until(at), snapshots=not no_snapshots, degraded=degraded)
+        answer = _answer(store, chosen[0], found) | ({"sealed": sealed.fingerprint} if sealed else {})
+    if as_json:
+        output.document(answer)
+    else:
+        click.echo(msgspec.json.format(found.body, indent=2))
+        output.note(_summary(answer))
+    return failures.decide(failures.NO if found.damage else failures.DONE)
+
+
+def _until(at: str | None) -> Until:
+    from tallystick.state import Until
+
+    if at is None:
+        return Until()
+    if at.isascii() and at.isdigit():
+        return Until(seq=int(at))
+    return Until(time=times.option(at))
+
+
+def _answer(store: Store, reducer: Reducer, found: State) -> dict[str, Any]:
+    return {
+        "stream": found.stream,
+        "seq": found.seq,
+        "position": found.position,
+        "link": found.link.hex(),
+        "reducer": reducer.name,
+        "reducer_version": reducer.version,
+        "state": msgspec.Raw(found.body),
+        "state_hash": found.hash.hex(),
+        "snapshot": found.snapshot.hex() if found.snapshot is not None else None,
+        "events_folded": found.events,
+        "damage": found.damage,
+    }
+
+
+def _summary(answer: dict[str, Any]) -> str:
+    place = f"{answer['stream']} at seq {answer['seq']}" if answer["stream"] else f"the store at {answer['position']}"
+    start = f"snapshot {answer['snapshot']} and " if answer["snapshot"] else ""
+    text = f"{place}, position {answer['position']}, from {start}{answer['events_folded']} events"
+    text += f"; sealed {answer['sealed']}" if "sealed" in answer else ""
+    return text + (f"; {answer['damage']}" if answer["damage"] else "")

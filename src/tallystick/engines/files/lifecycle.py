@@ -1,0 +1,111 @@
+"""What became of events after they were recorded: pruned, erased; and which snapshots belong to the log.
+
+It follows from side records alone. An index holds it for its segment, the log for all of them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from tallystick.engines.files import side
+from tallystick.engines.files.side import SideRecords
+from tallystick.event.model import Event
+from tallystick.store.ledger import Head
+from tallystick.store.maintenance import Cut, before_cut
+
+_POSITION_BYTES = 8
+
+
+class Lifecycle:
+    """Cuts by stream, positions of erased events, and of each snapshot whether it is still there.
+
+    Only the holder of the log's lock changes it, and before the head moves past what changed it: whoever saw the
+    control fact finds here what it says.
+    """
+
+    def __init__(self) -> None:
+        self.cuts: dict[str, Cut] = {}
+        self.erased: set[int] = set()
+        self.snapshots: dict[bytes, bool] = {}  # False: dropped, maybe in a segment before this one
+        self.floor = 0
+        self.touched = 0  # behind this position no event is pruned or erased
+
+    def take(self, records: SideRecords) -> None:
+        """Take in the side records of the next frame."""
+        for cut in records.cuts:
+            self._prune(cut)
+        for erasure in records.erasures:
+            self._erase(erasure.position)
+        self.snapshots |= dict.fromkeys(records.snapshots, True)
+        self.snapshots |= dict.fromkeys(records.dropped, False)
+
+    def merge(self, newer: Lifecycle) -> None:
+        """Take in what happened behind everything that is known here."""
+        for cut in newer.cuts.values():
+            self._prune(cut)
+        for position in newer.erased:
+            self._erase(position)
+        self.snapshots |= newer.snapshots
+
+    def _prune(self, cut: Cut) -> None:
+        self.cuts[cut.stream] = cut
+        self.floor = max(self.floor, cut.last_position)
+        self.touched = max(self.touched, cut.last_position)
+
+    def _erase(self, position: int) -> None:
+        self.erased.add(position)
+        self.touched = max(self.touched, position)
+
+    def visible(self, events: list[Event]) -> list[Event]:
+        """Of events in order of position those that were not pruned, without what was erased."""
+        if not events or events[0].position > self.touched:
+            return events
+        cuts, erased = self.cuts, self.erased
+        return [
+            msgspec.structs.replace(event, payload=None) if event.position in erased else event
+            for event in events
+            if event.seq > before_cut(cuts.get(event.stream))[0]
+        ]
+
+    def head(self, stream: str, found: Head | None) -> Head | None:
+        """The end of a stream, given what is left of it: the cut remembers what its pruned events said."""
+        cut = self.cuts.get(stream)
+        if cut is None:
+            return found
+        if found is None or found.seq < cut.through:
+            return Head(cut.through, cut.link, cut.org)
+        return found if found.org is not None else Head(found.seq, found.link, cut.org)
+
+    def held_snapshots(self) -> list[bytes]:
+        """The ids of the snapshots that belong to the log, ascending."""
+        return sorted(id_ for id_, held in list(self.snapshots.items()) if held)
+
+    def encode(self) -> dict[str, Any]:
+        """What an index file holds of it."""
+        return {
+            "cuts": [msgspec.structs.astuple(cut) for _, cut in sorted(self.cuts.items())],
+            "erased": b"".join(position.to_bytes(_POSITION_BYTES, "big") for position in sorted(self.erased)),
+            "snapshots": sorted(self.snapshots.items()),
+        }
+
+
+def decode(fields: dict[str, Any]) -> Lifecycle:
+    """What an index file holds, as it was."""
+    found, erased = Lifecycle(), fields["erased"]
+    for cut in fields["cuts"]:
+        found._prune(side.cut_of(cut))
+    for at in range(0, len(erased), _POSITION_BYTES):
+        found._erase(int.from_bytes(erased[at : at + _POSITION_BYTES], "big"))
+    found.snapshots = dict(fields["snapshots"])
+    return found
+
+
+def merged(parts: Iterable[Lifecycle]) -> Lifecycle:
+    """Parts of a log in their order as one."""
+    found = Lifecycle()
+    for part in parts:
+        found.merge(part)
+    return found

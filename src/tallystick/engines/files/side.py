@@ -1,0 +1,124 @@
+"""Side records: what a frame says besides its events. MessagePack arrays, each beginning with its name.
+
+    ["lease", stream, number, owner]            a lease was taken, or given back (owner nil)
+    ["cut", stream, through, link, first position, last position, count, org]
+                                                a stream was pruned; the newest cut of a stream counts
+    ["erase", stream, seq, position, id, checksum]
+                                                the payload of one event is gone
+    ["snapshot", id], ["drop", id]              a snapshot's file belongs to the log; it does no longer
+    ["command", key, request hash, response, recorded ns, ranges]
+                                                a command took effect with the events of this frame
+    ["forget", digests]                         commands up to here are forgotten; 16 bytes each
+    ["gone", ids]                               events of this frame that were pruned and left out of it; 16 bytes each
+    ["source", source, seq]                     the sequence of a source, when the event that had it was left out
+
+The last two stand only in frames that were written again without what was pruned: nobody can ask the missing events
+any more. Names that are not known are passed over here, and kept when a frame is written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from tallystick.store.idempotency import CommandKey, CommandRecord
+from tallystick.store.leases import Lease
+from tallystick.store.ledger import Ledger
+from tallystick.store.maintenance import Cut, Erasure
+
+ID_BYTES = 16
+
+
+class SideRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """The side records of one frame. `forgotten` holds digests of command keys, `gone` event ids."""
+
+    leases: tuple[Lease, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+    erasures: tuple[Erasure, ...] = ()
+    snapshots: tuple[bytes, ...] = ()
+    dropped: tuple[bytes, ...] = ()
+    commands: tuple[CommandRecord, ...] = ()
+    forgotten: tuple[bytes, ...] = ()
+    gone: tuple[bytes, ...] = ()
+    sources: tuple[tuple[str, int], ...] = ()
+
+
+NOTHING = SideRecords()
+
+
+def of_ledger(ledger: Ledger) -> SideRecords:
+    """What a commit says besides its events."""
+    leases, commands, asked = ledger.leases, ledger.commands, ledger.maintenance
+    if asked is None:
+        if not leases and not commands:
+            return NOTHING
+        return SideRecords(leases=tuple(leases), commands=tuple(commands))
+    return SideRecords(
+        leases=tuple(leases),
+        commands=tuple(commands),
+        cuts=asked.cuts,
+        erasures=asked.erasures,
+        snapshots=tuple(snapshot.id for snapshot in asked.snapshots),
+        dropped=asked.dropped_snapshots,
+        forgotten=tuple(map(digest, asked.forgotten_commands)),
+    )
+
+
+def encode(records: SideRecords) -> list[Any]:
+    """The records as a frame holds them."""
+    if records is NOTHING:
+        return []
+    found: list[Any] = [("lease", lease.stream, lease.number, lease.owner) for lease in records.leases]
+    found += [("cut", *msgspec.structs.astuple(cut)) for cut in records.cuts]
+    found += [("erase", *msgspec.structs.astuple(erasure)) for erasure in records.erasures]
+    found += [("snapshot", id_) for id_ in records.snapshots]
+    found += [("drop", id_) for id_ in records.dropped]
+    found += [("command", *msgspec.structs.astuple(command)) for command in records.commands]
+    found += [("forget", b"".join(records.forgotten))] if records.forgotten else []
+    found += [("gone", b"".join(records.gone))] if records.gone else []
+    found += [("source", source, seq) for source, seq in records.sources]
+    return found
+
+
+def decode(side: Sequence[Any]) -> SideRecords:
+    """The records that a frame holds."""
+    if not side:
+        return NOTHING
+    named: dict[str, list[Any]] = {}
+    for name, *fields in side:
+        named.setdefault(name, []).append(fields)
+    return SideRecords(
+        leases=tuple(msgspec.convert(fields, Lease) for fields in named.get("lease", ())),
+        cuts=tuple(cut_of(fields) for fields in named.get("cut", ())),
+        erasures=tuple(
+            Erasure(stream=stream, seq=seq, position=position, id=id_, checksum=checksum)
+            for stream, seq, position, id_, checksum in named.get("erase", ())
+        ),
+        snapshots=tuple(id_ for (id_,) in named.get("snapshot", ())),
+        dropped=tuple(id_ for (id_,) in named.get("drop", ())),
+        commands=tuple(msgspec.convert(fields, CommandRecord) for fields in named.get("command", ())),
+        forgotten=tuple(id_ for (packed,) in named.get("forget", ()) for id_ in split(packed)),
+        gone=tuple(id_ for (packed,) in named.get("gone", ()) for id_ in split(packed)),
+        sources=tuple((source, seq) for source, seq in named.get("source", ())),
+    )
+
+
+def cut_of(fields: Iterable[Any]) -> Cut:
+    """The cut of a record's fields."""
+    stream, through, link, first, last, count, org = fields
+    return Cut(
+        stream=stream, through=through, link=link, first_position=first, last_position=last, count=count, org=org
+    )
+
+
+def split(packed: bytes) -> list[bytes]:
+    """Ids or digests that stand one behind the other."""
+    return [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]
+
+
+def digest(key: CommandKey) -> bytes:
+    """What the index knows a command by: 16 bytes of BLAKE2b over the key's MessagePack."""
+    return hashlib.blake2b(msgspec.msgpack.encode(key), digest_size=ID_BYTES).digest()

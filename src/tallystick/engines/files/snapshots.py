@@ -1,0 +1,245 @@
+"""Snapshots of a file log: `snapshots/<uuid>.snap`, gzip level 6 over one canonical JSON object.
+
+    {"base", "diff", "id", "kind", "link", "made", "position", "reducer", "reducer_version", "seq", "state",
+     "state_hash", "stream", "upcasters"}
+
+`state` is the body of a full snapshot, `diff` that of a difference: each has one of the two, with the bytes it was
+given. Ids are UUID text, hashes lower-case hex.
+
+A file is whole and in its place before the frame that names it is written; one that no frame names is no snapshot. It
+is removed at the next opening for writing, as is one whose frame says that it was dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from tallystick import errors
+from tallystick.engines.files.lifecycle import Lifecycle
+from tallystick.event import canonical, ids
+from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.filesystem import FULL, File, FileSystem, write_fully
+from tallystick.store.snapshots import FULL as WHOLE
+from tallystick.store.snapshots import Snapshot
+
+SUFFIX = ".snap"
+GZIP_LEVEL = 6
+CHUNK_BYTES = 1 << 20
+_GZIP = zlib.MAX_WBITS | 16
+_OWN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.snap(\.\d+\.tmp)?")
+_serials = itertools.count(1)
+
+
+class _Document(msgspec.Struct):
+    """What is read of a file: everything else is said by the control fact."""
+
+    id: str
+    state: msgspec.Raw = msgspec.Raw()
+    diff: msgspec.Raw = msgspec.Raw()
+
+
+class FileSnapshots:
+    """The bodies of a file log. `lifecycle` says which of the files belong to it."""
+
+    def __init__(self, files: FileSystem, directory: str, lifecycle: Callable[[], Lifecycle]) -> None:
+        self._files = files
+        self._directory = f"{directory}/snapshots"
+        self._lifecycle = lifecycle
+        self._staged: dict[bytes, str] = {}
+
+    # --- the port --------------------------------------------------------------------------------------------------
+
+    def load(self, id: bytes) -> bytes | None:
+        if not self._lifecycle().snapshots.get(id):
+            return None
+        try:
+            with self._opened(name_of(id)) as file:
+                return _body(id, _unpacked(file))
+        except (OSError, zlib.error, EOFError, msgspec.MsgspecError):
+            return None
+
+    def ids(self) -> list[bytes]:
+        return self._lifecycle().held_snapshots()
+
+    def size(self) -> int:
+        return sum(map(self._size, map(name_of, self.ids())))
+
+    def _size(self, name: str) -> int:
+        try:
+            with self._opened(name) as file:
+                return file.size()
+        except OSError:
+            return 0
+
+    @contextlib.contextmanager
+    def _opened(self, name: str) -> Iterator[File]:
+        file = self._files.open_read(f"{self._directory}/{name}")
+        try:
+            yield file
+        finally:
+            file.close()
+
+    # --- with commits ----------------------------------------------------------------------------------------------
+
+    def around(
+        self, transactions: Sequence[Transaction], commit: Callable[[list[Transaction]], list[Outcome]]
+    ) -> list[Outcome]:
+        """Commit transactions of which some bring snapshots: what takes long is done before anyone has to wait for it.
+
+        A transaction whose files cannot be written is refused; the others go on.
+        """
+        refused: dict[int, Outcome] = {}
+        brought = [snapshot.id for transaction in transactions for snapshot in _brought(transaction)]
+        try:
+            for number, transaction in enumerate(transactions):
+                refusal = self._stage_all(transaction)
+                if refusal is not None:
+                    refused[number] = refusal
+            left = [item for number, item in enumerate(transactions) if number not in refused]
+            outcomes = iter(commit(left) if left else [])
+        finally:
+            for id_ in brought:
+                self._discard(id_)
+        return [refused[number] if number in refused else next(outcomes) for number in range(len(transactions))]
+
+    def _stage_all(self, transaction: Transaction) -> errors.TallyError | None:
+        for snapshot in _brought(transaction):
+            try:
+                self._stage(snapshot)
+            except OSError as problem:
+                if problem.errno in FULL:
+                    return errors.NoSpace(needed=len(snapshot.body), path=self._directory)
+                return errors.StoreFailed(operation="a snapshot's file", reason=str(problem))
+        return None
+
+    def _stage(self, snapshot: Snapshot) -> None:
+        """Write a snapshot beside its place, durably."""
+        name = f"{name_of(snapshot.id)}.{next(_serials)}.tmp"
+        self._staged[snapshot.id] = name
+        file = self._files.create(f"{self._directory}/{name}")
+        try:
+            at = 0
+            for data in _packed(snapshot):
+                write_fully(file, at, data)
+                at += len(data)
+            file.sync()
+        finally:
+            file.close()
+
+    def publish(self, ids_: Sequence[bytes]) -> None:
+        """Put staged files in their places, durably: the next frame names them."""
+        for id_ in ids_:
+            name = self._staged.get(id_)
+            if name is not None and not self._lifecycle().snapshots.get(id_):
+                self._files.rename(f"{self._directory}/{name}", f"{self._directory}/{name_of(id_)}")
+                del self._staged[id_]
+        self._files.sync_dir(self._directory)
+
+    def withdraw(self, ids_: Sequence[bytes]) -> None:
+        """Take published files away again: no frame names them."""
+        held = self._lifecycle().snapshots
+        for id_ in ids_:
+            if not held.get(id_):
+                self._unlink(name_of(id_))
+
+    def remove(self, ids_: Sequence[bytes]) -> None:
+        """Take away the files of snapshots that were dropped. What cannot be removed now goes at the next opening."""
+        for id_ in ids_:
+            self._unlink(name_of(id_))
+
+    def orphans(self) -> list[str]:
+        """Our files that belong to no snapshot of the log."""
+        if not self._files.exists(self._directory):
+            return []
+        held = set(map(name_of, self.ids()))
+        return [name for name in self._files.list(self._directory) if _OWN.fullmatch(name) and name not in held]
+
+    def tidy(self) -> list[str]:
+        """Remove the orphans that a crash left, and say so. For the one writer, before it writes."""
+        found = self.orphans()
+        for name in found:
+            self._unlink(name)
+        return [f"removed {len(found)} snapshot files that no commit names"] if found else []
+
+    def _discard(self, id_: bytes) -> None:
+        name = self._staged.pop(id_, None)
+        if name is not None:
+            self._unlink(name)
+
+    def _unlink(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            self._files.unlink(f"{self._directory}/{name}")
+
+
+def name_of(id_: bytes) -> str:
+    """The name of a snapshot's file."""
+    return ids.to_text(id_) + SUFFIX
+
+
+def brings_snapshots(transactions: Sequence[Transaction]) -> bool:
+    """Whether one of these transactions makes a snapshot."""
+    for transaction in transactions:
+        if transaction.maintenance is not None and transaction.maintenance.snapshots:
+            return True
+    return False
+
+
+def _brought(transaction: Transaction) -> tuple[Snapshot, ...]:
+    return transaction.maintenance.snapshots if transaction.maintenance is not None else ()
+
+
+def _packed(snapshot: Snapshot) -> Iterator[bytes]:
+    """The bytes of a file, piece by piece."""
+    before, after = _envelope(snapshot)
+    body, packer = memoryview(snapshot.body), zlib.compressobj(GZIP_LEVEL, wbits=_GZIP)
+    yield packer.compress(before)
+    for at in range(0, len(body), CHUNK_BYTES):
+        yield packer.compress(body[at : at + CHUNK_BYTES])
+    yield packer.compress(after) + packer.flush()
+
+
+def _envelope(snapshot: Snapshot) -> tuple[bytes, bytes]:
+    """The canonical document up to the body, and behind it."""
+    key = "state" if snapshot.kind == WHOLE else "diff"
+    fields: dict[str, Any] = {
+        "base": None if snapshot.base is None else ids.to_text(snapshot.base),
+        "id": ids.to_text(snapshot.id),
+        "kind": snapshot.kind,
+        "link": snapshot.link.hex(),
+        "made": snapshot.made,
+        "position": snapshot.position,
+        "reducer": snapshot.reducer,
+        "reducer_version": snapshot.reducer_version,
+        "seq": snapshot.seq,
+        "state_hash": snapshot.state_hash.hex(),
+        "stream": snapshot.stream,
+        "upcasters": snapshot.upcasters.hex(),
+    }
+    first = {name: value for name, value in fields.items() if name < key}
+    last = {name: value for name, value in fields.items() if name > key}
+    before = canonical.encode_state(first)[:-1] + b',"' + key.encode() + b'":'
+    return before, b"," + canonical.encode_state(last)[1:]
+
+
+def _unpacked(file: File) -> bytearray:
+    """The document in a file, whole; its length and checksum stand at the end of it."""
+    found, unpacker, at = bytearray(), zlib.decompressobj(wbits=_GZIP), 0
+    while data := file.read_at(at, CHUNK_BYTES):
+        found += unpacker.decompress(data)
+        at += len(data)
+    if not unpacker.eof or unpacker.unused_data:
+        raise EOFError("the file is cut, or something follows its end")
+    return found
+
+
+def _body(id_: bytes, document: bytearray) -> bytes | None:
+    found = msgspec.json.decode(document, type=_Document)
+    body = bytes(found.state) or bytes(found.diff)
+    return body if found.id == ids.to_text(id_) and body else None

@@ -1,0 +1,151 @@
+"""What an open log sees: segments, holes, what was pruned and erased. A reader follows the writer elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from tallystick import errors
+from tallystick.engines.files import generation, lifecycle, mark, opener
+from tallystick.engines.files.lifecycle import Lifecycle
+from tallystick.engines.files.reader import Reader
+from tallystick.engines.files.segments import Renamed, Segment, SegmentSet
+from tallystick.store.ledger import Head
+from tallystick.store.page import Hole
+
+T = TypeVar("T")
+
+RENAMES_MAX = 100
+
+
+class LogView:
+    """The state of an open log for everyone who asks it. What changes it holds `lock`, which is the writer's too."""
+
+    def __init__(self, opened: opener.Opened, *, url: str, readonly: bool, lock: threading.RLock) -> None:
+        self.url = url
+        self.readonly = readonly
+        self.lock = lock
+        self.closed = False
+        self._adopt(opened)
+
+    def _adopt(self, opened: opener.Opened) -> None:
+        for _ in range(RENAMES_MAX):
+            try:
+                life = lifecycle.merged(map(_lifecycle, opened.segments))
+                break
+            except (Renamed, FileNotFoundError):
+                if opened.lock is not None:
+                    raise
+                opened = opener.open_for_reading(opened.handles.files, opened.handles.directory)
+        else:
+            raise self._keep_changing()
+        opened.handles.lock = self.lock
+        opened.segments.last.listen(life.take)
+        self.opened = opened
+        self.life = life  # before the segments: whoever sees a control fact finds what it says
+        self.reader = Reader(opened.handles, self.note_hole, life)
+        self.segments = opened.segments
+        self.holes = list(opened.holes)
+
+    def begin(self, begun: Segment) -> None:
+        """Go on with a new segment behind the others."""
+        begun.listen(self.life.take)
+        self.segments = SegmentSet([*self.segments.items, begun])
+
+    def replace(self, fresh: Segment) -> None:
+        """Go on with a new generation of a segment in its place."""
+        with self.lock:
+            old = next(item for item in self.segments if item.header.segment_id == fresh.header.segment_id)
+            self.segments = generation.with_generation(self.segments, fresh)
+            self.opened.handles.let_go(old)
+            self.reader.forget(old.header.identity)
+
+    def note_hole(self, hole: Hole) -> None:
+        """Remember a hole, unless it lies in one that is known."""
+        if not any(known.first <= hole.first and hole.last <= known.last for known in self.holes):
+            self.holes.append(hole)
+
+    # --- questions -------------------------------------------------------------------------------------------------
+
+    def stream_head(self, stream: str) -> Head | None:
+        """The end of a stream, pruned or not."""
+        return self.life.head(stream, self.search(lambda item: item.stream_head(stream)))
+
+    def search(self, question: Callable[[Segment], T | None]) -> T | None:
+        """The answer of the newest segment that has one."""
+        return self.steady(
+            lambda: next((answer for item in reversed(self.segments.items) if (answer := question(item))), None)
+        )
+
+    def steady(self, question: Callable[[], T]) -> T:
+        """Ask again when a segment was renamed between looking and opening."""
+        try:
+            for _ in range(RENAMES_MAX):
+                try:
+                    return question()
+                except (Renamed, FileNotFoundError):
+                    if self.opened.lock is not None:  # this is the writer: when it is not sealing, its names are right
+                        with self.lock:
+                            return question()
+                    self._look_again()
+            raise self._keep_changing()
+        except Renamed as problem:
+            raise errors.ReadFailed(path=self.url, reason=f"{problem} is another segment now") from problem
+        except OSError as problem:
+            raise self.read_failed(problem) from problem
+
+    def read_failed(self, problem: OSError) -> errors.ReadFailed:
+        """What a caller is told when the disk does not answer."""
+        return errors.ReadFailed(path=self.url, reason=str(problem))
+
+    def _keep_changing(self) -> errors.StoreFailed:
+        return errors.StoreFailed(operation="open", reason=f"the segments of {self.url} keep changing")
+
+    # --- following -------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Follow a writer in another process: take in what it has synced since."""
+        if self.closed:
+            raise errors.StoreClosed()
+        if self.readonly:
+            try:
+                self._follow(mark.load(self.opened.handles.files, self.opened.handles.directory))
+            except OSError as problem:
+                raise self.read_failed(problem) from problem
+
+    def _follow(self, marked: mark.Mark | None) -> None:
+        last = self.segments.last
+        if marked is None or (marked.segment_id == last.header.segment_id and marked.end <= last.end):
+            return
+        with self.lock:
+            last = self.segments.last
+            if marked.segment_id != last.header.segment_id:
+                self._look_again()
+            elif last.header.ending is None:
+                try:
+                    self._extend(last, marked)
+                except (Renamed, FileNotFoundError):  # it was sealed, and is not open here any more
+                    self._look_again()
+
+    def _extend(self, last: Segment, marked: mark.Mark) -> None:
+        file = self.opened.handles.get(last)
+        last.end = max(last.end, marked.end)  # before the index grows: what it points at must lie inside the segment
+        holes = last.index_all(file, end=marked.end)
+        if last.covered_end < marked.end:
+            holes.append(Hole(last.next_position, marked.next_position - 1, f"{last.name} is damaged or cut"))
+        for hole in holes:
+            self.note_hole(hole)
+        last.end = last.covered_end
+
+    def _look_again(self) -> None:
+        with self.lock:
+            self._adopt(opener.open_for_reading(self.opened.handles.files, self.opened.handles.directory))
+
+
+def _lifecycle(item: Segment) -> Lifecycle:
+    """What a segment says; nothing if it cannot be read, which reading it will name."""
+    try:
+        return item.lifecycle()
+    except errors.Damaged:
+        return Lifecycle()

@@ -1,0 +1,30 @@
+"""The bodies of snapshots, in the table `snapshots`. They come and go with commits."""
+
+from __future__ import annotations
+
+from tallystick import errors
+from tallystick.engines.sqlite import statements
+from tallystick.engines.tables.database import Database
+
+
+class SqliteSnapshots:
+    """What the table holds, by the id of the control fact."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def load(self, id: bytes) -> bytes | None:
+        try:
+            with self._database.reading() as connection:
+                row = connection.execute(statements.named("find_snapshot"), (id,)).fetchone()
+        except errors.Damaged:  # a fold then starts from an older snapshot, and `tally verify` names this one
+            return None
+        return None if row is None else row[0]
+
+    def ids(self) -> list[bytes]:
+        with self._database.reading() as connection:
+            return [id_ for (id_,) in connection.execute(statements.named("list_snapshots"))]
+
+    def size(self) -> int:
+        with self._database.reading() as connection:
+            return int(connection.execute(statements.named("snapshots_size")).fetchone()[0])

@@ -1,0 +1,1 @@
+SELECT 1 FROM cuts LIMIT 1

@@ -1,0 +1,6 @@
+-- No commit appends more than `span` events, so no range that holds `seq` ends further behind it.
+SELECT DISTINCT org, actor, endpoint, key
+FROM command_ranges
+JOIN commands ON commands.number = command_ranges.command
+WHERE stream = :stream AND last >= :seq AND last < :seq + :span AND first <= :seq
+ORDER BY number

@@ -1,0 +1,5 @@
+-- How many events there are, how many are noted as pruned, how many the cuts say were, and the last position.
+SELECT (SELECT count(*) FROM events),
+    (SELECT count(*) FROM pruned),
+    (SELECT coalesce(sum(count), 0) FROM (SELECT max(count) AS count FROM cuts GROUP BY stream)),
+    (SELECT coalesce(max(position), 0) FROM events)

@@ -1,0 +1,1 @@
+UPDATE events SET payload = NULL WHERE position = ?

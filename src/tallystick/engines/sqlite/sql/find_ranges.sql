@@ -1,0 +1,1 @@
+SELECT stream, first, last FROM command_ranges WHERE command = ? ORDER BY part

@@ -1,0 +1,1 @@
+SELECT state_payload FROM snapshots WHERE snapshot_id = ?

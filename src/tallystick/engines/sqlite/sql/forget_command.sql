@@ -1,0 +1,1 @@
+DELETE FROM commands WHERE org = ? AND actor = ? AND endpoint = ? AND key = ?

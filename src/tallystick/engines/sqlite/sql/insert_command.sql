@@ -1,0 +1,1 @@
+INSERT INTO commands (org, actor, endpoint, key, request_hash, recorded, response) VALUES (?, ?, ?, ?, ?, ?, ?)

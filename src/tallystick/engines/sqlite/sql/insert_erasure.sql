@@ -1,0 +1,1 @@
+INSERT INTO erasures (position, stream, seq, checksum, fact_position) VALUES (?, ?, ?, ?, ?)

@@ -1,0 +1,1 @@
+INSERT INTO command_ranges (command, part, stream, first, last) VALUES (?, ?, ?, ?, ?)

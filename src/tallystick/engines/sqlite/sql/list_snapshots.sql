@@ -1,0 +1,1 @@
+SELECT snapshot_id FROM snapshots ORDER BY snapshot_id

@@ -1,0 +1,1 @@
+SELECT position FROM pruned WHERE position BETWEEN ? AND ?

@@ -1,0 +1,1 @@
+SELECT coalesce(sum(body_bytes), 0) FROM snapshots

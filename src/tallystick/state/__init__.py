@@ -1,0 +1,47 @@
+"""State: what events add up to, and the life of events under it: folds, snapshots, fingerprints, pruning, erasure.
+
+Everything here is handed a store and never opens one. Same events, same canonical state bytes, on any engine.
+"""
+
+from __future__ import annotations
+
+from tallystick.state.erasing import Erased, erase, salted
+from tallystick.state.fingerprints import Comparison, Seal, compare, latest, seal
+from tallystick.state.fold import State, Until, twice
+from tallystick.state.pruning import Plan, plan, prune
+from tallystick.state.reducer import Reducer, as_reducer, load, reducer, registry
+from tallystick.state.shelf import Entry, entries
+from tallystick.state.snapshots import Restored, drop, fold, make, make_all, protect, restore_all
+from tallystick.state.validation import problems
+
+__all__ = [
+    "Comparison",
+    "Entry",
+    "Erased",
+    "Plan",
+    "Reducer",
+    "Restored",
+    "Seal",
+    "State",
+    "Until",
+    "as_reducer",
+    "compare",
+    "drop",
+    "entries",
+    "erase",
+    "fold",
+    "latest",
+    "load",
+    "make",
+    "make_all",
+    "plan",
+    "problems",
+    "protect",
+    "prune",
+    "reducer",
+    "registry",
+    "restore_all",
+    "salted",
+    "seal",
+    "twice",
+]

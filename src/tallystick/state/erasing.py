@@ -1,0 +1,201 @@
+"""Erasing: the payload of one event goes for good; envelope, checksum, link and signature stay.
+
+Everything that was derived from the payload goes in the same commit: snapshots that cover it (those whose reducers are
+at hand are computed again), fingerprints (sealed again, else stale), responses of commands. A checksum stays, and a
+small payload can be guessed from it: events that may have to be erased carry a salt (`salted`).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import names
+from tallystick.event.model import Event, NewEvent
+from tallystick.state import fingerprints, shelf
+from tallystick.state.fold import State, Until, beginning, replay
+from tallystick.state.reducer import Reducer
+from tallystick.state.shelf import Entry
+from tallystick.state.snapshots import control, draft, named, unhurried
+from tallystick.store import facts
+from tallystick.store.maintenance import Erasure, Maintenance
+from tallystick.store.snapshots import Snapshot
+from tallystick.store.store import Store
+
+SALT = "salt"
+SALT_BYTES = 16
+
+
+class Erased(msgspec.Struct, frozen=True):
+    """What an erasure did: snapshots dropped and made again, fingerprints sealed again, responses dropped.
+
+    `salted` False means that a small payload could be guessed from its checksum, which stays.
+    """
+
+    stream: str
+    seq: int
+    dropped: int
+    made: int
+    sealed: int
+    responses: int
+    salted: bool
+
+
+def salted(payload: dict[str, Any]) -> dict[str, Any]:
+    """A payload with a random salt, so that it cannot be guessed back from its checksum once it is erased."""
+    return payload if SALT in payload else payload | {SALT: secrets.token_hex(SALT_BYTES)}
+
+
+def erase(
+    store: Store, stream: str, seq: int, *, reason: str, reducers: Sequence[Reducer] = (), accept: bool = False
+) -> Erased:
+    """Erase the payload of one event. `accept`: also if a state from before the cut is lost with a snapshot."""
+
+    def attempt(require: list[tuple[str, int]]) -> Erased:
+        event = _event(store, stream, seq)
+        affected, again = _consequences(store, event, reducers, accept=accept)
+        seals = _seals(store, event, reducers)
+        dropped = tuple(entry.id for entry in affected)
+        responses = store.log.commands.touching(stream, seq)
+        erasure = Erasure(stream=stream, seq=seq, position=event.position, id=event.id, checksum=event.checksum)
+        store.record(
+            _facts(store, erasure, reason, affected, again, seals),
+            require=[*require, *_store_facts(store, affected)],
+            maintenance=Maintenance(
+                erasures=(erasure,),
+                snapshots=tuple(made for made, _ in again),
+                dropped_snapshots=dropped,
+                forgotten_commands=tuple(responses),
+            ),
+        )
+        kept = isinstance(event.data, dict) and SALT in event.data
+        return Erased(stream, seq, len(dropped), len(again), len(seals), len(responses), kept)
+
+    return unhurried(store, stream, attempt)
+
+
+def _event(store: Store, stream: str, seq: int) -> Event:
+    names.stream_kind(stream)
+    cut = store.cut(stream)
+    if cut is not None and seq <= cut.through:
+        raise errors.EraseRefused(stream=stream, seq=seq, reason="it was pruned")
+    found = store.log.read_stream(stream, after=seq - 1, until=seq, limit=1) if seq > 0 else []
+    if not found:
+        raise errors.EraseRefused(stream=stream, seq=seq, reason="there is no such event")
+    if found[0].payload is None:
+        raise errors.EraseRefused(stream=stream, seq=seq, reason="it is erased already")
+    if names.is_reserved(stream):
+        raise errors.EraseRefused(stream=stream, seq=seq, reason="control facts are never erased")
+    return found[0]
+
+
+def _consequences(
+    store: Store, event: Event, reducers: Sequence[Reducer], *, accept: bool
+) -> tuple[list[Entry], list[tuple[Snapshot, facts.Snapshotted]]]:
+    """The snapshots that hold the payload, and those that take their place."""
+    own = [entry for entry in shelf.entries(store, event.stream) if entry.fact.seq >= event.seq]
+    whole = [entry for entry in shelf.entries(store, "") if entry.fact.position >= event.position]
+    again = []
+    for item in reducers:
+        for entry in _latest(own if item.scope == "stream" else whole, item):
+            state = _fold_without(store, item, entry, event)
+            if state is not None:
+                again.append(draft(store, item, state, incremental=False, protect=entry.protected))
+    if not accept:
+        _require_rest(store, event, own, again)
+    return own + whole, again
+
+
+def _latest(entries: list[Entry], item: Reducer) -> list[Entry]:
+    """The affected snapshots of a reducer that are worth making again: the latest, and those that are protected."""
+    mine = sorted(
+        (entry for entry in entries if entry.fact.reducer == item.name), key=lambda entry: entry.fact.position
+    )
+    return [entry for entry in mine if entry.protected or entry is mine[-1]]
+
+
+def _fold_without(store: Store, item: Reducer, entry: Entry, event: Event) -> State | None:
+    """The state at a snapshot's place as if the event were erased already; None if it cannot be computed any more."""
+    place = Until(position=entry.fact.position) if item.scope == "store" else Until(seq=entry.fact.seq)
+    before = Until(position=event.position - 1) if item.scope == "store" else Until(seq=event.seq - 1)
+    start = shelf.start(store, item, entry.fact.stream, until=before) or beginning(item, entry.fact.stream)
+    try:
+        return replay(store, item, start, until=place, erased={event.id})
+    except errors.HistoryPruned:
+        return None
+
+
+def _require_rest(
+    store: Store, event: Event, own: list[Entry], again: list[tuple[Snapshot, facts.Snapshotted]]
+) -> None:
+    """Refuse if the state from before a cut is known only through snapshots that go and do not come again."""
+    cut = store.cut(event.stream)
+    if cut is None:
+        return
+    kept = {
+        entry.fact.reducer for entry in shelf.entries(store, event.stream) if cut.through <= entry.fact.seq < event.seq
+    } | {fact.reducer for _, fact in again}
+    alone = sorted({entry.fact.reducer for entry in own} - kept)
+    if alone:
+        reason = (
+            f"the snapshots of {', '.join(alone)} hold what was pruned, and cannot be computed without the payload: "
+            "hand in their reducers, or accept that their state from before the cut is lost"
+        )
+        raise errors.EraseRefused(stream=event.stream, seq=event.seq, reason=reason)
+
+
+def _seals(store: Store, event: Event, reducers: Sequence[Reducer]) -> list[facts.Sealed]:
+    """New seals for the fingerprints that stood over the payload, by the reducers at hand."""
+    found = []
+    for item in reducers:
+        if item.scope != "stream" or not item.wants(event.stream):
+            continue
+        seal = fingerprints.latest(store, event.stream, reducer=item.name)
+        if seal is None or seal.stale or not shelf.same_code(store, item, seal.fact):
+            continue
+        start = shelf.start(store, item, event.stream, until=Until(seq=event.seq - 1)) or beginning(item, event.stream)
+        try:
+            state = replay(store, item, start, until=Until(seq=seal.fact.seq), erased={event.id})
+        except errors.HistoryPruned:
+            continue
+        found.append(fingerprints.sealed_fact(store, item, state))
+    return found
+
+
+def _facts(
+    store: Store,
+    erasure: Erasure,
+    reason: str,
+    affected: list[Entry],
+    again: list[tuple[Snapshot, facts.Snapshotted]],
+    seals: list[facts.Sealed],
+) -> list[tuple[str, NewEvent]]:
+    """The control facts of an erasure, in the order in which a reader has to meet them."""
+    erased = facts.Erased(
+        stream=erasure.stream,
+        seq=erasure.seq,
+        position=erasure.position,
+        event=erasure.id.hex(),
+        checksum=erasure.checksum.hex(),
+        reason=reason,
+    )
+    found = [(shelf.about(erasure.stream), control(store, facts.ERASED, erased))]
+    for stream in dict.fromkeys(entry.fact.stream for entry in affected):
+        gone = [entry.id.hex() for entry in affected if entry.fact.stream == stream]
+        dropped = facts.SnapshotsDropped(stream=stream, snapshots=gone, reason=f"seq {erasure.seq} was erased")
+        found.append((shelf.about(stream), control(store, facts.SNAPSHOT_DROPPED, dropped)))
+    found += [named(store, made, fact) for made, fact in again]
+    found += [(shelf.about(fact.stream), fingerprints.as_event(store, fact)) for fact in seals]
+    return found
+
+
+def _store_facts(store: Store, affected: list[Entry]) -> list[tuple[str, int]]:
+    """If snapshots of the store are affected, no other may be made meanwhile."""
+    if all(entry.fact.stream for entry in affected):
+        return []
+    head = store.stream_head(facts.STORE_SNAPSHOTS)
+    return [(facts.STORE_SNAPSHOTS, head.seq if head is not None else 0)]

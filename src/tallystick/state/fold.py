@@ -1,0 +1,208 @@
+"""Folding: the state of a stream, or of the whole store, whole or from a snapshot, up to a seq or a time.
+
+Full replay and snapshot + tail give the same state, byte for byte in canonical JSON: that is what snapshots,
+fingerprints and pruning rest on. Memory does not grow with the length of the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Container, Iterator
+from typing import Any
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import canonical, chain, names
+from tallystick.event.model import Event
+from tallystick.state.reducer import Reducer
+from tallystick.store.store import Store
+
+PAGE = 5_000
+NOTHING: frozenset[bytes] = frozenset()
+
+
+class State(msgspec.Struct, kw_only=True):
+    """What a fold arrived at. `seq`, `position` and `link` are those of the last event in it, `latest` its last time.
+
+    `events` says how many events were folded to get here, `snapshot` which snapshot it began from, `damage` which
+    damaged range kept it from going on.
+    """
+
+    value: Any
+    stream: str
+    seq: int = 0
+    position: int = 0
+    link: bytes = chain.GENESIS
+    latest: int = 0
+    events: int = 0
+    snapshot: bytes | None = None
+    damage: str = ""
+
+    @property
+    def body(self) -> bytes:
+        """The canonical JSON of the state."""
+        return canonical.encode_state(self.value)
+
+    @property
+    def hash(self) -> bytes:
+        """SHA-256 of the canonical state."""
+        return hashlib.sha256(self.body).digest()
+
+
+class Until(msgspec.Struct, frozen=True):
+    """How far to fold: up to a seq, a position, a time, or (nothing given) to the end.
+
+    A time means the longest prefix before the first event that is later: times need not rise along a stream.
+    """
+
+    seq: int | None = None
+    position: int | None = None
+    time: int | None = None
+
+    def reached(self, event: Event) -> bool:
+        """Whether an event lies behind the end."""
+        return (
+            (self.seq is not None and event.seq > self.seq)
+            or (self.position is not None and event.position > self.position)
+            or (self.time is not None and event.time > self.time)
+        )
+
+
+END = Until()
+
+
+def replay(
+    store: Store, reducer: Reducer, start: State, *, until: Until = END, erased: Container[bytes] = NOTHING
+) -> State:
+    """Fold everything behind a start. `erased` are ids to be seen as if their payload were erased already."""
+    apply, types, bounded = reducer.apply, reducer.types, until != END
+    value, last, count, latest = start.value, None, 0, start.latest
+    for events in _pages(store, reducer, start, until):
+        for event in events:
+            if bounded and until.reached(event):
+                return _arrived(start, value, last, count, latest)
+            if erased and event.id in erased:
+                event = msgspec.structs.replace(event, payload=None)
+            if not types or event.type in types:
+                try:
+                    value = apply(value, event)
+                except Exception as problem:
+                    raise _failed(reducer, event, f"{type(problem).__name__}: {problem}") from problem
+            last = event
+            count += 1
+            if event.time > latest:
+                latest = event.time
+    return _arrived(start, value, last, count, latest)
+
+
+def _arrived(start: State, value: Any, last: Event | None, count: int, latest: int) -> State:
+    if last is None:
+        return start
+    return State(
+        value=value,
+        stream=start.stream,
+        seq=last.seq if start.stream else 0,
+        position=last.position,
+        link=last.link,
+        latest=latest,
+        events=start.events + count,
+        snapshot=start.snapshot,
+    )
+
+
+def replay_to_damage(store: Store, reducer: Reducer, start: State, *, until: Until) -> State:
+    """Fold a stream up to the first event that cannot be read, and say what stood in the way."""
+    state, limit = start, PAGE
+    while True:
+        upto = state.seq + limit if until.seq is None else min(state.seq + limit, until.seq)
+        try:
+            further = replay(store, reducer, state, until=msgspec.structs.replace(until, seq=upto))
+        except errors.Damaged as damage:
+            if limit == 1:
+                return msgspec.structs.replace(state, damage=damage.message)
+            limit = max(limit // 10, 1)
+            continue
+        if further.seq < upto or upto == until.seq:
+            return further
+        state = further
+
+
+def _failed(reducer: Reducer, event: Event, reason: str) -> errors.ReducerFailed:
+    return errors.ReducerFailed(name=reducer.name, stream=event.stream, seq=event.seq, reason=reason)
+
+
+def _pages(store: Store, reducer: Reducer, start: State, until: Until) -> Iterator[list[Event]]:
+    return _stream_pages(store, start, until) if start.stream else _store_pages(store, reducer, start, until)
+
+
+def _stream_pages(store: Store, start: State, until: Until) -> Iterator[list[Event]]:
+    after = start.seq
+    while page := store.read_stream(start.stream, after=after, until=until.seq, limit=PAGE):
+        yield page
+        after = page[-1].seq
+
+
+def _store_pages(store: Store, reducer: Reducer, start: State, until: Until) -> Iterator[list[Event]]:
+    """The events of the whole log that a reducer folds: those of users, of its kinds."""
+    after, head = start.position, store.head()
+    end = head if until.position is None else min(until.position, head)
+    while after < end:
+        page = store.read(after=after, until=end, limit=PAGE)
+        kinds = {name: reducer.wants(name) for name in {event.stream for event in page.events}}
+        yield [event for event in page.events if kinds[event.stream]]
+        if page.through <= after:
+            return
+        after = page.through
+
+
+def beginning(reducer: Reducer, stream: str) -> State:
+    """The state before the first event."""
+    return State(value=reducer.initial(), stream=stream)
+
+
+def check_state(reducer: Reducer, state: State) -> bytes:
+    """The canonical bytes of a state; a state that is not plain JSON is refused by the reducer's name."""
+    try:
+        return state.body
+    except errors.NotCanonical as problem:
+        reason = f"its state is not plain JSON: {problem.message}"
+        raise errors.ReducerFailed(name=reducer.name, stream=state.stream, seq=state.seq, reason=reason) from problem
+
+
+def check_subject(store: Store, reducer: Reducer, stream: str) -> None:
+    """Refuse a fold of what the reducer does not fold: a stream it is not for, or the store with one for streams."""
+    if (reducer.scope == "store") != (stream == ""):
+        reason = f"it folds {'the whole store' if reducer.scope == 'store' else 'single streams'}"
+        raise errors.ReducerInvalid(name=reducer.name, reason=reason)
+    if stream:
+        names.stream_kind(stream)
+        if not reducer.wants(stream):
+            reason = f"it folds streams of kind {', '.join(sorted(reducer.kinds))}, not {stream!r}"
+            raise errors.ReducerInvalid(name=reducer.name, reason=reason)
+
+
+def twice(store: Store, reducer: Reducer, stream: str) -> State:
+    """Fold twice, once with the state sent through JSON after every event; names the first event where they part."""
+    plain = through_json = beginning(reducer, stream)
+    for page in _pages(store, reducer, plain, END):
+        for event in page:
+            if reducer.types and event.type not in reducer.types:
+                continue
+            plain = _arrived(plain, reducer.apply(plain.value, event), event, 1, event.time)
+            again = reducer.apply(canonical.decode(_shuffled(through_json.body)), event)
+            through_json = _arrived(through_json, again, event, 1, event.time)
+            if check_state(reducer, plain) != check_state(reducer, through_json):
+                raise errors.FoldDiverged(name=reducer.name, stream=event.stream, seq=event.seq)
+    return plain
+
+
+def _shuffled(body: bytes) -> bytes:
+    """The same JSON with the keys of every object in reverse order."""
+    return msgspec.json.encode(_reversed(canonical.decode(body)))
+
+
+def _reversed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _reversed(value[key]) for key in sorted(value, reverse=True)}
+    return [_reversed(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,112 @@
+"""How long what is kept: presets with the numbers of the systems they come from, and every knob as a variable.
+
+With no preset: a snapshot every 1000 events of a stream, and everything is kept. Whatever a policy says, nothing goes
+that no verified snapshot covers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from tallystick import errors
+
+SECOND = 1_000_000_000
+HOUR = 3600 * SECOND
+DAY = 24 * HOUR
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """The knobs. Times are in ns, None means never or for ever.
+
+    Snapshots of a stream are made every `stream_events` of it. Snapshots of the whole store are made after
+    `store_events`, after `store_ns` in a quiet period, or when the log has grown by `store_bytes`, whichever is first.
+    """
+
+    stream_events: int | None = 1000
+    store_events: int | None = None
+    store_ns: int | None = None
+    store_bytes: int | None = None
+    quiet_ns: int = 60 * SECOND
+    prune_ns: int | None = None
+    compress_ns: int | None = None
+    keep_all_ns: int | None = None
+    keep_daily_ns: int | None = None
+    keep_weekly_ns: int | None = None
+    keep_count: int | None = None
+    retain_every_ns: int = HOUR
+    validate_every_ns: int | None = None
+    commands_ns: int = DAY
+
+
+PRESETS: dict[str, Policy] = {
+    "none": Policy(),
+    "reach": Policy(stream_events=1000, prune_ns=7 * DAY),
+    "lighthouse": Policy(
+        stream_events=None,
+        store_events=10_000,
+        store_ns=6 * HOUR,
+        store_bytes=500_000_000,
+        compress_ns=7 * DAY,
+        prune_ns=90 * DAY,
+        keep_all_ns=DAY,
+        keep_daily_ns=30 * DAY,
+        keep_weekly_ns=365 * DAY,
+        validate_every_ns=DAY,
+    ),
+    "community": Policy(stream_events=None, store_ns=DAY, quiet_ns=0, prune_ns=30 * DAY, keep_count=7),
+    "control-plane": Policy(),
+}
+
+VARIABLES: dict[str, tuple[str, int]] = {
+    "stream_events": ("TALLY_SNAPSHOT_STREAM_EVENTS", 1),
+    "store_events": ("TALLY_SNAPSHOT_STORE_EVENTS", 1),
+    "store_ns": ("TALLY_SNAPSHOT_STORE_HOURS", HOUR),
+    "store_bytes": ("TALLY_SNAPSHOT_STORE_BYTES", 1),
+    "quiet_ns": ("TALLY_SNAPSHOT_QUIET_SECONDS", SECOND),
+    "prune_ns": ("TALLY_PRUNE_DAYS", DAY),
+    "compress_ns": ("TALLY_COMPRESS_DAYS", DAY),
+    "keep_all_ns": ("TALLY_SNAPSHOTS_KEEP_ALL_HOURS", HOUR),
+    "keep_daily_ns": ("TALLY_SNAPSHOTS_KEEP_DAILY_DAYS", DAY),
+    "keep_weekly_ns": ("TALLY_SNAPSHOTS_KEEP_WEEKLY_DAYS", DAY),
+    "keep_count": ("TALLY_SNAPSHOTS_KEEP_COUNT", 1),
+    "retain_every_ns": ("TALLY_RETAIN_HOURS", HOUR),
+    "validate_every_ns": ("TALLY_VALIDATE_HOURS", HOUR),
+    "commands_ns": ("TALLY_COMMANDS_HOURS", HOUR),
+}
+"""Knob -> its environment variable, and the unit of that in ns. A value of `none` turns the knob off."""
+
+PRESET_VARIABLE = "TALLY_PRESET"
+MUST_BE_SET = frozenset({"quiet_ns", "retain_every_ns", "commands_ns"})
+COMMANDS_NS_MIN = DAY
+
+
+def policy(preset: str | None = None, *, environment: Mapping[str, str] = os.environ) -> Policy:
+    """The policy of a preset (named here, else by TALLY_PRESET), with every knob that the environment sets."""
+    name = preset or environment.get(PRESET_VARIABLE) or "none"
+    if name not in PRESETS:
+        raise errors.InvalidValue(what="preset", value=name, must="one of " + ", ".join(PRESETS))
+    changed = {}
+    for knob, (variable, unit) in VARIABLES.items():
+        text = environment.get(variable)
+        if text is not None:
+            changed[knob] = _value(knob, variable, text, unit)
+    found = msgspec.structs.replace(PRESETS[name], **changed)
+    if found.commands_ns < COMMANDS_NS_MIN:
+        raise errors.InvalidValue(what=VARIABLES["commands_ns"][0], value=found.commands_ns // HOUR, must="24 or more")
+    return found
+
+
+def _value(knob: str, variable: str, text: str, unit: int) -> int | None:
+    if text.strip().lower() == "none" and knob not in MUST_BE_SET:
+        return None
+    try:
+        number = float(text)
+        if not 0 <= number * unit < 2**63 or (number == 0 and knob not in ("quiet_ns",)):
+            raise ValueError
+    except ValueError:
+        must = "a number above 0" + ("" if knob in MUST_BE_SET else ", or none")
+        raise errors.InvalidValue(what=variable, value=text, must=must) from None
+    return int(number * unit)

@@ -1,0 +1,235 @@
+"""Pruning: the events of a stream before a seq go, because a verified snapshot covers them.
+
+Refused: without a covering snapshot, past it, off a step boundary, below a registered checkpoint, and without an
+archive unless it is accepted that the log alone can then rebuild nothing from before the cut. The cut, the control
+fact and the snapshot at the cut are one commit: killed anywhere, all of it happened or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import names
+from tallystick.event.model import Event, NewEvent
+from tallystick.state import shelf
+from tallystick.state.fold import Until, replay
+from tallystick.state.reducer import Reducer
+from tallystick.state.shelf import Entry
+from tallystick.state.snapshots import control, draft, fold, named, unhurried
+from tallystick.store import facts
+from tallystick.store.maintenance import Cut, Maintenance
+from tallystick.store.snapshots import Snapshot
+from tallystick.store.store import Store
+from tallystick.store.tables import live_places
+
+
+class Plan(msgspec.Struct, kw_only=True):
+    """What a prune would do: how many events go, what covers them, what loses rebuildability, and why not."""
+
+    stream: str
+    before: int
+    count: int = 0
+    cut: Cut | None = None
+    snapshots: list[Entry] = []
+    lost: list[str] = []
+    refusals: list[str] = []
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing stands against it."""
+        return not self.refusals
+
+
+def plan(
+    store: Store,
+    stream: str,
+    *,
+    before: int,
+    reducers: Sequence[Reducer] = (),
+    snapshot: bool = False,
+    accept: bool = False,
+) -> Plan:
+    """Look at everything that decides on a prune; changes nothing. `snapshot`: the cut brings its own."""
+    names.stream_kind(stream)
+    found = Plan(stream=stream, before=before)
+    last = _last_event(store, found)
+    if last is None:
+        return found
+    mine = [item for item in reducers if item.scope == "stream" and item.wants(stream)]
+    found.lost = _lost(store, stream, reducers)
+    _check_store_reducers(store, found, reducers, last)
+    _check_coverage(store, found, mine, snapshot=snapshot)
+    _check_steps(found, mine, last)
+    _check_checkpoints(store, found, last)
+    if not accept:
+        found.refusals.append(
+            "no archive holds the events, so nothing can be rebuilt from before the cut any more"
+            + (f" ({', '.join(found.lost)})" if found.lost else "")
+            + "; accept that (--accept)"
+        )
+    return found
+
+
+def _last_event(store: Store, found: Plan) -> Event | None:
+    """The event that a cut would fall behind, noted with the cut; None if there is nothing to prune."""
+    head, before = store.stream_head(found.stream), store.cut(found.stream)
+    gone = before.through if before is not None else 0
+    if head is None:
+        found.refusals.append("there is no such stream")
+    elif names.is_reserved(found.stream):
+        found.refusals.append("control facts are never pruned")
+    elif not gone + 1 < found.before <= head.seq + 1:
+        found.refusals.append(f"it is pruned up to seq {gone} and ends at {head.seq}")
+    if found.refusals or head is None:
+        return None
+    last = store.log.read_stream(found.stream, after=found.before - 2, limit=1)[0]
+    first = before.first_position if before else store.log.read_stream(found.stream, limit=1)[0].position
+    found.count = last.seq - gone
+    found.cut = Cut(
+        stream=found.stream,
+        through=last.seq,
+        link=last.link,
+        first_position=first,
+        last_position=last.position,
+        count=last.seq,
+        org=head.org,
+    )
+    return last
+
+
+def _check_coverage(store: Store, found: Plan, mine: Sequence[Reducer], *, snapshot: bool) -> None:
+    """Every reducer has a good snapshot at or behind the cut; without reducers, some snapshot must be good."""
+    good = [entry for entry in shelf.entries(store, found.stream) if shelf.why_unusable(store, entry) is None]
+    by_name = {entry.fact.reducer: entry for entry in sorted(good, key=lambda entry: entry.fact.seq)}
+    found.snapshots = [entry for entry in by_name.values() if entry.fact.seq >= found.before - 1]
+    if snapshot and mine:
+        return
+    wanted = [item.name for item in mine] or [next(iter(by_name), "")]
+    for name in wanted:
+        entry = by_name.get(name)
+        if entry is None:
+            found.refusals.append("cannot prune without snapshot" + (f" of reducer {name!r}" if mine else ""))
+        elif entry.fact.seq < found.before - 1:
+            covered = max(item.fact.seq for item in by_name.values()) if not mine else entry.fact.seq
+            found.refusals.append(f"prune boundary exceeds snapshot coverage, which ends at seq {covered}")
+    for item in mine:
+        entry = by_name.get(item.name)
+        if entry is not None and entry.fact.seq >= found.before - 1:
+            _check_replay(store, found, item, entry)
+
+
+def _check_store_reducers(store: Store, found: Plan, reducers: Sequence[Reducer], last: Event) -> None:
+    """A reducer that folds the whole store needs a snapshot behind everything that goes."""
+    for item in reducers:
+        if item.scope != "store":
+            continue
+        state = shelf.start(store, item, "")
+        if state is None or state.position < last.position:
+            reached = "it has no snapshot" if state is None else f"its snapshot ends at position {state.position}"
+            found.refusals.append(f"reducer {item.name!r} folds the whole store, and {reached}")
+
+
+def _check_replay(store: Store, found: Plan, item: Reducer, entry: Entry) -> None:
+    """The covering snapshot is what a replay gives, from an earlier place than its own."""
+    if not shelf.same_code(store, item, entry.fact):
+        found.refusals.append(f"the snapshot of reducer {item.name!r} was made by other code")
+        return
+    try:
+        earlier = fold(store, item, found.stream, until=Until(seq=entry.fact.seq - 1))
+    except errors.HistoryPruned:  # nothing earlier is left to start from: its hash in the chained fact must do
+        return
+    if replay(store, item, earlier, until=Until(seq=entry.fact.seq)).hash.hex() != entry.fact.state_hash:
+        found.refusals.append(
+            f"the snapshot of reducer {item.name!r} at seq {entry.fact.seq} is not what a replay gives"
+        )
+
+
+def _check_steps(found: Plan, mine: Sequence[Reducer], last: Event) -> None:
+    for item in mine:
+        if not item.ends_step(last):
+            found.refusals.append(
+                f"seq {last.seq} ({last.type}) does not end a step of reducer {item.name!r}: cut at a step boundary"
+            )
+
+
+def _check_checkpoints(store: Store, found: Plan, last: Event) -> None:
+    for name in store.log.checkpoints.names():
+        saved = store.log.checkpoints.load(name)
+        if saved is not None and saved.position < last.position:
+            found.refusals.append(f"consumer {name!r} is at position {saved.position}, before {last.position}")
+    for place in live_places(store.log.views, store.log.view_tables):
+        if place.position < last.position:
+            behind = f"is at position {place.position}, before {last.position}"
+            found.refusals.append(f"projection {place.projection!r} {behind}")
+
+
+def _lost(store: Store, stream: str, reducers: Sequence[Reducer]) -> list[str]:
+    """Everything that is known to fold this stream: none of it can start from the first event any more."""
+    known = {f"reducer {entry.fact.reducer}" for entry in shelf.entries(store, stream)}
+    known |= {f"reducer {entry.fact.reducer}" for entry in shelf.entries(store, "")}
+    known |= {f"reducer {item.name}" for item in reducers if item.scope == "store" or item.wants(stream)}
+    known |= {f"projection {place.projection}" for place in live_places(store.log.views, store.log.view_tables)}
+    return sorted(known)
+
+
+def prune(
+    store: Store,
+    stream: str,
+    *,
+    before: int,
+    reducers: Sequence[Reducer] = (),
+    snapshot: bool = False,
+    accept: bool = False,
+) -> int:
+    """Prune the events of a stream before a seq; returns how many went.
+
+    With `snapshot`, the snapshot at the cut is made in the same commit. With reducers, one at the cut is made in any
+    case, so that a later erasure can compute again what stands on it.
+    """
+
+    def attempt(require: list[tuple[str, int]]) -> int:
+        found = plan(store, stream, before=before, reducers=reducers, snapshot=snapshot, accept=accept)
+        if not found.ok or found.cut is None:
+            raise errors.PruneRefused(stream=stream, before=before, reason="; ".join(found.refusals))
+        made = _at_cut(store, found, reducers)
+        events = [named(store, item, fact) for item, fact in made] + [_fact(store, found, made, accept=accept)]
+        both = Maintenance(cuts=(found.cut,), snapshots=tuple(item for item, _ in made))
+        store.record(events, require=require, maintenance=both)
+        return found.count
+
+    return unhurried(store, stream, attempt)
+
+
+def _at_cut(store: Store, found: Plan, reducers: Sequence[Reducer]) -> list[tuple[Snapshot, facts.Snapshotted]]:
+    """Full snapshots at exactly the cut, for the reducers that have none there."""
+    there = {entry.fact.reducer for entry in found.snapshots if entry.fact.seq == found.before - 1}
+    made = []
+    for item in reducers:
+        if item.scope == "stream" and item.wants(found.stream) and item.name not in there:
+            state = fold(store, item, found.stream, until=Until(seq=found.before - 1))
+            made.append(draft(store, item, state, incremental=False, protect=False))
+    return made
+
+
+def _fact(
+    store: Store, found: Plan, made: list[tuple[Snapshot, facts.Snapshotted]], *, accept: bool
+) -> tuple[str, NewEvent]:
+    cut = found.cut
+    assert cut is not None
+    covering = [entry.id.hex() for entry in found.snapshots] + [item.id.hex() for item, _ in made]
+    fact = facts.Pruned(
+        stream=cut.stream,
+        through=cut.through,
+        link=cut.link.hex(),
+        first_position=cut.first_position,
+        last_position=cut.last_position,
+        count=cut.count,
+        org=cut.org,
+        snapshots=covering,
+        lost=found.lost,
+        accepted=accept,
+    )
+    return shelf.about(cut.stream), control(store, facts.PRUNED, fact)

@@ -1,0 +1,138 @@
+"""Reducers: how events become a state. A plain class or function with a name and a version.
+
+    class Balance:
+        name, version = "balance", 1
+        def initial(self): return {"cents": 0}
+        def apply(self, state, event): return {"cents": state["cents"] + event.data["cents"]}
+
+`apply` gets every event of a stream in order and returns the next state, which is plain JSON. It must not depend on
+anything else: not on the clock, the order of keys or the identity of objects. The data of an erased event is None.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import canonical, names
+from tallystick.event.model import Event
+
+Scope = Literal["stream", "store"]
+Apply = Callable[[Any, Event], Any]
+
+
+class Reducer(msgspec.Struct, frozen=True, kw_only=True):
+    """A reducer, looked at once: what it is called and what it can do.
+
+    `scope` "stream" folds one stream, "store" the whole log. `kinds` and `types` narrow down what it sees (none: all).
+    A step ends with an event of `step_types`, or one that `is_step_end` says yes to (neither: with every event).
+    """
+
+    name: str
+    version: int
+    initial: Callable[[], Any]
+    apply: Apply
+    scope: Scope = "stream"
+    kinds: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
+    step_types: frozenset[str] = frozenset()
+    is_step_end: Callable[[Event], bool] | None = None
+    invariants: Callable[[Any], Iterable[str]] | None = None
+    migrate: Callable[[Any, int], Any] | None = None
+
+    def wants(self, stream: str) -> bool:
+        """Whether this reducer folds a stream."""
+        kind = names.kind_of(stream)
+        return not names.is_reserved(kind) and (not self.kinds or kind in self.kinds)
+
+    def ends_step(self, event: Event) -> bool:
+        """Whether a step ends with this event, so that a cut may follow it."""
+        if self.is_step_end is not None:
+            return bool(self.is_step_end(event))
+        return not self.step_types or event.type in self.step_types
+
+
+def reducer(
+    *, name: str, version: int = 1, initial: Any = None, **options: Any
+) -> Callable[[Callable[[Any, Event], Any]], Reducer]:
+    """A decorator that makes a reducer of a function (state, event) -> state. `initial` is the state of no events."""
+    text = canonical.encode_state({} if initial is None else initial)
+
+    def decorate(apply: Callable[[Any, Event], Any]) -> Reducer:
+        sets = {key: frozenset(options[key]) for key in ("kinds", "types", "step_types") if key in options}
+        fields: dict[str, Any] = options | sets
+        made = Reducer(name=name, version=version, initial=lambda: canonical.decode(text), apply=apply, **fields)
+        return _checked(made)
+
+    return decorate
+
+
+def as_reducer(given: Any) -> Reducer:
+    """The reducer that an object, a class or a decorated function is."""
+    if isinstance(given, Reducer):
+        return given
+    source = _instance(given)
+    found: dict[str, Any] = {"name": getattr(source, "name", ""), "version": getattr(source, "version", 0)}
+    for key in ("initial", "apply"):
+        found[key] = getattr(source, key, None)
+    for key in ("kinds", "types", "step_types"):
+        found[key] = frozenset(getattr(source, key, ()))
+    for key in ("scope", "is_step_end", "invariants", "migrate"):
+        if hasattr(source, key):
+            found[key] = getattr(source, key)
+    return _checked(Reducer(**found))
+
+
+def _instance(given: Any) -> Any:
+    if not isinstance(given, type):
+        return given
+    try:
+        return given()
+    except Exception as problem:
+        raise errors.ReducerInvalid(
+            name=given.__name__, reason=f"it cannot be made without arguments: {problem}"
+        ) from None
+
+
+def _checked(made: Reducer) -> Reducer:
+    """Refuse what is not a reducer, by what it lacks."""
+    reason = None
+    if not isinstance(made.name, str) or not names.TYPE.fullmatch(made.name):
+        reason = f"its name must match {names.TYPE.pattern}"
+    elif type(made.version) is not int or not 1 <= made.version <= names.VERSION_MAX:
+        reason = "its version must be a number from 1 on"
+    elif not callable(made.initial) or not callable(made.apply):
+        reason = "it needs initial() and apply(state, event)"
+    elif made.scope not in ("stream", "store"):
+        reason = "its scope must be 'stream' or 'store'"
+    if reason is not None:
+        raise errors.ReducerInvalid(name=str(names.shown(made.name)), reason=reason)
+    return made
+
+
+def registry(given: Iterable[Any]) -> tuple[Reducer, ...]:
+    """Reducers by what was given, each name once."""
+    found = tuple(as_reducer(item) for item in given)
+    seen: set[str] = set()
+    for item in found:
+        if item.name in seen:
+            raise errors.ReducerInvalid(name=item.name, reason="two reducers have this name")
+        seen.add(item.name)
+    return found
+
+
+def load(reference: str) -> Reducer:
+    """The reducer at MODULE:NAME."""
+    module_name, colon, name = reference.partition(":")
+    if not (module_name and colon and name):
+        raise errors.InvalidValue(what="reducer", value=reference, must="MODULE:NAME, such as shop.state:Balance")
+    try:
+        found = getattr(importlib.import_module(module_name), name)
+    except Exception as problem:  # the module is the user's, and may do anything
+        reason = f"{type(problem).__name__}: {problem}"
+        raise errors.NotLoadable(reference=reference, reason=reason) from problem
+    return as_reducer(found)

@@ -1,0 +1,195 @@
+"""The snapshots of one stream or of the store, as the control facts list them, newest first; and which may be used.
+
+A snapshot is used only if a fact of this log tells of it, its body has the hash the fact names, the state has the hash
+the fact names, the link the fact names is the one in the log at that place, and the code is the same. Anything else is
+passed over: a damaged or foreign snapshot never changes the state that is served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import canonical, chain
+from tallystick.event.model import Event
+from tallystick.state import diffs
+from tallystick.state.fold import END, State, Until
+from tallystick.state.reducer import Reducer
+from tallystick.store import facts
+from tallystick.store.store import Store
+
+_PAGE = 100
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One snapshot on the shelf: its id, what its fact says, when the store made it, and whether it is protected."""
+
+    id: bytes
+    fact: facts.Snapshotted
+    made: int
+    protected: bool
+
+
+def about(stream: str) -> str:
+    """The stream of facts about a stream, or about the store."""
+    return facts.stream_about(stream) if stream else facts.STORE_SNAPSHOTS
+
+
+def facts_backwards(store: Store, stream: str) -> Iterator[Event]:
+    """The control facts about a stream, the newest first."""
+    name = about(stream)
+    head = store.stream_head(name)
+    last = head.seq if head is not None else 0
+    while last > 0:
+        first = max(last - _PAGE, 0)
+        try:
+            yield from reversed(store.log.read_stream(name, after=first, until=last, limit=_PAGE))
+        except errors.Damaged:  # facts that cannot be read tell of nothing; those that can are still good
+            yield from _one_by_one(store, name, first, last)
+        last = first
+
+
+def _one_by_one(store: Store, name: str, first: int, last: int) -> Iterator[Event]:
+    for seq in range(last, first, -1):
+        try:
+            yield from store.log.read_stream(name, after=seq - 1, until=seq, limit=1)
+        except errors.Damaged:
+            continue
+
+
+def entries(store: Store, stream: str) -> Iterator[Entry]:
+    """The snapshots of a stream that were not dropped, the newest fact first."""
+    dropped: set[str] = set()
+    protections: dict[str, bool] = {}
+    for event in facts_backwards(store, stream):
+        try:
+            if event.type == facts.SNAPSHOT_DROPPED:
+                dropped.update(facts.parse(event, facts.SnapshotsDropped).snapshots)
+            elif event.type == facts.SNAPSHOT_PROTECTED:
+                given = facts.parse(event, facts.SnapshotProtected)
+                protections.setdefault(given.snapshot, given.protected)
+            elif event.type == facts.SNAPSHOTTED and event.id.hex() not in dropped:
+                fact = facts.parse(event, facts.Snapshotted)
+                protected = protections.get(event.id.hex(), fact.protected)
+                yield Entry(event.id, fact, event.time, protected)
+        except msgspec.ValidationError:  # verification names it; here it is no snapshot
+            continue
+
+
+def upcasters_of(store: Store, reducer: Reducer) -> bytes:
+    """The digest of the upcasters that a reducer's events pass on the way."""
+    return store.catalog.upcaster_digest(reducer.types or None)
+
+
+def same_code(store: Store, reducer: Reducer, fact: facts.Snapshotted | facts.Sealed) -> bool:
+    """Whether a fact was made by this reducer in this version, through these upcasters."""
+    return (fact.reducer, fact.reducer_version, fact.upcasters) == (
+        reducer.name,
+        reducer.version,
+        upcasters_of(store, reducer).hex(),
+    )
+
+
+def start(store: Store, reducer: Reducer, stream: str, *, until: Until = END) -> State | None:
+    """The state of the latest snapshot that may be used for a fold up to `until`; None if there is none.
+
+    The latest is the one with the highest seq. It is looked for among the last hundred that fit; were an even later one
+    recorded before those, the fold would only take longer.
+    """
+    upcasters = upcasters_of(store, reducer).hex()
+    fitting = (entry for entry in entries(store, stream) if _fits(reducer, entry.fact, upcasters, until))
+    while chosen := list(islice(fitting, _PAGE)):
+        chosen.sort(key=lambda entry: (entry.fact.seq, entry.fact.position), reverse=True)
+        for entry in chosen:
+            found = opened(store, reducer, entry)
+            if found is not None:
+                return found
+    return None
+
+
+def _fits(reducer: Reducer, fact: facts.Snapshotted, upcasters: str, until: Until) -> bool:
+    if fact.reducer != reducer.name or fact.upcasters != upcasters:
+        return False
+    older = fact.reducer_version < reducer.version and reducer.migrate is not None
+    if fact.reducer_version != reducer.version and not older:
+        return False
+    return (
+        (until.seq is None or fact.seq <= until.seq)
+        and (until.position is None or fact.position <= until.position)
+        and (until.time is None or fact.latest <= until.time)
+    )
+
+
+def opened(store: Store, reducer: Reducer, entry: Entry) -> State | None:
+    """The state of a snapshot, checked; migrated if an older version of the reducer made it. None if it is no good."""
+    fact = entry.fact
+    if why_unusable(store, entry) is not None:
+        return None
+    value = canonical.decode(body_of(store, entry) or b"null")
+    if fact.reducer_version != reducer.version:
+        assert reducer.migrate is not None
+        try:
+            value = reducer.migrate(value, fact.reducer_version)
+        except Exception as problem:
+            reason = f"migrate from version {fact.reducer_version}: {type(problem).__name__}: {problem}"
+            raise errors.ReducerFailed(name=reducer.name, stream=fact.stream, seq=fact.seq, reason=reason) from problem
+    return State(
+        value=value,
+        stream=fact.stream,
+        seq=fact.seq,
+        position=fact.position,
+        link=bytes.fromhex(fact.link),
+        latest=fact.latest,
+        snapshot=entry.id,
+    )
+
+
+def why_unusable(store: Store, entry: Entry) -> str | None:
+    """What is wrong with a snapshot; None if nothing is."""
+    body = body_of(store, entry)
+    if body is None:
+        return "its body is missing, damaged or changed"
+    if chain.checksum(body).hex() != entry.fact.state_hash:
+        return "its state does not have the hash that the control fact names"
+    if not _stands_in_the_log(store, entry.fact):
+        return "the log does not have the link that the snapshot was made at"
+    return None
+
+
+def body_of(store: Store, entry: Entry) -> bytes | None:
+    """The whole state of a snapshot as canonical JSON, a diff applied to its base; None if a part is no good."""
+    body = _intact(store, entry.id, entry.fact)
+    if body is None or entry.fact.kind == "full":
+        return body
+    base_id = bytes.fromhex(entry.fact.base or "")
+    named = store.log.find(base_id)
+    if named is None or named.type != facts.SNAPSHOTTED:
+        return None
+    base = _intact(store, base_id, facts.parse(named, facts.Snapshotted))
+    return None if base is None else diffs.apply(base, body)
+
+
+def _intact(store: Store, id_: bytes, fact: facts.Snapshotted) -> bytes | None:
+    body = store.log.snapshots.load(id_)
+    return body if body is not None and chain.checksum(body).hex() == fact.body_hash else None
+
+
+def _stands_in_the_log(store: Store, fact: facts.Snapshotted) -> bool:
+    """Whether the log has the fact's link where the fact says, or has pruned up to exactly there."""
+    if not fact.stream:
+        page = store.log.read(after=fact.position - 1, until=fact.position, limit=1, over_pruned=True, over_holes=True)
+        if page.holes:
+            return True
+        gone = fact.position <= store.floor()
+        return page.events[0].link.hex() == fact.link if page.events else gone
+    cut = store.cut(fact.stream)
+    if cut is not None and fact.seq <= cut.through:
+        return fact.seq == cut.through and cut.link.hex() == fact.link
+    try:
+        found = store.log.read_stream(fact.stream, after=fact.seq - 1, until=fact.seq, limit=1)
+    except errors.Damaged:  # the event lies in a hole: the chained fact, which names this link, stands for it
+        return True
+    return bool(found) and found[0].link.hex() == fact.link

@@ -1,0 +1,275 @@
+"""Making snapshots: of a stream, of the whole store, full or as a diff; protecting and dropping them.
+
+A snapshot and the control fact that tells of it are one commit. The commit requires that no other fact about the
+stream was recorded since the fold began: so a snapshot never brings back a payload that was erased meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import chain, ids
+from tallystick.event.model import NewEvent
+from tallystick.state import diffs, shelf
+from tallystick.state.fold import (
+    END,
+    State,
+    Until,
+    beginning,
+    check_state,
+    check_subject,
+    replay,
+    replay_to_damage,
+)
+from tallystick.state.reducer import Reducer
+from tallystick.state.shelf import Entry
+from tallystick.store import facts
+from tallystick.store.maintenance import Maintenance
+from tallystick.store.snapshots import DIFF, FULL, Snapshot
+from tallystick.store.store import Store
+
+ATTEMPTS_MAX = 10
+RECENT = 100
+SET_MEMBERS_MAX = 10_000
+T = TypeVar("T")
+
+
+def fold(
+    store: Store,
+    reducer: Reducer,
+    stream: str = "",
+    *,
+    until: Until = END,
+    snapshots: bool = True,
+    degraded: bool = False,
+) -> State:
+    """The state of a stream (or, with a reducer of scope "store", of the whole log), from the latest good snapshot on.
+
+    Without `snapshots` it is folded from the first event; if that was pruned, `HistoryPruned` says so. A damaged range
+    is refused with `Damaged`; `degraded` gives the state in front of it, from the newest snapshot that is good, and
+    says in `damage` what it lacks.
+    """
+    check_subject(store, reducer, stream)
+    begin = shelf.start(store, reducer, stream, until=until) if snapshots else None
+    begin = begin or beginning(reducer, stream)
+    if degraded and stream:
+        return replay_to_damage(store, reducer, begin, until=until)
+    return replay(store, reducer, begin, until=until)
+
+
+def make(
+    store: Store,
+    reducer: Reducer,
+    stream: str = "",
+    *,
+    until: Until = END,
+    protect: bool = False,
+    incremental: bool = True,
+) -> Entry | None:
+    """Snapshot a stream or the store; None if it has no events. One that exists at that place already is returned."""
+
+    def attempt(require: list[tuple[str, int]]) -> Entry | None:
+        state = fold(store, reducer, stream, until=until)
+        if state.position == 0:
+            return None
+        existing = _existing(store, reducer, state)
+        if existing is not None:
+            return _protected(store, existing) if protect else existing
+        made, fact = draft(store, reducer, state, incremental=incremental, protect=protect)
+        store.record([named(store, made, fact)], require=require, maintenance=Maintenance(snapshots=(made,)))
+        return Entry(made.id, fact, made.made, protect)
+
+    return unhurried(store, stream, attempt)
+
+
+def unhurried(store: Store, stream: str, attempt: Callable[[list[tuple[str, int]]], T]) -> T:
+    """Do something that holds only while no new fact is recorded about a stream; again if one was, with a bound."""
+    name = shelf.about(stream)
+    for left in range(ATTEMPTS_MAX - 1, -1, -1):
+        head = store.stream_head(name)
+        try:
+            return attempt([(name, head.seq if head is not None else 0)])
+        except errors.Conflict:
+            if not left:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _existing(store: Store, reducer: Reducer, state: State) -> Entry | None:
+    """A good snapshot of the same code at the same place, if it is among the last hundred."""
+    for entry in islice(shelf.entries(store, state.stream), RECENT):
+        if entry.fact.position == state.position and shelf.same_code(store, reducer, entry.fact):
+            return entry if shelf.why_unusable(store, entry) is None else None
+    return None
+
+
+def _protected(store: Store, entry: Entry) -> Entry:
+    protect(store, entry.fact.stream, entry.id)
+    return msgspec.structs.replace(entry, protected=True)
+
+
+def draft(
+    store: Store, reducer: Reducer, state: State, *, incremental: bool, protect: bool
+) -> tuple[Snapshot, facts.Snapshotted]:
+    """A snapshot of a state and its fact, not yet recorded."""
+    whole = check_state(reducer, state)
+    base, body = _diff(store, reducer, state, whole) if incremental else (None, None)
+    now = store.clock()
+    made = Snapshot(
+        id=ids.default.mint(1, time_ns=now)[0],
+        stream=state.stream,
+        seq=state.seq,
+        position=state.position,
+        link=state.link,
+        reducer=reducer.name,
+        reducer_version=reducer.version,
+        upcasters=shelf.upcasters_of(store, reducer),
+        state_hash=chain.checksum(whole),
+        made=now,
+        body=whole if body is None else body,
+        kind=FULL if body is None else DIFF,
+        base=base,
+    )
+    return made, fact_of(made, latest=state.latest, protect=protect)
+
+
+def _diff(store: Store, reducer: Reducer, state: State, whole: bytes) -> tuple[bytes | None, bytes | None]:
+    """The newest full snapshot that a diff may start from, and the diff; nothing if the whole state is better."""
+    for entry in shelf.entries(store, state.stream):
+        if entry.fact.kind == FULL and shelf.same_code(store, reducer, entry.fact):
+            base = shelf.body_of(store, entry) if shelf.why_unusable(store, entry) is None else None
+            found = diffs.patch(base, whole) if base is not None else None
+            return (entry.id, found) if found is not None else (None, None)
+    return None, None
+
+
+def fact_of(made: Snapshot, *, latest: int, protect: bool) -> facts.Snapshotted:
+    """What the control fact says of a snapshot."""
+    return facts.Snapshotted(
+        stream=made.stream,
+        seq=made.seq,
+        position=made.position,
+        link=made.link.hex(),
+        reducer=made.reducer,
+        reducer_version=made.reducer_version,
+        upcasters=made.upcasters.hex(),
+        state_hash=made.state_hash.hex(),
+        body_hash=chain.checksum(made.body).hex(),
+        body_bytes=len(made.body),
+        kind=made.kind,
+        latest=latest,
+        base=made.base.hex() if made.base is not None else None,
+        protected=protect,
+    )
+
+
+def named(store: Store, made: Snapshot, fact: facts.Snapshotted) -> tuple[str, NewEvent]:
+    """The control fact of a snapshot as an event: its id is the snapshot's."""
+    return shelf.about(made.stream), control(store, facts.SNAPSHOTTED, fact, id=made.id, time=made.made)
+
+
+def control(store: Store, type_: str, fact: facts.Fact, **fields: Any) -> NewEvent:
+    """A control event about a stream, with the stream's org."""
+    head = store.stream_head(fact.stream) if fact.stream else None
+    meta = {"org": head.org} if head is not None and head.org is not None else None
+    return NewEvent(type_, fact.payload, meta=meta, **fields)
+
+
+def protect(store: Store, stream: str, snapshot: bytes, *, protected: bool = True) -> None:
+    """Protect a snapshot from retention, or lift that."""
+    entry = next((entry for entry in shelf.entries(store, stream) if entry.id == snapshot), None)
+    if entry is None:
+        raise errors.SnapshotUnusable(snapshot=snapshot.hex(), reason=f"{stream or 'the store'} has no such snapshot")
+    if entry.protected != protected:
+        fact = facts.SnapshotProtected(stream=stream, snapshot=snapshot.hex(), protected=protected)
+        store.record([(shelf.about(stream), control(store, facts.SNAPSHOT_PROTECTED, fact))])
+
+
+def drop(store: Store, stream: str, dropped: Iterable[bytes], *, reason: str) -> None:
+    """Drop snapshots of a stream; which may go is for retention to say."""
+    gone = tuple(dropped)
+    fact = facts.SnapshotsDropped(stream=stream, snapshots=[id_.hex() for id_ in gone], reason=reason)
+    named_fact = (shelf.about(stream), control(store, facts.SNAPSHOT_DROPPED, fact))
+    store.record([named_fact], maintenance=Maintenance(dropped_snapshots=gone))
+
+
+# --- the whole store ------------------------------------------------------------------------------------------------
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """The states of a whole-store snapshot by reducer: its state, or with scope "stream" a state for each stream."""
+
+    position: int
+    states: dict[str, Any]
+
+
+def make_all(store: Store, reducers: Iterable[Reducer], *, protect: bool = False) -> bytes:
+    """Snapshot every reducer at one position, the head as it is now; returns the id of the set."""
+    position = store.head()
+    until = Until(position=position)
+    members: list[str] = []
+    for item in reducers:
+        for stream in _subjects(store, item):
+            entry = make(store, item, stream, until=until, protect=protect)
+            if entry is not None:
+                members.append(entry.id.hex())
+    if len(members) > SET_MEMBERS_MAX:
+        raise errors.TooLarge(what="the set", size=len(members), unit="snapshots", limit=SET_MEMBERS_MAX)
+    id_ = ids.default.mint(1, time_ns=store.clock())[0]
+    size = int(store.report().facts.get("log_bytes", 0))
+    fact = facts.SnapshotSet(stream="", position=position, snapshots=members, log_bytes=size)
+    store.record([(facts.STORE_SNAPSHOTS, NewEvent(facts.SNAPSHOT_SET, fact.payload, id=id_))])
+    return id_
+
+
+def restore_all(store: Store, reducers: Iterable[Reducer], id_: bytes) -> Restored:
+    """The states of a set, each checked; a member that is no good is refused, never replaced by a guess."""
+    event = store.log.find(id_)
+    if event is None or event.type != facts.SNAPSHOT_SET:
+        raise errors.SnapshotUnusable(snapshot=id_.hex(), reason="there is no such set of snapshots")
+    by_name = {item.name: item for item in reducers}
+    states: dict[str, Any] = {}
+    listed = facts.parse(event, facts.SnapshotSet)
+    for member in listed.snapshots:
+        state, item = _member(store, by_name, bytes.fromhex(member))
+        if item.scope == "store":
+            states[item.name] = state.value
+        else:
+            states.setdefault(item.name, {})[state.stream] = state.value
+    return Restored(listed.position, states)
+
+
+def _member(store: Store, by_name: dict[str, Reducer], id_: bytes) -> tuple[State, Reducer]:
+    event = store.log.find(id_)
+    if event is None or event.type != facts.SNAPSHOTTED:
+        raise errors.SnapshotUnusable(snapshot=id_.hex(), reason="no control fact tells of it")
+    entry = Entry(id_, facts.parse(event, facts.Snapshotted), event.time, False)
+    item = by_name.get(entry.fact.reducer)
+    if item is None or not shelf.same_code(store, item, entry.fact):
+        reason = f"reducer {entry.fact.reducer!r} version {entry.fact.reducer_version} is not registered"
+        raise errors.SnapshotUnusable(snapshot=id_.hex(), reason=reason)
+    state = shelf.opened(store, item, entry)
+    if state is None:
+        raise errors.SnapshotUnusable(snapshot=id_.hex(), reason=shelf.why_unusable(store, entry) or "it changed")
+    return state, item
+
+
+def _subjects(store: Store, item: Reducer) -> Iterator[str]:
+    """What a reducer folds: the store, or every stream that it is for."""
+    if item.scope == "store":
+        yield ""
+        return
+    yield from streams_of(store, item)
+
+
+def streams_of(store: Store, item: Reducer) -> Iterator[str]:
+    """The streams that a reducer folds, in order of name."""
+    after = ""
+    while page := store.streams(after=after):
+        yield from (info.stream for info in page if item.wants(info.stream))
+        after = page[-1].stream

@@ -1,0 +1,95 @@
+"""Validation of what was derived: every snapshot and fingerprint against the log, and against each other.
+
+Checksums are compared for every snapshot that a fact tells of; replay, invariants and neighbours for those whose
+reducer is at hand. What was made by other code is not comparable, and is passed over without an alarm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from tallystick import errors
+from tallystick.state import fingerprints, shelf
+from tallystick.state.fold import State, Until, beginning, replay
+from tallystick.state.reducer import Reducer
+from tallystick.state.shelf import Entry
+from tallystick.state.snapshots import streams_of
+from tallystick.store.events import Problem
+from tallystick.store.store import Store
+
+
+def problems(
+    store: Store, reducers: Sequence[Reducer], *, progress: Callable[[int], None] = lambda done: None
+) -> Iterator[Problem]:
+    """Everything that is wrong with the snapshots and fingerprints of a store. `progress` counts streams."""
+    done = 0
+    for item in reducers:
+        for stream in [""] if item.scope == "store" else streams_of(store, item):
+            yield from of_stream(store, item, stream)
+            done += 1
+            progress(done)
+
+
+def of_stream(store: Store, item: Reducer, stream: str) -> Iterator[Problem]:
+    """What is wrong with a reducer's snapshots and fingerprint of one stream."""
+    mine = [entry for entry in shelf.entries(store, stream) if shelf.same_code(store, item, entry.fact)]
+    mine.sort(key=lambda entry: entry.fact.position)
+    usable: list[Entry] = []
+    for entry in mine:
+        reason = why_unusable(store, entry)
+        if reason is None:
+            usable.append(entry)
+        else:
+            yield _problem(entry, reason)
+    yield from _replayed(store, item, stream, usable)
+    if stream:
+        yield from _fingerprint(store, item, stream)
+
+
+def why_unusable(store: Store, entry: Entry) -> str | None:
+    """What is wrong with a snapshot; one from before the cut is only out of use, which is nothing wrong."""
+    cut = store.cut(entry.fact.stream) if entry.fact.stream else None
+    if cut is not None and entry.fact.seq < cut.through:
+        return None if shelf.body_of(store, entry) is not None else "its body is missing, damaged or changed"
+    return shelf.why_unusable(store, entry)
+
+
+def _replayed(store: Store, item: Reducer, stream: str, usable: list[Entry]) -> Iterator[Problem]:
+    """Fold once along all snapshots: each must be what the replay has there, and each leads to its neighbour."""
+    cut = store.cut(stream) if stream else None
+    state: State | None = beginning(item, stream)
+    if cut is not None or (not stream and store.floor()):
+        state = None  # the first events are gone: start with the first snapshot that stands behind them
+    for entry in usable:
+        if cut is not None and entry.fact.seq < cut.through:
+            continue
+        if state is not None:
+            try:
+                state = replay(store, item, state, until=_place(entry))
+            except errors.ReducerFailed as problem:
+                yield _problem(entry, problem.message)
+                return
+            if state.hash.hex() != entry.fact.state_hash:
+                yield _problem(entry, "it is not what a replay of the events gives")
+        state = shelf.opened(store, item, entry)
+        if state is not None and item.invariants is not None:
+            for broken in item.invariants(state.value):
+                yield _problem(entry, f"an invariant is broken: {broken}")
+
+
+def _place(entry: Entry) -> Until:
+    return Until(seq=entry.fact.seq) if entry.fact.stream else Until(position=entry.fact.position)
+
+
+def _fingerprint(store: Store, item: Reducer, stream: str) -> Iterator[Problem]:
+    if fingerprints.latest(store, stream, reducer=item.name) is None:
+        return
+    found = fingerprints.compare(store, item, stream)
+    if not found.equal:
+        reason = "full replay, snapshot + tail and the sealed fingerprint do not agree"
+        yield Problem("fingerprint", reason, 0, stream, found.seq)
+
+
+def _problem(entry: Entry, reason: str) -> Problem:
+    place = 0 if entry.fact.stream else entry.fact.position
+    return Problem("snapshot", f"snapshot {entry.id.hex()}: {reason}", place, entry.fact.stream, entry.fact.seq)

@@ -1,0 +1,120 @@
+"""What the control facts of a log claim, gathered, so that verification can hold the log against them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import msgspec
+
+from tallystick.event import chain
+from tallystick.event.model import Event
+from tallystick.store import facts
+from tallystick.store.events import EventLog, Problem
+
+_PAGE = 1000
+
+
+class Claims(msgspec.Struct):
+    """Facts by stream: the last prune, erased checksums by seq, sealed links by seq; and the snapshots by id."""
+
+    pruned: dict[str, facts.Pruned] = {}
+    erased: dict[str, dict[int, bytes]] = {}
+    sealed: dict[str, dict[int, bytes]] = {}
+    snapshots: dict[bytes, facts.Snapshotted] = {}
+    problems: list[Problem] = []
+
+    def take(self, event: Event) -> None:
+        """Take one control event into account."""
+        try:
+            self._take(event)
+        except msgspec.ValidationError as problem:
+            self._wrong(event, f"the fact does not have its form: {problem}")
+
+    def _take(self, event: Event) -> None:
+        if event.type == facts.PRUNED:
+            pruned = facts.parse(event, facts.Pruned)
+            before = self.pruned.get(pruned.stream)
+            if before is not None and pruned.through <= before.through:
+                self._wrong(event, f"it prunes up to seq {pruned.through}, after {before.through} was pruned")
+            self.pruned[pruned.stream] = pruned
+        elif event.type == facts.ERASED:
+            erased = facts.parse(event, facts.Erased)
+            self.erased.setdefault(erased.stream, {})[erased.seq] = bytes.fromhex(erased.checksum)
+        elif event.type == facts.SEALED:
+            sealed = facts.parse(event, facts.Sealed)
+            if fingerprint(bytes.fromhex(sealed.link), bytes.fromhex(sealed.state_hash)).hex() != sealed.fingerprint:
+                self._wrong(event, "the fingerprint does not follow from its link and state hash")
+            self.sealed.setdefault(sealed.stream, {})[sealed.seq] = bytes.fromhex(sealed.link)
+        elif event.type == facts.SNAPSHOTTED:
+            self.snapshots[event.id] = facts.parse(event, facts.Snapshotted)
+        elif event.type == facts.SNAPSHOT_DROPPED:
+            for id_ in facts.parse(event, facts.SnapshotsDropped).snapshots:
+                self.snapshots.pop(bytes.fromhex(id_), None)
+
+    def _wrong(self, event: Event, reason: str) -> None:
+        self.problems.append(Problem("fact", reason, event.position, event.stream, event.seq))
+
+
+def fingerprint(link: bytes, state_hash: bytes) -> bytes:
+    """The fingerprint of a stream: one hash over its history and over the state that follows from it."""
+    return hashlib.sha256(f"{link.hex()}\n{state_hash.hex()}".encode()).digest()
+
+
+def read_claims(log: EventLog) -> Claims:
+    """Gather the facts of a log."""
+    claims = Claims()
+    for stream in (facts.STORE_SNAPSHOTS, *_streams_about_streams(log)):
+        after = 0
+        while page := log.read_stream(stream, after=after, limit=_PAGE):
+            for event in page:
+                claims.take(event)
+            after = page[-1].seq
+    return claims
+
+
+def _streams_about_streams(log: EventLog) -> Iterator[str]:
+    after = facts.KIND + "/"
+    while page := log.streams(after=after, limit=_PAGE):
+        for info in page:
+            if not info.stream.startswith(facts.KIND + "/"):
+                return
+            yield info.stream
+        after = page[-1].stream
+
+
+def check_cuts(log: EventLog, claims: Claims) -> Iterator[Problem]:
+    """Every cut that the engine knows is claimed by a fact, and the other way round."""
+    known: set[str] = set()
+    after = ""
+    while page := log.cuts(after=after, limit=_PAGE):
+        for cut in page:
+            known.add(cut.stream)
+            fact = claims.pruned.get(cut.stream)
+            if fact is None:
+                reason = f"the store says that it is pruned up to seq {cut.through}, and no control fact does"
+                yield Problem("cut", reason, 0, cut.stream, cut.through)
+            elif (fact.through, fact.link) != (cut.through, cut.link.hex()):
+                reason = (
+                    f"the store says pruned up to seq {cut.through}, the control fact {fact.through}, or another link"
+                )
+                yield Problem("cut", reason, 0, cut.stream, cut.through)
+        after = page[-1].stream
+    for stream in sorted(claims.pruned.keys() - known):
+        reason = "a control fact says that it was pruned, and the store does not know of it"
+        yield Problem("cut", reason, 0, stream, claims.pruned[stream].through)
+
+
+def check_snapshots(log: EventLog, claims: Claims) -> Iterator[Problem]:
+    """Every snapshot that a fact claims has its body, whole and unchanged; and no body is without a fact."""
+    held = set(log.snapshots.ids())
+    for id_, fact in claims.snapshots.items():
+        body = log.snapshots.load(id_) if id_ in held else None
+        if body is None:
+            yield Problem(
+                "snapshot", f"the body of snapshot {id_.hex()} is missing or unreadable", 0, fact.stream, fact.seq
+            )
+        elif chain.checksum(body).hex() != fact.body_hash:
+            yield Problem("snapshot", f"the body of snapshot {id_.hex()} was changed", 0, fact.stream, fact.seq)
+    for id_ in sorted(held - claims.snapshots.keys()):
+        yield Problem("snapshot", f"no control fact tells of the snapshot {id_.hex()}")

@@ -1,0 +1,139 @@
+"""Facts about streams: what was done to each, as control events in a stream of its own beside it.
+
+The facts about `run/7` stand in `tally.stream/run:7`, those about the whole store in `tally.store/…`. A fact carries
+the org of the stream it is about, so a tenant's audit trail is a reading by org; facts are never pruned or erased.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, TypeVar
+
+import msgspec
+
+from tallystick.event import names
+from tallystick.event.model import Event
+
+KIND = "tally.stream"
+STORE_SNAPSHOTS = "tally.store/snapshots"
+
+NAME_CHARACTERS_MAX = 191
+
+SNAPSHOTTED = "tally.snapshotted"
+SNAPSHOT_DROPPED = "tally.snapshot.dropped"
+SNAPSHOT_PROTECTED = "tally.snapshot.protected"
+SNAPSHOT_SET = "tally.snapshot.set"
+SEALED = "tally.sealed"
+PRUNED = "tally.pruned"
+ERASED = "tally.erased"
+
+F = TypeVar("F", bound="Fact")
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """What every fact says first: which stream it is about (empty: the store). Hashes are lower-case hex."""
+
+    stream: str
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The fact as the payload of its event."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+
+class Snapshotted(Fact, frozen=True, kw_only=True):
+    """A snapshot was made; its id is that of this event. `seq` is 0 for a snapshot of the store.
+
+    `latest` is the highest time of the events it covers, so that a fold up to a time knows whether it may start here.
+    """
+
+    seq: int
+    position: int
+    link: str
+    reducer: str
+    reducer_version: int
+    upcasters: str
+    state_hash: str
+    body_hash: str
+    body_bytes: int
+    kind: str
+    latest: int
+    base: str | None = None
+    protected: bool = False
+
+
+class SnapshotsDropped(Fact, frozen=True, kw_only=True):
+    """Snapshots were dropped, and why."""
+
+    snapshots: list[str]
+    reason: str
+
+
+class SnapshotProtected(Fact, frozen=True, kw_only=True):
+    """An operator protected a snapshot from retention, or lifted that."""
+
+    snapshot: str
+    protected: bool
+
+
+class SnapshotSet(Fact, frozen=True, kw_only=True):
+    """Every registered reducer was snapshotted at one position of the whole store."""
+
+    position: int
+    snapshots: list[str]
+    log_bytes: int = 0
+
+
+class Sealed(Fact, frozen=True, kw_only=True):
+    """The fingerprint of a stream at a seq: sha256 over its link and the hash of its state."""
+
+    seq: int
+    link: str
+    reducer: str
+    reducer_version: int
+    upcasters: str
+    state_hash: str
+    fingerprint: str
+
+
+class Pruned(Fact, frozen=True, kw_only=True):
+    """The events up to `through` are gone. `lost` names what can no longer be rebuilt from the log alone."""
+
+    through: int
+    link: str
+    first_position: int
+    last_position: int
+    count: int
+    org: str | None
+    snapshots: list[str]
+    lost: list[str]
+    accepted: bool
+
+
+class Erased(Fact, frozen=True, kw_only=True):
+    """The payload of one event is gone."""
+
+    seq: int
+    position: int
+    event: str
+    checksum: str
+    reason: str
+
+
+def stream_about(stream: str) -> str:
+    """The name of the stream that holds the facts about a stream."""
+    name = stream.replace("/", ":", 1)
+    if len(name) > NAME_CHARACTERS_MAX:  # no kind holds a `=`, so this is the name for no other stream
+        name = "sha256=" + hashlib.sha256(stream.encode()).hexdigest()
+    return f"{KIND}/{name}"
+
+
+def is_about_streams(stream: str) -> bool:
+    """Whether a stream holds facts about another one."""
+    return names.kind_of(stream) == KIND
+
+
+def parse(event: Event, kind: type[F]) -> F:
+    """The fact that a control event states."""
+    return msgspec.convert(event.data, kind)

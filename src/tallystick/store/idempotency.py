@@ -1,0 +1,43 @@
+"""Commands that were run: what was asked, what was answered, and what it appended, kept so that it runs once."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+
+class CommandKey(msgspec.Struct, frozen=True, array_like=True):
+    """Who ran what under which key. Two commands with the same key are the same command."""
+
+    org: str
+    actor: str
+    endpoint: str
+    key: str
+
+
+class CommandRecord(msgspec.Struct, frozen=True, array_like=True):
+    """One command that took effect: in the same commit as its events.
+
+    `request_hash` tells a retry from another request under the same key; `response` is canonical JSON. `ranges` are the
+    (stream, first seq, last seq) of what it appended, filled in by the commit.
+    """
+
+    key: CommandKey
+    request_hash: bytes
+    response: bytes
+    recorded: int
+    ranges: tuple[tuple[str, int, int], ...] = ()
+
+
+class Commands(Protocol):
+    """The records that an engine holds. They come with commits and go by retention or erasure."""
+
+    def load(self, key: CommandKey) -> CommandRecord | None:
+        """The record of a command, if it took effect."""
+
+    def touching(self, stream: str, seq: int) -> list[CommandKey]:
+        """The commands that appended this event."""
+
+    def forget(self, *, before: int, limit: int) -> int:
+        """Drop up to `limit` records that were made before a time (ns); says how many."""

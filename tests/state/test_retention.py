@@ -1,0 +1,169 @@
+"""Policies, and what they let go."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tallystick import Store, errors, state
+from tallystick.event import ids
+from tallystick.state import Entry, Reducer, Until
+from tallystick.state.policy import DAY, HOUR, PRESETS, VARIABLES, Policy, policy
+from tallystick.state.retention import retain, superfluous
+from tallystick.store import facts
+from tallystick.testing.clock import ManualClock
+
+from .conftest import CLOSED, paid
+
+
+def test_presets_have_the_numbers_of_their_systems() -> None:
+    """Settled 4: REACH prunes after 7 days, LH deletes after 90 and compresses after 7, COM keeps 30, CP everything."""
+    found = {name: (item.prune_ns or 0) // DAY for name, item in PRESETS.items()}
+    assert found == {"none": 0, "reach": 7, "lighthouse": 90, "community": 30, "control-plane": 0}
+    lighthouse = PRESETS["lighthouse"]
+    assert (lighthouse.store_events, lighthouse.store_ns, lighthouse.store_bytes) == (10_000, 6 * HOUR, 500_000_000)
+    assert lighthouse.compress_ns == 7 * DAY
+    assert (PRESETS["reach"].stream_events, PRESETS["none"].stream_events) == (1000, 1000)
+    assert PRESETS["community"].keep_count == 7
+
+
+@pytest.mark.parametrize("knob", VARIABLES)
+def test_every_knob_is_an_environment_variable(knob: str) -> None:
+    """LH-09: each knob of a policy has a variable, in its own unit."""
+    variable, unit = VARIABLES[knob]
+    assert getattr(policy("none", environment={variable: "48"}), knob) == 48 * unit
+    assert set(VARIABLES) == {field.name for field in msgspec.structs.fields(Policy)}
+
+
+def test_a_knob_can_be_turned_off_and_nonsense_is_refused() -> None:
+    """Bad input: the variable, its value and what it must be."""
+    assert policy("lighthouse", environment={"TALLY_PRUNE_DAYS": "none"}).prune_ns is None
+    assert policy(environment={"TALLY_PRESET": "reach"}).prune_ns == 7 * DAY
+    for variable, text in (
+        ("TALLY_PRUNE_DAYS", "soon"),
+        ("TALLY_PRUNE_DAYS", "-1"),
+        ("TALLY_PRUNE_DAYS", "0"),
+        ("TALLY_PRUNE_DAYS", "nan"),
+        ("TALLY_RETAIN_HOURS", "none"),
+        ("TALLY_COMMANDS_HOURS", "1"),
+        ("TALLY_PRESET", "everything"),
+    ):
+        with pytest.raises(errors.InvalidValue):
+            policy(environment={variable: text})
+
+
+def _entry(number: int, *, made: int, protected: bool = False, base: Entry | None = None, reducer: str = "r") -> Entry:
+    fact = facts.Snapshotted(
+        stream="order/1",
+        seq=number,
+        position=number,
+        link="",
+        reducer=reducer,
+        reducer_version=1,
+        upcasters="",
+        state_hash="",
+        body_hash="",
+        body_bytes=0,
+        kind="full" if base is None else "diff",
+        latest=0,
+        base=base.id.hex() if base else None,
+    )
+    return Entry(ids.default.mint(1, time_ns=made)[0], fact, made, protected)
+
+
+def test_snapshots_thin_out_with_age() -> None:
+    """LH-14: all of 24 hours, one a day for 30 days, one a week for a year, then none."""
+    now = 1000 * DAY
+    found = [_entry(10_000 - hour, made=now - hour * HOUR) for hour in range(0, 24 * 500, 6)]
+    gone = superfluous(found, PRESETS["lighthouse"], now=now, cut=0)
+    kept = [(now - entry.made) // HOUR for entry in found if entry not in gone]
+    assert [hour for hour in kept if hour <= 24] == [0, 6, 12, 18, 24]
+    days = [hour // 24 for hour in kept if 24 < hour <= 30 * 24]
+    assert len(days) == len(set(days))
+    assert 28 <= len(days) <= 30
+    weeks = [hour // 168 for hour in kept if hour > 31 * 24]
+    assert 46 <= len(weeks) <= 49
+    assert max(kept) <= 365 * 24
+
+
+def test_what_is_needed_or_protected_is_never_let_go() -> None:
+    """LH-14: the latest of each reducer, the one at the cut, a protected one, and the base of a kept diff stay."""
+    now = 1000 * DAY
+    old = now - 900 * DAY
+    base = _entry(1, made=old)
+    diff = _entry(9, made=old, base=base)
+    at_cut, protected, other = (
+        _entry(5, made=old),
+        _entry(6, made=old, protected=True),
+        _entry(2, made=old, reducer="o"),
+    )
+    lost = _entry(7, made=old)
+    gone = superfluous([base, diff, at_cut, protected, other, lost], PRESETS["lighthouse"], now=now, cut=5)
+    assert gone == [lost]
+
+
+def test_a_count_keeps_the_last_ones() -> None:
+    """COM-08: keep 7, whatever their age."""
+    found = [_entry(number, made=number) for number in range(1, 21)]
+    gone = superfluous(found, PRESETS["community"], now=1000 * DAY, cut=0)
+    assert sorted(entry.fact.seq for entry in found if entry not in gone) == list(range(14, 21))
+
+
+def _aged(store: Store, balance: Reducer, clock: ManualClock) -> None:
+    """Two old steps and a young one; the snapshot covers the old ones."""
+    for _ in range(2):
+        store.append("order/1", [*paid(1, 2), CLOSED])
+    state.make(store, balance, "order/1")
+    clock.advance(seconds=8 * 86400)
+    store.append("order/1", [*paid(4), CLOSED])
+
+
+def test_what_is_old_and_covered_is_pruned(store: Store, balance: Reducer, clock: ManualClock) -> None:
+    """EVT-12, settled 26: by recording time; the young step stays, though an import may have dated it back."""
+    _aged(store, balance, clock)
+    deeds, _ = retain(store, [balance], PRESETS["reach"])
+    assert [(deed.what, deed.stream, deed.count) for deed in deeds] == [("pruned", "order/1", 6)]
+    assert [event.seq for event in store.read_stream("order/1", after=6)] == [7, 8]
+
+
+def test_a_dry_run_says_the_same_and_does_nothing(store: Store, balance: Reducer, clock: ManualClock) -> None:
+    """`tally retain --dry-run`."""
+    _aged(store, balance, clock)
+    head = store.head()
+    deeds, reclaimed = retain(store, [balance], PRESETS["reach"], dry_run=True)
+    assert [(deed.what, deed.count) for deed in deeds] == [("pruned", 6)]
+    assert (store.head(), store.cut("order/1"), reclaimed) == (head, None, None)
+
+
+def test_no_policy_prunes_what_is_not_covered(store: Store, balance: Reducer, clock: ManualClock) -> None:
+    """Settled 4: without a snapshot, or inside a step, old events stay, and it is said why."""
+    store.append("order/1", [*paid(1, 2), CLOSED])
+    store.append("order/2", paid(1, 2))
+    state.make(store, balance, "order/2")
+    clock.advance(seconds=30 * 86400)
+    deeds, _ = retain(store, [balance], PRESETS["reach"])
+    assert {deed.stream: deed.why_not for deed in deeds} == {
+        "order/1": "reducer 'balance' has no snapshot of it",
+        "order/2": "no step ended in what is old and covered",
+    }
+    assert store.floor() == 0
+
+
+def test_the_boundary_moves_back_to_the_end_of_a_step(store: Store, balance: Reducer, clock: ManualClock) -> None:
+    """EVT-08: coverage ends inside a step, so the cut falls behind the step before it."""
+    store.append("order/1", [*paid(1, 2), CLOSED, *paid(3, 4)])
+    state.make(store, balance, "order/1", until=Until(seq=4))
+    clock.advance(seconds=30 * 86400)
+    deeds, _ = retain(store, [balance], PRESETS["reach"])
+    assert [deed.count for deed in deeds] == [3]
+
+
+def test_retention_drops_snapshots_with_their_bodies(store: Store, balance: Reducer, clock: ManualClock) -> None:
+    """LH-14: what is let go is gone from the engine too, and recorded."""
+    for amount in range(10):
+        store.append("order/1", paid(amount))
+        state.make(store, balance, "order/1", incremental=False)
+        clock.advance(seconds=86400)
+    deeds, _ = retain(store, [balance], msgspec.structs.replace(PRESETS["community"], prune_ns=None))
+    assert [(deed.what, deed.count) for deed in deeds] == [("dropped snapshots", 3)]
+    assert len(store.log.snapshots.ids()) == 7 == len(list(state.entries(store, "order/1")))
