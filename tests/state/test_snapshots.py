@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -127,7 +128,8 @@ def test_a_wrong_snapshot_never_changes_the_state(store: Store, balance: Reducer
     """LH-12: a fact that does not fit body, state or log is passed over; the state comes from an older one."""
     store.append("order/1", paid(1, 2))
     state.make(store, balance, "order/1")
-    _forge(store, **changed)
+    with contextlib.suppress(errors.SnapshotUnusable):  # the tables of an engine may refuse it before it happens
+        _forge(store, **changed)
     assert state.fold(store, balance, "order/1").value["cents"] == 3
 
 

@@ -86,7 +86,9 @@ class NotPermitted(Unavailable):
     """The role that logs in to the server lacks a right."""
 
     template = "{url} does not allow it: {reason}"
-    advice = "Grant tally_app to the role (tally_reader, for one org); `tally migrate` needs one that may create roles."
+    advice = (
+        "Grant it tally_app (tally_reader for one org, also tally_maintenance to prune); `tally migrate` needs more."
+    )
     url: str
     reason: str
 

@@ -1,23 +1,27 @@
 """The log in PostgreSQL: tables and functions as in `sql/migrations`, any number of processes write and read it.
 
 Invariants: nothing but the functions of the schema writes; a commit is judged under locks that are held until it is
-durable; a read goes no further than the safe head, with a snapshot that is younger than the proof of it.
+durable; a read goes no further than the safe head, with a snapshot that is younger than the proof of it; a page and
+what was pruned are seen with one snapshot.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import starmap
 
 from tallystick import errors
-from tallystick.engines.postgres import inspection, statements
+from tallystick.engines.postgres import inspection, reclaiming, statements
 from tallystick.engines.postgres.checkpoints import PostgresCheckpoints
+from tallystick.engines.postgres.commands import PostgresCommands
 from tallystick.engines.postgres.connections import Connections, Reading
 from tallystick.engines.postgres.place import Opened, Opening
 from tallystick.engines.postgres.publisher import Publisher
 from tallystick.engines.postgres.safe_head import SafeHead
 from tallystick.engines.postgres.selecting import page_query
+from tallystick.engines.postgres.snapshots import PostgresSnapshots
+from tallystick.engines.postgres.view import cut_of
 from tallystick.engines.postgres.writing import Writer
 from tallystick.event import limits, names
 from tallystick.event.model import Event
@@ -25,9 +29,12 @@ from tallystick.store import capabilities
 from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
+from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head, Holder
+from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
+from tallystick.store.snapshots import Snapshots
 
 BUSY_MS = 60_000
 CONNECTIONS_MAX = 16
@@ -86,7 +93,9 @@ def open_postgres(
         readonly_reason=reason,
         readonly=readonly,
         checkpoints=PostgresCheckpoints(connections, readonly_reason=reason),
-        writer=None if holder is None else Writer(connections, holder=holder, clock=clock, org=org),
+        writer=None
+        if holder is None
+        else Writer(connections, holder=holder, clock=clock, org=org, maintains=opened.maintains),
         publisher=None if holder is None else Publisher(connections),
     )
 
@@ -113,6 +122,8 @@ class PostgresLog:
         self.profile = opened.profile
         self.readonly = readonly
         self.checkpoints = checkpoints
+        self.snapshots: Snapshots = PostgresSnapshots(connections)
+        self.commands: Commands = PostgresCommands(connections, forget=self._forget)
         self._opened = opened
         self._connections = connections
         self._readonly_reason = readonly_reason
@@ -137,13 +148,20 @@ class PostgresLog:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        outcomes = self._require_writer().commit(transactions)
+        if self._publisher is not None:
+            self._publisher.note()
+        return outcomes
+
+    def _require_writer(self) -> Writer:
         if self._closed:
             raise errors.StoreClosed()
-        if self._writer is None or self._publisher is None:
+        if self._writer is None:
             raise errors.ReadOnly(reason=self._readonly_reason or "")
-        outcomes = self._writer.commit(transactions)
-        self._publisher.note()
-        return outcomes
+        return self._writer
+
+    def _forget(self, before: int, limit: int) -> int:
+        return self._require_writer().forget(before, limit)
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -155,12 +173,15 @@ class PostgresLog:
         selection: Selection = EVERYTHING,
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
+        over_pruned: bool = False,
     ) -> Page:
         end = self._end(after, until)
         if after >= end:
             return Page([], max(after, 0))
-        query, values = page_query(selection, after=after, until=end, limit=limit)
+        query, values = page_query(selection, after=after, until=end, limit=limit, over_pruned=over_pruned)
         events = list(starmap(Event, self._connections.answer(query, values)))
+        if not events and not over_pruned:  # cuts only grow: what the page was refused for is there now, too
+            require_positions(selection, self._cuts_of(selection.streams), self.floor(), after=after)
         return Page(events, events[-1].position if len(events) == limit else end)
 
     def _end(self, after: int, until: int | None) -> int:
@@ -174,7 +195,10 @@ class PostgresLog:
         self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
     ) -> list[Event]:
         values = (stream, after, limits.INT_MAX if until is None else until, limit)
-        return list(starmap(Event, self._connections.rows("read_stream", values)))
+        events = list(starmap(Event, self._connections.rows("read_stream", values)))
+        if not events or events[0].seq > after + 1:  # the next event is there unless it was pruned, or never was
+            require_history(self.cut(stream), after=after)
+        return events
 
     def find(self, id: bytes) -> Event | None:
         rows = self._connections.rows("find_event", (id.hex(),))
@@ -184,7 +208,21 @@ class PostgresLog:
         return self._safe_head.prove()
 
     def floor(self) -> int:
-        return 0
+        return int(self._connections.rows("floor")[0][0])
+
+    def cut(self, stream: str) -> Cut | None:
+        return self._cuts_of([stream]).get(stream)
+
+    def _cuts_of(self, streams: Collection[str]) -> dict[str, Cut]:
+        if not streams:
+            return {}
+        return {row[0]: cut_of(row) for row in self._connections.rows("find_cuts", (list(streams),))}
+
+    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+        return list(map(cut_of, self._connections.rows("list_cuts", (after, limit))))
+
+    def pruned(self, id: bytes) -> bool:
+        return bool(self._connections.rows("is_pruned", (id.hex(),))[0][0])
 
     def stream_head(self, stream: str) -> Head | None:
         rows = self._connections.rows("stream_head", (stream,))
@@ -213,6 +251,11 @@ class PostgresLog:
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         return inspection.check(self._connections, progress)
+
+    def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
+        writer = self._require_writer()
+        assert isinstance(self._connections, Connections)
+        return reclaiming.reclaim(self._connections, progress, allowed=writer.maintains)
 
     def report(self) -> Report:
         facts, problems = inspection.report(self._connections)

@@ -9,7 +9,16 @@ from tallystick.engines.postgres.connections import Reading
 from tallystick.store.events import Problem
 
 STUCK_S = 10.0
-_CHECKS = ("check_schema", "check_heads", "check_orders", "check_scopes", "check_sequence")
+_CHECKS = (
+    "check_schema",
+    "check_heads",
+    "check_orders",
+    "check_scopes",
+    "check_sequence",
+    "check_cuts",
+    "check_erasures",
+    "check_snapshots",
+)
 
 
 def check(connections: Reading, progress: Callable[[int], None]) -> Iterator[Problem]:

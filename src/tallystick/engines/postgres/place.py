@@ -15,7 +15,7 @@ import msgspec
 import psycopg
 
 from tallystick import errors
-from tallystick.engines.postgres import migrations, statements, translate
+from tallystick.engines.postgres import maintaining, migrations, statements, translate
 from tallystick.engines.postgres.connections import APPLICATION, SERVICE, TENANT
 
 _CONNECT_S = 10
@@ -29,6 +29,7 @@ class Opened(msgspec.Struct, frozen=True):
     store_id: bytes
     profile: str
     role: str
+    maintains: bool
     standby: bool
     recovered: tuple[str, ...]
 
@@ -88,7 +89,8 @@ class Opening:
         raise AssertionError
 
     def _look_over(self, connection: psycopg.Connection[Any], recovered: tuple[str, ...]) -> Opened:
-        role = self._role(connection)
+        available = self._roles(connection)
+        role = self._role(available)
         connection.execute(statements.named("set_setting"), ("role", role))
         self._require_held(connection)
         row = connection.execute(statements.named("check_server")).fetchone()
@@ -103,12 +105,14 @@ class Opening:
             if wrong:
                 raise errors.UnsafeServer(url=self.url, reason=reason)
         store_id, profile = connection.execute(statements.named("identity")).fetchone() or (b"", "")
-        return Opened(store_id, profile, role, standby, recovered)
+        return Opened(store_id, profile, role, maintaining.ROLE in available, standby, recovered)
 
-    def _role(self, connection: psycopg.Connection[Any]) -> str:
+    def _roles(self, connection: psycopg.Connection[Any]) -> set[str]:
+        """The roles of a store that the one that logs in may become."""
+        return {role for _, role in connection.execute(statements.named("find_roles")).fetchall()}
+
+    def _role(self, available: set[str]) -> str:
         """The role to act as: the least that does what was asked for."""
-        rows = connection.execute(statements.named("find_roles")).fetchall()
-        available = {role for _, role in rows}
         wanted = TENANT if self._tenant else SERVICE
         if wanted not in available:
             raise errors.NotPermitted(url=self.url, reason=f"the role that logs in is not a member of {wanted}")

@@ -19,13 +19,26 @@ _CONDITIONS = {
     "time_from": "time >= %(time_from)s",
     "time_until": "time < %(time_until)s",
 }
+_IS_WHOLE: LiteralString = "NOT EXISTS (SELECT FROM tally.cuts WHERE last_position > %(after)s)"
+_OF_STREAMS_IS_WHOLE: LiteralString = (
+    "NOT EXISTS (SELECT FROM tally.cuts AS cut WHERE cut.stream = ANY (%(cut_streams)s::text[])"
+    " AND cut.last_position > %(after)s)"
+)
 
 
-def page_query(selection: Selection, *, after: int, until: int, limit: int) -> tuple[LiteralString, dict[str, Any]]:
-    """The statement for one page of what is selected, and its values."""
+def page_query(
+    selection: Selection, *, after: int, until: int, limit: int, over_pruned: bool
+) -> tuple[LiteralString, dict[str, Any]]:
+    """The statement for one page of what is selected, and its values.
+
+    Unless it may go over what was pruned, the page is empty if it would begin below that: page and cuts are seen with
+    one snapshot, and the cuts are looked at once.
+    """
     bounds = {"after": after, "until": until, "limit": limit}
     values = _values(selection)
     conditions = "".join(f" AND {_CONDITIONS[name]}" for name in values if name in _CONDITIONS)
+    if not over_pruned:
+        conditions += f" AND {_OF_STREAMS_IS_WHOLE if selection.streams else _IS_WHOLE}"
     query = statements.named("read_page_of_stream" if "stream" in values else "read_page")
     return query.replace(_PLACE, conditions), bounds | values
 
@@ -40,6 +53,8 @@ def _values(selection: Selection) -> dict[str, Any]:
         (values["stream"],) = selection.streams
     elif selection.streams:
         values["streams"] = sorted(selection.streams)
+    if selection.streams:
+        values["cut_streams"] = sorted(selection.streams)
     if selection.kinds:
         values["kinds"] = sorted(selection.kinds)
     if selection.time_from is not None:

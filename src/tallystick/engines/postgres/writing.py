@@ -15,13 +15,14 @@ import msgspec
 import psycopg
 
 from tallystick import errors
-from tallystick.engines.postgres import arrays, statements, translate
+from tallystick.engines.postgres import arrays, commands, maintaining, statements, translate
 from tallystick.engines.postgres.connections import Connections
 from tallystick.engines.postgres.view import LockedView, Wanted
 from tallystick.event import canonical, limits
 from tallystick.store import leases
 from tallystick.store.combining import by_bytes
 from tallystick.store.commit import Appended, Outcome, Transaction, Write
+from tallystick.store.idempotency import CommandRecord
 from tallystick.store.leases import Lease
 from tallystick.store.ledger import Holder, Ledger
 
@@ -30,15 +31,25 @@ _BELOW = -(1 << 62)  # where the ledger counts from: a position of its own makin
 
 
 class Writer:
-    """Commits through a handle's connections. `org` is the only org it may write for, if there is one."""
+    """Commits through a handle's connections. `org` is the only org it may write for, if there is one.
+
+    `maintains` says whether the role that logs in may prune, erase, drop and forget.
+    """
 
     def __init__(
-        self, connections: Connections, *, holder: Holder, clock: Callable[[], int], org: str | None = None
+        self,
+        connections: Connections,
+        *,
+        holder: Holder,
+        clock: Callable[[], int],
+        org: str | None = None,
+        maintains: bool = False,
     ) -> None:
         self._connections = connections
         self._holder = holder
         self._clock = clock
         self._org = org
+        self.maintains = maintains
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """An outcome for each transaction, durable before it is returned."""
@@ -57,32 +68,45 @@ class Writer:
             lost = problem
         try:
             self._connections.renew()
-            outcomes = self._attempts([_with_ids(transaction) for transaction in group])
+            outcomes = self._attempts([_with_ids(transaction) for transaction in group], again=True)
         except (psycopg.Error, errors.Unavailable) as problem:
             reason = f"{' '.join(str(lost).split())}; and then: {problem}"
             raise errors.StoreFailed(operation="a commit", reason=reason) from lost
         return [_as_first(outcome, transaction) for outcome, transaction in zip(outcomes, group, strict=True)]
 
-    def _attempts(self, group: list[Transaction]) -> list[Outcome]:
+    def _attempts(self, group: list[Transaction], *, again: bool = False) -> list[Outcome]:
         """Deadlocks and the like were rolled back by the server: nothing happened, so trying again is safe."""
         for attempt in range(_ATTEMPTS):
             try:
                 with self._connections.given() as connection:
-                    return self._once(connection, group)
+                    return self._once(connection, group, again)
             except translate.AGAIN:
                 if attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError
 
-    def _once(self, connection: psycopg.Connection[Any], group: list[Transaction]) -> list[Outcome]:
-        if len(group) == 1 and _is_one_event(group[0]):
-            outcome = self._append_event(connection, group[0].writes[0])
+    def _once(self, connection: psycopg.Connection[Any], group: list[Transaction], again: bool) -> list[Outcome]:
+        if len(group) == 1 and _is_one_event(group[0]) and not (again and group[0].command):
+            outcome = self._append_event(connection, group[0].writes[0], group[0].command)
             if outcome is not None:
                 return [outcome]
-        return self._judged(connection, group)
+        return self._judged(connection, group, again)
 
     def _translated(self, problem: psycopg.Error) -> errors.TallyError:
         return translate.of(problem, url=self._connections.url, waited_ms=self._connections.busy_ms)
+
+    def forget(self, before: int, limit: int) -> int:
+        """Drop up to `limit` records of commands that were made before a time."""
+        self._require_maintaining()
+        with self._connections.using() as connection, connection.transaction():
+            connection.execute(statements.named("become_maintenance"))
+            row = connection.execute(statements.named("forget_commands_before"), (before, limit)).fetchone()
+        return int(row[0]) if row else 0
+
+    def _require_maintaining(self) -> None:
+        if not self.maintains:
+            reason = f"the role that logs in is not a member of {maintaining.ROLE}"
+            raise errors.NotPermitted(url=self._connections.url, reason=reason)
 
     def close(self) -> None:
         """Give the leases back. What cannot be given back is taken over once this process is gone."""
@@ -93,8 +117,10 @@ class Writer:
 
     # --- one event -------------------------------------------------------------------------------------------------
 
-    def _append_event(self, connection: psycopg.Connection[Any], write: Write) -> Outcome | None:
-        """The outcome of a single event; None if it takes a closer look."""
+    def _append_event(
+        self, connection: psycopg.Connection[Any], write: Write, command: CommandRecord | None
+    ) -> Outcome | None:
+        """The outcome of a single event, with its command or without; None if it takes a closer look."""
         handle, number = None, None
         if write.is_leased:
             handle, number = self._holder.owner.handle, self._holder.held.get(write.stream)
@@ -102,10 +128,16 @@ class Writer:
                 return None
         kind, version, id_, time, payload, meta, _, signature = write.drafts[0]
         what = (kind, version, id_.hex(), time, payload.decode(), meta.decode(), signature)
-        values = (write.stream, write.expected, *what, self._clock(), write.ids_given, handle, number)
+        values: tuple[Any, ...] = (write.stream, write.expected, *what, self._clock(), write.ids_given, handle, number)
         query = statements.named("append_event")
+        if command is not None:
+            query = statements.named("append_command")
+            values += msgspec.structs.astuple(command.key)
+            values += (command.request_hash, command.response, command.recorded)
         row = connection.execute(query, values, binary=True, prepare=True).fetchone()
         assert row is not None
+        if command is not None and row[0] == "repeated":
+            return _repeated(command)
         return self._told(write, *row)
 
     def _told(self, write: Write, status: str, seq: int, position: int, link: bytes, org: str | None) -> Outcome | None:
@@ -121,12 +153,13 @@ class Writer:
 
     # --- everything else -------------------------------------------------------------------------------------------
 
-    def _judged(self, connection: psycopg.Connection[Any], group: list[Transaction]) -> list[Outcome]:
+    def _judged(self, connection: psycopg.Connection[Any], group: list[Transaction], again: bool) -> list[Outcome]:
         """Judge and write a group in one database transaction: two round trips."""
         try:
             view = LockedView(connection, Wanted(group))
             ledger = Ledger(view, next_position=_BELOW, holder=self._holder)
-            outcomes = [self._judge(ledger, view, transaction) for transaction in group]
+            asked = [_left_of(transaction, view) for transaction in group] if again else group
+            outcomes = [self._judge(ledger, view, transaction) for transaction in asked]
             first = self._write(connection, ledger)
         except BaseException as problem:
             if translate.is_lost(problem):
@@ -141,6 +174,10 @@ class Writer:
         try:
             if self._org is not None:
                 self._require_own_org(view, transaction)
+            if transaction.maintenance is not None:
+                if maintaining.needs_role(transaction.maintenance):
+                    self._require_maintaining()
+                maintaining.require_named(transaction)
             return ledger.judge(transaction)
         except errors.TallyError as refusal:
             return refusal
@@ -150,6 +187,12 @@ class Writer:
             named = {canonical.decode(draft[5]).get("org") for draft in write.drafts}
             if write.stream in view.foreign or named != {self._org}:
                 raise self._foreign(write, write.stream)
+        if transaction.command is not None and transaction.command.key.org != self._org:
+            key = transaction.command.key
+            raise errors.OrgMismatch(stream=f"command {key.key}", org=self._org, given=key.org)
+        for stream in Wanted([transaction]).streams:
+            if stream in view.foreign:
+                raise errors.OrgMismatch(stream=stream, org="another org", given=self._org)
 
     def _foreign(self, write: Write, stream: str) -> errors.OrgMismatch:
         """Refuse without telling anything about the other org, not even where its stream is."""
@@ -170,6 +213,10 @@ class Writer:
                 connection.execute(statements.named("move_sources"), values)
             for lease in ledger.leases:
                 connection.execute(statements.named("put_lease"), _lease_row(lease))
+            if ledger.commands:
+                connection.execute(statements.named("write_commands"), commands.values_of(ledger.commands))
+            if ledger.maintenance is not None:
+                maintaining.maintain(connection, ledger.maintenance, ledger.rows)
             connection.execute("COMMIT")
         if written is None:
             return 0
@@ -181,7 +228,8 @@ class Writer:
 def _is_one_event(transaction: Transaction) -> bool:
     writes = transaction.writes
     alone = len(writes) == 1 and len(writes[0].drafts) == 1 and not writes[0].sources
-    return alone and not transaction.acquire and not transaction.release
+    more = transaction.acquire or transaction.release or transaction.require or transaction.maintenance is not None
+    return alone and not more
 
 
 def _columns(ledger: Ledger, *, recorded: int) -> tuple[Any, ...]:
@@ -235,6 +283,23 @@ def _with_ids(transaction: Transaction) -> Transaction:
     """The same transaction as a retry: what is stored of it is confirmed, and only the rest is written."""
     writes = [msgspec.structs.replace(write, ids_given=True) for write in transaction.writes]
     return msgspec.structs.replace(transaction, writes=writes)
+
+
+def _left_of(transaction: Transaction, view: LockedView) -> Transaction:
+    """What a retry has still to do. If all events are stored, they were committed with everything that came with them.
+
+    Events that were there before the first attempt do not count as this command's: it has a record if it took effect.
+    """
+    ids = [draft[2] for write in transaction.writes for draft in write.drafts]
+    done = bool(ids) and all(view.find(id_) is not None for id_ in ids)
+    if not done or (transaction.command is not None and view.command(transaction.command.key) is None):
+        return transaction
+    return msgspec.structs.replace(transaction, require=(), command=None, maintenance=None)
+
+
+def _repeated(command: CommandRecord) -> errors.CommandRepeated:
+    key = command.key
+    return errors.CommandRepeated(org=key.org, actor=key.actor, endpoint=key.endpoint, key=key.key)
 
 
 def _as_first(outcome: Outcome, transaction: Transaction) -> Outcome:

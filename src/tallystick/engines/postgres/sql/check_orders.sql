@@ -1,8 +1,10 @@
--- Streams that have gaps, and events that stand before the event they follow.
-SELECT 'order', 'it has ' || count(*) || ' events, but ends at seq ' || max(seq), 0, stream, 0
+-- Streams in which seqs are missing that no cut covers, and events that stand before the event they follow.
+SELECT 'order', 'it has ' || count(*) || ' events from seq ' || min(seq) || ' to ' || max(seq)
+    || ', and is pruned up to seq ' || coalesce(gone.through, 0), 0, stream, 0
 FROM tally.events
-GROUP BY stream
-HAVING count(*) <> max(seq) OR min(seq) <> 1
+LEFT JOIN (SELECT stream, max(through) AS through FROM tally.cuts GROUP BY stream) AS gone USING (stream)
+GROUP BY stream, gone.through
+HAVING count(*) <> max(seq) - coalesce(gone.through, 0) OR min(seq) <> coalesce(gone.through, 0) + 1
 UNION ALL
 SELECT 'order', 'it stands before position ' || previous || ', which has a lower seq', position, stream, seq
 FROM (

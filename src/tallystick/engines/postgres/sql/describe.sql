@@ -6,6 +6,12 @@ UNION ALL SELECT 'org', nullif(current_setting('tally.org', true), '')
 UNION ALL SELECT 'events_head', (SELECT max(position) FROM tally.events)::text
 UNION ALL SELECT 'published_head', (SELECT position FROM tally.proven)::text
 UNION ALL SELECT 'streams', (SELECT count(*) FROM tally.streams)::text
+UNION ALL SELECT 'floor', (SELECT coalesce(max(last_position), 0) FROM tally.cuts)::text
+UNION ALL SELECT 'erasures', (SELECT count(*) FROM tally.erasures)::text
+UNION ALL SELECT 'snapshots', (SELECT count(*) FROM tally.snapshots)::text
+UNION ALL SELECT 'commands', (SELECT count(*) FROM tally.commands)::text
+UNION ALL SELECT 'dead_rows', (SELECT n_dead_tup FROM pg_stat_all_tables WHERE relid = 'tally.events'::regclass)::text
+UNION ALL SELECT 'log_bytes', pg_total_relation_size('tally.events')::text
 UNION ALL SELECT 'table_bytes', pg_table_size('tally.events')::text
 UNION ALL SELECT 'index_bytes', pg_indexes_size('tally.events')::text
 UNION ALL SELECT 'database_bytes', pg_database_size(current_database())::text

@@ -1,0 +1,64 @@
+"""The records of commands, in `tally.commands` and `tally.command_ranges`: written with the events they appended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from tallystick.engines.postgres.connections import Reading
+from tallystick.event import limits
+from tallystick.store.idempotency import CommandKey, CommandRecord
+
+
+def lock_name(key: CommandKey) -> str:
+    """The name that a commit locks a command by, among those of its sources: none of those begins with a newline."""
+    return "\n".join(("", *msgspec.structs.astuple(key)))
+
+
+def columns(keys: Iterable[CommandKey]) -> list[list[str]]:
+    """Keys, one list a column."""
+    found = [msgspec.structs.astuple(key) for key in keys]
+    return [[key[index] for key in found] for index in range(len(CommandKey.__struct_fields__))]
+
+
+def record_of(row: tuple[Any, ...]) -> CommandRecord:
+    """A record, as `find_commands` gives it."""
+    org, actor, endpoint, key, request_hash, response, recorded, *ranges = row
+    return CommandRecord(
+        CommandKey(org, actor, endpoint, key), request_hash, response, recorded, tuple(zip(*ranges, strict=True))
+    )
+
+
+def values_of(records: Sequence[CommandRecord]) -> tuple[Any, ...]:
+    """What `write_commands` takes."""
+    ranges = [
+        (number, part, *range_) for number, record in enumerate(records, 1) for part, range_ in enumerate(record.ranges)
+    ]
+    return (
+        *columns(record.key for record in records),
+        [record.request_hash for record in records],
+        [record.response for record in records],
+        [record.recorded for record in records],
+        *([range_[index] for range_ in ranges] for index in range(5)),
+    )
+
+
+class PostgresCommands:
+    """What the tables hold. `forget` is the handle's way to do so."""
+
+    def __init__(self, connections: Reading, *, forget: Callable[[int, int], int]) -> None:
+        self._connections = connections
+        self._forget = forget
+
+    def load(self, key: CommandKey) -> CommandRecord | None:
+        rows = self._connections.rows("find_commands", columns([key]))
+        return record_of(rows[0]) if rows else None
+
+    def touching(self, stream: str, seq: int) -> list[CommandKey]:
+        values = {"stream": stream, "seq": seq, "span": limits.COMMIT_EVENTS_MAX}
+        return [CommandKey(*row) for row in self._connections.rows("commands_touching", values)]
+
+    def forget(self, *, before: int, limit: int) -> int:
+        return self._forget(before, limit)

@@ -1,0 +1,124 @@
+"""Maintenance as calls of the named path, each with the control fact of the same transaction that names it.
+
+Invariant: the role that appends can keep snapshots and nothing else of it; what cuts, erases, drops and forgets runs as
+`tally_maintenance`, and the triggers of `sql/migrations/007_maintenance.sql` judge all of it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import psycopg
+
+from tallystick import errors
+from tallystick.engines.postgres import arrays, commands, statements
+from tallystick.event import canonical, chain
+from tallystick.event.model import Row
+from tallystick.store import facts
+from tallystick.store.commit import Transaction
+from tallystick.store.maintenance import Maintenance
+from tallystick.store.snapshots import Snapshot
+
+ROLE = "tally_maintenance"
+_UNNAMED = "no control fact of the same transaction names it"
+
+
+class Named:
+    """What the control facts of a commit name, each with the id of its fact."""
+
+    def __init__(self, events: Iterable[tuple[str, bytes, bytes | None]]) -> None:
+        self.cuts: dict[tuple[Any, ...], bytes] = {}
+        self.erasures: dict[tuple[Any, ...], bytes] = {}
+        self.bodies: dict[bytes, Any] = {}
+        self.dropped: dict[str, bytes] = {}
+        for kind, id_, payload in events:
+            if kind in _TAKEN and payload is not None:
+                _TAKEN[kind](self, id_, canonical.decode(payload))
+
+    def _pruned(self, id_: bytes, fact: dict[str, Any]) -> None:
+        self.cuts[fact.get("stream"), fact.get("through"), fact.get("link")] = id_
+
+    def _erased(self, id_: bytes, fact: dict[str, Any]) -> None:
+        self.erasures[fact.get("stream"), fact.get("seq"), fact.get("checksum")] = id_
+
+    def _snapshotted(self, id_: bytes, fact: dict[str, Any]) -> None:
+        self.bodies[id_] = (fact.get("stream"), fact.get("body_hash"))
+
+    def _dropped(self, id_: bytes, fact: dict[str, Any]) -> None:
+        self.dropped |= dict.fromkeys(fact.get("snapshots", ()), id_)
+
+
+_TAKEN = {
+    facts.PRUNED: Named._pruned,
+    facts.ERASED: Named._erased,
+    facts.SNAPSHOTTED: Named._snapshotted,
+    facts.SNAPSHOT_DROPPED: Named._dropped,
+}
+
+
+def require_named(transaction: Transaction) -> None:
+    """Refuse a transaction whose facts do not name everything that it does."""
+    asked = transaction.maintenance
+    if asked is None:
+        return
+    named = Named((draft[0], draft[2], draft[4]) for write in transaction.writes for draft in write.drafts)
+    for cut in asked.cuts:
+        if (cut.stream, cut.through, cut.link.hex()) not in named.cuts:
+            raise errors.PruneRefused(stream=cut.stream, before=cut.through + 1, reason=_UNNAMED)
+    for erasure in asked.erasures:
+        if (erasure.stream, erasure.seq, erasure.checksum.hex()) not in named.erasures:
+            raise errors.EraseRefused(stream=erasure.stream, seq=erasure.seq, reason=_UNNAMED)
+    for snapshot in asked.snapshots:
+        if named.bodies.get(snapshot.id) != (snapshot.stream, chain.checksum(snapshot.body).hex()):
+            raise errors.SnapshotUnusable(snapshot=snapshot.id.hex(), reason=_UNNAMED)
+    for id_ in asked.dropped_snapshots:
+        if id_.hex() not in named.dropped:
+            raise errors.SnapshotUnusable(snapshot=id_.hex(), reason=_UNNAMED)
+
+
+def needs_role(asked: Maintenance) -> bool:
+    """Whether it takes more than the rights of a service, which may keep snapshots."""
+    return bool(asked.cuts or asked.erasures or asked.dropped_snapshots or asked.forgotten_commands)
+
+
+def maintain(connection: psycopg.Connection[Any], asked: Maintenance, rows: list[Row]) -> None:
+    """Do what was asked, behind the events of its commit. Erasures come first: a cut may cover the same event."""
+    for snapshot in asked.snapshots:
+        connection.execute(statements.named("keep_snapshot"), _snapshot_values(snapshot))
+    if not needs_role(asked):
+        return
+    named = Named((row[3], row[5], row[7]) for row in rows)
+    connection.execute(statements.named("become_maintenance"))
+    for erasure in asked.erasures:
+        fact = named.erasures.get((erasure.stream, erasure.seq, erasure.checksum.hex()), bytes(16))
+        values = (erasure.position, erasure.stream, erasure.seq, erasure.checksum, fact.hex())
+        connection.execute(statements.named("erase"), values)
+    for cut in asked.cuts:
+        fact = named.cuts.get((cut.stream, cut.through, cut.link.hex()), bytes(16))
+        connection.execute(statements.named("prune"), (*msgspec.structs.astuple(cut), fact.hex()))
+    if asked.dropped_snapshots:
+        names = [named.dropped.get(id_.hex(), bytes(16)) for id_ in asked.dropped_snapshots]
+        dropped = (arrays.uuids(asked.dropped_snapshots), arrays.uuids(names))
+        connection.execute(statements.named("drop_snapshots"), dropped)
+    if asked.forgotten_commands:
+        connection.execute(statements.named("forget_commands"), commands.columns(asked.forgotten_commands))
+
+
+def _snapshot_values(made: Snapshot) -> tuple[Any, ...]:
+    return (
+        made.id.hex(),
+        made.stream,
+        made.seq,
+        made.position,
+        made.link,
+        made.reducer,
+        made.reducer_version,
+        made.upcasters,
+        made.kind,
+        made.base.hex() if made.base is not None else None,
+        made.state_hash,
+        made.made,
+        made.body,
+    )

@@ -1,0 +1,1 @@
+SELECT tally.drop_snapshots(%s, %s)

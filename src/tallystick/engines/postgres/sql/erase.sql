@@ -1,0 +1,1 @@
+SELECT tally.erase(%s, %s, %s, %s, %s::uuid)

@@ -1,0 +1,1 @@
+SELECT id FROM tally.pruned_with(%s)

@@ -1,0 +1,1 @@
+SELECT body FROM tally.snapshots WHERE id = %s::uuid

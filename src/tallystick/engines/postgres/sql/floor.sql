@@ -1,0 +1,1 @@
+SELECT coalesce(max(last_position), 0) FROM tally.cuts

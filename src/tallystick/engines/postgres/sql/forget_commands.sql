@@ -1,0 +1,1 @@
+SELECT tally.forget_commands(%s::text[], %s::text[], %s::text[], %s::text[])

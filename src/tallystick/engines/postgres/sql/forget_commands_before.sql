@@ -1,0 +1,1 @@
+SELECT tally.forget_commands_before(%s, %s)

@@ -1,0 +1,1 @@
+SELECT EXISTS (SELECT FROM tally.pruned WHERE id = %s::uuid)

@@ -1,0 +1,1 @@
+SELECT uuid_send(id) FROM tally.snapshots ORDER BY id

@@ -1,0 +1,1 @@
+SELECT tally.prune(%s, %s, %s, %s, %s, %s, %s, %s::uuid)

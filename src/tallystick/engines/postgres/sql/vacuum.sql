@@ -1,0 +1,1 @@
+VACUUM tally.events, tally.snapshots, tally.commands, tally.command_ranges
