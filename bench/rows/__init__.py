@@ -26,6 +26,7 @@ CASES = (
     postgres.singles,
     postgres.many,
     projections.projections,
+    projections.on_a_server,
     lookup.lookup,
     disk.disk,
     large.large,
