@@ -44,8 +44,6 @@ class _Answers:
     def __init__(self) -> None:
         self._own = threading.local()
 
-    url: str
-
     def using(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         """A connection, with our errors."""
         raise NotImplementedError
@@ -69,17 +67,11 @@ class _Answers:
         return self._answer(query, values)
 
     def _answer(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
-        own = getattr(self._own, "connection", None)
+        own: psycopg.Connection[Any] | None = getattr(self._own, "connection", None)
         if own is not None:
-            return self._over(own, query, values)
+            return own.execute(query, values, binary=True).fetchall()  # its errors are judged by whoever holds it
         with self.using() as connection:
             return connection.execute(query, values, binary=True).fetchall()
-
-    def _over(self, own: psycopg.Connection[Any], query: Any, values: Any) -> list[tuple[Any, ...]]:
-        try:
-            return own.execute(query, values, binary=True).fetchall()
-        except psycopg.Error as problem:
-            raise translate.of(problem, url=self.url, waited_ms=0) from problem
 
     @contextmanager
     def reading_over(self, connection: psycopg.Connection[Any]) -> Iterator[None]:

@@ -54,12 +54,11 @@ class PostgresViews:
         if keys is not None:
             found = self._keeping.rows("find_view_rows", values | {"keys": _keys(sorted(set(keys)))})
         else:
-            bounds = {"after": after.encode(), "until": None if until is None else until.encode(), "limit": limit}
-            found = self._keeping.rows("read_view_rows", values | bounds)
+            found = self._keeping.rows("read_view_rows", values | {"after": after, "until": until, "limit": limit})
         if not found:
             return Rows(None, [])
         place, *rows = found
-        return Rows(_place(place[_PLACE_COLUMNS]), [ViewRow(row[-3].decode(), row[-2], row[-1]) for row in rows])
+        return Rows(_place(place[_PLACE_COLUMNS]), [ViewRow(*row[-3:]) for row in rows])
 
     def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
         self._require_whole_log()
@@ -111,7 +110,7 @@ class PostgresViews:
             connection.execute(statements.named("drop_view_rows"), (projection, _keys(keys)))
 
     def dropped(self, projection: str, epoch: int, *, limit: int) -> list[str]:
-        return [key.decode() for (key,) in self._keeping.rows("list_dropped_rows", (projection, epoch, limit))]
+        return [key for (key,) in self._keeping.rows("list_dropped_rows", (projection, epoch, limit))]
 
     def _require_whole_log(self) -> None:
         if self._refusal is not None:
@@ -127,8 +126,8 @@ def _place(row: Sequence[Any]) -> Place:
     return Place(**dict(zip(Place.__struct_fields__, row, strict=True)))
 
 
-def _keys(keys: Sequence[str]) -> arrays.Blobs:
-    return arrays.blobs([key.encode() for key in keys])
+def _keys(keys: Sequence[str]) -> arrays.Texts:
+    return arrays.texts([key.encode() for key in keys])
 
 
 def _ask(connection: psycopg.Connection[Any], name: str, values: Any) -> list[tuple[Any, ...]]:

@@ -4,7 +4,7 @@ WITH place AS MATERIALIZED (
     FROM tally.views
     WHERE projection = %(projection)s AND CASE WHEN %(epoch)s::bigint IS NULL THEN live ELSE epoch = %(epoch)s END
 )
-SELECT place.*, NULL::bytea AS key, NULL::bytea AS state, NULL::bytea AS mark FROM place
+SELECT place.*, NULL::text COLLATE "C" AS key, NULL::bytea AS state, NULL::bytea AS mark FROM place
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, row.key, convert_to(row.state, 'UTF8'), row.mark
 FROM tally.view_rows AS row

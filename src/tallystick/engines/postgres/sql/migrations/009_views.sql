@@ -1,6 +1,6 @@
 -- The rows of projections, what consumers could not handle, and a schema for the tables that projections own.
--- `key` is UTF-8 as bytea: it may hold U+0000, and is ordered by its bytes. `state` is canonical JSON as the text it is;
--- a row that is `dropped` has none, and is to be folded again. No index looks at `state`, so that its updates are HOT.
+-- `state` is canonical JSON as the text it is; a row that is `dropped` has none, and is to be folded again. No index
+-- looks at `state`, so a new one needs no new index entry (HOT).
 
 CREATE TABLE tally.views (
     number bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
@@ -20,7 +20,7 @@ CREATE UNIQUE INDEX views_live ON tally.views (projection) WHERE live;
 
 CREATE TABLE tally.view_rows (
     view bigint NOT NULL,
-    key bytea NOT NULL,
+    key text COLLATE "C" NOT NULL,
     dropped boolean NOT NULL,
     state text COLLATE "C",
     mark bytea NOT NULL,
@@ -42,10 +42,9 @@ CREATE TABLE tally.dead_letters (
     PRIMARY KEY (position, consumer)
 );
 
--- The live rows for whoever looks with SQL. A key that is no text of PostgreSQL's is shown as null.
+-- The live rows, for whoever looks with SQL.
 CREATE VIEW tally.live_rows WITH (security_invoker = true) AS
-SELECT view.projection, CASE WHEN position('\x00'::bytea IN row.key) = 0 THEN convert_from(row.key, 'UTF8') END AS key,
-    row.state::json AS state
+SELECT view.projection, row.key, row.state::jsonb AS state
 FROM tally.views AS view JOIN tally.view_rows AS row ON row.view = view.number
 WHERE view.live AND NOT row.dropped;
 
