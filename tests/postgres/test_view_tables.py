@@ -16,6 +16,8 @@ from tallystick.testing import upkeep
 from tallystick.testing.contract.projections import fill
 from tallystick.testing.shop import PAID, PLACED, order_event
 
+from .conftest import wait_for_a_lock
+
 Connect = Callable[..., psycopg.Connection[Any]]
 Reopen = Callable[..., Store]
 
@@ -162,6 +164,22 @@ def test_runners_and_rebuilds_beside_readers(store: Store, reopen: Reopen, conne
     runner.catch_up()
     assert runner.query(SUMS) == expected(store)
     assert len(_tables(connect)) == 2
+
+
+def test_a_table_is_there_as_long_as_it_is_read(store: Store, reopen: Reopen, connect: Connect) -> None:
+    """CP-08: a rebuild waits with dropping the old tables until whoever found them live is done."""
+    fill(store, 6)
+    runner = TableRunner(store, OpenOrders())
+    runner.catch_up()
+    rebuilding = threading.Thread(target=TableRunner(reopen(), OpenOrders()).rebuild)
+    with store.log.view_tables.reading() as session:
+        place = session.views.place("OpenOrders")
+        assert place is not None
+        rebuilding.start()
+        wait_for_a_lock(connect)
+        assert session.execute('SELECT count(*) FROM "view_OpenOrders_1_orders"') == [(4,)]
+    rebuilding.join(30)
+    assert _tables(connect) == ["view_OpenOrders_2_orders", "view_OpenOrders_2_sums"]
 
 
 def test_an_erased_payload_takes_the_tables_with_it(store: Store) -> None:

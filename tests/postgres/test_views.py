@@ -19,6 +19,8 @@ from tallystick.testing import upkeep
 from tallystick.testing.contract.projections import fill, folded, stored
 from tallystick.testing.shop import PLACED, CustomerBalance, OrderTotals, order_event
 
+from .conftest import wait_for_a_lock
+
 Connect = Callable[..., psycopg.Connection[Any]]
 Reopen = Callable[..., Store]
 
@@ -153,7 +155,7 @@ def test_a_write_that_waited_compares_again(store: Store, connect: Connect) -> N
 
     waiting = threading.Thread(target=second)
     waiting.start()
-    _wait_for_a_lock(connect)
+    wait_for_a_lock(connect)
     first.commit()
     waiting.join(30)
     assert isinstance(outcome[0], errors.ViewMoved)
@@ -168,7 +170,7 @@ def test_a_drop_reaches_the_write_it_waited_for(store: Store, connect: Connect) 
     writer.execute("INSERT INTO tally.view_rows SELECT number, 'a', false, '{}', '' FROM tally.views")
     dropping = threading.Thread(target=store.log.views.drop, args=("p", ["a"]))
     dropping.start()
-    _wait_for_a_lock(connect)
+    wait_for_a_lock(connect)
     writer.commit()
     dropping.join(30)
     assert store.log.views.rows("p", keys=["a"]).rows == [ViewRow("a", None)]
@@ -182,7 +184,7 @@ def test_a_discard_reaches_the_write_it_waited_for(store: Store, connect: Connec
     writer.execute("INSERT INTO tally.view_rows SELECT number, 'a', false, '{}', '' FROM tally.views")
     discarding = threading.Thread(target=lambda: store.log.views.discard("p", 1, limit=9))
     discarding.start()
-    _wait_for_a_lock(connect)
+    wait_for_a_lock(connect)
     writer.commit()
     discarding.join(30)
     assert connect().execute("SELECT count(*) FROM tally.view_rows").fetchone() == (0,)
@@ -206,21 +208,10 @@ def test_a_switch_beside_a_first_live_epoch_is_told(store: Store, connect: Conne
 
     switching = threading.Thread(target=switch)
     switching.start()
-    _wait_for_a_lock(connect)
+    wait_for_a_lock(connect)
     other.commit()
     switching.join(30)
     assert [type(problem) for problem in outcome] == [errors.ViewMoved]
-
-
-def _wait_for_a_lock(connect: Connect) -> None:
-    """Wait until somebody waits in the database."""
-    connection = connect()
-    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND database IN (0, (SELECT oid FROM pg_database"
-    waiting += " WHERE datname = current_database())) OR (NOT granted AND locktype = 'transactionid')"
-    deadline = time.monotonic() + 30
-    while connection.execute(waiting).fetchone() == (0,):
-        assert time.monotonic() < deadline, "nobody waits"
-        time.sleep(0.005)
 
 
 # --- the rest --------------------------------------------------------------------------------------------------------
