@@ -22,6 +22,7 @@ from tallystick.store.maintenance import Maintenance
 from tallystick.store.snapshots import Snapshot
 
 ROLE = "tally_maintenance"
+_REFUSED = "TL403"
 _UNNAMED = "no control fact of the same transaction names it"
 
 
@@ -76,6 +77,20 @@ def require_named(transaction: Transaction) -> None:
     for id_ in asked.dropped_snapshots:
         if id_.hex() not in named.dropped:
             raise errors.SnapshotUnusable(snapshot=id_.hex(), reason=_UNNAMED)
+
+
+def refusal(problem: psycopg.Error, asked: Maintenance) -> errors.TallyError | None:
+    """What the triggers refused, as our error: none if it was something else that failed."""
+    if problem.sqlstate != _REFUSED:
+        return None
+    reason = problem.diag.message_primary or ""
+    for cut in asked.cuts:
+        return errors.PruneRefused(stream=cut.stream, before=cut.through + 1, reason=reason)
+    for erasure in asked.erasures:
+        return errors.EraseRefused(stream=erasure.stream, seq=erasure.seq, reason=reason)
+    for id_ in (*(snapshot.id for snapshot in asked.snapshots), *asked.dropped_snapshots):
+        return errors.SnapshotUnusable(snapshot=id_.hex(), reason=reason)
+    return None
 
 
 def needs_role(asked: Maintenance) -> bool:

@@ -19,9 +19,9 @@ _CONDITIONS = {
     "time_from": "time >= %(time_from)s",
     "time_until": "time < %(time_until)s",
 }
-_IS_WHOLE: LiteralString = "NOT EXISTS (SELECT FROM tally.cuts WHERE last_position > %(after)s)"
-_OF_STREAMS_IS_WHOLE: LiteralString = (
-    "NOT EXISTS (SELECT FROM tally.cuts AS cut WHERE cut.stream = ANY (%(cut_streams)s::text[])"
+_LOG_IS_WHOLE: LiteralString = " AND NOT EXISTS (SELECT FROM tally.cuts WHERE last_position > %(after)s)"
+_STREAMS_ARE_WHOLE: LiteralString = (
+    " AND NOT EXISTS (SELECT FROM tally.cuts AS cut WHERE cut.stream = ANY (%(cut_streams)s::text[])"
     " AND cut.last_position > %(after)s)"
 )
 
@@ -38,7 +38,7 @@ def page_query(
     values = _values(selection)
     conditions = "".join(f" AND {_CONDITIONS[name]}" for name in values if name in _CONDITIONS)
     if not over_pruned:
-        conditions += f" AND {_OF_STREAMS_IS_WHOLE if selection.streams else _IS_WHOLE}"
+        conditions += _STREAMS_ARE_WHOLE if selection.streams else _LOG_IS_WHOLE
     query = statements.named("read_page_of_stream" if "stream" in values else "read_page")
     return query.replace(_PLACE, conditions), bounds | values
 

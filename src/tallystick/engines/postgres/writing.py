@@ -67,6 +67,9 @@ class Writer:
             return self._attempts(group)
         except psycopg.Error as problem:
             if not translate.is_lost(problem):
+                refused = group[0].maintenance and maintaining.refusal(problem, group[0].maintenance)
+                if refused and len(group) == 1:
+                    return [refused]
                 raise self._translated(problem) from problem
             lost = problem
         try:
