@@ -28,6 +28,7 @@ CASES = (
     postgres.batches,
     postgres.singles,
     postgres.many,
+    projections.on_a_server,
     lookup.lookup,
     disk.disk,
     large.large,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import tallystick
 from bench import payloads
-from bench.harness import Bar, Row, Spec, alternate, measures, rate
+from bench.harness import Bar, Row, Samples, Spec, alternate, measures, rate
 from bench.workshop import Workshop, fill
 from tallystick import Event, Store
 from tallystick.projections import Live, Projection, ViewReader, rebuild
+from tallystick.testing.postgres import database
 
 LIVE = Spec(
     name="sqlite: live projection into view rows",
@@ -30,6 +32,25 @@ REBUILT = Spec(
     note="from the first event into a new epoch, switch and fingerprint included",
     covers=("CP-08",),
 )
+SERVED = Spec(
+    name="postgres: live projection into view rows",
+    unit="events/s",
+    bar=Bar("value", ">=", 20_000),
+    note="the same projection; batches of 5,000 events, each one durable statement; the server shares the cores",
+    covers=("CP-08", "CP-13"),
+)
+SERVED_SMALL = Spec(
+    name="postgres: live projection into view rows, batches of 100",
+    unit="events/s",
+    note="as above, an fsync every 100 events",
+    covers=("CP-13",),
+)
+SERVED_REBUILT = Spec(
+    name="postgres: projection rebuilt in process",
+    unit="events/s",
+    note="from the first event into a new epoch, switch included",
+    covers=("CP-08",),
+)
 
 
 class CustomerTotals(Projection):
@@ -48,20 +69,33 @@ class CustomerTotals(Projection):
 
 @measures(LIVE, SMALL, REBUILT)
 def projections(workshop: Workshop) -> Iterator[Row]:
-    count = workshop.scale.sized
     with workshop.store("sqlite") as store:
-        fill(store, count)
-        best = alternate(
-            {
-                "live": lambda: _from_scratch(store, count, batch_events=5000),
-                "small": lambda: _from_scratch(store, count, batch_events=100),
-                "rebuilt": lambda: rate(count, lambda: rebuild(store, CustomerTotals())),
-            },
-            rounds=workshop.scale.rounds,
-        )
+        best = _measured(store, workshop)
     yield LIVE.row(best["live"].highest, note=best["live"].spread)
     yield SMALL.row(best["small"].highest, note=best["small"].spread)
     yield REBUILT.row(best["rebuilt"].highest, note=best["rebuilt"].spread)
+
+
+@measures(SERVED, SERVED_SMALL, SERVED_REBUILT)
+def on_a_server(workshop: Workshop) -> Iterator[Row]:
+    with database() as url, tallystick.open(url) as store:
+        best = _measured(store, workshop)
+    yield SERVED.row(best["live"].highest, note=best["live"].spread)
+    yield SERVED_SMALL.row(best["small"].highest, note=best["small"].spread)
+    yield SERVED_REBUILT.row(best["rebuilt"].highest, note=best["rebuilt"].spread)
+
+
+def _measured(store: Store, workshop: Workshop) -> dict[str, Samples]:
+    count = workshop.scale.sized
+    fill(store, count)
+    return alternate(
+        {
+            "live": lambda: _from_scratch(store, count, batch_events=5000),
+            "small": lambda: _from_scratch(store, count, batch_events=100),
+            "rebuilt": lambda: rate(count, lambda: rebuild(store, CustomerTotals())),
+        },
+        rounds=workshop.scale.rounds,
+    )
 
 
 def _from_scratch(store: Store, count: int, *, batch_events: int) -> float:

@@ -38,9 +38,10 @@ LH_18 = [
 ]
 
 
-def test_the_rate_of_a_live_projection_is_measured() -> None:
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_the_rate_of_a_live_projection_is_measured(engine: str) -> None:
     """CP-08, CP-13: at least 20,000 events/s into view rows."""
-    spec = SPECS["sqlite: live projection into view rows"]
+    spec = SPECS[f"{engine}: live projection into view rows"]
     assert spec.bar == Bar("value", ">=", 20_000)
     assert {"CP-08", "CP-13"} <= set(spec.covers)
 

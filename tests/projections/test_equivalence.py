@@ -16,7 +16,8 @@ from tallystick.testing import upkeep
 from tallystick.testing.projections import check_fold
 from tallystick.testing.shop import NOTED, PAID, PLACED, CustomerBalance, MergedFeed, OrderTotals, order_event
 
-ENGINES = ("memory", "sqlite", "files")
+from .conftest import EMBEDDED, HAS_SERVER, url_of
+
 SETTINGS = hypothesis.settings(
     derandomize=True,
     database=None,
@@ -45,11 +46,6 @@ erasures = st.tuples(st.just("erase"), streams, st.integers(1, 6))
 histories = st.lists(st.one_of(appends, appends, appends, steps, erasures), max_size=25)
 
 
-def url_of(engine: str, place: str) -> str:
-    """The URL of a store of this engine inside a directory."""
-    return "memory:" if engine == "memory" else f"{engine}:{place}/{engine}.log"
-
-
 def play(store: tallystick.Store, history: list[tuple[str, Any, Any]]) -> None:
     """Do what a history says: live runners step in between, at random."""
     for what, one, other in history:
@@ -63,12 +59,29 @@ def play(store: tallystick.Store, history: list[tuple[str, Any, Any]]) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", EMBEDDED)
 @hypothesis.given(history=histories)
 @SETTINGS
 def test_inline_live_and_rebuild_agree(engine: str, history: list[tuple[str, Any, Any]]) -> None:
     """CP-08, EVT-14: inline = live = rebuild, rows and fingerprints, on random histories with erasures in them."""
-    with tempfile.TemporaryDirectory() as place, tallystick.open(url_of(engine, place)) as store:
+    _agree(engine, history)
+
+
+@pytest.mark.skipif(not HAS_SERVER, reason="there is no PostgreSQL server")
+@pytest.mark.timeout(300)
+@hypothesis.given(history=histories)
+@hypothesis.settings(SETTINGS, max_examples=8)
+def test_inline_live_and_rebuild_agree_on_a_server(history: list[tuple[str, Any, Any]]) -> None:
+    """CP-08, EVT-14: the same in PostgreSQL; fewer histories, because each needs a database of its own."""
+    _agree("postgres", history)
+
+
+def _agree(engine: str, history: list[tuple[str, Any, Any]]) -> None:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        url_of(engine, place) as url,
+        tallystick.open(url) as store,
+    ):
         run_inline(store, InlineTotals())
         play(store, history)
         for projection in (OrderTotals(), CustomerBalance(), MergedFeed(), InlineTotals()):

@@ -12,9 +12,11 @@ import pytest
 
 import tallystick
 from tallystick.projections import Consumer, Live, ViewReader, rebuild, run_inline
-from tallystick.testing import victims
+from tallystick.testing import postgres, victims
 from tallystick.testing.contract.projections import fill, folded, stored
 from tallystick.testing.shop import CustomerBalance, OrderTotals
+
+from .conftest import DURABLE, url_of
 
 ROUNDS = int(os.environ.get("TALLY_KILL_ROUNDS", "40"))
 
@@ -28,12 +30,11 @@ def chance() -> random.Random:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("engine", ["sqlite", "files"])
+@pytest.mark.parametrize("engine", DURABLE)
 def test_rows_survive_the_death_of_their_runners(engine: str, tmp_path: Path, chance: random.Random) -> None:
     """CP-08: two runners with rebuilds in between, killed at any moment: rows never go back, and equal a fold."""
-    url = f"{engine}:{tmp_path}/log"
     reached = {"OrderTotals": 0, "CustomerBalance": 0}
-    with tallystick.open(url) as store:
+    with url_of(engine, tmp_path) as url, tallystick.open(url) as store:
         for number in range(ROUNDS):
             fill(store, 12, first=number * 12)
             killed = [victims.Victim(victims.project, url, chance.randrange(1 << 32)) for _ in range(2)]
@@ -64,30 +65,33 @@ def _rows_are_a_fold_of_a_prefix(store: tallystick.Store, projection: Any) -> No
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("engine", ["sqlite", "files"])
+@pytest.mark.parametrize("engine", DURABLE)
 def test_inline_rows_survive_the_death_of_their_writer(engine: str, tmp_path: Path, chance: random.Random) -> None:
-    """CP-08: one transaction with the append on sqlite; on files caught up when the projection starts again."""
-    url, head = f"{engine}:{tmp_path}/log", 0
-    for number in range(ROUNDS // 2):
-        victim = victims.Victim(victims.append_inline, url, number * 1000)
-        victim.wait_until_begun()
-        time.sleep(chance.random() * 0.04)
-        victim.kill()
-        with tallystick.open(url) as store:
-            if engine == "files":
-                run_inline(store, OrderTotals())
-            assert ViewReader(store, "OrderTotals").position() == store.head()
-            assert stored(store, OrderTotals()) == folded(store, OrderTotals())
-            head = max(head, store.head())
+    """CP-08: one transaction with the append in databases; on files caught up when the projection starts again."""
+    head = 0
+    with url_of(engine, tmp_path) as url:
+        for number in range(ROUNDS // 2):
+            victim = victims.Victim(victims.append_inline, url, number * 1000)
+            victim.wait_until_begun()
+            time.sleep(chance.random() * (0.2 if engine == "postgres" else 0.04))
+            victim.kill()
+            if engine == "postgres":
+                postgres.wait_until_left(url)
+            with tallystick.open(url) as store:
+                if engine == "files":
+                    run_inline(store, OrderTotals())
+                assert ViewReader(store, "OrderTotals").position() == store.head()
+                assert stored(store, OrderTotals()) == folded(store, OrderTotals())
+                head = max(head, store.head())
     assert head > ROUNDS
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("engine", ["sqlite", "files"])
+@pytest.mark.parametrize("engine", DURABLE)
 def test_a_consumer_that_is_killed_skips_nothing(engine: str, tmp_path: Path, chance: random.Random) -> None:
     """CP-07: every event has its effect at least once, in order but for what is repeated."""
-    url, effects = f"{engine}:{tmp_path}/log", tmp_path / "effects"
-    with tallystick.open(url) as store:
+    effects = tmp_path / "effects"
+    with url_of(engine, tmp_path) as url, tallystick.open(url) as store:
         for number in range(ROUNDS // 2):
             fill(store, 5, first=number * 5)
             victim = victims.Victim(victims.consume, url, str(effects))

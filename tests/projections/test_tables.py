@@ -13,6 +13,14 @@ from tallystick.testing import upkeep
 from tallystick.testing.contract.projections import fill
 from tallystick.testing.shop import PAID, PLACED, order_event
 
+from .conftest import EMBEDDED
+
+
+@pytest.fixture(params=EMBEDDED)
+def engine(request: pytest.FixtureRequest) -> str:
+    """The engines that share a dialect; `tests/postgres/test_view_tables.py` has the other."""
+    return str(request.param)
+
 
 class OpenOrders(TableProjection):
     """Orders that are placed and not paid, by amount."""

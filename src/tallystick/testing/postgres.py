@@ -11,6 +11,7 @@ import getpass
 import os
 import secrets
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from psycopg import sql
 from tallystick.testing.contract.harness import UrlHarness
 
 SERVER_VARIABLE = "TALLY_TEST_POSTGRES"
+_LOOKS, _LOOK_AGAIN_S = 3000, 0.01
+_OTHERS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
 
 def start(place: Path) -> Any:
@@ -68,6 +71,16 @@ def drop_database(url: str) -> None:
 def _administer(server: str, statement: Any, name: str) -> None:
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
+
+
+def wait_until_left(url: str) -> None:
+    """Wait until the server has ended what killed clients left behind: it notices their end a little later."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for _ in range(_LOOKS):
+            if connection.execute(_OTHERS).fetchone() == (0,):
+                return
+            time.sleep(_LOOK_AGAIN_S)
+    raise TimeoutError(f"somebody is still connected to {url}")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ tenant's reading changed of it (role, org) ended with the transaction.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
@@ -27,15 +28,21 @@ class Reading(Protocol):
     """What reading needs: connections of whatever scope."""
 
     url: str
+    org: str | None
 
     def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
     def answer(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]: ...
+    def using(self) -> AbstractContextManager[psycopg.Connection[Any]]: ...
+    def reading_over(self, connection: psycopg.Connection[Any]) -> AbstractContextManager[None]: ...
     def open(self) -> None: ...
     def close(self) -> None: ...
 
 
 class _Answers:
     """Statements that only read, over connections that a subclass gives out."""
+
+    def __init__(self) -> None:
+        self._own = threading.local()
 
     def using(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         """A connection, with our errors."""
@@ -60,8 +67,21 @@ class _Answers:
         return self._answer(query, values)
 
     def _answer(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
+        own: psycopg.Connection[Any] | None = getattr(self._own, "connection", None)
+        if own is not None:
+            return own.execute(query, values, binary=True).fetchall()  # its errors are judged by whoever holds it
         with self.using() as connection:
             return connection.execute(query, values, binary=True).fetchall()
+
+    @contextmanager
+    def reading_over(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        """Answer this thread over a connection that it holds already, in the transaction that is open there."""
+        before = getattr(self._own, "connection", None)
+        self._own.connection = connection
+        try:
+            yield
+        finally:
+            self._own.connection = before
 
 
 class Connections(_Answers):
@@ -70,7 +90,9 @@ class Connections(_Answers):
     def __init__(
         self, url: str, *, role: str, org: str | None, readonly: bool, busy_ms: int, connections_max: int
     ) -> None:
+        super().__init__()
         self.url = translate.shown(url)
+        self.org = org
         self.busy_ms = busy_ms
         self._settings = {
             "role": role,
@@ -139,14 +161,15 @@ class TenantConnections(_Answers):
     """A service's connections, each time for one transaction as a tenant's reader."""
 
     def __init__(self, shared: Connections, org: str) -> None:
+        super().__init__()
         self.url = shared.url
+        self.org: str | None = org
         self._shared = shared
-        self._org = org
 
     @contextmanager
     def using(self) -> Iterator[psycopg.Connection[Any]]:
         with self._shared.using() as connection, connection.transaction():
-            connection.execute(statements.named("become_tenant"), (self._org,))
+            connection.execute(statements.named("become_tenant"), (self.org,))
             yield connection
 
     def renew(self) -> None:

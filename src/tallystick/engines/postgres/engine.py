@@ -16,12 +16,17 @@ from tallystick.engines.postgres import inspection, reclaiming, statements
 from tallystick.engines.postgres.checkpoints import PostgresCheckpoints
 from tallystick.engines.postgres.commands import PostgresCommands
 from tallystick.engines.postgres.connections import Connections, Reading
+from tallystick.engines.postgres.deadletters import PostgresDeadLetters
+from tallystick.engines.postgres.inlining import Inlining
+from tallystick.engines.postgres.keeping import Pooled
+from tallystick.engines.postgres.owned import PostgresTables
 from tallystick.engines.postgres.place import Opened, Opening
 from tallystick.engines.postgres.publisher import Publisher
 from tallystick.engines.postgres.safe_head import SafeHead
 from tallystick.engines.postgres.selecting import page_query
 from tallystick.engines.postgres.snapshots import PostgresSnapshots
 from tallystick.engines.postgres.view import cut_of
+from tallystick.engines.postgres.views import PostgresViews, not_whole
 from tallystick.engines.postgres.writing import Writer
 from tallystick.event import limits, names
 from tallystick.event.model import Event
@@ -35,6 +40,7 @@ from tallystick.store.maintenance import Cut, Reclaimed, require_history, requir
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
+from tallystick.store.views import Inline
 
 BUSY_MS = 60_000
 CONNECTIONS_MAX = 16
@@ -124,6 +130,10 @@ class PostgresLog:
         self.checkpoints = checkpoints
         self.snapshots: Snapshots = PostgresSnapshots(connections)
         self.commands: Commands = PostgresCommands(connections, forget=self._forget)
+        keeping = Pooled(connections, refusal=readonly_reason)
+        self.views = PostgresViews(keeping, refusal=readonly_reason or not_whole(connections.org))
+        self.dead_letters = PostgresDeadLetters(keeping)
+        self.view_tables = PostgresTables(connections, refusal=readonly_reason)
         self._opened = opened
         self._connections = connections
         self._readonly_reason = readonly_reason
@@ -152,6 +162,18 @@ class PostgresLog:
         if self._publisher is not None:
             self._publisher.note()
         return outcomes
+
+    @property
+    def inline(self) -> Inline | None:
+        """What is called within each commit. Commits then hold the log alone."""
+        inlining = None if self._writer is None else self._writer.inlining
+        return None if inlining is None else inlining.projections
+
+    @inline.setter
+    def inline(self, inline: Inline | None) -> None:
+        assert isinstance(self._connections, Connections)
+        inlining = None if inline is None else Inlining(inline, self._connections, self._safe_head)
+        self._require_writer().inlining = inlining
 
     def _require_writer(self) -> Writer:
         if self._closed:

@@ -29,6 +29,11 @@ class SafeHead:
         """What was proven so far, without asking."""
         return self._head
 
+    def reach(self, position: int) -> None:
+        """Take in what a commit of this handle has proven by holding the log alone."""
+        with self._lock:
+            self._head = max(self._head, position)
+
     def prove(self) -> int:
         """The head. A proof that waits for appends that are just ending is given the moment they need."""
         head, pending = self._ask()

@@ -40,7 +40,7 @@ class Wanted:
 class LockedView:
     """The answers to a ledger, as of the locks; nothing in them can change before the transaction ends."""
 
-    def __init__(self, connection: psycopg.Connection[Any], wanted: Wanted) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], wanted: Wanted, *, alone: bool = False) -> None:
         self.foreign: set[str] = set()  # streams of another org than the session's
         self._heads: dict[str, Head] = {}
         self._events: dict[bytes, Event] = {}
@@ -52,6 +52,8 @@ class LockedView:
         locked = [*wanted.sources, *map(commands.lock_name, wanted.commands)]
         with connection.pipeline():
             connection.execute("BEGIN")
+            if alone:
+                _ask(connection, "lock_log")
             heads = _ask(connection, "begin_append", wanted.streams, locked)
             events = _ask(connection, "find_events", arrays.uuids(wanted.ids)) if wanted.ids else None
             # after the events, not before: an event that was pruned in between is then seen in both places

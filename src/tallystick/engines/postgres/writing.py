@@ -17,6 +17,7 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import arrays, commands, maintaining, statements, translate
 from tallystick.engines.postgres.connections import Connections
+from tallystick.engines.postgres.inlining import Inlining, require_drawn
 from tallystick.engines.postgres.view import LockedView, Wanted
 from tallystick.event import canonical, limits
 from tallystick.store import leases
@@ -25,6 +26,7 @@ from tallystick.store.commit import Appended, Outcome, Transaction, Write
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.leases import Lease
 from tallystick.store.ledger import Holder, Ledger
+from tallystick.store.views import apart
 
 _ATTEMPTS = 5
 _BELOW = -(1 << 62)  # where the ledger counts from: a position of its own making is negative until it is drawn
@@ -50,15 +52,16 @@ class Writer:
         self._clock = clock
         self._org = org
         self.maintains = maintains
+        self.inlining: Inlining | None = None
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """An outcome for each transaction, durable before it is returned."""
         outcomes: list[Outcome] = []
         for group in by_bytes(list(transactions), limits.COMMIT_BYTES_MAX):
-            outcomes += self._settled(group)
+            outcomes += apart(self._settled, group)
         return outcomes
 
-    def _settled(self, group: list[Transaction]) -> list[Outcome]:
+    def _settled(self, group: Sequence[Transaction]) -> list[Outcome]:
         """The outcomes of a group, also if the connection is lost on the way."""
         try:
             return self._attempts(group)
@@ -77,7 +80,7 @@ class Writer:
             raise errors.StoreFailed(operation="a commit", reason=reason) from lost
         return [_as_first(outcome, transaction) for outcome, transaction in zip(outcomes, group, strict=True)]
 
-    def _attempts(self, group: list[Transaction], *, again: bool = False) -> list[Outcome]:
+    def _attempts(self, group: Sequence[Transaction], *, again: bool = False) -> list[Outcome]:
         """Deadlocks and the like were rolled back by the server: nothing happened, so trying again is safe."""
         for attempt in range(_ATTEMPTS):
             try:
@@ -88,8 +91,8 @@ class Writer:
                     raise
         raise AssertionError
 
-    def _once(self, connection: psycopg.Connection[Any], group: list[Transaction], again: bool) -> list[Outcome]:
-        if len(group) == 1 and _is_one_event(group[0]) and not (again and group[0].command):
+    def _once(self, connection: psycopg.Connection[Any], group: Sequence[Transaction], again: bool) -> list[Outcome]:
+        if self.inlining is None and len(group) == 1 and _is_one_event(group[0]) and not (again and group[0].command):
             outcome = self._append_event(connection, group[0].writes[0], group[0].command)
             if outcome is not None:
                 return [outcome]
@@ -156,14 +159,16 @@ class Writer:
 
     # --- everything else -------------------------------------------------------------------------------------------
 
-    def _judged(self, connection: psycopg.Connection[Any], group: list[Transaction], again: bool) -> list[Outcome]:
+    def _judged(self, connection: psycopg.Connection[Any], group: Sequence[Transaction], again: bool) -> list[Outcome]:
         """Judge and write a group in one database transaction: two round trips."""
+        inlining = self.inlining
         try:
-            view = LockedView(connection, Wanted(group))
+            view = LockedView(connection, Wanted(group), alone=inlining is not None)
             ledger = Ledger(view, next_position=_BELOW, holder=self._holder)
             asked = [_left_of(transaction, view) for transaction in group] if again else group
             outcomes = [self._judge(ledger, view, transaction) for transaction in asked]
-            first = self._write(connection, ledger)
+            told = inlining.store(connection, ledger.rows, below=_BELOW) if inlining and ledger.rows else None
+            first = self._write(connection, ledger, told)
         except BaseException as problem:
             if translate.is_lost(problem):
                 connection.close()
@@ -203,14 +208,16 @@ class Writer:
             return errors.OrgMismatch(stream=stream, org="another org", given=self._org)
         return errors.OrgMismatch(stream=stream, org=self._org, given=min(write.orgs or {"no org"}))
 
-    def _write(self, connection: psycopg.Connection[Any], ledger: Ledger) -> int:
-        """Write what passed, and commit; the position of the first event."""
+    def _write(self, connection: psycopg.Connection[Any], ledger: Ledger, told: int | None) -> int:
+        """Write what passed, and commit; the position of the first event, which inline projections were told."""
         written = None
         with connection.pipeline():
             if ledger.rows:
                 written = connection.execute(
                     statements.named("write_events"), _columns(ledger, recorded=self._clock()), prepare=True
                 )
+                if told is not None:
+                    require_drawn(_drawn(written), told)
             if ledger.sources:
                 values = (list(ledger.sources), list(ledger.sources.values()))
                 connection.execute(statements.named("move_sources"), values)
@@ -223,9 +230,13 @@ class Writer:
             connection.execute("COMMIT")
         if written is None:
             return 0
-        row = written.fetchone()
-        assert row is not None
-        return int(row[0])
+        return _drawn(written) if told is None else told
+
+
+def _drawn(written: psycopg.Cursor[Any]) -> int:
+    row = written.fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _is_one_event(transaction: Transaction) -> bool:

@@ -1,0 +1,1 @@
+UPDATE tally.views SET drops = drops + 1 WHERE projection = %s

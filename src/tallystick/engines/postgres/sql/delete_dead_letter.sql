@@ -1,0 +1,1 @@
+DELETE FROM tally.dead_letters WHERE consumer = %s AND position = %s RETURNING position

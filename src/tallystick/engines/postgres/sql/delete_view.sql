@@ -1,0 +1,1 @@
+DELETE FROM tally.views WHERE number = %(number)s AND position = -1

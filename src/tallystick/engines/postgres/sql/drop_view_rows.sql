@@ -1,0 +1,2 @@
+UPDATE tally.view_rows SET dropped = true, state = NULL, mark = ''
+WHERE view IN (SELECT number FROM tally.views WHERE projection = %s) AND key = ANY (%s)

@@ -1,0 +1,3 @@
+SELECT projection, epoch, live, convert_to(definition, 'UTF8'), uuid_send(store_id), position, link_position, link, drops
+FROM tally.views
+ORDER BY projection, epoch

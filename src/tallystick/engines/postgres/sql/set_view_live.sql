@@ -1,0 +1,1 @@
+UPDATE tally.views SET live = %s WHERE projection = %s AND epoch = %s

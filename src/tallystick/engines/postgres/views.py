@@ -1,0 +1,138 @@
+"""The rows of projections: `tally.views` has a row an epoch, `tally.view_rows` one a key.
+
+Invariants: at most one epoch of a projection is live (a unique index says so); whoever changes rows of an epoch has
+locked its row in `tally.views`, so a comparison of where the epoch was holds until the commit. One statement a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import psycopg
+
+from tallystick import errors
+from tallystick.engines.postgres import arrays, statements
+from tallystick.engines.postgres.keeping import Keeping
+from tallystick.store.views import ROWS_PAGE, Place, Rows, ViewRow, may_switch
+
+_PLACE_COLUMNS = slice(1, -3)  # behind the number of the epoch, in front of key, state and mark
+
+
+class PostgresViews:
+    """The rows of one database. `locks` keeps live places from moving until the transaction ends."""
+
+    def __init__(self, keeping: Keeping, *, locks: bool = False, refusal: str | None = None) -> None:
+        self._keeping = keeping
+        self._find_live = "lock_live_view" if locks else "find_live_view"
+        self._refusal = refusal
+
+    def place(self, projection: str) -> Place | None:
+        found = self._keeping.rows(self._find_live, (projection,))
+        return _place(found[0]) if found else None
+
+    def places(self) -> list[Place]:
+        return [_place(row) for row in self._keeping.rows("list_views")]
+
+    def begin(self, place: Place) -> None:
+        self._require_whole_log()
+        if not self._keeping.change("begin_view", msgspec.structs.asdict(place)):
+            raise _moved(place, "none", "there")
+
+    def rows(
+        self,
+        projection: str,
+        *,
+        epoch: int | None = None,
+        keys: Sequence[str] | None = None,
+        after: str = "",
+        until: str | None = None,
+        limit: int = ROWS_PAGE,
+    ) -> Rows:
+        values: dict[str, Any] = {"projection": projection, "epoch": epoch}
+        if keys is not None:
+            found = self._keeping.rows("find_view_rows", values | {"keys": _keys(sorted(set(keys)))})
+        else:
+            found = self._keeping.rows("read_view_rows", values | {"after": after, "until": until, "limit": limit})
+        if not found:
+            return Rows(None, [])
+        place, *rows = found
+        return Rows(_place(place[_PLACE_COLUMNS]), [ViewRow(*row[-3:]) for row in rows])
+
+    def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
+        self._require_whole_log()
+        kept = [row for row in rows if row.state is not None]
+        values = msgspec.structs.asdict(place) | {
+            "previous": previous,
+            "keys": _keys([row.key for row in kept]),
+            "states": arrays.texts([row.state for row in kept if row.state is not None]),
+            "marks": arrays.blobs([row.mark for row in kept]),
+            "gone": _keys([row.key for row in rows if row.state is None]),
+        }
+        if not self._keeping.change("write_view", values):
+            stored = self._keeping.rows("find_view", (place.projection, place.epoch))
+            raise _moved(place, str(previous), str(_place(stored[0]).position) if stored else "gone")
+
+    def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
+        self._require_whole_log()
+        with self._keeping.writing() as connection:
+            places = [_place(row) for row in _ask(connection, "lock_views", (projection,))]
+            staged = next((place for place in places if place.epoch == epoch), None)
+            live = next((place for place in places if place.live), None)
+            if staged is None or not may_switch(staged, live, over=over):
+                actual = "none" if live is None else f"epoch {live.epoch} at {live.position}"
+                raise errors.ViewMoved(projection=projection, epoch=epoch, expected=str(over), actual=actual)
+            if live is not None:
+                connection.execute(statements.named("set_view_live"), (False, projection, live.epoch))
+            try:
+                connection.execute(statements.named("set_view_live"), (True, projection, epoch))
+            except psycopg.errors.UniqueViolation as problem:  # another one began at the same moment
+                raise _moved(staged, str(over), "another epoch is live") from problem
+
+    def discard(self, projection: str, epoch: int, *, limit: int, live: bool = False) -> int:
+        with self._keeping.writing() as connection:
+            values = {"projection": projection, "epoch": epoch, "live": live}
+            closed = _ask(connection, "close_view", values)
+            if not closed:
+                return 0
+            values = {"number": closed[0][0], "limit": limit}
+            gone = connection.execute(statements.named("delete_view_rows"), values).rowcount
+            if gone < limit:
+                connection.execute(statements.named("delete_view"), values)
+            return gone
+
+    def drop(self, projection: str, keys: Sequence[str]) -> None:
+        with self._keeping.writing() as connection:
+            # The places first: then what others wrote is seen, and no more of it comes.
+            connection.execute(statements.named("lock_views"), (projection,))
+            connection.execute(statements.named("count_view_drop"), (projection,))
+            connection.execute(statements.named("drop_view_rows"), (projection, _keys(keys)))
+
+    def dropped(self, projection: str, epoch: int, *, limit: int) -> list[str]:
+        return [key for (key,) in self._keeping.rows("list_dropped_rows", (projection, epoch, limit))]
+
+    def _require_whole_log(self) -> None:
+        if self._refusal is not None:
+            raise errors.ReadOnly(reason=self._refusal)
+
+
+def not_whole(org: str | None) -> str | None:
+    """Why a handle for one org cannot keep rows: it sees a part of the log, and rows of all of it share a name."""
+    return None if org is None else f"it acts for {org!r} alone, and rows of projections are of the whole log"
+
+
+def _place(row: Sequence[Any]) -> Place:
+    return Place(**dict(zip(Place.__struct_fields__, row, strict=True)))
+
+
+def _keys(keys: Sequence[str]) -> arrays.Texts:
+    return arrays.texts([key.encode() for key in keys])
+
+
+def _ask(connection: psycopg.Connection[Any], name: str, values: Any) -> list[tuple[Any, ...]]:
+    return connection.execute(statements.named(name), values, binary=True).fetchall()
+
+
+def _moved(place: Place, expected: str, actual: str) -> errors.ViewMoved:
+    return errors.ViewMoved(projection=place.projection, epoch=place.epoch, expected=expected, actual=actual)

@@ -1,0 +1,303 @@
+"""Rows of projections and dead letters in PostgreSQL: what is particular to this engine."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import psycopg
+import pytest
+
+import tallystick
+from tallystick import NewEvent, Store, errors
+from tallystick.projections import Consumer, Live, ViewReader, rebuild
+from tallystick.store.views import Definition, Place, ViewRow
+from tallystick.testing import upkeep
+from tallystick.testing.contract.projections import fill, folded, stored
+from tallystick.testing.shop import PLACED, CustomerBalance, OrderTotals, order_event
+
+from .conftest import wait_for_a_lock
+
+Connect = Callable[..., psycopg.Connection[Any]]
+Reopen = Callable[..., Store]
+
+DEFINITION = Definition(kind="rows", version=1, key="stream", order="position", types=["a"], upcasters="").text
+
+
+def _begun(store: Store, epoch: int = 1, *, live: bool = True) -> Place:
+    place = Place(projection="p", epoch=epoch, live=live, definition=DEFINITION, store_id=store.log.store_id)
+    store.log.views.begin(place)
+    return place
+
+
+def _of_acme(amount: int) -> NewEvent:
+    return NewEvent(PLACED, {"customer": "c", "amount": amount}, meta={"org": "acme"})
+
+
+def _at(place: Place, position: int) -> Place:
+    return msgspec.structs.replace(place, position=position)
+
+
+# --- who may do what -------------------------------------------------------------------------------------------------
+
+KEPT = ("tally.views", "tally.view_rows", "tally.dead_letters")
+
+
+@pytest.mark.parametrize("table", KEPT)
+def test_the_service_keeps_rows_and_the_reader_reads_them(store: Store, connect: Connect, table: str) -> None:
+    """CP-10: the service's role writes rows and letters; the reader's role reads them, and changes nothing."""
+    fill(store, 3)
+    Live(store, OrderTotals()).catch_up()
+    Consumer(store, "mailer", _refuse, attempts=1).catch_up()
+    reader = connect("tally_reader")
+    (count,) = reader.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)
+    assert count > 0
+    for statement in (f"DELETE FROM {table}", f"INSERT INTO {table} DEFAULT VALUES", f"TRUNCATE {table}"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            reader.execute(statement)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connect("tally_app").execute(f"TRUNCATE {table}")
+
+
+def _refuse(event: Any) -> None:
+    raise ValueError("no")
+
+
+def test_a_tenant_sees_no_rows(store: Store, reopen: Reopen, connect: Connect) -> None:
+    """CP-10: nobody knows of which org a row or a letter is, so a session that names an org is shown none."""
+    store.append("order/1", _of_acme(1))
+    Live(store, OrderTotals()).catch_up()
+    Consumer(store, "mailer", _refuse, attempts=1).catch_up()
+    for log in (reopen(readonly=True, org="acme").log, store.log.for_tenant("acme")):  # type: ignore[attr-defined]
+        assert log.read().events
+        assert (log.views.places(), log.views.place("OrderTotals")) == ([], None)
+        assert log.views.rows("OrderTotals", epoch=1).rows == []
+        assert log.dead_letters.letters() == []
+    reader = connect("tally_reader")
+    assert reader.execute("SELECT key FROM tally.live_rows").fetchall() == [("order/1",)]
+    reader.execute("SELECT set_config('tally.org', 'acme', false)")
+    assert reader.execute("SELECT key FROM tally.live_rows").fetchall() == []
+
+
+def test_a_handle_for_one_org_keeps_no_rows(store: Store, reopen: Reopen) -> None:
+    """CP-08: it sees a part of the log, and would spoil the rows of all of it; but its erasures reach them."""
+    for number in range(3):
+        store.append("order/1", _of_acme(number))
+    Live(store, OrderTotals()).catch_up()
+    handle = reopen(org="acme")
+    with pytest.raises(errors.ReadOnly, match="whole log"):
+        Live(handle, CustomerBalance()).catch_up()
+    place = store.log.views.place("OrderTotals")
+    assert place is not None
+    with pytest.raises(errors.ReadOnly, match="whole log"):
+        handle.log.views.write(place, [], previous=place.position)
+    handle.log.views.drop("OrderTotals", ["order/1"])
+    assert store.log.views.dropped("OrderTotals", 1, limit=9) == ["order/1"]
+
+
+def test_a_handle_for_reading_keeps_nothing(store: Store, reopen: Reopen) -> None:
+    """CP-10: a handle that was opened for reading writes neither rows nor letters, and reads both."""
+    fill(store, 3)
+    Live(store, OrderTotals()).catch_up()
+    reading = reopen(readonly=True)
+    assert stored(reading, OrderTotals()) == folded(store, OrderTotals())
+    with pytest.raises(errors.ReadOnly):
+        Live(reading, CustomerBalance()).catch_up()
+    with pytest.raises(errors.ReadOnly):
+        Consumer(reading, "mailer", _refuse, attempts=1).catch_up()
+    with pytest.raises(errors.ReadOnly):
+        reading.log.views.discard("OrderTotals", 1, limit=1, live=True)
+
+
+# --- what is shown and held ------------------------------------------------------------------------------------------
+
+
+def test_live_rows_are_shown_as_json(store: Store, connect: Connect) -> None:
+    """CP-08: whoever looks with SQL sees keys and states of the live epoch, and no dropped ones."""
+    for customer in ("a", "b"):
+        store.append("order/1", order_event(PLACED, customer=customer, amount=1))
+    rebuild(store, CustomerBalance())
+    store.log.views.drop("CustomerBalance", ["a"])
+    _begun(store)
+    asked = "SELECT projection, key, state ->> 'open' FROM tally.live_rows"
+    assert connect("tally_app").execute(asked).fetchall() == [("CustomerBalance", "b", "1")]
+
+
+def test_a_reason_of_any_characters_is_parked(store: Store) -> None:
+    """CP-07: what a handler raises cannot stop its consumer, whatever it says."""
+    fill(store, 2)
+
+    def raising(event: Any) -> None:
+        raise ValueError("\x00 \ud800 ü")
+
+    assert Consumer(store, "mailer", raising, attempts=1).catch_up() == store.head()
+    assert {letter.reason for letter in store.log.dead_letters.letters()} == {"ValueError: \ufffd ? ü"}
+
+
+# --- races -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_write_that_waited_compares_again(store: Store, connect: Connect) -> None:
+    """CP-08: two writes of one batch, the second begun before the first was committed: one happens."""
+    place = _begun(store)
+    first = connect("tally_app", autocommit=False)
+    first.execute("UPDATE tally.views SET position = 5")
+    outcome: list[Any] = []
+
+    def second() -> None:
+        try:
+            outcome.append(store.log.views.write(_at(place, 9), [ViewRow("a", b"{}")], previous=0))
+        except errors.ViewMoved as moved:
+            outcome.append(moved)
+
+    waiting = threading.Thread(target=second)
+    waiting.start()
+    wait_for_a_lock(connect)
+    first.commit()
+    waiting.join(30)
+    assert isinstance(outcome[0], errors.ViewMoved)
+    assert (store.log.views.rows("p").rows, store.log.views.place("p")) == ([], _at(place, 5))
+
+
+def test_a_drop_reaches_the_write_it_waited_for(store: Store, connect: Connect) -> None:
+    """Settled 25: a row that was written but not yet committed when the drop began does not survive it."""
+    _begun(store)
+    writer = connect("tally_app", autocommit=False)
+    writer.execute("UPDATE tally.views SET position = 5")
+    writer.execute("INSERT INTO tally.view_rows SELECT number, 'a', false, '{}', '' FROM tally.views")
+    dropping = threading.Thread(target=store.log.views.drop, args=("p", ["a"]))
+    dropping.start()
+    wait_for_a_lock(connect)
+    writer.commit()
+    dropping.join(30)
+    assert store.log.views.rows("p", keys=["a"]).rows == [ViewRow("a", None)]
+
+
+def test_a_discard_reaches_the_write_it_waited_for(store: Store, connect: Connect) -> None:
+    """CP-08: no row outlives its epoch, also one that was being written when the epoch was closed."""
+    _begun(store, live=False)
+    writer = connect("tally_app", autocommit=False)
+    writer.execute("UPDATE tally.views SET position = 5")
+    writer.execute("INSERT INTO tally.view_rows SELECT number, 'a', false, '{}', '' FROM tally.views")
+    discarding = threading.Thread(target=lambda: store.log.views.discard("p", 1, limit=9))
+    discarding.start()
+    wait_for_a_lock(connect)
+    writer.commit()
+    discarding.join(30)
+    assert connect().execute("SELECT count(*) FROM tally.view_rows").fetchone() == (0,)
+
+
+def test_a_switch_beside_a_first_live_epoch_is_told(store: Store, connect: Connect) -> None:
+    """CP-08: two epochs that both find none live, and one of them becomes it."""
+    _begun(store, 1, live=False)
+    other = connect("tally_app", autocommit=False)
+    other.execute(
+        "INSERT INTO tally.views (projection, epoch, live, definition, store_id, position, link_position, link, drops)"
+        " SELECT projection, 2, true, definition, store_id, 0, 0, '', 0 FROM tally.views"
+    )
+    outcome: list[BaseException] = []
+
+    def switch() -> None:
+        try:
+            store.log.views.switch("p", 1, over=None)
+        except errors.TallyError as problem:
+            outcome.append(problem)
+
+    switching = threading.Thread(target=switch)
+    switching.start()
+    wait_for_a_lock(connect)
+    other.commit()
+    switching.join(30)
+    assert [type(problem) for problem in outcome] == [errors.ViewMoved]
+
+
+# --- the rest --------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_few_statements(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CP-13: a batch of any size is the same number of statements, whatever the number of its rows."""
+    executed: list[Any] = []
+    original = psycopg.Connection.execute
+
+    def counted(self: Any, query: Any, *given: Any, **options: Any) -> Any:
+        executed.append(query)
+        return original(self, query, *given, **options)
+
+    counts = []
+    for size in (10, 400):
+        store.append("order/x", [order_event(PLACED, customer=f"{size}-{n}") for n in range(size)])
+        runner = Live(store, CustomerBalance())
+        runner.place()
+        executed.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(psycopg.Connection, "execute", counted)
+            runner.step()
+        counts.append(len(executed))
+    assert counts[0] == counts[1] <= 8
+    assert len(stored(store, CustomerBalance())) == 410
+
+
+def test_states_are_updated_in_place(store: Store, connect: Connect) -> None:
+    """CP-13: a state that is folded on needs no new index entry."""
+    for _ in range(20):
+        store.append("order/1", order_event(PLACED, amount=1))
+        Live(store, OrderTotals()).catch_up()
+    store.close()
+    statement = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_all_tables WHERE relname = 'view_rows'"
+    deadline = time.monotonic() + 30
+    while (found := connect().execute(statement).fetchone() or (0, 0))[0] < 19 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert found == (19, 19)
+
+
+def test_rows_follow_through_a_restart_of_connections(store: Store, connect: Connect) -> None:
+    """CP-08: a runner whose connections were cut between two batches goes on."""
+    fill(store, 9)
+    runner = Live(store, OrderTotals(), batch_events=3)
+    runner.step()
+    connect().execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    runner.catch_up()
+    assert stored(store, OrderTotals()) == folded(store, OrderTotals())
+
+
+def test_an_erasure_by_the_maintaining_role_reaches_rows(store: Store) -> None:
+    """Settled 25: rows and letters are dropped by the handle that erases, in every epoch."""
+    fill(store, 12)
+    Live(store, OrderTotals()).catch_up()
+    rebuild(store, CustomerBalance())
+    upkeep.erase(store, "order/1", 1)
+    assert "order/1" not in stored(store, OrderTotals())
+    for projection in (OrderTotals(), CustomerBalance()):
+        Live(store, projection).catch_up()
+        assert stored(store, projection) == folded(store, projection)
+
+
+def test_a_long_name_and_a_long_key_are_kept(store: Store) -> None:
+    """CP-08: names of 500 characters and keys of 2,000 bytes fit the indexes."""
+
+    class Long(CustomerBalance):
+        name = "é" * 500
+
+    keys = ["".join(chr(0x10000 + (n * 7919 + at * 104729) % 0xFFFF) for at in range(500)) for n in range(3)]
+    for key in keys:
+        store.append("order/1", NewEvent(PLACED, {"customer": key, "amount": 1}))
+    Live(store, Long()).catch_up()
+    assert {key for key, _ in ViewReader(store, "é" * 500).items()} == set(keys)
+
+
+def test_rows_are_there_after_a_migration(url: str) -> None:
+    """CP-12: a database of the format before gets the tables when it is opened for writing."""
+    from tallystick.engines.postgres import migrations
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        migrations.migrate(connection, profile="plain", clock=time.time_ns, upto=8)
+    with tallystick.open(url) as store:
+        fill(store, 3)
+        Live(store, OrderTotals()).catch_up()
+        assert stored(store, OrderTotals()) == folded(store, OrderTotals())
