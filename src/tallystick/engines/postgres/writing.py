@@ -241,7 +241,7 @@ def _drawn(written: psycopg.Cursor[Any]) -> int:
 
 def _is_one_event(transaction: Transaction) -> bool:
     writes = transaction.writes
-    alone = len(writes) == 1 and len(writes[0].drafts) == 1 and not writes[0].sources
+    alone = len(writes) == 1 and len(writes[0].drafts) == 1 and not writes[0].sources and writes[0].after_link is None
     more = transaction.acquire or transaction.release or transaction.require or transaction.maintenance is not None
     return alone and not more
 
