@@ -6,6 +6,8 @@ import pytest
 
 from tallystick import ANY, NO_STREAM, Store, errors
 from tallystick.store.capabilities import ANY_STREAM
+from tallystick.store.commit import Transaction
+from tallystick.store.prepare import Part, Request
 from tallystick.testing.builders import event, events
 from tallystick.testing.contract.harness import Contract, needs
 
@@ -64,3 +66,14 @@ class ExpectationContract(Contract):
         store.append("order/a", event())
         store.append("order/b", events(5))
         assert store.append("order/a", event(), expected=1).seq == 2
+
+    def test_a_demanded_link_is_judged_in_the_commit(self, store: Store) -> None:
+        """COM-03: what was signed elsewhere follows one link; on another the append is refused, and nothing is written."""
+        done = store.append("run/a", event())
+        for link, accepted in ((b"x" * 32, False), (done.link, True)):
+            transaction = store._preparer.prepare([Request([Part("run/a", [event(2)])])])[0]
+            assert isinstance(transaction, Transaction)
+            transaction.writes[0].after_link = link
+            outcome = store.log.commit([transaction])[0]
+            assert isinstance(outcome, list) is accepted
+        assert len(store.read_stream("run/a")) == 2
