@@ -68,7 +68,7 @@ class ExpectationContract(Contract):
         assert store.append("order/a", event(), expected=1).seq == 2
 
     def test_a_demanded_link_is_judged_in_the_commit(self, store: Store) -> None:
-        """COM-03: what was signed elsewhere follows one link; on another the append is refused, and nothing is written."""
+        """COM-03: what was signed elsewhere follows one link; on another the append is refused whole."""
         done = store.append("run/a", event())
         for link, accepted in ((b"x" * 32, False), (done.link, True)):
             transaction = store._preparer.prepare([Request([Part("run/a", [event(2)])])])[0]
