@@ -17,7 +17,7 @@ from tallystick.commands.model import Answer, Context, Decision, Handler
 from tallystick.event import canonical, limits, names
 from tallystick.event.model import NewEvent
 from tallystick.store.commit import Outcome, Transaction
-from tallystick.store.idempotency import CommandKey, CommandRecord
+from tallystick.store.idempotency import ERASED_RESPONSE, CommandKey, CommandRecord
 from tallystick.store.prepare import Part, Request
 from tallystick.store.store import Store
 
@@ -58,6 +58,8 @@ class Commands:
             return None
         if record.request_hash != request_hash:
             raise errors.IdempotencyKeyReuse(**msgspec.structs.asdict(key))
+        if record.response == ERASED_RESPONSE:
+            return Answer(None, True, record.ranges, erased=True)
         return Answer(canonical.decode(record.response), True, record.ranges)
 
     def _decide(

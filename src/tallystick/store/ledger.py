@@ -69,7 +69,7 @@ class Trace:
         self.erasures: dict[bytes, Erasure] = {}
         self.snapshots: list[Snapshot] = []
         self.dropped_snapshots: list[bytes] = []
-        self.forgotten_commands: list[CommandKey] = []
+        self.erased_responses: list[CommandKey] = []
 
     def merge(self, other: Trace) -> None:
         """Take over what another trace would change."""
@@ -83,7 +83,7 @@ class Trace:
         self.erasures |= other.erasures
         self.snapshots += other.snapshots
         self.dropped_snapshots += other.dropped_snapshots
-        self.forgotten_commands += other.forgotten_commands
+        self.erased_responses += other.erased_responses
 
 
 class Ledger:
@@ -112,14 +112,14 @@ class Ledger:
     def maintenance(self) -> Maintenance | None:
         """What this commit does to what is stored already; None if it only appends."""
         total = self._total
-        if not (total.cuts or total.erasures or total.snapshots or total.dropped_snapshots or total.forgotten_commands):
+        if not (total.cuts or total.erasures or total.snapshots or total.dropped_snapshots or total.erased_responses):
             return None
         return Maintenance(
             cuts=tuple(total.cuts.values()),
             erasures=tuple(total.erasures.values()),
             snapshots=tuple(total.snapshots),
             dropped_snapshots=tuple(total.dropped_snapshots),
-            forgotten_commands=tuple(total.forgotten_commands),
+            erased_responses=tuple(total.erased_responses),
         )
 
     def judge(self, transaction: Transaction) -> list[Appended]:
@@ -266,7 +266,7 @@ class Ledger:
             trace.erasures[erasure.id] = erasure
         trace.snapshots += asked.snapshots
         trace.dropped_snapshots += asked.dropped_snapshots
-        trace.forgotten_commands += asked.forgotten_commands
+        trace.erased_responses += asked.erased_responses
 
     def _check_cut(self, cut: Cut, trace: Trace) -> None:
         before = trace.cuts.get(cut.stream) or self._total.cuts.get(cut.stream) or self._view.cut(cut.stream)

@@ -43,13 +43,16 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Maintenance(msgspec.Struct, frozen=True, kw_only=True):
-    """What one transaction does to what is stored already."""
+    """What one transaction does to what is stored already.
+
+    `erased_responses` names commands whose responses go; that they took effect stays known.
+    """
 
     cuts: tuple[Cut, ...] = ()
     erasures: tuple[Erasure, ...] = ()
     snapshots: tuple[Snapshot, ...] = ()
     dropped_snapshots: tuple[bytes, ...] = ()
-    forgotten_commands: tuple[CommandKey, ...] = ()
+    erased_responses: tuple[CommandKey, ...] = ()
 
 
 class Reclaimed(msgspec.Struct, frozen=True):
