@@ -13,7 +13,9 @@ import pytest
 import tallystick
 from tallystick import NewEvent
 from tallystick.cli import ndjson
+from tallystick.commands import CommandKey, Commands, Decision
 from tallystick.engines.files.place import refill_files
+from tallystick.state.erasing import erase
 from tallystick.store.refill import ExportDonor
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep
@@ -95,3 +97,26 @@ def test_a_lease_and_a_command_come_back_from_a_copy(lab: Any, log: Path, copy: 
     tallystick.refill(f"files:{log}", f"files:{copy}")
     with tallystick.open(f"files:{log}", readonly=True) as store:
         assert store.log.lease("run/one") == before  # type: ignore[attr-defined]
+
+
+def test_an_erased_response_does_not_come_back_from_a_copy(lab: Any, log: Path) -> None:
+    """Settled 25: a copy from before the erasure brings back that the command ran, and not what it answered."""
+    key = CommandKey("acme", "ada", "add", "k")
+    answer = Decision(
+        [("order/9", [NewEvent("order.placed", {"name": "a-secret-that-goes"})], 0)], "a-secret-that-goes"
+    )
+    with tallystick.open(f"files:{log}") as store:
+        Commands(store).run(key=key, request=1, handler=lambda context: answer)
+        store.log._seal()  # type: ignore[attr-defined]
+        store.append("order/1", NewEvent("order.placed", {}))
+    first = lab.segments(log)[-1]
+    copy = shutil.copytree(log, log.with_name("copy"))
+    assert b"a-secret-that-goes" in first.read_bytes()
+    with tallystick.open(f"files:{log}") as store:
+        erase(store, "order/9", 1, reason="asked for")
+    first.unlink()
+    (log / "index" / first.with_suffix(".idx").name).unlink()
+    tallystick.refill(f"files:{log}", f"files:{copy}")
+    assert not [path for path in log.rglob("*") if path.is_file() and b"a-secret-that-goes" in path.read_bytes()]
+    with tallystick.open(f"files:{log}") as store:
+        assert Commands(store).run(key=key, request=1, handler=lambda context: answer).erased
