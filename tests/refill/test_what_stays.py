@@ -13,9 +13,10 @@ import pytest
 import tallystick
 from tallystick import NewEvent
 from tallystick.cli import ndjson
-from tallystick.commands import CommandKey, Commands, Decision
 from tallystick.engines.files.place import refill_files
 from tallystick.state.erasing import erase
+from tallystick.store.idempotency import ERASED_RESPONSE, CommandKey, CommandRecord
+from tallystick.store.prepare import Part, Request
 from tallystick.store.refill import ExportDonor
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep
@@ -100,23 +101,27 @@ def test_a_lease_and_a_command_come_back_from_a_copy(lab: Any, log: Path, copy: 
 
 
 def test_an_erased_response_does_not_come_back_from_a_copy(lab: Any, log: Path) -> None:
-    """Settled 25: a copy from before the erasure brings back that the command ran, and not what it answered."""
-    key = CommandKey("acme", "ada", "add", "k")
-    answer = Decision(
-        [("order/9", [NewEvent("order.placed", {"name": "a-secret-that-goes"})], 0)], "a-secret-that-goes"
-    )
+    """Settled 25: of a command that found its event recorded, and stands in another segment than the event does."""
+    given, answer = NewEvent("order.placed", {"n": 1}, id=bytes([1, 144] + [112] * 14)), b'"a-secret-that-goes"'
+    record = CommandRecord(CommandKey("acme", "ada", "add", "k"), bytes(32), answer, 5)
     with tallystick.open(f"files:{log}") as store:
-        Commands(store).run(key=key, request=1, handler=lambda context: answer)
+        store.append("order/9", given)
         store.log._seal()  # type: ignore[attr-defined]
         store.append("order/1", NewEvent("order.placed", {}))
-    first = lab.segments(log)[-1]
+        store.submit([Request([Part("order/9", [given])], command=record)])
+        store.append("order/1", NewEvent("order.placed", {}))
+        store.log._seal()  # type: ignore[attr-defined]
+        store.append("order/1", NewEvent("order.placed", {}))
+    (segment,) = [path for path in lab.segments(log) if answer in path.read_bytes()]
     copy = shutil.copytree(log, log.with_name("copy"))
-    assert b"a-secret-that-goes" in first.read_bytes()
     with tallystick.open(f"files:{log}") as store:
         erase(store, "order/9", 1, reason="asked for")
-    first.unlink()
-    (log / "index" / first.with_suffix(".idx").name).unlink()
+    assert answer not in segment.read_bytes()
+    segment.unlink()
+    (log / "index" / segment.with_suffix(".idx").name).unlink()
     tallystick.refill(f"files:{log}", f"files:{copy}")
-    assert not [path for path in log.rglob("*") if path.is_file() and b"a-secret-that-goes" in path.read_bytes()]
+    assert not [path for path in log.rglob("*") if path.is_file() and answer in path.read_bytes()]
     with tallystick.open(f"files:{log}") as store:
-        assert Commands(store).run(key=key, request=1, handler=lambda context: answer).erased
+        found = store.log.commands.load(record.key)
+        assert found is not None
+        assert found.response == ERASED_RESPONSE

@@ -59,7 +59,7 @@ class ProjectionKeyInvalid(ProjectionRefused):
     """An event has no key that rows can stand under."""
 
     template = "projection {name!r}: {key} of seq {seq} of {stream!r} (position {position}) is {found}"
-    advice = "Keys are texts of at most 500 characters after upcasting: choose another key, or upcast the old version."
+    advice = "Keys are texts of 1 to 500 characters after upcasting: choose another key, or upcast the old version."
     name: str
     key: str
     stream: str

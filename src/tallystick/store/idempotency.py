@@ -39,7 +39,7 @@ class CommandRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Commands(Protocol):
-    """The records that an engine holds. They come with commits and go by retention; an erasure takes the response alone."""
+    """The records that an engine holds. They come with commits and go by retention; erasures take responses."""
 
     def load(self, key: CommandKey) -> CommandRecord | None:
         """The record of a command, if it took effect."""

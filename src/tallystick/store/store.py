@@ -115,7 +115,7 @@ class Store:
         """Drop the view rows and tables that events went into, and what dead letters quote of them."""
         for event in erased:
             if event is not None and event.payload is not None:
-                views.drop_rows_of(self.log.views, self.catalog.upcast([event])[0])
+                views.drop_rows_of(self.log.views, self.catalog.upcast([event])[0], self.catalog.upcaster_digest)
                 tables.drop_tables_of(self.log.view_tables, event)
                 self.log.dead_letters.redact(event.position, "the event was erased")
 

@@ -113,7 +113,7 @@ def records_of(events: Iterable[Event]) -> SideRecords:
 
 
 class ClaimsRemains:
-    """What control facts leave of given events: nothing of what was pruned, no payload of what was erased, nor answers."""
+    """What control facts leave of given events: nothing of what was pruned, no payload or answer of what was erased."""
 
     def __init__(self, claims: Claims) -> None:
         self._claims = claims
