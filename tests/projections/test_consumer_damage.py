@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tallystick import NewEvent, errors
-from tallystick.projections import Consumer, Live, Projection
+from tallystick.projections import Consumer, Live, Projection, gauges, replay_letter
+from tallystick.store.deadletters import DeadLetter
 
 
 class Unspeakable(Exception):
@@ -65,3 +66,29 @@ def test_a_projection_that_cannot_say_why_it_fails_fails_by_name(open_store: Any
     store.append("order/1", NewEvent("order.placed", {}))
     with pytest.raises(errors.ProjectionFailed, match="Unspeakable"):
         Live(store, Failing()).catch_up()
+
+
+def test_a_letter_of_another_history_replays_no_other_event(open_store: Any, engine: str) -> None:
+    """CP-07: letters stand beside the log; after a restored backup another event may have that seq, or none."""
+    store = open_store(engine)
+    store.append("order/1", [NewEvent("order.placed", {}), NewEvent("order.paid", {})])
+    letters, handled = store.log.dead_letters, []
+    letters.park(DeadLetter("mailer", 7, "order/1", 1, "order.placed", 1, 1, "it was another one"))
+    letters.park(DeadLetter("mailer", 9, "order/1", 9, "order.placed", 1, 1, "it is lost"))
+    for position in (7, 9):
+        with pytest.raises(errors.WrongStore, match="mailer"):
+            replay_letter(store, "mailer", position, handled.append)
+        assert letters.load("mailer", position) is not None
+    assert handled == []
+
+
+def test_more_letters_than_a_page_are_all_counted(open_store: Any) -> None:
+    """CP-14: the gauge counts letters, not the first thousand of them."""
+    store = open_store()
+    Consumer(store, "mailer", print).catch_up()
+    store.append("order/1", NewEvent("order.placed", {}))
+    Consumer(store, "mailer", lambda event: None).catch_up()
+    for position in range(1, 1502):
+        store.log.dead_letters.park(DeadLetter("mailer", position, "order/1", position, "order.placed", 1, 1, "no"))
+    (gauge,) = gauges(store)
+    assert gauge.dead_letters == 1501
