@@ -70,6 +70,7 @@ class Trace:
         self.snapshots: list[Snapshot] = []
         self.dropped_snapshots: list[bytes] = []
         self.erased_responses: list[CommandKey] = []
+        self.dropped_rows: list[tuple[str, str]] = []
 
     def merge(self, other: Trace) -> None:
         """Take over what another trace would change."""
@@ -84,6 +85,7 @@ class Trace:
         self.snapshots += other.snapshots
         self.dropped_snapshots += other.dropped_snapshots
         self.erased_responses += other.erased_responses
+        self.dropped_rows += other.dropped_rows
 
 
 class Ledger:
@@ -120,6 +122,7 @@ class Ledger:
             snapshots=tuple(total.snapshots),
             dropped_snapshots=tuple(total.dropped_snapshots),
             erased_responses=tuple(total.erased_responses),
+            dropped_rows=tuple(total.dropped_rows),
         )
 
     def judge(self, transaction: Transaction) -> list[Appended]:
@@ -267,6 +270,7 @@ class Ledger:
         trace.snapshots += asked.snapshots
         trace.dropped_snapshots += asked.dropped_snapshots
         trace.erased_responses += asked.erased_responses
+        trace.dropped_rows += asked.dropped_rows
 
     def _check_cut(self, cut: Cut, trace: Trace) -> None:
         before = trace.cuts.get(cut.stream) or self._total.cuts.get(cut.stream) or self._view.cut(cut.stream)

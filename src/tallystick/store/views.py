@@ -199,8 +199,8 @@ def value_at(path: str, event: Event) -> Any:
     return value
 
 
-def drop_rows_of(views: Views, event: Event, digest: Callable[[list[str]], bytes]) -> None:
-    """Drop the states that this event, upcast, went into. Call it while its payload is still there.
+def drop_rows_of(views: Views, event: Event, digest: Callable[[list[str]], bytes]) -> list[tuple[str, str]]:
+    """Drop the states that this event, upcast, went into, and say where they stood. Its payload has to be there still.
 
     `digest` names the upcasters at hand. Rows that were made through others may stand under a key that cannot be told
     from here: then all of them go, and the next runner begins anew.
@@ -215,7 +215,8 @@ def drop_rows_of(views: Views, event: Event, digest: Callable[[list[str]], bytes
         else:
             while views.discard(place.projection, place.epoch, limit=DISCARD_ROWS, live=True) == DISCARD_ROWS:
                 pass
-    for projection, path in sorted(wanted):
-        key = value_at(path, event)
-        if type(key) is str:
-            views.drop(projection, [key])
+    found = [(projection, value_at(path, event)) for projection, path in sorted(wanted)]
+    rows = [(projection, key) for projection, key in found if type(key) is str]
+    for projection, key in rows:
+        views.drop(projection, [key])
+    return rows

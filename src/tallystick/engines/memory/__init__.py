@@ -151,6 +151,8 @@ class MemoryLog:
             self._store(ledger)
             if store_rows is not None:
                 store_rows(self.views)
+            for projection, key in ledger.maintenance.dropped_rows if ledger.maintenance else ():
+                self.views.drop(projection, [key])
             self._changed.notify_all()
             return outcomes
 
