@@ -145,7 +145,9 @@ def test_dead_letters_are_listed_replayed_and_dropped(tally, filled, lines):
     chosen = ("deadletters", filled, "--consumer", "mailer")
     replayed = tally(*chosen, "--replay", "1", "--handler", "shop_views:fine")
     assert (replayed.exit_code, "handled 1" in replayed.stdout) == (0, True)
-    assert tally(*chosen, "--replay", "2", "--handler", "shop_views:bad").exit_code == 2
+    failed = tally(*chosen, "--replay", "2", "--handler", "shop_views:bad")
+    assert (failed.exit_code, "shop_views:bad" in failed.stderr, "internal" in failed.stderr) == (1, True, False)
+    assert tally("deadletters", filled, "--handler", "shop_views:fine").exit_code == 2
     (dropped,) = lines(tally(*chosen, "--drop", "3", "--json"))
     assert dropped == {"done": "dropped", "consumer": "mailer", "position": 3}
     assert tally(*chosen, "--drop", "3").exit_code == 1

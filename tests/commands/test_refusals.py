@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -82,3 +83,18 @@ def test_a_secret_in_an_event_of_a_command_is_refused(store: Store) -> None:
     with pytest.raises(errors.SecretFound):
         Commands(store).run(key=KEY, request={}, handler=lambda context: decision)
     assert store.log.commands.load(KEY) is None
+
+
+@pytest.mark.parametrize("now", [time.time(), 1.0, -1, None, True])
+def test_a_clock_of_seconds_is_refused(store: Store, now: Any) -> None:
+    """CP-06: a record from 1970 would be forgotten by the next retention, and the command would run again."""
+    with pytest.raises(errors.InvalidValue, match="nanoseconds"):
+        Commands(store, clock=lambda: now).run(key=KEY, request=1, handler=lambda context: Decision([], 1))
+    assert store.log.commands.load(KEY) is None
+
+
+@pytest.mark.parametrize("required", [("no such name", 0), ("app/web", "0"), ("app/web", -1), (5, 0)])
+def test_a_requirement_that_nothing_could_break_is_refused(store: Store, required: Any) -> None:
+    """CP-06: a misspelt stream would be found where it is expected, for ever."""
+    with pytest.raises((errors.InvalidName, errors.InvalidValue)):
+        Commands(store).run(key=KEY, request=1, handler=lambda context: Decision([], 1, require=(required,)))

@@ -86,7 +86,7 @@ def drop_first(store: Store) -> None:
 def erase_and_forget(store: Store) -> None:
     """One commit: an erasure, and the command whose response may repeat what was erased."""
     erasure = upkeep.erasure_of(store.read_stream("order/2")[1])
-    both = Maintenance(erasures=(erasure,), forgotten_commands=(KEYS[0],))
+    both = Maintenance(erasures=(erasure,), erased_responses=(KEYS[0],))
     store.record([upkeep.erased_fact(erasure)], maintenance=both)
 
 

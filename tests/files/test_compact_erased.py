@@ -7,6 +7,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import tallystick
@@ -137,7 +138,7 @@ def test_copies_and_quarantine_are_cleaned(opened: Any, directory: Path) -> None
 
 @pytest.mark.parametrize("sealed", [False, True], ids=["current", "sealed"])
 @pytest.mark.parametrize("far", [False, True], ids=["with its events", "of a retry"])
-def test_the_response_of_a_forgotten_command_is_gone(opened: Any, directory: Path, far: bool, sealed: bool) -> None:
+def test_an_erased_response_is_gone_from_every_file(opened: Any, directory: Path, far: bool, sealed: bool) -> None:
     """Settled 25, CP-06: also when the command only found its events recorded, in another segment than they are."""
     store = opened(segment_bytes_max=SMALL)
     given = NewEvent("thing.happened", {"n": 1}, id=bytes([1, 144] + [112] * 14))
@@ -151,10 +152,11 @@ def test_the_response_of_a_forgotten_command_is_gone(opened: Any, directory: Pat
         fill(store)
     assert holding(directory)
     erasure = upkeep.erasure_of(store.read_stream("order/1")[0])
-    both = Maintenance(erasures=(erasure,), forgotten_commands=(KEY,))
+    both = Maintenance(erasures=(erasure,), erased_responses=(KEY,))
     store.record([upkeep.erased_fact(erasure)], maintenance=both)
     assert holding(directory) == []
-    assert store.log.commands.load(KEY) is None
+    kept = msgspec.structs.replace(record.without_response, ranges=(("order/1", 1, 1),))
+    assert store.log.commands.load(KEY) == kept
     assert verify(store.log).problems == []
 
 

@@ -55,7 +55,7 @@ def erase(store: Store, dice: random.Random) -> object:
         return None
     event = dice.choice(left)
     erasure, commands = upkeep.erasure_of(event), store.log.commands.touching(event.stream, event.seq)
-    both = Maintenance(erasures=(erasure,), forgotten_commands=tuple(commands))
+    both = Maintenance(erasures=(erasure,), erased_responses=tuple(commands))
     return store.record([upkeep.erased_fact(erasure)], maintenance=both)
 
 

@@ -51,7 +51,7 @@ def _calls() -> Iterator[str]:
     yield "SELECT tally.erase(4, 'order/a', 4, sha256(''), gen_random_uuid())"
     yield "SELECT tally.drop_snapshots('{}', '{}')"
     yield "SELECT tally.forget(ARRAY[1])"
-    yield "SELECT tally.forget_commands('{}', '{}', '{}', '{}')"
+    yield "SELECT tally.erase_responses('{}', '{}', '{}', '{}')"
     yield "SELECT tally.forget_commands_before(99, 99)"
     yield "SET ROLE tally_maintenance"
 

@@ -72,6 +72,32 @@ def test_a_process_that_dies_right_after_the_erasure_leaves_no_state(open_store:
     assert "order/1" not in stored(store, OrderTotals())
 
 
+@pytest.mark.parametrize("engine", ["memory", "sqlite"])
+def test_a_runner_before_a_process_that_dies_right_after_the_erasure_leaves_no_state(
+    open_store: Any, engine: str
+) -> None:
+    """Settled 25: where log and rows share a database, states go in the very commit that erases."""
+    store = open_store(engine)
+    fill(store, 10)
+    live = Live(store, OrderTotals())
+    live.catch_up()
+    commit = store.log.commit
+
+    def dying(transactions: Any) -> Any:
+        live.catch_up()
+        assert "order/1" in stored(store, OrderTotals())
+        commit(transactions)
+        raise Killed
+
+    store.log.commit = dying
+    with pytest.raises(Killed):
+        upkeep.erase(store, "order/1", 1)
+    assert "order/1" not in stored(store, OrderTotals())
+    store.log.commit = commit
+    live.catch_up()
+    assert stored(store, OrderTotals()) == folded(store, OrderTotals())
+
+
 def test_an_inline_projection_folds_again_without_the_payload(open_store: Any, engine: str) -> None:
     """Settled 25: not in the commit that erases, where the log still shows it, but in the next one."""
     store = open_store(engine)

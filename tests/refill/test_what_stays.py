@@ -14,6 +14,9 @@ import tallystick
 from tallystick import NewEvent
 from tallystick.cli import ndjson
 from tallystick.engines.files.place import refill_files
+from tallystick.state.erasing import erase
+from tallystick.store.idempotency import ERASED_RESPONSE, CommandKey, CommandRecord
+from tallystick.store.prepare import Part, Request
 from tallystick.store.refill import ExportDonor
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep
@@ -95,3 +98,30 @@ def test_a_lease_and_a_command_come_back_from_a_copy(lab: Any, log: Path, copy: 
     tallystick.refill(f"files:{log}", f"files:{copy}")
     with tallystick.open(f"files:{log}", readonly=True) as store:
         assert store.log.lease("run/one") == before  # type: ignore[attr-defined]
+
+
+def test_an_erased_response_does_not_come_back_from_a_copy(lab: Any, log: Path) -> None:
+    """Settled 25: of a command that found its event recorded, and stands in another segment than the event does."""
+    given, answer = NewEvent("order.placed", {"n": 1}, id=bytes([1, 144] + [112] * 14)), b'"a-secret-that-goes"'
+    record = CommandRecord(CommandKey("acme", "ada", "add", "k"), bytes(32), answer, 5)
+    with tallystick.open(f"files:{log}") as store:
+        store.append("order/9", given)
+        store.log._seal()  # type: ignore[attr-defined]
+        store.append("order/1", NewEvent("order.placed", {}))
+        store.submit([Request([Part("order/9", [given])], command=record)])
+        store.append("order/1", NewEvent("order.placed", {}))
+        store.log._seal()  # type: ignore[attr-defined]
+        store.append("order/1", NewEvent("order.placed", {}))
+    (segment,) = [path for path in lab.segments(log) if answer in path.read_bytes()]
+    copy = shutil.copytree(log, log.with_name("copy"))
+    with tallystick.open(f"files:{log}") as store:
+        erase(store, "order/9", 1, reason="asked for")
+    assert answer not in segment.read_bytes()
+    segment.unlink()
+    (log / "index" / segment.with_suffix(".idx").name).unlink()
+    tallystick.refill(f"files:{log}", f"files:{copy}")
+    assert not [path for path in log.rglob("*") if path.is_file() and answer in path.read_bytes()]
+    with tallystick.open(f"files:{log}") as store:
+        found = store.log.commands.load(record.key)
+        assert found is not None
+        assert found.response == ERASED_RESPONSE

@@ -61,7 +61,7 @@ def test_responses_and_snapshots_that_go_with_an_erasure_are_gone_too(store, pat
     store.submit([Request([Part("order/a", [_secret(1, 50)])], command=command)])
     made = upkeep.snapshot(store, "order/a", b'{"state":"secret-state"}')
     erasure = upkeep.erasure_of(store.read_stream("order/a")[0])
-    dropped = Maintenance(erasures=(erasure,), dropped_snapshots=(made.id,), forgotten_commands=(command.key,))
+    dropped = Maintenance(erasures=(erasure,), dropped_snapshots=(made.id,), erased_responses=(command.key,))
     assert _on_disk(path).count(b"secret-") >= 3
     store.record([upkeep.erased_fact(erasure)], maintenance=dropped)
     assert _on_disk(path).count(b"secret-") == 0

@@ -38,7 +38,7 @@ def command(
     With --consumer and --replay, the handler gets the event once more; its letter goes if that goes well. With
     --consumer and --drop the letter goes.
     """
-    if replay is None and drop is None:
+    if replay is None and drop is None and handler is None:
         _list(url, consumer, as_json=as_json)
         return
     if consumer is None or (replay is None) == (drop is None) or (replay is not None and handler is None):
@@ -82,8 +82,25 @@ def _replay(url: str, consumer: str, position: int, reference: str, catalog: str
     modules.look_here()
     handler = named(reference, what="handler")
     with open_beside_writer(url, catalog=catalog) as store:
-        event = replay_letter(store, consumer, position, handler)
-    _say("replayed", consumer, event.position, as_json=as_json)
+        replay_letter(store, consumer, position, _blamed(handler, reference))
+    _say("replayed", consumer, position, as_json=as_json)
+
+
+def _blamed(handler: Any, reference: str) -> Any:
+    """A handler whose exceptions are told as its own, not as ours."""
+    from tallystick import errors
+    from tallystick.projections.reasons import reason_of
+
+    def handle(event: Any) -> None:
+        try:
+            handler(event)
+        except errors.TallyError:
+            raise
+        except Exception as problem:
+            reason = reason_of(problem)
+            raise errors.HandlerFailed(handler=reference, position=event.position, reason=reason) from problem
+
+    return handle
 
 
 def _say(done: str, consumer: str, position: int, *, as_json: bool) -> None:

@@ -34,11 +34,15 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The response of a command. `repeated`: it had taken effect before. `ranges` says where its events are."""
+    """The response of a command. `repeated`: it had taken effect before. `ranges` says where its events are.
+
+    `erased`: the response went with the payload of one of these events, and is None for that reason alone.
+    """
 
     response: Any
     repeated: bool
     ranges: tuple[tuple[str, int, int], ...]
+    erased: bool = False
 
 
 Handler = Callable[[Context], Decision]

@@ -17,7 +17,7 @@ from tallystick.commands.model import Answer, Context, Decision, Handler
 from tallystick.event import canonical, limits, names
 from tallystick.event.model import NewEvent
 from tallystick.store.commit import Outcome, Transaction
-from tallystick.store.idempotency import CommandKey, CommandRecord
+from tallystick.store.idempotency import ERASED_RESPONSE, CommandKey, CommandRecord
 from tallystick.store.prepare import Part, Request
 from tallystick.store.store import Store
 
@@ -58,18 +58,22 @@ class Commands:
             return None
         if record.request_hash != request_hash:
             raise errors.IdempotencyKeyReuse(**msgspec.structs.asdict(key))
+        if record.response == ERASED_RESPONSE:
+            return Answer(None, True, record.ranges, erased=True)
         return Answer(canonical.decode(record.response), True, record.ranges)
 
     def _decide(
         self, key: CommandKey, request: Any, request_hash: bytes, handler: Handler
     ) -> Answer | errors.TallyError:
-        now = self._clock()
+        now = _checked_time(self._clock())
         decision = handler(Context(self._store, key, request, now))
         if type(decision) is not Decision:
             raise errors.InvalidValue(what="decision", value=names.shown(decision), must="a commands.Decision")
         response = canonical.encode_state(decision.response)
         if len(response) > limits.EVENT_BYTES_MAX:
             raise errors.TooLarge(what="the response", size=len(response), unit="bytes", limit=limits.EVENT_BYTES_MAX)
+        for stream, seq in decision.require:
+            _check_required(stream, seq)
         parts = [_part(part, key) for part in decision.parts]
         outcome = self._commit(parts, decision, CommandRecord(key, request_hash, response, now))
         if isinstance(outcome, errors.TallyError):
@@ -91,6 +95,20 @@ def _check_key(key: CommandKey) -> None:
     for name, value in msgspec.structs.asdict(key).items():
         if name != "org" or value:  # what belongs to no tenant has no org
             names.check_label(f"{name} of a command", value)
+
+
+def _checked_time(now: object) -> int:
+    """The time of a record decides how long it is kept: seconds for nanoseconds would be forgotten at once."""
+    if type(now) is not int or not 0 <= now <= limits.INT_MAX:
+        raise errors.InvalidValue(what="time of a command", value=names.shown(now), must="a number of nanoseconds")
+    return now
+
+
+def _check_required(stream: object, seq: object) -> None:
+    """A name that no stream can have would be found at its end for ever."""
+    names.stream_kind(stream)
+    if type(seq) is not int or not 0 <= seq <= limits.INT_MAX:
+        raise errors.InvalidValue(what="seq of a requirement", value=names.shown(seq), must="a number from 0 on")
 
 
 def _part(given: Any, key: CommandKey) -> Part:

@@ -7,6 +7,7 @@ from tallystick.errors.refused import Refused
 
 __all__ = [
     "CommandRepeated",
+    "HandlerFailed",
     "IdempotencyKeyReuse",
     "NoDeadLetter",
     "NotCaughtUp",
@@ -59,7 +60,7 @@ class ProjectionKeyInvalid(ProjectionRefused):
     """An event has no key that rows can stand under."""
 
     template = "projection {name!r}: {key} of seq {seq} of {stream!r} (position {position}) is {found}"
-    advice = "Keys are texts of at most 500 characters after upcasting: choose another key, or upcast the old version."
+    advice = "Keys are texts of 1 to 500 characters after upcasting: choose another key, or upcast the old version."
     name: str
     key: str
     stream: str
@@ -109,6 +110,16 @@ class NotCaughtUp(Refused):
     position: int
     reached: int
     waited_ms: int
+
+
+class HandlerFailed(Refused):
+    """A handler that was to take a dead letter raised an exception; the letter stays."""
+
+    template = "{handler!r} failed at position {position}: {reason}"
+    advice = "Mend the handler, then replay the letter again: it is still there."
+    handler: str
+    position: int
+    reason: str
 
 
 class NoDeadLetter(Refused):

@@ -15,7 +15,8 @@ from tallystick.event import names
 from tallystick.event.model import Event
 from tallystick.projections.lag import Lag, lag_at
 from tallystick.projections.places import require_order
-from tallystick.store.deadletters import REASON_CHARACTERS_MAX, DeadLetter
+from tallystick.projections.reasons import reason_of
+from tallystick.store.deadletters import DeadLetter
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.store import Store
 
@@ -41,8 +42,9 @@ class Consumer:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         require_order(store)
-        if type(attempts) is not int or attempts < 1:
-            raise errors.InvalidValue(what="attempts", value=names.shown(attempts), must="a number from 1 on")
+        for what, value, least in (("attempts", attempts, 1), ("retry_ms", retry_ms, 0), ("save_every", save_every, 1)):
+            if type(value) is not int or value < least:
+                raise errors.InvalidValue(what=what, value=names.shown(value), must=f"a number from {least} on")
         self.store = store
         self.name = names.check_label("consumer name", name)
         self._handler = handler
@@ -90,7 +92,6 @@ class Consumer:
                     self._sleep(self._retry_ms * 2 ** (attempt - 1) / 1000)
 
     def _park(self, event: Event, problem: Exception) -> None:
-        reason = f"{type(problem).__name__}: {problem}"
         letter = DeadLetter(
             self.name,
             event.position,
@@ -99,7 +100,7 @@ class Consumer:
             event.type,
             self._attempts,
             self.store.clock(),
-            reason[:REASON_CHARACTERS_MAX],
+            reason_of(problem),
         )
         self.store.log.dead_letters.park(letter)
 

@@ -12,6 +12,7 @@ from tallystick import errors
 from tallystick.event import canonical
 from tallystick.event.model import Event
 from tallystick.projections import model, ordering
+from tallystick.projections.reasons import reason_of
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
 from tallystick.store.views import BY_STREAM, ViewRow
@@ -77,7 +78,7 @@ class Folder:
         except errors.TallyError:
             raise
         except Exception as problem:
-            raise self._failed(event, f"{type(problem).__name__}: {problem}") from problem
+            raise self._failed(event, reason_of(problem)) from problem
         return state
 
     def _encoded(self, states: dict[str, Any], grouped: dict[str, list[Event]]) -> list[ViewRow]:

@@ -27,5 +27,13 @@ def gauges(store: Store) -> Iterator[Gauge]:
     for name in store.log.checkpoints.names():
         found = store.log.checkpoints.load(name)
         if found is not None:
-            letters = len(store.log.dead_letters.letters(name))
-            yield Gauge("consumer", name, lag_at(store, found.position), letters)
+            yield Gauge("consumer", name, lag_at(store, found.position), _letters(store, name))
+
+
+def _letters(store: Store, consumer: str) -> int:
+    """How many dead letters a consumer has."""
+    count = after = 0
+    while page := store.log.dead_letters.letters(consumer, after=after):
+        count += len(page)
+        after = page[-1].position
+    return count

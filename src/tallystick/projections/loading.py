@@ -7,6 +7,7 @@ from typing import Any
 
 from tallystick import errors
 from tallystick.projections import model
+from tallystick.projections.reasons import reason_of
 
 
 def load(reference: str) -> Any:
@@ -35,4 +36,4 @@ def named(reference: str, *, what: str) -> Any:
 
 
 def _not_loadable(reference: str, problem: Exception) -> errors.NotLoadable:
-    return errors.NotLoadable(reference=reference, reason=f"{type(problem).__name__}: {problem}")
+    return errors.NotLoadable(reference=reference, reason=reason_of(problem))

@@ -36,7 +36,7 @@ class Projection:
     """The base of every projection whose rows are states. See docs/projections.md.
 
     - `types`: the event types it takes; every runner filters by them before any of its code runs.
-    - `key`: "stream", or "payload.<path>": a text of at most 500 characters after upcasting.
+    - `key`: "stream", or "payload.<path>": a text of 1 to 500 characters after upcasting.
     - `order`: "position", or "lamport" where events carry one.
     - `name` is the class's name unless it is given; `version` is raised whenever `apply` changes.
     """
@@ -104,7 +104,7 @@ def key_of(projection: Any, event: Event) -> str | None:
     if event.payload is None:
         return None
     key = value_at(projection.key, event)
-    if type(key) is str and len(key) <= KEY_CHARACTERS_MAX:
+    if type(key) is str and 0 < len(key) <= KEY_CHARACTERS_MAX:
         return key
     found = "not there" if key is ABSENT else f"a text of {len(key)} characters" if type(key) is str else _kind(key)
     raise errors.ProjectionKeyInvalid(

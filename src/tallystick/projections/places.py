@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from tallystick import errors
@@ -9,6 +10,8 @@ from tallystick.projections import model
 from tallystick.store import capabilities
 from tallystick.store.store import Store
 from tallystick.store.views import Definition, Place, Views
+
+_DROPS_BITS = 48
 
 
 def require_order(store: Store) -> None:
@@ -47,13 +50,14 @@ class Keeper:
         return max((place.epoch for place in self._views.places() if place.projection == self._name), default=0) + 1
 
     def new(self, epoch: int, *, live: bool) -> Place:
-        """A place at the beginning of the log."""
+        """A place at the beginning of the log. `drops` begins anywhere: the number of an epoch may be given again."""
         return Place(
             projection=self._name,
             epoch=epoch,
             live=live,
             definition=self.definition.text,
             store_id=self._store.log.store_id,
+            drops=secrets.randbits(_DROPS_BITS),
         )
 
     def checked(self, place: Place) -> Place:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tallystick import errors
-from tallystick.event import canonical
+from tallystick.event import canonical, names
 from tallystick.projections.fingerprint import Digest, Fingerprint
 from tallystick.projections.lag import Lag, lag_at
 from tallystick.store.store import Store
@@ -23,7 +23,7 @@ class ViewReader:
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
         self._views = store.log.views
-        self.name = name
+        self.name = names.check_label("projection name", name)
 
     def place(self) -> Place | None:
         """Where the rows are; None if there are none yet. They belong to this history, or `WrongStore`."""
@@ -39,11 +39,16 @@ class ViewReader:
 
     def get(self, key: str, default: Any = None) -> Any:
         """The state of one key."""
+        _check_key("key", key)
         found = self._views.rows(self.name, keys=[key]).rows
         return canonical.decode(found[0].state) if found and found[0].state is not None else default
 
     def rows(self, *, after: str = "", until: str | None = None, limit: int = ROWS_PAGE) -> list[tuple[str, Any]]:
         """Keys and states with after < key <= until, in the order of keys: one page."""
+        _check_key("after", after)
+        _check_key("until", until if until is not None else "")
+        if type(limit) is not int or limit < 1:
+            raise errors.InvalidValue(what="limit", value=names.shown(limit), must="a number from 1 on")
         found = self._views.rows(self.name, after=after, until=until, limit=limit).rows
         return [(row.key, canonical.decode(row.state)) for row in found if row.state is not None]
 
@@ -89,3 +94,9 @@ class ViewReader:
                 raise errors.NotCaughtUp(name=self.name, position=position, reached=reached, waited_ms=waited_ms)
             time.sleep(min(_POLL_S, timeout - waited))
         return reached
+
+
+def _check_key(what: str, key: object) -> None:
+    """Refuse what no row can have for a key."""
+    if type(key) is not str or key.encode(errors="ignore").decode() != key:
+        raise errors.InvalidValue(what=what, value=names.shown(key), must="a text without lone surrogates")

@@ -11,9 +11,8 @@ from tallystick import errors
 from tallystick.projections.live import BATCH_EVENTS, Live
 from tallystick.projections.places import Keeper
 from tallystick.store.store import Store
-from tallystick.store.views import Place, Views
+from tallystick.store.views import DISCARD_ROWS, Place, Views
 
-DISCARD_ROWS = 10_000
 SWITCH_TRIES = 1000
 
 

@@ -25,6 +25,7 @@ from tallystick.event.model import Event
 from tallystick.projections import model
 from tallystick.projections.live import BATCH_EVENTS, WAIT_SECONDS
 from tallystick.projections.places import Keeper, require_order
+from tallystick.projections.reasons import reason_of
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
 from tallystick.store.tables import Execute, Session, Values, table_name
@@ -99,7 +100,7 @@ class TableRunner:
         except errors.TallyError:
             raise
         except Exception as problem:
-            reason = f"{type(problem).__name__}: {problem}"
+            reason = reason_of(problem)
             named = {"stream": event.stream, "seq": event.seq, "position": event.position}
             raise errors.ProjectionFailed(name=self.projection.name, **named, reason=reason) from problem
 

@@ -22,6 +22,7 @@ from tallystick.state.reducer import Reducer
 from tallystick.state.shelf import Entry
 from tallystick.state.snapshots import control, draft, dropped_facts, end_of, named, unhurried
 from tallystick.store import facts
+from tallystick.store.idempotency import ERASED_RESPONSE, CommandKey
 from tallystick.store.maintenance import Erasure, Maintenance
 from tallystick.store.snapshots import Snapshot
 from tallystick.store.store import Store
@@ -61,7 +62,7 @@ def erase(
         affected, again = _consequences(store, event, reducers, accept=accept)
         seals = _seals(store, event, reducers)
         dropped = tuple(entry.id for entry in affected)
-        responses = store.log.commands.touching(stream, seq)
+        responses = _responses(store, stream, seq)
         erasure = Erasure(stream=stream, seq=seq, position=event.position, id=event.id, checksum=event.checksum)
         store.record(
             _facts(store, erasure, reason, affected, again, seals),
@@ -70,13 +71,20 @@ def erase(
                 erasures=(erasure,),
                 snapshots=tuple(made for made, _ in again),
                 dropped_snapshots=dropped,
-                forgotten_commands=tuple(responses),
+                erased_responses=tuple(responses),
             ),
         )
         kept = isinstance(event.data, dict) and SALT in event.data
         return Erased(stream, seq, len(dropped), len(again), len(seals), len(responses), kept)
 
     return unhurried(store, stream, attempt)
+
+
+def _responses(store: Store, stream: str, seq: int) -> list[CommandKey]:
+    """The commands that appended the event and still have a response, which may repeat it."""
+    commands = store.log.commands
+    found = [(key, commands.load(key)) for key in commands.touching(stream, seq)]
+    return [key for key, record in found if record is not None and record.response != ERASED_RESPONSE]
 
 
 def _event(store: Store, stream: str, seq: int) -> Event:

@@ -16,11 +16,14 @@ class CommandKey(msgspec.Struct, frozen=True, array_like=True):
     key: str
 
 
+ERASED_RESPONSE = b""  # no JSON is empty: this is where a response was that went with an erased payload
+
+
 class CommandRecord(msgspec.Struct, frozen=True, array_like=True):
     """One command that took effect: in the same commit as its events.
 
-    `request_hash` tells a retry from another request under the same key; `response` is canonical JSON. `ranges` are the
-    (stream, first seq, last seq) of what it appended, filled in by the commit.
+    `request_hash` tells a retry from another request under the same key; `response` is canonical JSON, or
+    `ERASED_RESPONSE`. `ranges` are the (stream, first seq, last seq) of what it appended, filled in by the commit.
     """
 
     key: CommandKey
@@ -29,9 +32,14 @@ class CommandRecord(msgspec.Struct, frozen=True, array_like=True):
     recorded: int
     ranges: tuple[tuple[str, int, int], ...] = ()
 
+    @property
+    def without_response(self) -> CommandRecord:
+        """The record as it is kept once its response was erased: the command must not run a second time."""
+        return msgspec.structs.replace(self, response=ERASED_RESPONSE)
+
 
 class Commands(Protocol):
-    """The records that an engine holds. They come with commits and go by retention or erasure."""
+    """The records that an engine holds. They come with commits and go by retention; erasures take responses."""
 
     def load(self, key: CommandKey) -> CommandRecord | None:
         """The record of a command, if it took effect."""

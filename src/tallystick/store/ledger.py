@@ -69,7 +69,8 @@ class Trace:
         self.erasures: dict[bytes, Erasure] = {}
         self.snapshots: list[Snapshot] = []
         self.dropped_snapshots: list[bytes] = []
-        self.forgotten_commands: list[CommandKey] = []
+        self.erased_responses: list[CommandKey] = []
+        self.dropped_rows: list[tuple[str, str]] = []
 
     def merge(self, other: Trace) -> None:
         """Take over what another trace would change."""
@@ -83,7 +84,8 @@ class Trace:
         self.erasures |= other.erasures
         self.snapshots += other.snapshots
         self.dropped_snapshots += other.dropped_snapshots
-        self.forgotten_commands += other.forgotten_commands
+        self.erased_responses += other.erased_responses
+        self.dropped_rows += other.dropped_rows
 
 
 class Ledger:
@@ -112,14 +114,15 @@ class Ledger:
     def maintenance(self) -> Maintenance | None:
         """What this commit does to what is stored already; None if it only appends."""
         total = self._total
-        if not (total.cuts or total.erasures or total.snapshots or total.dropped_snapshots or total.forgotten_commands):
+        if not (total.cuts or total.erasures or total.snapshots or total.dropped_snapshots or total.erased_responses):
             return None
         return Maintenance(
             cuts=tuple(total.cuts.values()),
             erasures=tuple(total.erasures.values()),
             snapshots=tuple(total.snapshots),
             dropped_snapshots=tuple(total.dropped_snapshots),
-            forgotten_commands=tuple(total.forgotten_commands),
+            erased_responses=tuple(total.erased_responses),
+            dropped_rows=tuple(total.dropped_rows),
         )
 
     def judge(self, transaction: Transaction) -> list[Appended]:
@@ -266,7 +269,8 @@ class Ledger:
             trace.erasures[erasure.id] = erasure
         trace.snapshots += asked.snapshots
         trace.dropped_snapshots += asked.dropped_snapshots
-        trace.forgotten_commands += asked.forgotten_commands
+        trace.erased_responses += asked.erased_responses
+        trace.dropped_rows += asked.dropped_rows
 
     def _check_cut(self, cut: Cut, trace: Trace) -> None:
         before = trace.cuts.get(cut.stream) or self._total.cuts.get(cut.stream) or self._view.cut(cut.stream)

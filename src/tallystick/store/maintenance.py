@@ -43,13 +43,18 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Maintenance(msgspec.Struct, frozen=True, kw_only=True):
-    """What one transaction does to what is stored already."""
+    """What one transaction does to what is stored already.
+
+    `erased_responses` names commands whose responses go; that they took effect stays known. `dropped_rows` are
+    (projection, key) whose states go in the same commit, where log and rows share a database.
+    """
 
     cuts: tuple[Cut, ...] = ()
     erasures: tuple[Erasure, ...] = ()
     snapshots: tuple[Snapshot, ...] = ()
     dropped_snapshots: tuple[bytes, ...] = ()
-    forgotten_commands: tuple[CommandKey, ...] = ()
+    erased_responses: tuple[CommandKey, ...] = ()
+    dropped_rows: tuple[tuple[str, str], ...] = ()
 
 
 class Reclaimed(msgspec.Struct, frozen=True):

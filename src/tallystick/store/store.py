@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from tallystick import errors
 from tallystick.event import ids, limits, names, profiles
 from tallystick.event.model import Event, NewEvent
@@ -104,20 +106,24 @@ class Store:
         for stream, event in facts:
             by_stream.setdefault(stream, []).append(event)
         parts = [Part(stream, events) for stream, events in by_stream.items()]
-        request = Request(parts, control=True, require=tuple(require), maintenance=maintenance)
         erased = [self._event_at(item.position) for item in maintenance.erasures] if maintenance else []
-        self._forget_derived(erased)  # what it gave rise to goes first: it can be made again, the payload cannot
-        done = self._one(request)
+        rows = self._forget_derived(erased)  # what it gave rise to goes first: it can be made again, the payload cannot
+        if maintenance is not None and rows:
+            maintenance = msgspec.structs.replace(maintenance, dropped_rows=rows)
+        done = self._one(Request(parts, control=True, require=tuple(require), maintenance=maintenance))
         self._forget_derived(erased)  # and once more what was made again meanwhile
         return done
 
-    def _forget_derived(self, erased: Sequence[Event | None]) -> None:
-        """Drop the view rows and tables that events went into, and what dead letters quote of them."""
+    def _forget_derived(self, erased: Sequence[Event | None]) -> tuple[tuple[str, str], ...]:
+        """Drop the view rows and tables that events went into, and what dead letters quote; says which rows."""
+        rows: list[tuple[str, str]] = []
         for event in erased:
             if event is not None and event.payload is not None:
-                views.drop_rows_of(self.log.views, self.catalog.upcast([event])[0])
+                upcast = self.catalog.upcast([event])[0]
+                rows += views.drop_rows_of(self.log.views, upcast, self.catalog.upcaster_digest)
                 tables.drop_tables_of(self.log.view_tables, event)
                 self.log.dead_letters.redact(event.position, "the event was erased")
+        return tuple(rows)
 
     def configure(self, *, secrets: str) -> None:
         """Change the secret guard of this store (`reject`, `warn`, `off`); the change is recorded as a control fact."""

@@ -25,6 +25,7 @@ ROWS_PAGE = 1000
 KEY_CHARACTERS_MAX = 500  # 2,000 bytes: what every engine can index
 ROWS = "rows"
 TABLES = "tables"
+DISCARD_ROWS = 10_000  # removed in one transaction
 DISCARDED = -1  # the position of an epoch that is being removed
 BY_STREAM = "stream"
 BY_PAYLOAD = "payload."
@@ -198,11 +199,24 @@ def value_at(path: str, event: Event) -> Any:
     return value
 
 
-def drop_rows_of(views: Views, event: Event) -> None:
-    """Drop the states that this event went into. Call it while its payload is still there."""
-    places = [(place.projection, place.defined) for place in views.places()]
-    wanted = {(name, made.key) for name, made in places if made.kind == ROWS and event.type in made.types}
-    for projection, path in sorted(wanted):
-        key = value_at(path, event)
-        if type(key) is str:
-            views.drop(projection, [key])
+def drop_rows_of(views: Views, event: Event, digest: Callable[[list[str]], bytes]) -> list[tuple[str, str]]:
+    """Drop the states that this event, upcast, went into, and say where they stood. Its payload has to be there still.
+
+    `digest` names the upcasters at hand. Rows that were made through others may stand under a key that cannot be told
+    from here: then all of them go, and the next runner begins anew.
+    """
+    wanted: set[tuple[str, str]] = set()
+    for place in views.places():
+        made = place.defined
+        if made.kind != ROWS or event.type not in made.types:
+            continue
+        if made.key == BY_STREAM or made.upcasters == digest(made.types).hex():
+            wanted.add((place.projection, made.key))
+        else:
+            while views.discard(place.projection, place.epoch, limit=DISCARD_ROWS, live=True) == DISCARD_ROWS:
+                pass
+    found = [(projection, value_at(path, event)) for projection, path in sorted(wanted)]
+    rows = [(projection, key) for projection, key in found if type(key) is str]
+    for projection, key in rows:
+        views.drop(projection, [key])
+    return rows

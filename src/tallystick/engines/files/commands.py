@@ -47,6 +47,11 @@ class FileCommands:
         """Whether this is the frame where a command was recorded last, and it was not forgotten since."""
         return self._place(digest) == (item, offset)
 
+    def is_outdated(self, item: Segment, offset: int) -> bool:
+        """Whether a command of this frame was forgotten since, or recorded anew."""
+        records = self._records(item, offset)
+        return not all(self.is_held(side.digest(record.key), item, offset) for record in records)
+
     def _records(self, item: Segment, offset: int) -> tuple[CommandRecord, ...]:
         return side.decode(self._view.reader.side_at(item, offset)).commands
 

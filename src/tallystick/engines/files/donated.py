@@ -16,6 +16,7 @@ from tallystick.engines.files.side import SideRecords
 from tallystick.event.model import Event
 from tallystick.store import facts
 from tallystick.store.claims import Claims
+from tallystick.store.idempotency import CommandRecord
 from tallystick.store.maintenance import Cut, Erasure
 from tallystick.store.page import Hole
 from tallystick.store.refill import Donor
@@ -112,7 +113,7 @@ def records_of(events: Iterable[Event]) -> SideRecords:
 
 
 class ClaimsRemains:
-    """What control facts leave of given events: nothing of what was pruned, no payload of what was erased."""
+    """What control facts leave of given events: nothing of what was pruned, no payload or answer of what was erased."""
 
     def __init__(self, claims: Claims) -> None:
         self._claims = claims
@@ -120,7 +121,17 @@ class ClaimsRemains:
     def applied(self, piece: Piece) -> Piece:
         """A piece without what is gone."""
         frame = Frame(0, 0, piece.first_position, piece.next_position)
-        return piece_of(frame, Body(piece.recorded, piece.events, piece.side), self)
+        return piece_of(frame, Body(piece.recorded, piece.events, list(map(self._answered, piece.side))), self)
+
+    def _answered(self, record: Any) -> Any:
+        """A record as it is; that of a command which appended what was erased since, without its response."""
+        if record[0] != "command":
+            return record
+        command = msgspec.convert(record[1:], CommandRecord)
+        erased = self._claims.erased
+        if any(first <= seq <= last for stream, first, last in command.ranges for seq in erased.get(stream, ())):
+            return ("command", *msgspec.structs.astuple(command.without_response))
+        return record
 
     def event(self, event: Event) -> Event | None:
         pruned = self._claims.pruned.get(event.stream)

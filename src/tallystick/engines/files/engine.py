@@ -112,7 +112,7 @@ class FilesLog(Beside):
                 outcomes.append(ledger.judge(transaction))
             except errors.TallyError as refusal:
                 outcomes.append(refusal)
-        records = side.of_ledger(ledger)
+        records = side.of_ledger(ledger, self.commands.load)
         if ledger.rows or records is not side.NOTHING:
             with self.projecting(ledger.rows):
                 self._write(writer, ledger, records)

@@ -177,14 +177,14 @@ class Reclaimer:
         return found
 
     def _responding(self, events: list[Event]) -> list[Segment]:
-        """The segments in which a command stands that answered for one of these events, recorded before it."""
+        """The segments in which a response to one of these events stands that is not held any more, far from it."""
         places = [(event.stream, event.seq) for event in events]
         return [
             item
             for item in self._view.segments
             if any(
-                stream == name and first <= seq <= last
-                for name, first, last, _ in item.far_ranges()
+                stream == name and first <= seq <= last and self._commands.is_outdated(item, offset)
+                for name, first, last, offset in item.far_ranges()
                 for stream, seq in places
             )
         ]

@@ -7,7 +7,8 @@
                                                 the payload of one event is gone
     ["snapshot", id], ["drop", id]              a snapshot's file belongs to the log; it does no longer
     ["command", key, request hash, response, recorded ns, ranges]
-                                                a command took effect with the events of this frame
+                                                a command took effect with the events of this frame; with an empty
+                                                response, it took effect before, and its response was erased here
     ["forget", digests]                         commands up to here are forgotten; 16 bytes each
     ["gone", ids]                               events of this frame that were pruned and left out of it; 16 bytes each
     ["source", source, seq]                     the sequence of a source, when the event that had it was left out
@@ -19,7 +20,7 @@ any more. Names that are not known are passed over here, and kept when a frame i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -49,8 +50,8 @@ class SideRecords(msgspec.Struct, frozen=True, kw_only=True):
 NOTHING = SideRecords()
 
 
-def of_ledger(ledger: Ledger) -> SideRecords:
-    """What a commit says besides its events."""
+def of_ledger(ledger: Ledger, load: Callable[[CommandKey], CommandRecord | None]) -> SideRecords:
+    """What a commit says besides its events. A command whose response goes is recorded anew, without one."""
     leases, commands, asked = ledger.leases, ledger.commands, ledger.maintenance
     if asked is None:
         if not leases and not commands:
@@ -58,12 +59,11 @@ def of_ledger(ledger: Ledger) -> SideRecords:
         return SideRecords(leases=tuple(leases), commands=tuple(commands))
     return SideRecords(
         leases=tuple(leases),
-        commands=tuple(commands),
+        commands=(*commands, *(found.without_response for found in map(load, asked.erased_responses) if found)),
         cuts=asked.cuts,
         erasures=asked.erasures,
         snapshots=tuple(snapshot.id for snapshot in asked.snapshots),
         dropped=asked.dropped_snapshots,
-        forgotten=tuple(map(digest, asked.forgotten_commands)),
     )
 
 

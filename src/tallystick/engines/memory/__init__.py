@@ -88,6 +88,11 @@ class MemoryCommands:
             if any(name == stream and first <= seq <= last for name, first, last in record.ranges)
         ]
 
+    def erase_response(self, key: CommandKey) -> None:
+        """Keep nothing of a command but that it took effect."""
+        if (record := self.records.get(key)) is not None:
+            self.records[key] = record.without_response
+
     def forget(self, *, before: int, limit: int) -> int:
         old = [record.key for record in self.records.values() if record.recorded < before][:limit]
         for key in old:
@@ -146,6 +151,8 @@ class MemoryLog:
             self._store(ledger)
             if store_rows is not None:
                 store_rows(self.views)
+            for projection, key in ledger.maintenance.dropped_rows if ledger.maintenance else ():
+                self.views.drop(projection, [key])
             self._changed.notify_all()
             return outcomes
 
@@ -174,8 +181,8 @@ class MemoryLog:
         self.snapshots.bodies |= {snapshot.id: snapshot.body for snapshot in asked.snapshots}
         for id_ in asked.dropped_snapshots:
             self.snapshots.bodies.pop(id_, None)
-        for key in asked.forgotten_commands:
-            self.commands.records.pop(key, None)
+        for key in asked.erased_responses:
+            self.commands.erase_response(key)
 
     def _prune(self, cut: Cut) -> None:
         kept = self._streams[cut.stream]

@@ -13,7 +13,7 @@ import msgspec
 import psycopg
 
 from tallystick import errors
-from tallystick.engines.postgres import arrays, commands, statements
+from tallystick.engines.postgres import arrays, commands, statements, views
 from tallystick.event import canonical, chain
 from tallystick.event.model import Row
 from tallystick.store import facts
@@ -95,13 +95,15 @@ def refusal(problem: psycopg.Error, asked: Maintenance) -> errors.TallyError | N
 
 def needs_role(asked: Maintenance) -> bool:
     """Whether it takes more than the rights of a service, which may keep snapshots."""
-    return bool(asked.cuts or asked.erasures or asked.dropped_snapshots or asked.forgotten_commands)
+    return bool(asked.cuts or asked.erasures or asked.dropped_snapshots or asked.erased_responses)
 
 
 def maintain(connection: psycopg.Connection[Any], asked: Maintenance, rows: list[Row]) -> None:
     """Do what was asked, behind the events of its commit. Erasures come first: a cut may cover the same event."""
     for snapshot in asked.snapshots:
         connection.execute(statements.named("keep_snapshot"), _snapshot_values(snapshot))
+    for projection, key in asked.dropped_rows:
+        views.drop_within(connection, projection, [key])
     if not needs_role(asked):
         return
     named = Named((row[3], row[5], row[7]) for row in rows)
@@ -117,8 +119,8 @@ def maintain(connection: psycopg.Connection[Any], asked: Maintenance, rows: list
         names = [named.dropped.get(id_.hex(), bytes(16)) for id_ in asked.dropped_snapshots]
         dropped = (arrays.uuids(asked.dropped_snapshots), arrays.uuids(names))
         connection.execute(statements.named("drop_snapshots"), dropped)
-    if asked.forgotten_commands:
-        connection.execute(statements.named("forget_commands"), commands.columns(asked.forgotten_commands))
+    if asked.erased_responses:
+        connection.execute(statements.named("erase_responses"), commands.columns(asked.erased_responses))
 
 
 def _snapshot_values(made: Snapshot) -> tuple[Any, ...]:

@@ -104,10 +104,7 @@ class PostgresViews:
 
     def drop(self, projection: str, keys: Sequence[str]) -> None:
         with self._keeping.writing() as connection:
-            # The places first: then what others wrote is seen, and no more of it comes.
-            connection.execute(statements.named("lock_views"), (projection,))
-            connection.execute(statements.named("count_view_drop"), (projection,))
-            connection.execute(statements.named("drop_view_rows"), (projection, _keys(keys)))
+            drop_within(connection, projection, keys)
 
     def dropped(self, projection: str, epoch: int, *, limit: int) -> list[str]:
         return [key for (key,) in self._keeping.rows("list_dropped_rows", (projection, epoch, limit))]
@@ -115,6 +112,13 @@ class PostgresViews:
     def _require_whole_log(self) -> None:
         if self._refusal is not None:
             raise errors.ReadOnly(reason=self._refusal)
+
+
+def drop_within(connection: psycopg.Connection[Any], projection: str, keys: Sequence[str]) -> None:
+    """Drop states within a transaction. The places first: then what others wrote is seen, and no more of it comes."""
+    connection.execute(statements.named("lock_views"), (projection,))
+    connection.execute(statements.named("count_view_drop"), (projection,))
+    connection.execute(statements.named("drop_view_rows"), (projection, _keys(keys)))
 
 
 def not_whole(org: str | None) -> str | None:

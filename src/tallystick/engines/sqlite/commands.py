@@ -22,6 +22,14 @@ def insert(connection: sqlite3.Connection, records: Sequence[CommandRecord]) -> 
         connection.executemany(statements.named("insert_range"), ranges)
 
 
+def erase_responses(connection: sqlite3.Connection, keys: Sequence[CommandKey]) -> None:
+    """Put records without a response in the place of these: a record is never changed."""
+    found = [record for key in keys if (record := SqliteView(connection).command(key)) is not None]
+    forgotten = [(key.org, key.actor, key.endpoint, key.key) for key in (record.key for record in found)]
+    connection.executemany(statements.named("forget_command"), forgotten)
+    insert(connection, [record.without_response for record in found])
+
+
 class SqliteCommands:
     """What the tables hold."""
 

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from tallystick import errors
-from tallystick.engines.sqlite import authorizer, statements
+from tallystick.engines.sqlite import authorizer, commands, statements
 from tallystick.engines.tables.connection import connect
+from tallystick.engines.tables.views import SqliteViews, Within
 from tallystick.event.model import Event, Row
 from tallystick.store import facts
 from tallystick.store.leases import LEASED_KIND
@@ -39,8 +40,10 @@ def maintain(connection: sqlite3.Connection, asked: Maintenance, rows: list[Row]
     _erase(connection, asked, rows)
     _prune(connection, asked, rows)
     connection.executemany(statements.named("drop_snapshot"), [(id_,) for id_ in asked.dropped_snapshots])
-    forgotten = [(key.org, key.actor, key.endpoint, key.key) for key in asked.forgotten_commands]
-    connection.executemany(statements.named("forget_command"), forgotten)
+    commands.erase_responses(connection, asked.erased_responses)
+    views = SqliteViews(Within(connection))
+    for projection, key in asked.dropped_rows:
+        views.drop(projection, [key])
 
 
 def _erase(connection: sqlite3.Connection, asked: Maintenance, rows: list[Row]) -> None:

@@ -320,13 +320,20 @@ class CommandContract(Contract):
         _run(store, _command(recorded=10))
 
     @needs(MULTI_STREAM, ANY_STREAM)
-    def test_an_erasure_takes_the_response_with_it(self, store: Store) -> None:
-        """Settled 25: responses that may repeat an erased payload go in the same commit."""
+    def test_an_erasure_takes_the_response_and_not_the_command(self, store: Store) -> None:
+        """Settled 25, CP-06: what may repeat an erased payload goes in the same commit; it runs once all the same."""
         _run(store, _command())
+        record = store.log.commands.load(KEY)
+        assert record is not None
         erasure = upkeep.erasure_of(store.read_stream("order/1")[0])
-        both = Maintenance(erasures=(erasure,), forgotten_commands=(KEY,))
+        both = Maintenance(erasures=(erasure,), erased_responses=(KEY,))
         store.record([upkeep.erased_fact(erasure)], maintenance=both)
-        assert store.log.commands.load(KEY) is None
+        assert store.log.commands.load(KEY) == record.without_response
+        assert store.log.commands.touching("order/1", 1) == [KEY]
+        with pytest.raises(errors.CommandRepeated):
+            _run(store, _command())
+        assert store.log.commands.forget(before=2, limit=10) == 1
+        _run(store, _command())
 
     @needs(ANY_STREAM, DURABLE)
     def test_commands_survive_reopening(self, harness: EngineHarness) -> None:

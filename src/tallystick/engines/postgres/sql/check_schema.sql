@@ -36,7 +36,7 @@ UNION ALL
 SELECT 'schema', role || ' may execute ' || oid::regprocedure, 0, '', 0
 FROM unnest(ARRAY['tally_app', 'tally_reader', 'public']) AS role, pg_proc
 WHERE pronamespace = 'tally'::regnamespace
-    AND proname IN ('prune', 'erase', 'drop_snapshots', 'forget', 'forget_commands', 'forget_commands_before')
+    AND proname IN ('prune', 'erase', 'drop_snapshots', 'forget', 'erase_responses', 'forget_commands_before')
     AND has_function_privilege(role, oid, 'EXECUTE')
 UNION ALL
 SELECT 'schema', 'the sequence of positions has CACHE ' || seqcache || ', not 1', 0, '', 0

@@ -28,8 +28,13 @@ CREATE TABLE tally.command_ranges (
 
 CREATE INDEX command_ranges_by_stream ON tally.command_ranges (stream, last_seq);
 
+-- A response may go, because it may repeat a payload that was erased; that the command took effect stays known.
 CREATE TRIGGER commands_are_not_changed BEFORE UPDATE ON tally.commands
-FOR EACH ROW EXECUTE FUNCTION tally.refuse_change();
+FOR EACH ROW WHEN (
+    NEW.response <> ''::bytea
+    OR (NEW.number, NEW.org, NEW.actor, NEW.endpoint, NEW.key, NEW.request_hash, NEW.recorded)
+        IS DISTINCT FROM (OLD.number, OLD.org, OLD.actor, OLD.endpoint, OLD.key, OLD.request_hash, OLD.recorded)
+) EXECUTE FUNCTION tally.refuse_change();
 
 CREATE TRIGGER commands_are_not_truncated BEFORE TRUNCATE ON tally.commands
 FOR EACH STATEMENT EXECUTE FUNCTION tally.refuse_change();
@@ -198,13 +203,12 @@ LANGUAGE sql AS $$
     SELECT count(*) FROM gone
 $$;
 
-CREATE FUNCTION tally.forget_commands(orgs text[], actors text[], endpoints text[], keys text[]) RETURNS bigint
+CREATE FUNCTION tally.erase_responses(orgs text[], actors text[], endpoints text[], keys text[]) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT tally.forget(array_agg(known.number))
+    UPDATE tally.commands AS known SET response = ''::bytea
     FROM unnest(orgs, actors, endpoints, keys) AS asked(org, actor, endpoint, key)
-    JOIN tally.commands AS known ON (known.org, known.actor, known.endpoint, known.key)
-        = (asked.org, asked.actor, asked.endpoint, asked.key)
-    WHERE NOT tally.is_foreign(known.org)
+    WHERE (known.org, known.actor, known.endpoint, known.key) = (asked.org, asked.actor, asked.endpoint, asked.key)
+        AND NOT tally.is_foreign(known.org)
 $$;
 
 CREATE FUNCTION tally.forget_commands_before(moment bigint, commands_max bigint) RETURNS bigint
@@ -246,4 +250,4 @@ $$;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA tally FROM PUBLIC;
 GRANT SELECT ON tally.commands, tally.command_ranges TO tally_app, tally_maintenance, tally_reader;
 GRANT EXECUTE ON FUNCTION tally.append_command, tally.write_commands TO tally_app, tally_maintenance;
-GRANT EXECUTE ON FUNCTION tally.forget_commands, tally.forget_commands_before TO tally_maintenance;
+GRANT EXECUTE ON FUNCTION tally.erase_responses, tally.forget_commands_before TO tally_maintenance;

@@ -1,0 +1,1 @@
+SELECT tally.erase_responses(%s::text[], %s::text[], %s::text[], %s::text[])

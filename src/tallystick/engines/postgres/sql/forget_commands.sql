@@ -1,1 +1,0 @@
-SELECT tally.forget_commands(%s::text[], %s::text[], %s::text[], %s::text[])
