@@ -122,3 +122,20 @@ def test_the_kinds_are_not_mixed_up(open_store: Any) -> None:
         rebuild(store, OpenOrders())
     with pytest.raises(errors.NotCaughtUp):
         TableRunner(store, OpenOrders()).query(SUMS)
+
+
+def test_the_tables_of_similar_names_are_told_apart(open_store: Any, engine: str) -> None:
+    """CP-08: dropping epoch 1 of `a` leaves the tables of `a_1` alone."""
+
+    class First(OpenOrders):
+        name = "a"
+
+    class Second(OpenOrders):
+        name = "a_1"
+
+    store = open_store(engine)
+    fill(store)
+    for projection in (First(), Second()):
+        TableRunner(store, projection).catch_up()
+    TableRunner(store, First()).rebuild()
+    assert TableRunner(store, Second()).query(SUMS) == expected(store)
