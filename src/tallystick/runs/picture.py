@@ -62,7 +62,7 @@ def svg(state: RunState) -> str:
         f'<text class="title" x="{MARGIN}" y="34">{escape(state.run_id)}</text>',
         f'<text class="small" x="{MARGIN}" y="52">{escape(_summary(state))}</text>',
         *(_edge(edge, places) for edge in found.edges),
-        *(_box(name, places[name], "input", "input") for name in found.inputs),
+        *(_box(name.removeprefix(graph.INPUT), places[name], "input", "input") for name in found.inputs),
         *(_box(item.node, places[item.node], item.state, _facts(item)) for item in found.items),
         *_legend(found, height - MARGIN),
         "</svg>",
