@@ -85,3 +85,34 @@ def test_replay_does_not_cut_a_snapshot_down_to_damage(directory: Path) -> None:
     with tallystick.open(f"ndjson:{directory}") as store, pytest.raises(errors.Damaged):
         runs.replay(store, "r")
     assert (directory / "runs/r/snapshot.json").read_bytes() == kept
+
+
+def test_a_restored_log_takes_the_failure_away(directory: Path) -> None:
+    """RUN-05, settled 22: the blocker stands beside the log as long as it cannot be read, and no longer."""
+    path, failure = directory / "runs/r/events.ndjson", directory / "runs/r/failure.json"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"seq", b"sea", 1))
+    flow = Workflow("small")
+    flow.add("a", lambda work: work.write("x", "1"), outputs=["x"])
+    with tallystick.open(f"ndjson:{directory}") as store, pytest.raises(errors.SnapshotInvalid):
+        runs.resume(store, flow, "r")
+    assert failure.exists()
+    path.write_bytes(data)
+    with tallystick.open(f"ndjson:{directory}") as store:
+        assert runs.resume(store, flow, "r", accept_changes=True).run_state == "finished"
+        assert runs.replay(store, "r").equal
+    assert not failure.exists()
+
+
+def test_an_artifact_that_cannot_be_read_is_not_taken_for_gone(directory: Path) -> None:
+    """RUN-07: a circle of links is refused by name, and nothing is made again or written."""
+    place = directory / "runs/r/artifacts/x"
+    place.unlink()
+    place.symlink_to("x")
+    flow = Workflow("small")
+    flow.add("a", lambda work: work.write("x", "1"), outputs=["x"])
+    with tallystick.open(f"ndjson:{directory}") as store:
+        before = store.stream_head("run/r")
+        with pytest.raises(errors.ReadFailed):
+            runs.resume(store, flow, "r", accept_changes=True)
+        assert store.stream_head("run/r") == before

@@ -48,7 +48,8 @@ def _source(function: Callable[..., Any]) -> bytes:
         return _source(function.func) + b"\n" + given.encode(errors="backslashreplace")
     if inspect.isroutine(function) or isinstance(function, type):
         return _text(function)
-    return _text(type(function))
+    kind: type[Any] = type(function)
+    return _text(kind)
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -141,7 +141,9 @@ def _summary(state: RunState) -> str:
 
 
 def duration(ns: int) -> str:
-    """A length of time for people."""
+    """A length of time for people; unknown if the clock was set back meanwhile."""
+    if ns < 0:
+        return "?"
     seconds = ns / 1e9
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"

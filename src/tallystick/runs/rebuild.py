@@ -50,6 +50,7 @@ def for_resume(store: Store, run: str) -> Reducer:
         found = compare(store, run, reducer.state)
         if not found.equal or found.seq < found.events:
             documents.replace(run, snapshot.NAME, snapshot.encode(reducer.state))
+        documents.remove(run, snapshot.FAILURE)  # the log can be read, so what it says is no longer so
     return reducer
 
 

@@ -234,8 +234,9 @@ class Reducer:
             )
             self.state.work_items.append(known)
             self._order.setdefault(fact.node, len(self._order))
-        made = {output.artifact for output in fact.outputs}
-        self._forget(known, [output for output in known.outputs if output.artifact not in made])
+        if known.outputs:
+            made = {output.artifact for output in fact.outputs}
+            self._forget(known, [output for output in known.outputs if output.artifact not in made])
         known.code, known.inputs, known.outputs = fact.code, fact.inputs, fact.outputs
         known.after, known.params, known.section = fact.after, fact.params, fact.section
         if fact.section is not None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from tallystick import errors
+
 _COPY_BYTES = 1 << 20
 
 
@@ -38,6 +40,8 @@ class Workspace:
                 return Content(digest.hexdigest(), file.tell())
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
+        except OSError as problem:  # a circle of links, no permission: it may be there, so nothing is made again
+            raise errors.ReadFailed(path=str(self.path(place)), reason=problem.strerror or str(problem)) from problem
 
     def settle(self, place: str) -> Content | None:
         """Make a file durable, and say what it holds: nobody is told of an artifact that a power loss could take."""
