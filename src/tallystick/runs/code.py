@@ -48,7 +48,7 @@ def _source(function: Callable[..., Any]) -> bytes:
         return _source(function.func) + b"\n" + given.encode(errors="backslashreplace")
     if inspect.isroutine(function) or isinstance(function, type):
         return _text(function)
-    kind: type[Any] = type(function)
+    kind: Any = type(function)
     return _text(kind)
 
 
