@@ -236,3 +236,14 @@ def test_an_attested_worker_is_recorded(tally: Tally, tmp_path: Path) -> None:
     lines: list[Any] = [json.loads(line) for line in (tmp_path / "log/runs/r/events.ndjson").read_text().splitlines()]
     attested = [line["payload"] for line in lines if line["type"] == "WORKER_ATTESTED"]
     assert [(item["attestation_type"], item["attestation"]) for item in attested] == [("tpm2", "0102")]
+
+
+def test_what_a_workflow_prints_is_not_part_of_the_document(tally: Tally, tmp_path: Path) -> None:
+    """RUN-08: with --json the output is JSON and nothing else, whatever module and nodes print."""
+    text = (tmp_path / "twoflow.py").read_text()
+    chatty = text.replace("def double(work):", 'def double(work):\n    print("hello")') + 'print("loaded")\n'
+    (tmp_path / "twoflow.py").write_text(chatty)
+    for result in (start(tally, "ndjson:log", "r", "--json"), tally("resume", "ndjson:log", "r", "--json")):
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["state"] == "finished"
+        assert "loaded" in result.stderr

@@ -106,11 +106,11 @@ def test_a_run_that_was_killed_shows_as_running(make_bench: Any) -> None:
     with bench.open() as store:
 
         def dies(work: Any) -> None:
-            raise SystemExit
+            raise KeyboardInterrupt
 
         flow = Workflow("dies")
         flow.add("a", dies)
-        with pytest.raises(SystemExit):
+        with pytest.raises(KeyboardInterrupt):
             runs.start(store, flow, run="r", workspace=bench.workspace)
         whole = store.read_stream("run/r")
         cut = next(event.seq for event in whole if event.type == "NODE_STARTED")

@@ -163,3 +163,21 @@ def test_a_run_that_cannot_be_read_is_named_in_the_answer(shelf: Any, flow: Any)
         found = runs.telemetry(store)
         assert list(found.unreadable) == ["a"]
         assert {item.run for item in found.activities} == {"b"}
+
+
+def test_a_node_may_have_the_name_of_an_input(bench: Any, store: Store) -> None:
+    """RUN-08: they are two boxes with an edge between them, in both drawings."""
+    flow = Workflow("same")
+    flow.input("letters")
+    flow.add("letters", lambda work: None, inputs=["letters"])
+    Path(bench.workspace).mkdir()
+    bench.file("letters").write_text("a")
+    state = runs.start(store, flow, run="r", workspace=bench.workspace)
+    assert "  i0 --> n0\n" in runs.mermaid(state)
+    boxes = [box.text for box in ElementTree.fromstring(runs.svg(state)).iter(f"{NAMESPACE}text")]
+    assert boxes.count("letters") == 2
+
+
+def test_a_clock_that_was_set_back_makes_no_negative_time() -> None:
+    """RUN-08: how long it took is not known then."""
+    assert (picture.duration(-1), picture.duration(0)) == ("?", "0 ms")

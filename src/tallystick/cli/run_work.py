@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import getpass
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -66,7 +68,8 @@ def start(
     """
     from tallystick import runs
 
-    flow = _loaded(reference)
+    with _talking(as_json):
+        flow = _loaded(reference)
     with _opened(url) as store:
         run = new or runs.launch.new_run_id(flow, store.clock())
         given = _inputs(inputs)
@@ -124,7 +127,8 @@ def resume(
             raise errors.NotLoadable(
                 reference=run, reason="the run does not say where its workflow is; give --workflow"
             )
-        flow = _loaded(known)
+        with _talking(as_json):
+            flow = _loaded(known)
         return _carried_out(
             store,
             run,
@@ -175,7 +179,8 @@ def _carried_out(store: Store, run: str, act: Callable[[], RunState], *, as_json
 
     fault: errors.RunFault | None = None
     try:
-        state = act()
+        with _talking(as_json):
+            state = act()
     except errors.RunFault as problem:
         fault = problem
         state = runs.load(store, run).state
@@ -187,6 +192,11 @@ def _carried_out(store: Store, run: str, act: Callable[[], RunState], *, as_json
     if fault is not None:
         raise fault
     return status
+
+
+def _talking(as_json: bool) -> AbstractContextManager[object]:
+    """Where the user's code prints to: not between documents that a program reads."""
+    return redirect_stdout(sys.stderr) if as_json else nullcontext()
 
 
 def _opened(url: str, *, create: bool = True) -> Store:

@@ -88,7 +88,7 @@ def telemetry(store: Store, question: Question | None = None) -> Telemetry:
 def activities(state: RunState) -> Iterator[Activity]:
     """Every attempt that this run made itself: what a fork inherited is told by its parent."""
     sessions = {session.session: session for session in state.sessions}
-    for item in state.work_items:
+    for item in [*state.work_items, *state.removed_items]:
         for attempt in item.history:
             session = sessions.get(attempt.session)
             if session is not None:

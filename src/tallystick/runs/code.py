@@ -7,6 +7,7 @@ import hashlib
 import importlib
 import inspect
 import os
+import re
 import subprocess
 import textwrap
 from collections.abc import Callable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tallystick.runs.workflow import Workflow
 
 _GIT_SECONDS = 5
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _HEAD = "# branch.oid "
 _NO_COMMIT = "(initial)"
 
@@ -39,14 +41,25 @@ def version(function: Callable[..., Any], params: dict[str, Any]) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-@functools.lru_cache(maxsize=1 << 16)
 def _source(function: Callable[..., Any]) -> bytes:
+    """The source text of what is called: of a partial its function and what it is given, of an object its class."""
+    if isinstance(function, functools.partial):
+        given = _ADDRESS.sub("", repr((function.args, sorted(function.keywords.items()))))
+        return _source(function.func) + b"\n" + given.encode(errors="backslashreplace")
+    if inspect.isroutine(function) or isinstance(function, type):
+        return _text(function)
+    kind: Any = type(function)
+    return _text(kind)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _text(function: Callable[..., Any]) -> bytes:
     """The source text; where there is none (a prompt, a frozen module), the compiled code."""
     try:
         return textwrap.dedent(inspect.getsource(function)).encode()
     except (OSError, TypeError):
         found = getattr(function, "__code__", None)
-        return repr(_compiled(found) if isinstance(found, CodeType) else type(function).__qualname__).encode()
+        return repr(_compiled(found) if isinstance(found, CodeType) else function.__qualname__).encode()
 
 
 def _compiled(found: CodeType) -> tuple[Any, ...]:
@@ -63,7 +76,7 @@ def load(reference: str) -> Workflow:
         raise errors.NotLoadable(reference=reference, reason="it is not MODULE:WORKFLOW")
     try:
         found = getattr(importlib.import_module(module), name)
-    except Exception as problem:  # whatever the user's module raises while it is imported
+    except (Exception, SystemExit) as problem:  # whatever the user's module raises while it is imported
         raise errors.NotLoadable(reference=reference, reason=f"{type(problem).__name__}: {problem}") from problem
     if not isinstance(found, Workflow):
         raise errors.NotLoadable(reference=reference, reason=f"it is {type(found).__name__}, not a Workflow")

@@ -12,7 +12,7 @@ from tallystick.event.model import NewEvent
 from tallystick.runs import journal
 from tallystick.runs.facts import NodeStarted, Parent, RunCreated
 from tallystick.runs.journal import Journal
-from tallystick.runs.launch import workspace_of
+from tallystick.runs.launch import recorded_place, workspace_of
 from tallystick.runs.state import RunState
 from tallystick.runs.workspace import Workspace
 from tallystick.store import facts
@@ -32,7 +32,8 @@ def fork(store: Store, run: str, node: str, *, child: str, workspace: str | None
     begun = journal.inherited(store, child, parent)
     place = workspace_of(store, child, workspace)
     _copy(begun.state, workspace_of(store, run, whole.workspace), place)
-    created = RunCreated(workflow=whole.workflow, reference=whole.reference, workspace=workspace, parent=parent)
+    kept = recorded_place(store, place, workspace)
+    created = RunCreated(workflow=whole.workflow, reference=whole.reference, workspace=kept, parent=parent)
     written = Journal(store, child, begun)
     written.record([created])
     written.save_snapshot()

@@ -21,6 +21,9 @@ COLOURS: dict[str, tuple[str, str, str]] = {
 """State -> background, border, text."""
 
 
+INPUT = "\0"  # before the name of an input: a node may have the same name, and no name has this character
+
+
 class Edge(msgspec.Struct, frozen=True):
     """From a node or an input to a node; `label` names the artifacts that are handed on, empty if none is."""
 
@@ -30,7 +33,7 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """What there is to draw: inputs, nodes in order, edges."""
+    """What there is to draw: inputs, nodes in order, edges. Inputs have `INPUT` before their name."""
 
     inputs: list[str]
     items: list[WorkItem]
@@ -50,7 +53,7 @@ def drawing(state: RunState) -> Drawing:
     by_name = {item.node: item for item in state.work_items}
     items = [by_name[name] for name in graph.order]
     edges = [edge for item in items for edge in _edges(item, graph)]
-    used = [name for name in state.inputs if name in graph.readers]
+    used = [INPUT + name for name in state.inputs if name in graph.readers and name not in graph.maker]
     return Drawing(used, items, edges, graph)
 
 
@@ -59,7 +62,7 @@ def _edges(item: WorkItem, graph: Graph) -> Iterator[Edge]:
     for artifact in item.inputs:
         handed.setdefault(graph.maker.get(artifact, ""), []).append(artifact)
     for artifact in handed.pop("", []):
-        yield Edge(artifact, item.node, "")
+        yield Edge(INPUT + artifact, item.node, "")
     for source in sorted(handed, key=graph.rank.__getitem__):
         yield Edge(source, item.node, ", ".join(handed[source]))
 
@@ -70,7 +73,7 @@ def mermaid(state: RunState) -> str:
     names = {item.node: f"n{number}" for number, item in enumerate(found.items)}
     names |= {name: f"i{number}" for number, name in enumerate(found.inputs)}
     lines = ["flowchart LR"]
-    lines += [f'  {names[name]}(["{_quoted(name)}"]):::input' for name in found.inputs]
+    lines += [f'  {names[name]}(["{_quoted(name.removeprefix(INPUT))}"]):::input' for name in found.inputs]
     sections = list(dict.fromkeys(item.section for item in found.items))
     for number, section in enumerate(sections):
         inside = [item for item in found.items if item.section == section]

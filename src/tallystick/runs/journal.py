@@ -32,10 +32,8 @@ def pages_of(store: Store, stream: str, *, until: int | None = None) -> Iterator
     """The events of a stream up to a seq, page by page."""
     after = 0
     while page := store.read_stream(stream, after=after, until=until, limit=PAGE):
-        yield page
+        yield page  # a short one is not the last: it may end where damage begins, which the next read names
         after = page[-1].seq
-        if len(page) < PAGE:
-            return
 
 
 def events_of(store: Store, stream: str) -> Iterator[Event]:

@@ -14,7 +14,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.event import names
-from tallystick.runs import code, journal, rebuild
+from tallystick.runs import code, holding, journal, rebuild
 from tallystick.runs.facts import (
     ArtifactSeen,
     ArtifactStale,
@@ -22,6 +22,7 @@ from tallystick.runs.facts import (
     NodeDeclared,
     NodeRemoved,
     NodeStale,
+    Output,
     RunCreated,
     RunStateChanged,
     SessionEnded,
@@ -32,9 +33,9 @@ from tallystick.runs.facts import (
 from tallystick.runs.journal import Journal
 from tallystick.runs.runner import Runner
 from tallystick.runs.stale import Changes, stale
-from tallystick.runs.state import Reducer, RunState, WorkItem
+from tallystick.runs.state import Artifact, Reducer, RunState, WorkItem
 from tallystick.runs.workflow import Graph, Workflow
-from tallystick.runs.workspace import Workspace
+from tallystick.runs.workspace import Content, Workspace
 from tallystick.store.store import Store
 
 PARALLEL_MAX = 256
@@ -102,6 +103,12 @@ def workspace_of(store: Store, run: str, given: str | None) -> Workspace:
     return Workspace(f"{documents.place(run)}/artifacts" if documents is not None else f"runs/{run}")
 
 
+def recorded_place(store: Store, place: Workspace, given: str | None) -> str | None:
+    """The place as it is recorded: whole, so that it is found from any directory; none beside a log, which may move."""
+    beside = given is None and getattr(store.log, "documents", None) is not None
+    return None if beside else os.path.abspath(place.directory)
+
+
 def new_run_id(workflow: Workflow, now: int) -> str:
     """A run id that nobody has: the workflow, the time and some chance."""
     name = "".join(c if c.isascii() and c.isalnum() else "-" for c in workflow.name.lower()).strip("-") or "run"
@@ -130,17 +137,20 @@ def start(
     names.kind_of(stream)
     if store.stream_head(stream) is not None:
         raise errors.RunExists(run=run)
-    place = workspace_of(store, run, workspace)
-    _take_inputs(workflow, place, inputs or {})
-    seen = [found for name in workflow.inputs if (found := _seen(workflow, place, name))]
-    session, begun = crew.session(workflow)
-    written = Journal(store, run, Reducer(run))
-    created = RunCreated(workflow=workflow.name, reference=reference, workspace=workspace)
-    declared = list(graph.nodes.values())
-    state = RunStateChanged(state="running")
-    written.record([created, *workflow.declared_inputs(), *declared, *seen, *begun, state])
-    written.save_snapshot()
-    return _carry_out(written, workflow, graph, place, session, crew)
+    with holding.held(store, stream):
+        place = workspace_of(store, run, workspace)
+        _take_inputs(workflow, place, inputs or {})
+        seen = [found for name in workflow.inputs if (found := _seen(workflow, place, name, None))]
+        session, begun = crew.session(workflow)
+        written = Journal(store, run, Reducer(run))
+        created = RunCreated(
+            workflow=workflow.name, reference=reference, workspace=recorded_place(store, place, workspace)
+        )
+        declared = list(graph.nodes.values())
+        state = RunStateChanged(state="running")
+        written.record([created, *workflow.declared_inputs(), *declared, *seen, *begun, state])
+        written.save_snapshot()
+        return _carry_out(written, workflow, graph, place, session, crew)
 
 
 def resume(
@@ -163,25 +173,43 @@ def resume(
     crew = crew or Crew()
     graph = workflow.graph()
     names.kind_of(journal.stream_of(run))
-    reducer = rebuild.for_resume(store, run)
-    state = reducer.state
-    place = workspace_of(store, run, workspace or state.workspace)
-    _take_inputs(workflow, place, inputs or {})
-    differing = differences(workflow, graph, state)
-    if differing and not accept_changes and not rerun_changed:
-        listed = ", ".join(f"{node} ({what})" for node, what in differing.items())
-        raise errors.CodeChanged(run=run, nodes=listed)
-    redone = frozenset(differing) if rerun_changed else frozenset()
-    changes, seen = _changes(workflow, graph, state, place, _forced(graph, force), redone)
+    with holding.held(store, journal.stream_of(run)):
+        reducer = rebuild.for_resume(store, run)
+        place = workspace_of(store, run, workspace or reducer.state.workspace)
+        _take_inputs(workflow, place, inputs or {})
+        differing = differences(workflow, graph, reducer.state)
+        if differing and not accept_changes and not rerun_changed:
+            listed = ", ".join(f"{node} ({what})" for node, what in differing.items())
+            raise errors.CodeChanged(run=run, nodes=listed)
+        redone = frozenset(differing) if rerun_changed else frozenset()
+        prepared = _prepared(workflow, graph, reducer.state, place, differing, _forced(graph, force), redone)
+        if not prepared and _is_over(reducer.state, graph):
+            return reducer.state
+        session, begun = crew.session(workflow)
+        written = Journal(store, run, reducer, trace_id=journal.trace_of(store, run))
+        written.record([*prepared, *begun, RunStateChanged(state="running")])
+        return _carry_out(written, workflow, graph, place, session, crew)
+
+
+def _prepared(
+    workflow: Workflow,
+    graph: Graph,
+    state: RunState,
+    place: Workspace,
+    differing: dict[str, str],
+    forced: frozenset[str],
+    redone: frozenset[str],
+) -> list[Fact]:
+    """What is to be recorded before a run goes on: what is no longer as it was, and what is stale by that."""
+    changes, seen = _changes(workflow, graph, state, place, forced, redone)
     finished = [item.node for item in state.work_items if item.state == "finished"]
     found = stale(graph, changes, finished=finished)
-    prepared = [*_lost(state), *_redeclared(workflow, graph, state, differing), *seen, *_marked(found, graph, state)]
-    if not prepared and len(finished) == len(graph.nodes):
-        return state
-    session, begun = crew.session(workflow)
-    written = Journal(store, run, reducer, trace_id=journal.trace_of(store, run))
-    written.record([*prepared, *begun, RunStateChanged(state="running")])
-    return _carry_out(written, workflow, graph, place, session, crew)
+    return [*_lost(state), *_redeclared(workflow, graph, state, differing), *seen, *_marked(found, graph, state)]
+
+
+def _is_over(state: RunState, graph: Graph) -> bool:
+    done = sum(item.state == "finished" for item in state.work_items)
+    return done == len(graph.nodes) and state.run_state == "finished"
 
 
 def _carry_out(
@@ -210,13 +238,14 @@ def _take_inputs(workflow: Workflow, place: Workspace, given: dict[str, str]) ->
         place.take(Path(source), workflow.inputs[name].place)
 
 
-def _seen(workflow: Workflow, place: Workspace, name: str, was: str | None = None) -> ArtifactSeen | None:
-    """An input as it is now; None if it is as it was."""
+def _seen(workflow: Workflow, place: Workspace, name: str, known: Artifact | None) -> ArtifactSeen | None:
+    """An input as it is now; None if it is as it was. What a node made under that name was another artifact."""
     declared = workflow.inputs[name]
     found = place.look(declared.place)
     if found is None:
         raise errors.InputMissing(artifact=name, path=str(place.path(declared.place)))
-    if found.sha256 == was:
+    was = known.sha256 if known is not None and known.node is None else None
+    if found.sha256 == was and known is not None and known.path == declared.place:
         return None
     return ArtifactSeen(
         artifact=name,
@@ -265,32 +294,37 @@ def _changes(
     seen: list[Fact] = []
     changed, missing = set(), set()
     for name in workflow.inputs:
-        found = _seen(workflow, place, name, index[name].sha256 if name in index else None)
+        found = _seen(workflow, place, name, index.get(name))
         if found is not None:
             seen.append(found)
-            changed.add(name)
-    done = {item.node: item for item in state.work_items if item.state == "finished"}
+            changed |= {name} if found.sha256 != found.was else set()
+    states = {item.node: item.state for item in state.work_items}
     for name in graph.order:
-        for output in done[name].outputs if name in done else ():
-            known = index[output.artifact]
-            content = place.look(output.path)
-            if content is None:
+        outputs = graph.nodes[name].outputs
+        if name not in states:  # a new node: nobody has read what it is going to make
+            changed |= {output.artifact for output in outputs}
+        for output in outputs if states.get(name) == "finished" else ():
+            known, content = index.get(output.artifact), place.look(output.path)
+            if known is None or known.node != name or content is None:
                 missing.add(output.artifact)
-            elif content.sha256 != known.sha256:
-                changed.add(output.artifact)
-                seen.append(
-                    ArtifactSeen(
-                        artifact=output.artifact,
-                        path=output.path,
-                        sha256=content.sha256,
-                        bytes=content.bytes,
-                        schema_id=output.schema_id,
-                        was=known.sha256,
-                    )
-                )
+            elif (content.sha256, output.path) != (known.sha256, known.path):
+                changed |= {output.artifact} if content.sha256 != known.sha256 else set()
+                seen.append(_found(output, content, was=known.sha256))
     artifacts, gone = frozenset(changed), frozenset(missing)
     redone = frozenset(name for name in redone if name in graph.nodes)
     return Changes(artifacts=artifacts, missing=gone, forced=forced, code=redone), seen
+
+
+def _found(output: Output, content: Content, *, was: str) -> ArtifactSeen:
+    """An output that is not what its maker left."""
+    return ArtifactSeen(
+        artifact=output.artifact,
+        path=output.path,
+        sha256=content.sha256,
+        bytes=content.bytes,
+        schema_id=output.schema_id,
+        was=was,
+    )
 
 
 def _lost(state: RunState) -> list[Fact]:
@@ -300,7 +334,8 @@ def _lost(state: RunState) -> list[Fact]:
 
 def _redeclared(workflow: Workflow, graph: Graph, state: RunState, differing: dict[str, str]) -> list[Fact]:
     """The declarations that are other than the run knows them."""
-    inputs = [item for item in workflow.declared_inputs() if item.artifact not in state.inputs]
+    known = {name: (item.path, item.schema_id) for name, item in state.inputs.items()}
+    inputs = [item for item in workflow.declared_inputs() if known.get(item.artifact) != (item.path, item.schema_id)]
     removed = [NodeRemoved(node=name) for name in differing if name not in graph.nodes]
     return [*inputs, *removed, *(graph.nodes[name] for name in graph.order if name in differing)]
 
@@ -311,6 +346,7 @@ def _marked(found: dict[str, str], graph: Graph, state: RunState) -> list[Fact]:
     for node, because in found.items():
         marked.append(NodeStale(node=node, because=because))
         for output in graph.nodes[node].outputs:
-            if output.artifact in state.artifacts_index:
+            known = state.artifacts_index.get(output.artifact)
+            if known is not None and known.node == node:  # else another made it, and it goes with that one
                 marked.append(ArtifactStale(artifact=output.artifact, because=because))
     return marked

@@ -62,7 +62,7 @@ def svg(state: RunState) -> str:
         f'<text class="title" x="{MARGIN}" y="34">{escape(state.run_id)}</text>',
         f'<text class="small" x="{MARGIN}" y="52">{escape(_summary(state))}</text>',
         *(_edge(edge, places) for edge in found.edges),
-        *(_box(name, places[name], "input", "input") for name in found.inputs),
+        *(_box(name.removeprefix(graph.INPUT), places[name], "input", "input") for name in found.inputs),
         *(_box(item.node, places[item.node], item.state, _facts(item)) for item in found.items),
         *_legend(found, height - MARGIN),
         "</svg>",
@@ -141,7 +141,9 @@ def _summary(state: RunState) -> str:
 
 
 def duration(ns: int) -> str:
-    """A length of time for people."""
+    """A length of time for people; unknown if the clock was set back meanwhile."""
+    if ns < 0:
+        return "?"
     seconds = ns / 1e9
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"

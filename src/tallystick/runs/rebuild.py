@@ -50,13 +50,18 @@ def for_resume(store: Store, run: str) -> Reducer:
         found = compare(store, run, reducer.state)
         if not found.equal or found.seq < found.events:
             documents.replace(run, snapshot.NAME, snapshot.encode(reducer.state))
+        documents.remove(run, snapshot.FAILURE)  # the log can be read, so what it says is no longer so
     return reducer
 
 
 def compare(store: Store, run: str, now: RunState) -> Comparison:
     """The stored snapshot against a replay up to the event that it names. `now` is the replay of everything."""
     documents: Documents | None = getattr(store.log, "documents", None)
-    data = None if documents is None else documents.load(run, snapshot.NAME)
+    return _compared(store, run, now, None if documents is None else documents.load(run, snapshot.NAME))
+
+
+def _compared(store: Store, run: str, now: RunState, data: bytes | None) -> Comparison:
+    documents: Documents | None = getattr(store.log, "documents", None)
     if data is None:
         return Comparison(run, now.seq, 0, documents is None, "" if documents is None else "there is no snapshot.json")
     if data == snapshot.encode(now):
@@ -73,9 +78,10 @@ def compare(store: Store, run: str, now: RunState) -> Comparison:
 
 def replay(store: Store, run: str) -> Comparison:
     """Rebuild the snapshot of a run from RUN_CREATED on, compare it byte for byte, and put it right if it differs."""
-    reducer = journal.load(store, run)
-    found = compare(store, run, reducer.state)
     documents: Documents | None = getattr(store.log, "documents", None)
+    stored = None if documents is None else documents.load(run, snapshot.NAME)  # before the log: a runner may live
+    reducer = journal.load(store, run)
+    found = _compared(store, run, reducer.state, stored)
     if documents is None or found.equal or store.log.readonly:
         return found
     documents.replace(run, snapshot.NAME, snapshot.encode(reducer.state))

@@ -159,7 +159,8 @@ class Runner:
 
     def _attempt(self, begun: Begun) -> Ended:
         node = self._nodes[begun.node]
-        work = Work(self._journal.run, node, begun.attempt, self._workspace, self._paths)
+        known = self._journal.reducer.issues
+        work = Work(self._journal.run, node, begun.attempt, self._workspace, self._paths, known)
         try:
             if begun.delay_ms:
                 self._sleep(begun.delay_ms / 1000)
@@ -170,7 +171,9 @@ class Runner:
                 if found is None:
                     raise errors.NodeFault(node=node.name, reason=f"it did not make its output {output.name!r}")
                 contents[output.name] = found
-        except Exception as problem:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as problem:  # sys.exit() too: a node cannot end the run
             text = f"{type(problem).__name__}: {problem}"[:ERROR_CHARACTERS_MAX]
             return Ended(begun, issues=work.issues, error=text.encode(errors="replace").decode().replace("\0", "�"))
         return Ended(begun, contents, work.issues)
@@ -263,4 +266,6 @@ def _without_message(item: Fact | tuple[Fact, str]) -> Fact | tuple[Fact, str]:
         fact = msgspec.structs.replace(fact, error=WITHHELD)
     elif isinstance(fact, IssueOpened):
         fact = msgspec.structs.replace(fact, message=WITHHELD)
+    elif isinstance(fact, IssueResolved):
+        fact = msgspec.structs.replace(fact, how=WITHHELD)
     return (fact, span) if span else fact

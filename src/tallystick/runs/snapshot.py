@@ -25,6 +25,7 @@ class Documents(Protocol):
     def exists(self, run: str) -> bool: ...
     def load(self, run: str, name: str) -> bytes | None: ...
     def replace(self, run: str, name: str, data: bytes) -> None: ...
+    def remove(self, run: str, name: str) -> None: ...
 
 
 def encode(state: RunState) -> bytes:
@@ -42,11 +43,11 @@ def decode(data: bytes) -> RunState:
         state = _decode(data)
         if encode(state) == data:
             return state
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         pass
     try:
         document = json.loads(data)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise _refused(f"not JSON: {problem}") from None
     schema.check("snapshot", document)
     raise _refused("it fits the schema, but it is not the canonical form of a state")

@@ -1,7 +1,7 @@
 """The state of a run, and the reducer that makes it: a function of the run's events and of nothing else.
 
-Everything stands in a stable order: nodes as declared, issues and sessions as they came, names by code point when they
-are written down. Nodes that ran side by side leave the same state as nodes that ran one after the other, but for times.
+Everything stands in a stable order: nodes and their issues as declared, sessions as they came, names by code point when
+they are written down. Nodes that ran side by side leave the same state as nodes that ran in turn, but for times.
 """
 
 from __future__ import annotations
@@ -129,6 +129,7 @@ class RunState(msgspec.Struct, kw_only=True):
     inputs: dict[str, InputFile] = {}
     artifacts_index: dict[str, Artifact] = {}
     work_items: list[WorkItem] = []
+    removed_items: list[WorkItem] = []
     issues: list[Issue] = []
     sessions: list[Session] = []
     workers: dict[str, Worker] = {}
@@ -140,7 +141,8 @@ class Reducer:
     def __init__(self, run_id: str, state: RunState | None = None) -> None:
         self.state = state or RunState(run_id=run_id)
         self.items = {item.node: item for item in self.state.work_items}
-        self._issues = {issue.issue: issue for issue in self.state.issues}
+        self._order = {node: rank for rank, node in enumerate(self.items)}  # by first declaration
+        self.issues = {issue.issue: issue for issue in self.state.issues}
         self._sessions = {session.session: session for session in self.state.sessions}
 
     def fold(self, events: Iterable[Event]) -> None:
@@ -179,7 +181,8 @@ class Reducer:
             else:
                 item.state, item.attempts, item.history, item.stale_because = "pending", 0, [], None
         self.state.issues, self.state.sessions, self.state.workers = [], [], {}
-        self._issues, self._sessions = {}, {}
+        self.state.removed_items = []
+        self.issues, self._sessions = {}, {}
 
     def _run_state(self, fact: facts.RunStateChanged, time: int) -> None:
         self.state.run_state = fact.state
@@ -226,10 +229,14 @@ class Reducer:
     def _node_declared(self, fact: facts.NodeDeclared, time: int) -> None:
         known = self.items.get(fact.node)
         if known is None:
-            known = self.items[fact.node] = WorkItem(
+            known = self.items[fact.node] = self._returned(fact.node) or WorkItem(
                 node=fact.node, code="", inputs=[], outputs=[], after=[], params={}, section=None, declared_at=time
             )
             self.state.work_items.append(known)
+            self._order.setdefault(fact.node, len(self._order))
+        if known.outputs:
+            made = {output.artifact for output in fact.outputs}
+            self._forget(known, [output for output in known.outputs if output.artifact not in made])
         known.code, known.inputs, known.outputs = fact.code, fact.inputs, fact.outputs
         known.after, known.params, known.section = fact.after, fact.params, fact.section
         if fact.section is not None:
@@ -237,9 +244,25 @@ class Reducer:
 
     def _node_removed(self, fact: facts.NodeRemoved, time: int) -> None:
         item = self.items.pop(fact.node)
-        self.state.work_items.remove(item)
-        for output in item.outputs:
-            self.state.artifacts_index.pop(output.artifact, None)
+        self.state.work_items = [other for other in self.state.work_items if other is not item]
+        self.state.removed_items.append(item)
+        self._forget(item, item.outputs)
+
+    def _returned(self, node: str) -> WorkItem | None:
+        """A node that was removed and is declared again: to be done again, its attempts are counted on."""
+        for item in self.state.removed_items:
+            if item.node == node:
+                self.state.removed_items = [other for other in self.state.removed_items if other is not item]
+                item.state, item.stale_because, item.inherited_from = "pending", None, None
+                return item
+        return None
+
+    def _forget(self, item: WorkItem, outputs: list[Output]) -> None:
+        """Artifacts that this node made and makes no longer."""
+        for output in outputs:
+            known = self.state.artifacts_index.get(output.artifact)
+            if known is not None and known.node == item.node:
+                del self.state.artifacts_index[output.artifact]
 
     def _node_started(self, fact: facts.NodeStarted, time: int) -> None:
         item = self.items[fact.node]
@@ -296,11 +319,15 @@ class Reducer:
 
     def _issue_opened(self, fact: facts.IssueOpened, time: int) -> None:
         issue = Issue(**fact.payload(), opened_at=time)
-        self.state.issues.append(issue)
-        self._issues[fact.issue] = issue
+        issues, order = self.state.issues, self._order
+        at, rank = len(issues), order.get(fact.node or "", 0)
+        while at and order.get(issues[at - 1].node or "", 0) > rank:
+            at -= 1
+        issues.insert(at, issue)
+        self.issues[fact.issue] = issue
 
     def _issue_resolved(self, fact: facts.IssueResolved, time: int) -> None:
-        issue = self._issues[fact.issue]
+        issue = self.issues[fact.issue]
         issue.state, issue.resolved_at, issue.how = "resolved", time, fact.how
 
 

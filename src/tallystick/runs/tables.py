@@ -46,7 +46,7 @@ def rows(states: Iterable[RunState]) -> Rows:
         found.sessions += _sessions(state)
         for name, worker in state.workers.items():
             workers[name] = _merged(workers.get(name), _worker(name, worker, state))
-        for item in state.work_items:
+        for item in [*state.work_items, *state.removed_items]:
             found.jobs.append(_job(state, item))
             found.job_attempts += _attempts(state, item)
     found.nodes = [workers[name] for name in sorted(workers)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +11,36 @@ import msgspec
 
 from tallystick import errors
 from tallystick.event import canonical
+from tallystick.runs import facts
 from tallystick.runs.facts import Fact, IssueOpened, IssueResolved, Severity
 from tallystick.runs.workflow import Artifact, Node
 from tallystick.runs.workspace import Workspace
 
+MESSAGE_CHARACTERS_MAX = 100_000
+
 
 class Work:
-    """One attempt at a node. Only declared artifacts can be reached: what is not declared cannot become stale."""
+    """One attempt at a node. Only declared artifacts can be reached: what is not declared cannot become stale.
 
-    def __init__(self, run_id: str, node: Node, attempt: int, workspace: Workspace, inputs: dict[str, str]) -> None:
+    `paths` are those of all artifacts of the run, `issues` those that the run knows.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        node: Node,
+        attempt: int,
+        workspace: Workspace,
+        paths: dict[str, str],
+        issues: Container[str] = (),
+    ) -> None:
         self.run_id = run_id
         self.node = node.name
         self.attempt = attempt
-        self.params = node.params
+        self.params = copy.deepcopy(node.params)  # what a node does to it is not what was declared
         self.issues: list[Fact] = []
-        self._inputs = inputs
+        self._inputs = {name: paths[name] for name in node.inputs}
+        self._known_issues = issues
         self._outputs: dict[str, Artifact] = {item.name: item for item in node.outputs}
         self._workspace = workspace
 
@@ -63,9 +80,21 @@ class Work:
     def open_issue(self, code: str, message: str, *, severity: Severity = "warning") -> str:
         """Record that something is wrong; returns the issue's name. It is written when the attempt ends."""
         issue = f"{self.node}#{self.attempt}.{len(self.issues) + 1}"
-        self.issues.append(IssueOpened(issue=issue, code=code, severity=severity, message=message, node=self.node))
+        opened = IssueOpened(issue=issue, code=code, severity=severity, message=message, node=self.node)
+        self._add(opened, message)
         return issue
 
     def resolve_issue(self, issue: str, how: str) -> None:
-        """Record that an issue is no longer one."""
-        self.issues.append(IssueResolved(issue=issue, how=how))
+        """Record that an issue is no longer one. It must have been opened: by this attempt, or recorded before it."""
+        opened = {fact.issue for fact in self.issues if isinstance(fact, IssueOpened)}
+        if issue not in opened and issue not in self._known_issues:
+            raise errors.NodeFault(node=self.node, reason=f"it resolves the issue {issue!r}, which is not known")
+        self._add(IssueResolved(issue=issue, how=how), how)
+
+    def _add(self, fact: Fact, text: str) -> None:
+        """Take an issue that can be recorded; any other is a fault of the node, while it can still be told."""
+        facts.check(fact)
+        if len(text) > MESSAGE_CHARACTERS_MAX:
+            reason = f"the text of an issue has {len(text)} characters, at most {MESSAGE_CHARACTERS_MAX} are kept"
+            raise errors.NodeFault(node=self.node, reason=reason)
+        self.issues.append(fact)

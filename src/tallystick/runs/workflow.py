@@ -9,6 +9,7 @@ def count(work): work.write_json("count.json", {"letters": len(work.text("letter
 
 from __future__ import annotations
 
+import copy
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from tallystick.runs.work import Work
 
 RETRIES_MAX = 100
+LABEL_MAX = 200  # characters of a name that is recorded
+NODE_LABEL_MAX = 160  # names of issues are made of it
 BACKOFF_MS = 100
 
 
@@ -129,6 +132,11 @@ class Workflow:
         if type(retries) is not int or not 0 <= retries <= RETRIES_MAX or type(backoff_ms) is not int or backoff_ms < 0:
             reason = f"node {name!r}: retries are from 0 to {RETRIES_MAX}, backoff_ms from 0 on"
             raise errors.WorkflowInvalid(workflow=self.name, reason=reason)
+        if len(name) > NODE_LABEL_MAX:
+            reason = f"the name of a node has at most {NODE_LABEL_MAX} characters: {name[:50]!r}…"
+            raise errors.WorkflowInvalid(workflow=self.name, reason=reason)
+        if section is not None:
+            _label(section, "section", self.name)
         made = tuple(self._new(item if isinstance(item, Artifact) else Artifact(item)) for item in outputs)
         canonical.check(params or {}, what=f"params of node {name}")
         self.nodes[name] = Node(
@@ -137,7 +145,7 @@ class Workflow:
             inputs=tuple(inputs),
             outputs=made,
             after=tuple(after),
-            params=params or {},
+            params=copy.deepcopy(params or {}),
             section=section,
             retries=retries,
             backoff_ms=backoff_ms,
@@ -237,14 +245,21 @@ class Graph:
 
 def _label(name: str, what: str, workflow: str) -> str:
     try:
-        return names.check_label(what, name)
+        label = names.check_label(what, name)
     except errors.InvalidValue as problem:
         raise errors.WorkflowInvalid(workflow=str(workflow)[:100], reason=problem.message) from None
+    if len(label) > LABEL_MAX:
+        reason = f"the name of a {what} has at most {LABEL_MAX} characters: {label[:50]!r}…"
+        raise errors.WorkflowInvalid(workflow=str(workflow)[:100], reason=reason)
+    return label
 
 
 def _check_path(workflow: str, path: str) -> None:
     """Refuse a path that could leave the workspace, on any system."""
     parts = path.split("/")
+    if not path.isprintable() or len(path) > LABEL_MAX:
+        reason = f"the path {path[:50]!r} must be a printable text of at most {LABEL_MAX} characters"
+        raise errors.WorkflowInvalid(workflow=workflow, reason=reason)
     if path.startswith("/") or "\\" in path or ":" in path or any(part in ("", ".", "..") for part in parts):
         reason = f"the path {path!r} must be relative, with '/' and without '..'"
         raise errors.WorkflowInvalid(workflow=workflow, reason=reason)

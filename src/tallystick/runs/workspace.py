@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from tallystick import errors
+
 _COPY_BYTES = 1 << 20
 
 
@@ -24,6 +26,7 @@ class Workspace:
 
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
+        self._synced: set[Path] = set()  # directories whose own names are durable
 
     def path(self, place: str) -> Path:
         """The file of an artifact."""
@@ -37,14 +40,25 @@ class Workspace:
                 return Content(digest.hexdigest(), file.tell())
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
+        except OSError as problem:  # a circle of links, no permission: it may be there, so nothing is made again
+            raise errors.ReadFailed(path=str(self.path(place)), reason=problem.strerror or str(problem)) from problem
 
     def settle(self, place: str) -> Content | None:
         """Make a file durable, and say what it holds: nobody is told of an artifact that a power loss could take."""
         found = self.look(place)
         if found is not None:
-            _sync(self.path(place))
-            _sync(self.path(place).parent)
+            self._settle(self.path(place))
         return found
+
+    def _settle(self, path: Path) -> None:
+        """A file, its name, and the names of the directories that lead to it from beside the workspace on."""
+        _sync(path)
+        _sync(path.parent)
+        directory, top = path.parent.absolute(), self.directory.absolute()
+        while directory not in self._synced and directory.is_relative_to(top):
+            _sync(directory.parent)
+            self._synced.add(directory)
+            directory = directory.parent
 
     def write(self, place: str, data: bytes) -> None:
         """Replace a file: a crash leaves the old one or the new one."""
@@ -65,7 +79,7 @@ class Workspace:
         temporary = path.with_name(f".{path.name}.tmp")
         shutil.copyfile(source, temporary)
         os.replace(temporary, path)
-        _sync(path)
+        self._settle(path)
 
 
 def _sync(path: Path) -> None:

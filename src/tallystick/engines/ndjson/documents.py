@@ -36,6 +36,16 @@ class Documents:
         except OSError as problem:
             raise errors.ReadFailed(path=path, reason=str(problem)) from problem
 
+    def remove(self, run: str, name: str) -> None:
+        """Take a document away, if it is there."""
+        path = f"{self.place(run)}/{name}"
+        try:
+            if self._files.exists(path):
+                self._files.unlink(path)
+                self._files.sync_dir(self.place(run))
+        except OSError as problem:
+            raise errors.StoreFailed(operation=f"removing {name}", reason=str(problem)) from problem
+
     def replace(self, run: str, name: str, data: bytes) -> None:
         """Put a document in place: after a crash it is the old one or the new one."""
         try:

@@ -77,6 +77,11 @@ class NdjsonLog(Beside):
         self._closed = False
         self._pid = os.getpid()
 
+    def lend(self, streams: list[str]) -> None:
+        """Serve streams that the list of streams does not know. For a handle that may not write it down."""
+        for stream in streams:
+            self._registry.lend(stream)
+
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:

@@ -19,14 +19,18 @@ SLOT_BYTES = 128
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Everything before `end` is on disk, and `seq` is the last event there."""
+    """Everything before `end` is on disk, and `seq` is the last event there. `alone`: the other slot is unreadable."""
 
     end: int
     seq: int
     turn: int
+    alone: bool = False
 
 
-class _Slot(Mark, frozen=True):
+class _Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    end: int
+    seq: int
+    turn: int
     whole: str
 
 
@@ -44,7 +48,8 @@ def encode(mark: Mark) -> bytes:
 def decode(data: bytes) -> Mark | None:
     """The newest valid mark of the file's bytes; None if neither slot holds one."""
     slots = [_slot(data[at : at + SLOT_BYTES]) for at in (0, SLOT_BYTES)]
-    return max((slot for slot in slots if slot is not None), key=lambda slot: slot.turn, default=None)
+    newest = max((slot for slot in slots if slot is not None), key=lambda slot: slot.turn, default=None)
+    return newest if newest is None or None not in slots else Mark(newest.end, newest.seq, newest.turn, alone=True)
 
 
 def _slot(data: bytes) -> Mark | None:

@@ -58,7 +58,7 @@ def open_ndjson(
         if not readonly:
             identity, recovered = _prepare(files, directory, profile or "plain", clock)
         assert identity is not None
-        return NdjsonLog(
+        log = NdjsonLog(
             directory,
             files,
             store_id=bytes.fromhex(identity.store_id),
@@ -68,6 +68,9 @@ def open_ndjson(
             busy_ms=busy_ms,
             recovered=recovered,
         )
+        if readonly:
+            log.lend(_unknown(files, directory, Registry(files, directory)))
+        return log
     except OSError as problem:
         raise errors.UnknownUrl(url=f"ndjson:{directory}", reason=str(problem)) from problem
 
@@ -104,15 +107,25 @@ def _prepare(files: FileSystem, directory: str, profile: str, clock: Callable[[]
 def _adopt(files: FileSystem, directory: str) -> list[str]:
     """Register logs that the list of streams does not know: it was lost, or they were copied here."""
     registry = Registry(files, directory)
+    adopted = []
+    for stream in _unknown(files, directory, registry):
+        registry.add(stream)
+        adopted.append(f"gave {stream} a number: it was not in the list of streams")
+    return adopted
+
+
+def _unknown(files: FileSystem, directory: str, registry: Registry) -> list[str]:
+    """The streams that have a log and no number."""
     registry.refresh()
     known = {naming.place_of(stream) for stream in registry.names()}
-    adopted = []
-    for place in _places(files, directory):
-        stream = _stream_in(files, f"{directory}/{place}") if place not in known else None
-        if stream is not None and naming.place_of(stream) == place:
-            registry.add(stream)
-            adopted.append(f"gave {stream} a number: it was not in the list of streams")
-    return adopted
+    places = [place for place in _places(files, directory) if place not in known]
+    found = {place: _stream_in(files, f"{directory}/{place}") for place in places}
+    registry.refresh()  # a writer beside us may have made some since
+    return [
+        stream
+        for place, stream in found.items()
+        if stream is not None and naming.place_of(stream) == place and registry.number(stream) is None
+    ]
 
 
 def _places(files: FileSystem, directory: str) -> list[str]:

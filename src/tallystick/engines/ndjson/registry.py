@@ -3,7 +3,7 @@
     {"number":1,"stream":"run/a","whole":…}
 
 A stream gets its number with its first append and keeps it. A directory that has a log and no number (the file was
-lost, or the run was copied here) gets the next one when a writer opens the store.
+lost, or the run was copied here) gets the next one when a writer opens the store; readers lend it one until then.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tallystick.engines.ndjson.tail import GrowingFile
 from tallystick.store.filesystem import FileSystem
 
 NAME = "streams.ndjson"
+LENT = 1 << 30
 
 
 class Registry:
@@ -46,6 +47,11 @@ class Registry:
             self._file.append({"number": number, "stream": stream})
             self._take(stream, number)
             return number
+
+    def lend(self, stream: str) -> None:
+        """Number a stream for this handle alone, far from the numbers that are given: it may only read."""
+        with self._mutex:
+            self._take(stream, max(LENT, self._order[-1] + 1 if self._order else 0))
 
     def number(self, stream: str) -> int | None:
         """The number of a stream; None if nobody appended to it."""

@@ -49,12 +49,16 @@ class StreamLog:
     def refresh(self) -> None:
         """Take in what is synced by now, by whoever wrote it."""
         with self.lock:
-            if not self.index.holes and self._files.exists(f"{self.directory}/{mark.NAME}"):
+            if self.index.holes:
+                return
+            if self._files.exists(f"{self.directory}/{mark.NAME}"):
                 found = self._load_mark()
-                if found is None:
-                    self._take_without_mark()
-                elif found.end > self.index.end:
+                if found is not None and found.end > self.index.end:
                     self._take(found)
+                if found is None or (found.alone and not self.index.holes and self._events is None):
+                    self._take_without_mark()  # the slot that cannot be read may have been the newer one
+            elif self._files.exists(f"{self.directory}/{EVENTS}"):  # the mark is made first, so it was lost
+                self._take_without_mark()
 
     def _load_mark(self) -> mark.Mark | None:
         if self._mark_file is not None:
@@ -76,7 +80,7 @@ class StreamLog:
         self._warm = {line.seq: line for line in taken} if size <= WARM_BYTES_MAX else {}
 
     def _take_without_mark(self) -> None:
-        """Both slots are unreadable: serve the whole commits there are; the next writer puts a mark in place."""
+        """A slot or the file is unreadable: serve the whole commits there are; the next writer puts a mark in place."""
         file = self._reading()
         try:
             tail = recovery.examine(self.index, self.stream, file)
@@ -219,6 +223,7 @@ class StreamLog:
         if self.index.holes:
             return
         tail = recovery.examine(self.index, self.stream, self._events)
+        tail.begin = min(tail.begin, self._mark.end)  # what was served without a mark may not be on disk
         if not tail.damage:
             self.recovered += recovery.settle(self._files, self.directory, self._events, tail, time_ns=clock())
         self._keep(tail)
