@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.rows import batches, concurrent, disk, large, lookup, replay, singles, sqlite, state
+from bench.rows import batches, concurrent, disk, large, lookup, projections, replay, singles, sqlite, state
 
 CASES = (
     batches.batches,
@@ -10,6 +10,7 @@ CASES = (
     concurrent.concurrent,
     replay.replay,
     sqlite.sqlite,
+    projections.projections,
     lookup.lookup,
     disk.disk,
     large.large,

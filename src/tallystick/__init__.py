@@ -3,7 +3,7 @@
 from tallystick import errors
 from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event, NewEvent
-from tallystick.opening import open
+from tallystick.opening import open, refill
 from tallystick.store.commit import Appended
 from tallystick.store.expectation import ANY, NO_STREAM
 from tallystick.store.ledger import Head
@@ -26,5 +26,6 @@ __all__ = [
     "Store",
     "errors",
     "open",
+    "refill",
     "select",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import pathlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tallystick import errors
@@ -13,6 +15,8 @@ from tallystick.event import guard, profiles
 from tallystick.event.catalog import Catalog
 from tallystick.store import control
 from tallystick.store.events import EventLog
+from tallystick.store.refill import Donor, ExportDonor, Refilled, StoreDonor
+from tallystick.store.refill import record as record_refill
 from tallystick.store.store import Store
 
 _COMMON = frozenset({"place", "directory", "url", "readonly", "create", "profile", "clock"})
@@ -28,6 +32,7 @@ def open(
     catalog: Catalog | None = None,
     clock: Callable[[], int] = time.time_ns,
     defaults: dict[str, Any] | None = None,
+    refill_from: str | None = None,
     **options: Any,
 ) -> Store:
     """Open the store at `url`: `files:DIR`, `sqlite:FILE` or `memory:`.
@@ -39,6 +44,7 @@ def open(
     - `catalog`: event types with their models and upcasters.
     - `clock`: nanoseconds since the epoch; for tests.
     - `defaults`: meta that every event gets unless it has its own.
+    - `refill_from`: another store or an export, from which damaged ranges are refilled that opening finds.
     - further options go to the engine: see docs/architecture.md.
     """
     if profile is not None:
@@ -46,6 +52,10 @@ def open(
     log = _open_log(
         url, readonly=readonly, create=create and not readonly, profile=profile, clock=clock, options=options
     )
+    if refill_from is not None and not readonly and log.holes():
+        log.close()
+        refill(url, refill_from, clock=clock, filesystem=options.get("filesystem"))
+        log = _open_log(url, readonly=False, create=False, profile=profile, clock=clock, options=options)
     try:
         if profile is not None and log.profile != profile:
             raise errors.InvalidValue(what="profile", value=profile, must=f"{log.profile!r}, as the store was made")
@@ -58,6 +68,45 @@ def open(
         log.close()
         raise
     return store
+
+
+def refill(
+    url: str,
+    source: str,
+    *,
+    clock: Callable[[], int] = time.time_ns,
+    progress: Callable[[int], None] = lambda done: None,
+    filesystem: Any = None,
+) -> Refilled:
+    """Refill the damaged ranges of a file log from another store (a URL) or from an export (a file).
+
+    Everything is checked before anything is changed; a donor that does not hold exactly what is missing is refused.
+    Afterwards the store is verified, and a control fact tells what was done.
+    """
+    engine, _, place = url.partition(":")
+    if engine != "files":
+        raise errors.RefillRefused(url=url, source=source, reason=f"the engine {engine!r} cannot be refilled")
+    from tallystick.engines.files.place import refill_files
+
+    with _donor(url, source) as donor:
+        done = refill_files(place, donor, clock=clock, progress=progress, filesystem=filesystem)
+    if done.made:
+        with open(url, create=False, clock=clock, filesystem=filesystem) as store:
+            record_refill(store, done)
+    return done
+
+
+@contextlib.contextmanager
+def _donor(url: str, source: str) -> Iterator[Donor]:
+    """What is behind the name of a donor: a store, opened for reading, or a file that was exported."""
+    path = pathlib.Path(source)
+    if path.is_file():
+        yield ExportDonor(path)
+        return
+    if source == url:
+        raise errors.RefillRefused(url=url, source=source, reason="it is the damaged store itself")
+    with open(source, readonly=True) as store:
+        yield StoreDonor(store.log)
 
 
 def _open_log(

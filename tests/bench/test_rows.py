@@ -38,6 +38,13 @@ LH_18 = [
 ]
 
 
+def test_the_rate_of_a_live_projection_is_measured() -> None:
+    """CP-08, CP-13: at least 20,000 events/s into view rows."""
+    spec = SPECS["sqlite: live projection into view rows"]
+    assert spec.bar == Bar("value", ">=", 20_000)
+    assert {"CP-08", "CP-13"} <= set(spec.covers)
+
+
 @pytest.mark.parametrize(("name", "bar"), PROMISED)
 def test_what_is_promised_beside_peers_is_measured(name: str, bar: Bar) -> None:
     """Every promised ratio is a row with exactly that bar."""

@@ -37,6 +37,8 @@ def test_verify_says_yes_of_a_good_store(tally, filled):
         "events": 20,
         "streams": 3,
         "erased": 0,
+        "pruned": 0,
+        "snapshots": 0,
         "head": 20,
         "truncated": False,
         "problems": [],

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+PAGES = ["README.md", "docs/tutorial.md", "docs/state.md", "docs/projections.md", "docs/commands.md"]
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/state.md"])
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_block_of_the_page_runs(page: str, stage: Any) -> None:
     """Python blocks run, and shell lines print what stands below them."""
     assert stage.play(page) >= 2

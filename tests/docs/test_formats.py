@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tallystick.cli import ndjson
-from tallystick.engines.files import frame, index_file, mark, segment
+from tallystick.engines.files import compressed, frame, index_file, mark, segment
 from tallystick.engines.sqlite import migrations
 from tallystick.event import canonical, chain, limits, names, profiles
 from tallystick.event.model import Event, Row
@@ -110,13 +110,23 @@ def test_every_meta_key_is_described() -> None:
     assert not [key for key in profiles.TEXT_KEYS | profiles.NUMBER_KEYS | {"tags"} if f"`{key}`" not in text]
 
 
+def rewritten(row: Row) -> tuple[bytes, bytes]:
+    """The header and the frame of the worked example's segment after its only event was erased."""
+    known = {"store_id": STORE_ID, "segment_id": SEGMENT_ID, "first_position": 1, "created": CREATED, "generation": 1}
+    identity = segment.identity_of(SEGMENT_ID, 1)
+    erased = [(*row[:7], None, *row[8:])]
+    data = bytes(frame.FrameBuffer().encode(identity, segment.SIZE_MAX, 1, erased, recorded=RECORDED, side=[]))
+    ending = segment.Ending(end=segment.SIZE_MAX + len(data), next_position=2, erased=1)
+    return segment.encode(segment.Header(**known, ending=ending)), data
+
+
 def test_the_hex_of_the_file_log_page_is_right(rows: list[Row], fenced: Any) -> None:
     """LH-05, LH-08: header, frame and mark of the worked example, byte for byte."""
     shown = ["".join(block.text.split()) for block in fenced("docs/formats/file-log.md") if block.language == "hex"]
     header = segment.encode(segment.Header(store_id=STORE_ID, segment_id=SEGMENT_ID, first_position=1, created=CREATED))
     first = bytes(frame.FrameBuffer().encode(SEGMENT_ID, len(header), 1, rows[:1], recorded=RECORDED, side=[]))
     marked = mark.encode(mark.Mark(SEGMENT_ID, len(header) + len(first), 2, 1))
-    assert shown == [header.hex(), first.hex(), marked.hex()]
+    assert shown == [header.hex(), first.hex(), marked.hex(), *map(bytes.hex, rewritten(rows[0]))]
     assert f"ends at byte {len(header) + len(first)}" in page("file-log.md")
 
 
@@ -125,6 +135,9 @@ def test_the_sizes_on_the_file_log_page_are_right() -> None:
     text = page("file-log.md")
     assert f"Segment header, {segment.SIZE} bytes" in text
     assert f"| {segment.SIZE - 32} | 32 | SHA-256 of the {segment.SIZE - 32} bytes before |" in text
+    assert f"| {segment.SIZE_MAX - 32} | 32 | SHA-256 of the {segment.SIZE_MAX - 32} bytes before |" in text
+    assert f"at {segment.SIZE_MAX}, stand gzip members" in text
+    assert f"about {compressed.MEMBER_BYTES >> 10} KiB" in text
     assert f"| {frame.HEADER_SIZE} | length | body |" in text
     assert f"two slots of {mark.SLOT_BYTES} bytes" in text
     assert f"| {index_file._HEADER_SIZE} | | the sections |" in text

@@ -11,6 +11,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, errors
 from tallystick.store.verify import verify
+from tallystick.testing import upkeep
 
 EVENTS = 900
 _DIE = """
@@ -123,6 +124,47 @@ def test_a_damaged_index_stops_appends_and_no_read(filled, spawn, reopen, some):
     assert len(store.read(limit=1000).events) == EVENTS + 1
     with pytest.raises(errors.Damaged):
         store.append("order/a", some(1))
+
+
+def test_what_was_pruned_is_no_hole(filled, spawn, reopen):
+    """Settled 15: in a damaged store, too, a position that was pruned is told from one that was lost."""
+    store = reopen()
+    upkeep.prune(store, "order/a", 300)
+    store.close()
+    page = _pages_of(filled, "events")[20]
+    _leave_uncleanly(filled, spawn)
+    _overwrite(filled, page)
+    store = reopen()
+    (hole,) = store.holes()
+    assert 300 < hole.first <= hole.last < EVENTS
+    left = store.read(over_holes=True, over_pruned=True, limit=1000)
+    assert [event.position for event in left.events] == list(range(301, hole.first))
+    assert store.read_stream("order/a", after=hole.last)[0].position == hole.last + 1
+
+
+def test_a_crash_after_a_prune_leaves_no_suspicion(filled, spawn, reopen):
+    """What is left of a pruned stream follows the link of its cut, and is looked over like any other."""
+    store = reopen()
+    upkeep.prune(store, "order/a", EVENTS - 2)
+    store.close()
+    _leave_uncleanly(filled, spawn)
+    store = reopen()
+    assert "did not close" in store.report().recovered[0]
+    assert store.holes() == []
+    assert verify(store.log).problems == []
+
+
+def test_a_snapshot_on_a_damaged_page_cannot_be_read(filled, reopen):
+    """LH-12: a body that cannot be read is no body; everything else is served."""
+    store = reopen()
+    made = [upkeep.snapshot(store, "order/a", b'{"text":"%s"}' % (b"x" * 3000)) for _ in range(4)]
+    store.close()
+    _overwrite(filled, _pages_of(filled, "snapshots")[0])
+    store = reopen()
+    bodies = [store.log.snapshots.load(snapshot.id) for snapshot in made]
+    assert None in bodies
+    assert {body for body in bodies if body is not None} <= {snapshot.body for snapshot in made}
+    assert len(store.read(limit=1000).events) == 904
 
 
 def test_a_damaged_store_opens_for_reading_too(filled, spawn, reopen):

@@ -38,13 +38,24 @@ open(flag, "w").close()
 said += [append()]
 os.unlink(flag)
 """
+_FAILED_MAINTENANCE = """
+from tallystick.testing import upkeep
+flag = os.environ["TALLY_FAIL_SYNC"]
+open(flag, "w").close()
+try:
+    upkeep.prune(store, "order/a", 2)
+    said += ["pruned"]
+except errors.TallyError as problem:
+    said += [type(problem).__name__]
+os.unlink(flag)
+"""
 _GOES_ON = """
 said += [append(), append()]
-readable = len(store.read().events)
+readable = len(store.read(over_pruned=True).events)
 store.close()
 store = tallystick.open("sqlite:" + path)
 said += [append()]
-events = [event.position for event in store.events()]
+events = [event.position for event in store.events(over_pruned=True)]
 store.close()
 print(json.dumps({"said": said, "acknowledged": acknowledged, "readable": readable, "events": events}))
 """
@@ -89,17 +100,31 @@ def test_a_failed_write_poisons_the_writer(path, spawn, reopen):
     assert verify(reopen().log).problems == []
 
 
-def test_a_failed_sync_poisons_the_writer(path, tmp_path, spawn, reopen):
-    """LH-16, settled 16: SQLite itself would acknowledge the next commit after a failed fsync; the store does not."""
+@pytest.fixture
+def failing_syncs(tmp_path) -> dict[str, str]:
+    """An environment in which every sync fails while a file is there."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler to build the library that makes syncs fail")
     library = tmp_path / "sync_fails.so"
     source = Path(__file__).with_name("sync_fails.c")
     subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    environment = os.environ | {"LD_PRELOAD": str(library), "TALLY_FAIL_SYNC": str(tmp_path / "fail")}
-    found = _answer(spawn(_COMMON + _FAILED_SYNC + _GOES_ON, path, env=environment))
+    return os.environ | {"LD_PRELOAD": str(library), "TALLY_FAIL_SYNC": str(tmp_path / "fail")}
+
+
+def test_a_failed_sync_poisons_the_writer(path, spawn, reopen, failing_syncs):
+    """LH-16, settled 16: SQLite itself would acknowledge the next commit after a failed fsync; the store does not."""
+    found = _answer(spawn(_COMMON + _FAILED_SYNC + _GOES_ON, path, env=failing_syncs))
     _assert_poisoned_until_reopened(found)
+    assert verify(reopen().log).problems == []
+
+
+def test_a_failed_sync_of_maintenance_poisons_appends_too(path, spawn, reopen, failing_syncs):
+    """Settled 16, EVT-07: what maintains and what appends write one file, and neither goes on after a failed sync."""
+    found = _answer(spawn(_COMMON + _FAILED_MAINTENANCE + _GOES_ON, path, env=failing_syncs))
+    assert found["said"] == ["appended"] * 3 + ["StoreFailed"] * 3 + ["appended"]
+    assert found["readable"] in (2, 3)  # the prune and its fact, or neither: reads went on
+    assert len(found["events"]) in (3, 4)
     assert verify(reopen().log).problems == []
 
 

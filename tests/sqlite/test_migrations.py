@@ -11,6 +11,7 @@ from tallystick import NewEvent, errors
 from tallystick.engines.sqlite import migrations, place, statements
 from tallystick.event import canonical, chain, ids
 from tallystick.store.verify import verify
+from tallystick.testing import upkeep
 
 LATEST = migrations.latest()
 SEED_FIELDS = {
@@ -69,6 +70,36 @@ def test_an_older_store_is_upgraded_without_loss(path, reopen, some, version):
     assert store.log.recorded_at(1) == 7
     with store.log._database.reading() as connection:
         assert connection.execute("SELECT id, status FROM runs").fetchall() == [("r1", "done")]
+
+
+@pytest.mark.parametrize("version", range(1, LATEST))
+def test_an_upgraded_store_can_be_maintained(path, reopen, version):
+    """EVT-10, EVT-07: what an older format recorded can be snapshotted, pruned and erased, and stays verified."""
+    _make_old(path, version, _rows())
+    store = reopen()
+    made = upkeep.snapshot(store, "order/a")
+    upkeep.prune(store, "order/a", 5)
+    upkeep.erase(store, "order/a", 7)
+    store.log.reclaim(compress_before=None, progress=lambda done: None)
+    store.close()
+    again = reopen()
+    assert (again.log.snapshots.ids(), again.floor()) == ([made.id], 5)
+    assert [event.payload is None for event in again.read_stream("order/a", after=5)] == [False, True, *[False] * 5]
+    assert verify(again.log).problems == []
+
+
+def test_checkpoints_and_leases_come_along_to_the_newest_format(path, reopen):
+    """EVT-10: the step that lets a log be maintained changes nothing else."""
+    _make_old(path, 7, _rows())
+    raw = sqlite3.connect(path)
+    raw.execute("INSERT INTO leases VALUES ('run/1', 4, NULL, NULL, NULL, NULL)")
+    raw.execute("INSERT INTO checkpoints SELECT 'lister', store_id, 12, 0, x'' FROM store")
+    raw.commit()
+    raw.close()
+    store = reopen()
+    assert store.load_checkpoint("lister") == 12
+    store.acquire_lease("run/1")
+    assert store.log._holder.held == {"run/1": 5}
 
 
 def test_an_upgraded_store_keeps_the_identity_it_then_gets(path, reopen):

@@ -65,6 +65,24 @@ def test_a_second_snapshot_at_the_same_place_is_the_first(store: Store, balance:
     assert state.make(store, balance, "order/none") is None
 
 
+def test_snapshots_at_one_place_by_other_code_stand_beside_each_other(store: Store, balance: Reducer) -> None:
+    """A newer version, and other upcasters, make their own snapshot of the same seq."""
+    store.append("order/1", paid(1, 2))
+    first = state.make(store, balance, "order/1")
+    state.make(store, balance, "order/1", until=Until(seq=1))
+    assert state.make(store, balance, "order/1") == first
+    state.make(store, msgspec.structs.replace(balance, version=2), "order/1")
+    store.catalog.upcaster("order.paid", from_version=1)(lambda data: data)
+    other = state.make(store, balance, "order/1")
+    protected = state.make(store, balance, "order/1", protect=True)
+    assert first is not None
+    assert other is not None
+    assert protected is not None
+    assert (other.id != first.id, protected.id, protected.protected) == (True, other.id, True)
+    assert len(list(state.entries(store, "order/1"))) == 4
+    assert verify(store.log).problems == []
+
+
 def test_a_small_change_makes_a_diff_and_a_large_one_a_full_snapshot(store: Store) -> None:
     """LH-13: a diff against the newest full snapshot, unless it is larger than 30 % of it."""
     keeps = reducer(name="keeps", initial={})(lambda value, event: value | event.data)

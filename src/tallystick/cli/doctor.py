@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tallystick import Store
     from tallystick.store.events import Problem
     from tallystick.store.page import Hole
+    from tallystick.store.refill import Refilled
 
 PAGE = 10_000
 
@@ -22,9 +23,15 @@ PAGE = 10_000
 @click.option(
     "--repair", is_flag=True, help="Open for writing, so that recovery runs. It does only what loses nothing."
 )
+@click.option(
+    "--from",
+    "source",
+    metavar="OTHER",
+    help="With --repair: refill damaged ranges from this store (a URL) or export (a file). All is checked first.",
+)
 @click.option("--quick", is_flag=True, help="Show what is known already, without reading the log.")
 @options.as_json
-def command(url: str, repair: bool, quick: bool, as_json: bool) -> int:
+def command(url: str, repair: bool, source: str | None, quick: bool, as_json: bool) -> int:
     """Show the facts of a store: size, free space, index, locks, damaged ranges, and what recovery found and did.
 
     Without --repair the store is opened for reading only. Exit status 1 if something is wrong. `tally verify` checks
@@ -32,6 +39,9 @@ def command(url: str, repair: bool, quick: bool, as_json: bool) -> int:
     """
     import tallystick
 
+    if source is not None and not repair:
+        raise click.UsageError("--from goes with --repair")
+    refilled = _refill(url, source) if source is not None else None
     with tallystick.open(url, readonly=not repair, create=False) as store:
         report = store.report()
         problems, holes = list(report.problems), store.holes()
@@ -43,6 +53,7 @@ def command(url: str, repair: bool, quick: bool, as_json: bool) -> int:
             "repair": repair,
             "facts": report.facts,
             "recovered": report.recovered,
+            "refilled": refilled,
             "holes": holes,
             "problems": problems,
         }
@@ -52,6 +63,14 @@ def command(url: str, repair: bool, quick: bool, as_json: bool) -> int:
     else:
         _show(found)
     return status
+
+
+def _refill(url: str, source: str) -> Refilled:
+    """Take what is damaged from another store or from an export."""
+    import tallystick
+
+    with progress.bar("comparing", total=None) as move:
+        return tallystick.refill(url, source, progress=move)
 
 
 def _facts(store: Store) -> dict[str, Any]:
@@ -94,6 +113,8 @@ def _show(found: dict[str, Any]) -> None:
     output.facts((name.replace("_", " "), _value(name, value)) for name, value in facts.items())
     for deed in found["recovered"]:
         click.echo("recovery: " + output.printable(deed))
+    if found["refilled"] is not None:
+        _show_refilled(found["refilled"])
     for hole in found["holes"]:
         click.echo(f"damaged: positions {hole.first} to {hole.last}: " + output.printable(hole.reason))
     starts = {hole.first for hole in found["holes"]}
@@ -103,6 +124,15 @@ def _show(found: dict[str, Any]) -> None:
         click.echo("nothing is wrong")
     elif not found["repair"]:
         click.echo("`tally doctor --repair` mends what can be mended without losing anything")
+
+
+def _show_refilled(refilled: Refilled) -> None:
+    for hole in refilled.ranges:
+        click.echo(f"refilled: positions {hole.first} to {hole.last} from " + output.printable(refilled.source))
+    for deed in refilled.done:
+        click.echo("refilled: " + output.printable(deed))
+    if not refilled.made:
+        click.echo("refilled: nothing was damaged")
 
 
 def _value(name: str, value: Any) -> Any:

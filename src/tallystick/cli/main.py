@@ -28,6 +28,9 @@ COMMANDS = {
     "prune": "prune",
     "erase": "erase",
     "retain": "retain",
+    "project": "project",
+    "rebuild": "rebuild",
+    "deadletters": "deadletters",
 }
 """Name of the command -> module in this package whose `command` it is. Modules are imported when they are asked for."""
 

@@ -12,6 +12,7 @@ __all__ = [
     "LeaseLost",
     "Nested",
     "OrgMismatch",
+    "RefillRefused",
     "Refused",
     "SourceRepeated",
     "UnsupportedCapability",
@@ -117,3 +118,13 @@ class UnsupportedCapability(Refused):
     advice = "Use an engine that does: see docs/architecture.md."
     engine: str
     capability: str
+
+
+class RefillRefused(Refused):
+    """A damaged range cannot be refilled from what was named."""
+
+    template = "cannot refill {url!r} from {source!r}: {reason}"
+    advice = "Nothing was changed. Name a copy or an export of this very store that holds all of the damaged range."
+    url: str
+    source: str
+    reason: str

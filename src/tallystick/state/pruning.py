@@ -23,6 +23,7 @@ from tallystick.store import facts
 from tallystick.store.maintenance import Cut, Maintenance
 from tallystick.store.snapshots import Snapshot
 from tallystick.store.store import Store
+from tallystick.store.tables import live_places
 
 
 class Plan(msgspec.Struct, kw_only=True):
@@ -159,6 +160,10 @@ def _check_checkpoints(store: Store, found: Plan, last: Event) -> None:
         saved = store.log.checkpoints.load(name)
         if saved is not None and saved.position < last.position:
             found.refusals.append(f"consumer {name!r} is at position {saved.position}, before {last.position}")
+    for place in live_places(store.log.views, store.log.view_tables):
+        if place.position < last.position:
+            behind = f"is at position {place.position}, before {last.position}"
+            found.refusals.append(f"projection {place.projection!r} {behind}")
 
 
 def _lost(store: Store, stream: str, reducers: Sequence[Reducer]) -> list[str]:
@@ -166,6 +171,7 @@ def _lost(store: Store, stream: str, reducers: Sequence[Reducer]) -> list[str]:
     known = {f"reducer {entry.fact.reducer}" for entry in shelf.entries(store, stream)}
     known |= {f"reducer {entry.fact.reducer}" for entry in shelf.entries(store, "")}
     known |= {f"reducer {item.name}" for item in reducers if item.scope == "store" or item.wants(stream)}
+    known |= {f"projection {place.projection}" for place in live_places(store.log.views, store.log.view_tables)}
     return sorted(known)
 
 

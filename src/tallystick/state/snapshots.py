@@ -7,6 +7,7 @@ stream was recorded since the fold began: so a snapshot never brings back a payl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ from tallystick.store.snapshots import DIFF, FULL, Snapshot
 from tallystick.store.store import Store
 
 ATTEMPTS_MAX = 10
+RECENT = 100
 SET_MEMBERS_MAX = 10_000
 T = TypeVar("T")
 
@@ -76,8 +78,8 @@ def make(
         if state.position == 0:
             return None
         existing = _existing(store, reducer, state)
-        if existing is not None and (existing.protected or not protect):
-            return existing
+        if existing is not None:
+            return _protected(store, existing) if protect else existing
         made, fact = draft(store, reducer, state, incremental=incremental, protect=protect)
         store.record([named(store, made, fact)], require=require, maintenance=Maintenance(snapshots=(made,)))
         return Entry(made.id, fact, made.made, protect)
@@ -99,13 +101,16 @@ def unhurried(store: Store, stream: str, attempt: Callable[[list[tuple[str, int]
 
 
 def _existing(store: Store, reducer: Reducer, state: State) -> Entry | None:
-    """A good snapshot of the same code at the same place."""
-    for entry in shelf.entries(store, state.stream):
+    """A good snapshot of the same code at the same place, if it is among the last hundred."""
+    for entry in islice(shelf.entries(store, state.stream), RECENT):
         if entry.fact.position == state.position and shelf.same_code(store, reducer, entry.fact):
             return entry if shelf.why_unusable(store, entry) is None else None
-        if entry.fact.position < state.position:
-            return None
     return None
+
+
+def _protected(store: Store, entry: Entry) -> Entry:
+    protect(store, entry.fact.stream, entry.id)
+    return msgspec.structs.replace(entry, protected=True)
 
 
 def draft(

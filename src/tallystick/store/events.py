@@ -10,12 +10,15 @@ import msgspec
 from tallystick.event.model import Event
 from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.deadletters import DeadLetters
 from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut, Reclaimed
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
+from tallystick.store.tables import ViewTables
+from tallystick.store.views import Inline, Views
 
 PAGE_EVENTS = 1000
 
@@ -52,6 +55,7 @@ class EventLog(Protocol):
     profile: str
     capabilities: frozenset[str]
     readonly: bool
+    inline: Inline | None
 
     @property
     def checkpoints(self) -> Checkpoints:
@@ -64,6 +68,18 @@ class EventLog(Protocol):
     @property
     def commands(self) -> Commands:
         """The commands that were run."""
+
+    @property
+    def views(self) -> Views:
+        """The rows of projections. A log that is open for reading may keep them too, where they stand beside it."""
+
+    @property
+    def view_tables(self) -> ViewTables:
+        """SQL tables that projections own."""
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """What consumers could not handle."""
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """Judge each transaction on its own; write and sync once what passed. Callable from any thread."""

@@ -11,7 +11,7 @@ from typing import Any
 from tallystick import errors
 from tallystick.event import ids, limits, names, profiles
 from tallystick.event.model import Event, NewEvent
-from tallystick.store import checkpoints, control, expectation, leases
+from tallystick.store import checkpoints, control, expectation, leases, tables, views
 from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.commit import Appended, Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, EventLog, Report
@@ -105,7 +105,19 @@ class Store:
             by_stream.setdefault(stream, []).append(event)
         parts = [Part(stream, events) for stream, events in by_stream.items()]
         request = Request(parts, control=True, require=tuple(require), maintenance=maintenance)
-        return self._one(request)
+        erased = [self._event_at(item.position) for item in maintenance.erasures] if maintenance else []
+        self._forget_derived(erased)  # what it gave rise to goes first: it can be made again, the payload cannot
+        done = self._one(request)
+        self._forget_derived(erased)  # and once more what was made again meanwhile
+        return done
+
+    def _forget_derived(self, erased: Sequence[Event | None]) -> None:
+        """Drop the view rows and tables that events went into, and what dead letters quote of them."""
+        for event in erased:
+            if event is not None and event.payload is not None:
+                views.drop_rows_of(self.log.views, self.catalog.upcast([event])[0])
+                tables.drop_tables_of(self.log.view_tables, event)
+                self.log.dead_letters.redact(event.position, "the event was erased")
 
     def configure(self, *, secrets: str) -> None:
         """Change the secret guard of this store (`reject`, `warn`, `off`); the change is recorded as a control fact."""
@@ -244,8 +256,10 @@ class Store:
         """The position a consumer may go on after: 0 if it is new. Refused if it belongs to another history."""
         names.check_label("checkpoint name", name)
         found = self.log.checkpoints.load(name)
-        if found is None:
-            return 0
+        return 0 if found is None else self.resume(found)
+
+    def resume(self, found: Checkpoint) -> int:
+        """The position to go on after, if this is the history that the checkpoint was made on; else `WrongStore`."""
         event = self._event_at(found.link_position) if found.link_position else None
         if event is None and 0 < found.link_position <= self.floor() and found.store_id == self.log.store_id:
             return found.position  # the event was pruned since

@@ -4,8 +4,8 @@
     DIR/YYYY-MM-DD_NNN.log       sealed segments; their order is in their headers, not in their names
     DIR/index/*.idx              what can be rebuilt from a segment: ids, streams, positions
     DIR/synced                   the synced mark: how far the log is known to be on disk
-    DIR/quarantine/              bytes that recovery cut off, never deleted by the engine
-    DIR/snapshots/               snapshots of state
+    DIR/quarantine/              torn tails, damaged segments, copies; nothing leaves it but what is erased
+    DIR/snapshots/*.snap         snapshots of state, each named by a frame
     DIR/beside.db                checkpoints and view rows (SQLite), made when first used
     DIR/lock                     held by the one writer
 
@@ -15,8 +15,13 @@ Invariants:
 - Readers of other processes stop at the mark, so that they never see what a crash could take back.
 - Positions rise by one from frame to frame and from segment to segment; a header names the segment before it and
   where that one ends.
+- What is pruned or erased is so by a side record in the frame of the control fact that says it: both or neither. The
+  bytes stay until their segment is written again, and are served to nobody.
 - Only bytes past the mark and with no valid frame behind them are a torn tail and may be cut. Everything else that
   does not check out is damage: the log opens read-only, names the hole, and changes no byte.
+
+- A sealed segment changes only as a whole: its next generation takes its place. Frames, indexes and open files are
+  bound to the identity of a generation, so that a reader finishes with the one it began with, or notices.
 
 Modes: open for writing (holds the lock), read-only by request, read-only because damaged, poisoned after a failed
 write or fsync (until reopened), closed. `docs/formats/file-log.md` has the bytes.

@@ -1,4 +1,4 @@
-"""A Bloom filter over names or digests: says without reading an index that a segment does not know one."""
+"""A Bloom filter over names, or digests of 16 bytes: says without reading an index that it does not know one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ def may_hold(field: bytes, name: str | bytes) -> bool:
 
 
 def _probes(name: str | bytes, bits: int) -> list[int]:
-    data = name if isinstance(name, bytes) else name.encode()
-    digest = hashlib.blake2b(data, digest_size=16).digest()
+    digest = name if isinstance(name, bytes) else hashlib.blake2b(name.encode(), digest_size=16).digest()
     first, step = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big") | 1
     return [(first + number * step) % bits for number in range(PROBES)]

@@ -6,9 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tallystick.engines.files import frame as frames
-from tallystick.engines.files import index_file, segment
+from tallystick.engines.files import index_file, segment, side
+from tallystick.engines.files.index_file import SealedIndex
+from tallystick.engines.files.lifecycle import Lifecycle
+from tallystick.engines.files.rewriting import encoding_of
 from tallystick.engines.files.scan import Scanner
 from tallystick.engines.files.segments import Handles, Segment, SegmentSet
+from tallystick.engines.files.side import SideRecords
+from tallystick.engines.files.snapshots import FileSnapshots
 from tallystick.store.events import Problem
 
 
@@ -42,16 +47,22 @@ def _segment_problems(item: Segment, handles: Handles) -> Iterator[Problem]:
         return
     scanner = Scanner(
         handles.get(item),
-        item.header.segment_id,
-        offset=segment.SIZE,
+        item.header.identity,
+        offset=item.header.size,
         end=min(item.end, item.base.covered_end),
         position=item.header.first_position,
     )
-    count = 0
-    for frame, body in scanner:
-        events = frames.decode_body(body).events
-        count += len(events)
-        for event in events:
+    count, life = 0, Lifecycle()
+    for frame, data in scanner:
+        body = frames.decode_body(data)
+        count += len(body.events)
+        records = side.decode(body.side)
+        life.take(records)
+        if not _finds(item.base, records):
+            yield Problem(
+                "index", f"index/{item.index_name} does not find a command or what is gone", frame.first_position
+            )
+        for event in body.events:
             if item.base.find(event.id) != frame.offset:
                 reason = f"index/{item.index_name} does not find the event by its id"
                 yield Problem("index", reason, event.position, event.stream, event.seq)
@@ -60,6 +71,15 @@ def _segment_problems(item: Segment, handles: Handles) -> Iterator[Problem]:
         yield Problem("id", f"an id stands twice in {item.name}")
     if scanner.clean and count * 16 != len(item.base.section("ids")):
         yield Problem("index", f"index/{item.index_name} lists events that are not in the segment")
+    if scanner.clean and life.encode() != item.base.lifecycle().encode():
+        yield Problem("index", f"index/{item.index_name} and the segment differ in what was pruned, erased or kept")
+
+
+def _finds(base: SealedIndex, records: SideRecords) -> bool:
+    """Whether an index knows the commands of a frame, and the events that were left out of it."""
+    return all(base.command(side.digest(command.key)) for command in records.commands) and all(
+        map(base.is_gone, records.gone)
+    )
 
 
 def facts(segments: SegmentSet, handles: Handles, *, writing: bool, unknown: list[str]) -> dict[str, Any]:
@@ -71,7 +91,9 @@ def facts(segments: SegmentSet, handles: Handles, *, writing: bool, unknown: lis
         "profile": last.header.profile,
         "format": segment.FORMAT,
         "segments": len(segments),
-        "log_bytes": sum(item.end for item in segments),
+        "log_bytes": sum(_stored_bytes(item, handles) for item in segments),
+        "rewritten_segments": sum(item.header.ending is not None for item in segments),
+        "compressed_segments": sum(encoding_of(item.header) == segment.GZIP for item in segments),
         "current_bytes": last.end,
         "head": last.next_position - 1,
         "free_bytes": handles.files.free_bytes(handles.directory),
@@ -79,4 +101,27 @@ def facts(segments: SegmentSet, handles: Handles, *, writing: bool, unknown: lis
         "indexes_rebuilt": sum(item.rebuilt for item in segments),
         "quarantined": handles.files.list(f"{handles.directory}/quarantine"),
         "not_ours": unknown,
+    }
+
+
+def _stored_bytes(item: Segment, handles: Handles) -> int:
+    """How much room a segment takes, which is less than where it ends if it is compressed."""
+    if encoding_of(item.header) == segment.PLAIN:
+        return item.end
+    file = handles.files.open_read(f"{handles.directory}/{item.name}")
+    try:
+        return file.size()
+    finally:
+        file.close()
+
+
+def upkeep_facts(life: Lifecycle, snapshots: FileSnapshots) -> dict[str, Any]:
+    """Figures on what was pruned, erased and snapshotted."""
+    return {
+        "snapshots": len(snapshots.ids()),
+        "snapshot_bytes": snapshots.size(),
+        "snapshot_orphans": snapshots.orphans(),
+        "pruned_streams": len(life.cuts),
+        "pruned_events": sum(cut.count for cut in list(life.cuts.values())),
+        "erased_events": len(life.erased),
     }

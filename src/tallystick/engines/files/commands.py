@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+import msgspec
+
 from tallystick.engines.files import index, side
 from tallystick.engines.files.segments import Segment
 from tallystick.engines.files.view import LogView
@@ -27,7 +29,11 @@ class FileCommands:
         place = self._place(side.digest(key))
         if place is None:
             return None
-        return next((found for found in self._records(*place) if found.key == key), None)
+        wanted = list(msgspec.structs.astuple(key))  # a frame may hold a thousand commands: one is made of its record
+        found = [
+            record for record in self._view.reader.side_at(*place) if record[0] == "command" and record[1] == wanted
+        ]
+        return side.decode(found[:1]).commands[0] if found else None
 
     def _place(self, digest: bytes) -> tuple[Segment, int] | None:
         """The segment and the frame where a command was recorded last, unless it was forgotten since."""
@@ -37,8 +43,12 @@ class FileCommands:
                 return None if place == index.FORGOTTEN else (item, place[0])
         return None
 
+    def is_held(self, digest: bytes, item: Segment, offset: int) -> bool:
+        """Whether this is the frame where a command was recorded last, and it was not forgotten since."""
+        return self._place(digest) == (item, offset)
+
     def _records(self, item: Segment, offset: int) -> tuple[CommandRecord, ...]:
-        return side.decode(self._view.reader.body_at(item, offset).side).commands
+        return side.decode(self._view.reader.side_at(item, offset)).commands
 
     def touching(self, stream: str, seq: int) -> list[CommandKey]:
         self._view.refresh()
@@ -67,8 +77,9 @@ class FileCommands:
             segment_id = item.header.segment_id
             if self._younger.get(segment_id, 0) >= before:
                 continue
-            for digest, (offset, recorded) in sorted(item.commands().items(), key=lambda found: found[1]):
-                if offset and recorded < before and self._place(digest) == (item, offset):
+            old = [(place, digest) for digest, place in item.commands().items() if place[0] and place[1] < before]
+            for (offset, _), digest in sorted(old):
+                if self._place(digest) == (item, offset):
                     yield digest
             if item is not self._view.segments.last:
                 self._younger[segment_id] = before

@@ -7,7 +7,8 @@ import functools
 import msgspec
 
 from tallystick import errors
-from tallystick.engines.files import segment
+from tallystick.engines.files import generation, segment
+from tallystick.engines.files.compressed import open_segment
 from tallystick.engines.files.index_file import SectionCache
 from tallystick.engines.files.mark import NAME as MARK_NAME
 from tallystick.engines.files.mark import Mark
@@ -30,47 +31,46 @@ class Found(msgspec.Struct):
     temporary: list[str]
     vanished: bool = False
     current_damage: str = ""
+    superfluous: list[str] = []
+    headless: list[str] = []
 
 
 def discover(files: FileSystem, directory: str, mark: Mark | None, *, cache: SectionCache, handles: Handles) -> Found:
     """Look at a directory. Reads headers and index headers, not the segments."""
     names = files.list(directory)
-    found = Found([], [], [], [name for name in TEMPORARY if name in names])
+    found = Found([], [], [], [name for name in names if is_temporary(name)])
     for name in names:
         if name == segment.CURRENT or segment.SEALED.fullmatch(name):
             _take(files, directory, name, found, handles)
-        elif name not in OWN_NAMES and name not in TEMPORARY and not name.startswith(BESIDE):
+        elif name not in OWN_NAMES and not is_temporary(name) and not name.startswith(BESIDE):
             found.unknown.append(name)
-    found.segments.sort(key=lambda item: (item.header.first_position, item.name == segment.CURRENT))
+    _sort(found.segments)
     _keep_one_store(found)
+    _set_apart(found, files, directory)
     for number, item in enumerate(found.segments):
         older = found.segments[:number]
-        item.org_before = functools.partial(org_in, older)
+        item.org_before = functools.partial(generation.org_in, older)
         _bound(item, found.segments[number + 1] if number + 1 < len(found.segments) else None)
         item.load_index(cache)
     _find_gaps(found, mark, handles)
     return found
 
 
-def org_in(older: list[Segment], stream: str) -> str | None:
-    """The org of a stream as these segments know it."""
-    for item in reversed(older):
-        entry = item.stream(stream)
-        if entry is not None:
-            return entry.head.org
-    return None
+def is_temporary(name: str) -> bool:
+    """Whether a file is one that we were about to put in place."""
+    return name in TEMPORARY or segment.STAGED.fullmatch(name) is not None
 
 
 def _take(files: FileSystem, directory: str, name: str, found: Found, handles: Handles) -> None:
     """Read one segment's header; a file that has none becomes a hole where its positions are missing."""
     try:
-        file = files.open_read(f"{directory}/{name}")
-        header = segment.decode(file.read_at(0, segment.SIZE), path=f"{directory}/{name}")
+        header, file = open_segment(files, f"{directory}/{name}")
     except FileNotFoundError:  # renamed since the directory was listed
         found.vanished = True
         return
     except (OSError, segment.BadHeader) as problem:
         found.unknown.append(f"{name} ({problem})")
+        found.headless.append(name)
         if name == segment.CURRENT:
             found.current_damage = f"{name}: {problem}"
         return
@@ -91,10 +91,40 @@ def _keep_one_store(found: Found) -> None:
         found.unknown.append(f"{item.name} (a segment of another store, {item.header.store_id.hex()})")
 
 
+def _sort(segments: list[Segment]) -> None:
+    """Put segments in order. One without events begins where the next one does: then its follower names it."""
+    segments.sort(key=lambda item: (item.header.first_position, item.name == segment.CURRENT))
+    for at in range(len(segments) - 1, 0, -1):
+        before, item = segments[at - 1], segments[at]
+        same = before.header.first_position == item.header.first_position
+        if same and before.header.previous_id == item.header.segment_id:
+            segments[at - 1], segments[at] = item, before
+
+
+def _set_apart(found: Found, files: FileSystem, directory: str) -> None:
+    """Leave out older generations and copies of segments that are there."""
+    try:
+        superfluous = generation.set_apart(found.segments, files, directory)
+    except FileNotFoundError:  # renamed since its header was read
+        found.vanished = True
+        return
+    for item in superfluous:
+        found.segments.remove(item)
+        found.superfluous.append(item.name)
+
+
 def _bound(item: Segment, following: Segment | None) -> None:
-    """A sealed segment ends where the next one says, whatever its file holds behind that."""
+    """A sealed segment ends where it says itself, or else the next one, whatever its file holds behind that."""
+    item.end = min(item.end, _known_end(item, following) or item.end)
+
+
+def _known_end(item: Segment, following: Segment | None) -> int:
+    """Where a sealed segment must end; 0 if nothing says so."""
+    if item.header.ending is not None:
+        return item.header.ending.end
     if following is not None and following.header.previous_id == item.header.segment_id:
-        item.end = min(item.end, following.header.previous_end)
+        return following.header.previous_end
+    return 0
 
 
 def _find_gaps(found: Found, mark: Mark | None, handles: Handles) -> None:
@@ -102,15 +132,16 @@ def _find_gaps(found: Found, mark: Mark | None, handles: Handles) -> None:
     expected, previous = 1, None
     for item in found.segments:
         first = item.header.first_position
-        if previous is not None and first == previous.header.first_position:
+        linked = previous is None or item.header.previous_id == previous.header.segment_id
+        if previous is not None and first == previous.header.first_position and not linked:
             reason = (
                 f"{previous.name} and {item.name} both begin at position {first}: a second writer or a restored copy"
             )
             found.holes.append(Hole(first, first, reason))
-        elif first != expected or (previous is not None and item.header.previous_id != previous.header.segment_id):
+        elif first != expected or not linked:
             reason = f"the segment before {item.name} is missing or damaged"
             found.holes.append(Hole(min(expected, first), max(first - 1, expected), reason))
-        elif previous is not None and previous.end < item.header.previous_end:
+        elif previous is not None and previous.end < _known_end(previous, item):
             start = _next_position(previous, handles)
             found.holes.append(Hole(start, first - 1, f"{previous.name} is shorter than it was"))
         previous = item
@@ -134,10 +165,12 @@ def _next_position(item: Segment, handles: Handles) -> int:
     """The position behind a sealed segment's last, from its index if that covers it, else by scanning."""
     if item.base is not None and item.base.covered_end == item.end:
         return item.base.next_position
+    if item.header.ending is not None and item.header.ending.end == item.end:
+        return item.header.ending.next_position
     scanner = Scanner(
         handles.get(item),
-        item.header.segment_id,
-        offset=segment.SIZE,
+        item.header.identity,
+        offset=item.header.size,
         end=item.end,
         position=item.header.first_position,
     )

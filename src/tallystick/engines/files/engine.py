@@ -12,12 +12,14 @@ from itertools import islice
 from typing import Any
 
 from tallystick import errors
-from tallystick.engines.files import checking, discovery, frame, opener, segment, side
-from tallystick.engines.files.beside import BesideCheckpoints
+from tallystick.engines.files import checking, discovery, frame, generation, opener, segment, side
+from tallystick.engines.files.beside import BesideCheckpoints, BesideViews
 from tallystick.engines.files.commands import FileCommands
+from tallystick.engines.files.frame import Body
 from tallystick.engines.files.heads import HeadCache
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.reader import merged_names
+from tallystick.engines.files.reclaiming import Reclaimer, brings_erasures
 from tallystick.engines.files.segments import Segment
 from tallystick.engines.files.side import SideRecords
 from tallystick.engines.files.snapshots import FileSnapshots, brings_snapshots
@@ -34,6 +36,7 @@ from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
+from tallystick.store.views import Inline, apart
 
 POLL_SECONDS = 0.01
 INDEX_SHARE = 8  # at close the current index is written again when an eighth of the segment is not in it
@@ -61,6 +64,10 @@ class FilesLog:
         self.profile = header.profile
         self.readonly = readonly
         self.checkpoints = BesideCheckpoints(f"{directory}/{discovery.BESIDE}")
+        self._beside = BesideViews(f"{directory}/{discovery.BESIDE}")
+        self.views, self.dead_letters = self._beside.views, self._beside.dead_letters
+        self.view_tables = self._beside.view_tables
+        self.inline: Inline | None = None
         self._clock = clock
         self._combiner = Combiner(self._commit)
         self._view = LogView(opened, url=self.url, readonly=readonly, lock=self._combiner.lock)
@@ -71,6 +78,7 @@ class FilesLog:
         self._buffer = frame.FrameBuffer()
         self._pid = os.getpid()
         self._changed = threading.Condition()
+        self._reclaimer = Reclaimer(self._view, self.commands, seal=self._seal, clock=clock)
         self._writer: Writer | None = None
         if opened.mark_file is not None:
             opened.recovered += self.snapshots.tidy()
@@ -82,21 +90,26 @@ class FilesLog:
                 segment_bytes_max=segment_bytes_max,
                 segment_age_ns_max=segment_age_ns_max,
             )
+            opened.recovered += self._reclaimer.finish_erasures()
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         if brings_snapshots(transactions):
             self._require_writer()
-            return self.snapshots.around(transactions, self._combiner.commit)
-        return self._combiner.commit(transactions)
+            outcomes = self.snapshots.around(transactions, self._combiner.commit)
+        else:
+            outcomes = self._combiner.commit(transactions)
+        if brings_erasures(transactions):
+            self._reclaimer.finish_erasures()
+        return outcomes
 
     def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
         if len(transactions) == 1:
-            return self._commit_group(transactions)
-        return [outcome for group in by_bytes(transactions) for outcome in self._commit_group(group)]
+            return apart(self._commit_group, transactions)
+        return [outcome for group in by_bytes(transactions) for outcome in apart(self._commit_group, group)]
 
-    def _commit_group(self, transactions: list[Transaction]) -> list[Outcome]:
+    def _commit_group(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         writer = self._require_writer()
         ledger = Ledger(self, next_position=writer.current.next_position, holder=self._holder)
         outcomes: list[Outcome] = []
@@ -107,7 +120,9 @@ class FilesLog:
                 outcomes.append(refusal)
         records = side.of_ledger(ledger)
         if ledger.rows or records is not side.NOTHING:
+            store_rows = self._beside.prepare(self.inline, ledger.rows)
             self._write(writer, ledger, records)
+            store_rows()
         return outcomes
 
     def _forget(self, digests: tuple[bytes, ...]) -> None:
@@ -167,19 +182,19 @@ class FilesLog:
         position, recorded, encoded = writer.current.next_position, self._clock(), side.encode(records)
         data = self._frame(writer.current, position, rows, recorded, encoded)
         if writer.is_due(len(data)):
-            self._seal(writer)
+            self._seal()
             data = self._frame(writer.current, position, rows, recorded, encoded)
         offset = writer.append(data, next_position=position + len(rows))
         return offset, offset + len(data)
 
     def _frame(self, item: Segment, position: int, rows: list[Row], recorded: int, side: list[Any]) -> bytearray:
-        segment_id = item.header.segment_id
-        return self._buffer.encode(segment_id, item.end, position, rows, recorded=recorded, side=side)
+        return self._buffer.encode(item.header.identity, item.end, position, rows, recorded=recorded, side=side)
 
-    def _seal(self, writer: Writer) -> None:
+    def _seal(self) -> None:
+        writer = self._require_writer()
         sealed = writer.current
         begun = writer.seal()
-        begun.org_before = functools.partial(discovery.org_in, self._view.segments.items)
+        begun.org_before = functools.partial(generation.org_in, self._view.segments.items)
         self._view.begin(begun)
         sealed.load_index(self._view.opened.cache)
 
@@ -271,6 +286,10 @@ class FilesLog:
         self._view.refresh()
         return self._view.steady(lambda: self._view.reader.find(self._view.segments, id))
 
+    def bodies(self, *, after: int, until: int) -> Iterator[tuple[int, Body | Hole]]:
+        """The frames between two positions as they are stored, each with its last position."""
+        return self._view.reader.bodies(self._view.segments, after=after, end=until)
+
     def head(self) -> int:
         """The last position there is or was: a hole at the end counts, lest it be taken for the end of the log."""
         self._view.refresh()
@@ -326,14 +345,17 @@ class FilesLog:
             raise self._view.read_failed(problem) from problem
 
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
-        size = sum(item.end for item in self._view.segments) + self.snapshots.size()
-        return Reclaimed((), size, size)
+        self._require_writer()
+        return self._reclaimer.reclaim(compress_before=compress_before, progress=progress)
 
     def report(self) -> Report:
         self._view.refresh()
         writing, unknown = self._writer is not None, self._view.opened.unknown
         facts = self._view.steady(
-            lambda: checking.facts(self._view.segments, self._view.opened.handles, writing=writing, unknown=unknown)
+            lambda: (
+                checking.facts(self._view.segments, self._view.opened.handles, writing=writing, unknown=unknown)
+                | checking.upkeep_facts(self._view.life, self.snapshots)
+            )
         )
         found = [
             Problem("hole", f"positions {hole.first} to {hole.last}: {hole.reason}", hole.first)
@@ -341,16 +363,19 @@ class FilesLog:
         ]
         if self._writer is not None and self._writer.poisoned is not None:
             found.append(Problem("writer", self._writer.poisoned.message))
+        found += self._reclaimer.problems()
         return Report(self.engine, facts, tuple(self._view.opened.recovered), tuple(found))
 
     def close(self) -> None:
-        with self._combiner.lock:
+        self._reclaimer.is_ending = True
+        with self._reclaimer.lock, self._combiner.lock:
             if self._view.closed:
                 return
             self._leave()
             self._view.closed = True
             leases.retire(self._holder.owner)
             self.checkpoints.close()
+            self._beside.close()
             self._view.opened.handles.close()
             for item in self._view.segments:
                 if item.base is not None:

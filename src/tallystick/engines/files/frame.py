@@ -4,10 +4,10 @@
 
 The body is MessagePack `[recorded ns, events, side records]`; an event is the array of its envelope fields; side.py has
 the side records. The count is that of the positions: when a frame was written again without what was pruned, it holds
-fewer events. CRC and SHA-256 both start with the segment's id and the frame's offset
-(u64), so that a frame is valid in one place only: not in another segment, nor where a lost write left an older copy of
-it. The CRC covers the header alone: it tells a changed length from a torn frame. The magic is not zero, and a body is
-never empty, because a disk that lost power leaves zeros.
+fewer events. CRC and SHA-256 both start with the segment's identity and the frame's offset (u64), so that a frame is
+valid in one place only: not in another segment or generation, nor where a lost write left an older copy of it. The CRC
+covers the header alone: it tells a changed length from a torn frame. The magic is not zero, and a body is never empty,
+because a disk that lost power leaves zeros.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 _encoder = msgspec.msgpack.Encoder()
 _unpack = msgspec.msgpack.Decoder(Body).decode
 _unpack_raw = msgspec.msgpack.Decoder(tuple[int, list[msgspec.Raw], msgspec.Raw]).decode
+_unpack_side = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw, list[Any]]).decode
 _unpack_event = msgspec.msgpack.Decoder(Event).decode
 
 
@@ -125,6 +126,11 @@ def _place(segment_id: bytes, offset: int) -> bytes:
 def decode_body(body: bytes) -> Body:
     """The events and side records of a verified body."""
     return _unpack(body)
+
+
+def decode_side(body: bytes) -> list[Any]:
+    """The side records of a verified body; its events are not decoded."""
+    return _unpack_side(body)[2]
 
 
 def decode_events_with(body: bytes, text: bytes) -> Iterator[Event]:

@@ -41,6 +41,11 @@ class StreamEntry(msgspec.Struct, gc=False):
     head: Head
     postings: bytearray | bytes
 
+    @property
+    def first_seq(self) -> int:
+        """The first seq of the stream that this segment holds."""
+        return self._seq(0)
+
     def offsets(self, *, after: int, until: int | None) -> list[int]:
         """The offsets of the frames that may hold seqs with after < seq <= until, in order."""
         count = len(self.postings) // POSTING.size

@@ -251,6 +251,15 @@ class SealedIndex:
             yield self._name(index), self._entry(index)
 
 
+def identity_in(file: File) -> bytes | None:
+    """Which segment an index file is of; None if its header is damaged."""
+    header = file.read_at(0, _HEADER_SIZE)
+    if len(header) < _HEADER_SIZE or hashlib.sha256(header[:-32]).digest() != header[-32:]:
+        return None
+    segment: bytes = _FIELDS.unpack_from(header)[3]
+    return segment
+
+
 def _unpacked(code: str, data: bytes) -> array[int]:
     numbers = array(code)
     numbers.frombytes(data)

@@ -86,9 +86,9 @@ class Lifecycle:
     def encode(self) -> dict[str, Any]:
         """What an index file holds of it."""
         return {
-            "cuts": [msgspec.structs.astuple(cut) for cut in self.cuts.values()],
+            "cuts": [msgspec.structs.astuple(cut) for _, cut in sorted(self.cuts.items())],
             "erased": b"".join(position.to_bytes(_POSITION_BYTES, "big") for position in sorted(self.erased)),
-            "snapshots": list(self.snapshots.items()),
+            "snapshots": sorted(self.snapshots.items()),
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from tallystick.engines.files import discovery, mark, recovery, segment
 from tallystick.engines.files.index_file import SectionCache
 from tallystick.engines.files.mark import Mark, MarkFile
 from tallystick.engines.files.segment import Header
-from tallystick.engines.files.segments import Handles, Segment, SegmentSet
+from tallystick.engines.files.segments import Handles, Renamed, Segment, SegmentSet
 from tallystick.engines.files.writer import following
 from tallystick.store.filesystem import FileSystem, Lock, replace_file
 from tallystick.store.page import Hole
@@ -33,6 +34,7 @@ class Opened(msgspec.Struct):
     recovered: list[str]
     lock: Lock | None = None
     mark_file: MarkFile | None = None
+    superfluous: list[str] = []
 
 
 def exists(files: FileSystem, directory: str) -> bool:
@@ -50,11 +52,12 @@ def open_for_reading(files: FileSystem, directory: str) -> Opened:
     """
     seen: object = None
     for _ in range(LOOKS_MAX):
-        opened, vanished = _look(files, directory)
-        now = (files.list(directory), [(hole.first, hole.last) for hole in opened.holes])
-        if not vanished and (not opened.holes or now == seen):
-            return opened
-        seen = now
+        with contextlib.suppress(Renamed, FileNotFoundError):  # sealed or rewritten while it was looked at
+            opened, vanished = _look(files, directory)
+            now = (files.list(directory), [(hole.first, hole.last) for hole in opened.holes])
+            if not vanished and (not opened.holes or now == seen):
+                return opened
+            seen = now
         time.sleep(LOOK_SECONDS)
     raise errors.ReadFailed(path=f"files:{directory}", reason="its segments keep changing")
 
@@ -72,11 +75,15 @@ def _look(files: FileSystem, directory: str) -> tuple[Opened, bool]:
     if last.covered_end < last.end:
         found.holes.append(Hole(last.next_position, last.next_position, f"{last.name} is damaged or cut"))
         last.end = last.covered_end
-    return Opened(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, []), found.vanished
+    opened = Opened(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, [])
+    opened.superfluous = found.superfluous
+    return opened, found.vanished
 
 
 def visible_end(last: Segment, marked: Mark | None) -> int:
     """How far the newest segment may be shown to readers in other processes."""
+    if last.header.ending is not None:
+        return last.end
     known = marked.end if marked is not None and marked.segment_id == last.header.segment_id else segment.SIZE
     return max(known, last.base.covered_end if last.base is not None else 0)
 
@@ -116,31 +123,42 @@ def _recover(files: FileSystem, directory: str, lock: Lock, clock: Callable[[], 
     found = discovery.discover(files, directory, marked, cache=cache, handles=handles)
     discovery.require_segments(found, directory, marked)
     opened = Opened(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, [], lock)
+    opened.superfluous = found.superfluous
     last = found.segments[-1]
     examined = recovery.examine(last, handles.get(last), marked)
     opened.holes += examined.holes
     last.end = examined.end
     if opened.holes:
         return opened
-    for name in found.temporary:
+    indexes = [f"index/{name}" for name in files.list(f"{directory}/index") if name.endswith(".idx.tmp")]
+    for name in (*found.temporary, *indexes):
         files.unlink(f"{directory}/{name}")
-    _settle(opened, last, examined, marked, clock)
+    _settle(opened, last, examined, marked, clock, replaced=segment.CURRENT in found.superfluous)
     return opened
 
 
 def _settle(
-    opened: Opened, last: Segment, examined: recovery.Recovery, marked: Mark | None, clock: Callable[[], int]
+    opened: Opened,
+    last: Segment,
+    examined: recovery.Recovery,
+    marked: Mark | None,
+    clock: Callable[[], int],
+    *,
+    replaced: bool,
 ) -> None:
-    """Finish what a crash interrupted, now that nothing is damaged."""
+    """Finish what a crash interrupted, now that nothing is damaged.
+
+    `replaced`: there is a current.log, but a later generation of it stands under a dated name.
+    """
     files, directory = opened.handles.files, opened.handles.directory
-    file = files.open_write(f"{directory}/{last.name}")
-    try:
-        opened.recovered += recovery.settle(files, directory, last, file, examined, time_ns=clock())
-    finally:
-        file.close()
-    if last.name != segment.CURRENT and not files.exists(
-        f"{directory}/{segment.CURRENT}"
-    ):  # the crash came between sealing and the new current.log
+    if last.header.ending is None:
+        file = files.open_write(f"{directory}/{last.name}")
+        try:
+            opened.recovered += recovery.settle(files, directory, last, file, examined, time_ns=clock())
+        finally:
+            file.close()
+    absent = replaced or not files.exists(f"{directory}/{segment.CURRENT}")
+    if last.name != segment.CURRENT and absent:  # the crash came between sealing and the new current.log
         begun = following(last, opened.handles, clock=clock)
         replace_file(files, directory, segment.CURRENT, segment.encode(begun.header))
         opened.segments = SegmentSet([*opened.segments.items, begun])

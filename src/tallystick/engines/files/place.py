@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tallystick import errors
 from tallystick.engines.disk import Disk
-from tallystick.engines.files import opener
+from tallystick.engines.files import opener, refill
 from tallystick.engines.files.engine import FilesLog
 from tallystick.engines.files.writer import (
     SEGMENT_AGE_NS_MAX,
@@ -15,6 +15,26 @@ from tallystick.engines.files.writer import (
     SEGMENT_BYTES_MIN,
 )
 from tallystick.store.filesystem import FileSystem
+from tallystick.store.refill import Donor, Refilled
+
+
+def refill_files(
+    directory: str,
+    donor: Donor,
+    *,
+    clock: Callable[[], int],
+    progress: Callable[[int], None],
+    filesystem: FileSystem | None = None,
+) -> Refilled:
+    """Refill the damaged ranges of the log in a directory from a donor."""
+    files: FileSystem = filesystem or Disk()
+    directory = directory.rstrip("/") or "/"
+    if not opener.exists(files, directory):
+        raise errors.StoreNotFound(url=f"files:{directory}")
+    try:
+        return refill.refill(files, directory, donor, clock=clock, progress=progress)
+    except OSError as problem:
+        raise errors.ReadFailed(path=f"files:{directory}", reason=str(problem)) from problem
 
 
 def open_files(

@@ -8,15 +8,16 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from tallystick import errors
 from tallystick.engines.files import frame as frames
-from tallystick.engines.files import segment
 from tallystick.engines.files.frame import Body, Frame
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.scan import Scanner, next_valid_frame, read_frame
 from tallystick.engines.files.segments import Handles, Segment, SegmentSet
 from tallystick.event.model import Event
+from tallystick.store.maintenance import before_cut
 from tallystick.store.page import Hole, Page
 from tallystick.store.selection import Selection
 
@@ -43,7 +44,7 @@ class Reader:
         holes: list[Hole] = []
         wanted = None if selection.is_everything else selection.predicate()
         position = after
-        for last, body in self._bodies(segments, after=after, end=end):
+        for last, body in self.bodies(segments, after=after, end=end):
             if isinstance(body, Hole):
                 if not over_holes:
                     if position > after:
@@ -65,7 +66,7 @@ class Reader:
             position = min(last, end)
         return Page(found, max(after, end), tuple(holes))
 
-    def _bodies(self, segments: SegmentSet, *, after: int, end: int) -> Iterator[tuple[int, Body | Hole]]:
+    def bodies(self, segments: SegmentSet, *, after: int, end: int) -> Iterator[tuple[int, Body | Hole]]:
         """Bodies that hold positions after `after` up to `end`, each with its last position; holes where they lie."""
         number = segments.number_of(after + 1)
         reached = after
@@ -86,25 +87,25 @@ class Reader:
 
     def _segment_bodies(self, item: Segment, *, after: int, following: int | None) -> Iterator[tuple[int, Body | Hole]]:
         first, offset = item.frame_before(after + 1)
-        file, segment_id, end = self._handles.get(item), item.header.segment_id, item.end
+        file, identity, end = self._handles.get(item), item.header.identity, item.end
         position = first
         while offset < end:
-            kept = self._kept.get((segment_id, offset))
+            kept = self._kept.get((identity, offset))
             if kept is not None:
                 frame, body = kept
                 offset, position = frame.end, frame.next_position
                 if frame.next_position > after + 1:
                     yield frame.next_position - 1, body
                 continue
-            scanner = Scanner(file, segment_id, offset=offset, end=end, position=position)
+            scanner = Scanner(file, identity, offset=offset, end=end, position=position)
             for frame, data in scanner:
                 if frame.next_position > after + 1:
-                    body = self._keep(segment_id, frame, data)
+                    body = self._keep(identity, frame, data)
                     yield frame.next_position - 1, body
             offset, position = scanner.offset, scanner.position or position
             if scanner.clean:
                 break
-            behind = next_valid_frame(file, segment_id, begin=offset + 1, end=end, position=position)
+            behind = next_valid_frame(file, identity, begin=offset + 1, end=end, position=position)
             last = (behind.first_position if behind else following or max(position + 1, item.next_position)) - 1
             if last >= position and last > after:
                 reason = f"{item.name} is damaged at byte {offset}"
@@ -119,10 +120,10 @@ class Reader:
         self._note_hole(hole)
         return hole
 
-    def _keep(self, segment_id: bytes, frame: Frame, data: bytes) -> Body:
+    def _keep(self, identity: bytes, frame: Frame, data: bytes) -> Body:
         body = frames.decode_body(data)
         if len(data) <= FRAME_KEPT_BYTES_MAX:
-            self._kept[(segment_id, frame.offset)] = (frame, body)
+            self._kept[(identity, frame.offset)] = (frame, body)
             while len(self._kept) > FRAMES_KEPT_MAX:
                 try:
                     self._kept.popitem(last=False)
@@ -130,27 +131,45 @@ class Reader:
                     break
         return body
 
+    def raw_at(self, item: Segment, position: int) -> Event | None:
+        """The event at a position of a segment as its frame holds it, erased or not; None if it is not there."""
+        for _, body in self._segment_bodies(item, after=position - 1, following=None):
+            if isinstance(body, Hole):
+                return None
+            return next((event for event in body.events if event.position == position), None)
+        return None
+
     def recorded(self, segments: SegmentSet, position: int) -> int | None:
         """When the frame that holds a position was written."""
-        for _, body in self._bodies(segments, after=position - 1, end=position):
+        for _, body in self.bodies(segments, after=position - 1, end=position):
             if isinstance(body, Hole):
                 return None
             is_left = position > self._life.floor or self._life.visible(_between(body.events, position - 1, position))
             return body.recorded if is_left else None
         return None
 
+    def forget(self, identity: bytes) -> None:
+        """Let go of frames of a generation that was replaced: they may hold what was erased."""
+        for key in [key for key in list(self._kept) if key[0] == identity]:
+            self._kept.pop(key, None)
+
     # --- by offset -------------------------------------------------------------------------------------------------
 
     def body_at(self, item: Segment, offset: int) -> Body:
         """The body of the frame that an index points at; `Damaged` if it is no longer valid."""
-        segment_id = item.header.segment_id
-        kept = self._kept.get((segment_id, offset))
+        identity = item.header.identity
+        kept = self._kept.get((identity, offset))
         if kept is not None:
             return kept[1]
-        return self._keep(segment_id, *self._frame_at(item, offset))
+        return self._keep(identity, *self._frame_at(item, offset))
+
+    def side_at(self, item: Segment, offset: int) -> list[Any]:
+        """The side records of a frame; its events are verified with them, but not decoded."""
+        kept = self._kept.get((item.header.segment_id, offset))
+        return kept[1].side if kept is not None else frames.decode_side(self._frame_at(item, offset)[1])
 
     def _frame_at(self, item: Segment, offset: int) -> tuple[Frame, bytes]:
-        found = read_frame(self._handles.get(item), item.header.segment_id, offset, item.end)
+        found = read_frame(self._handles.get(item), item.header.identity, offset, item.end)
         if found is None:
             hole = self._noted(self._hole_at(item, offset))
             raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
@@ -158,14 +177,14 @@ class Reader:
 
     def _hole_at(self, item: Segment, offset: int) -> Hole:
         """The hole around an offset; found by walking the segment, since its positions cannot be trusted there."""
-        file, segment_id = self._handles.get(item), item.header.segment_id
-        at, position = segment.SIZE, item.header.first_position
+        file, identity = self._handles.get(item), item.header.identity
+        at, position = item.header.size, item.header.first_position
         while True:
-            scanner = Scanner(file, segment_id, offset=at, end=item.end, position=position)
+            scanner = Scanner(file, identity, offset=at, end=item.end, position=position)
             for _ in scanner:
                 pass
             position = scanner.position or position
-            behind = next_valid_frame(file, segment_id, begin=scanner.offset + 1, end=item.end, position=position)
+            behind = next_valid_frame(file, identity, begin=scanner.offset + 1, end=item.end, position=position)
             if behind is None or behind.offset > offset:
                 last = (behind.first_position if behind else item.next_position) - 1
                 return Hole(position, max(last, position), f"{item.name} is damaged at byte {scanner.offset}")
@@ -192,15 +211,21 @@ class Reader:
 
     def _event_at(self, item: Segment, offset: int, id_: bytes) -> Event | None:
         """One event of a frame; the others in it are verified with it, but not decoded."""
-        kept = self._kept.get((item.header.segment_id, offset))
+        kept = self._kept.get((item.header.identity, offset))
         if kept is not None:
             return next((event for event in kept[1].events if event.id == id_), None)
         _, data = self._frame_at(item, offset)
         return next((event for event in frames.decode_events_with(data, id_) if event.id == id_), None)
 
     def stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Event]:
-        """Events of one stream by seq."""
-        return self._life.visible(self._stream(segments, stream, after=after, until=until, limit=limit))
+        """Events of one stream by seq. They have no gaps: where there is one, a segment is missing."""
+        found = self._life.visible(self._stream(segments, stream, after=after, until=until, limit=limit))
+        begin = max(after, before_cut(self._life.cuts.get(stream))[0])
+        if found and found[-1].seq != begin + len(found):
+            at = next(number for number, event in enumerate(found) if event.seq != begin + number + 1)
+            first, last = found[at - 1].position + 1 if at else 1, found[at].position - 1
+            raise errors.Damaged(first=first, last=last, reason=f"seq {begin + at + 1} of {stream!r} is missing")
+        return found
 
     def _stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Event]:
         found: list[Event] = []

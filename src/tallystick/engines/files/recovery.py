@@ -36,9 +36,10 @@ class Recovery(msgspec.Struct):
 
 def examine(item: Segment, file: File, mark: Mark | None) -> Recovery:
     """Index the current segment to its end and classify what does not check out. Changes nothing on disk."""
-    size = file.size()
+    ending = item.header.ending
+    size = file.size() if ending is None else min(file.size(), ending.end)
     synced = _synced_end(item, mark)
-    found = Recovery(end=segment.SIZE, synced_end=synced, holes=item.index_all(file, end=size))
+    found = Recovery(end=item.header.size, synced_end=synced, holes=item.index_all(file, end=size))
     if item.covered_end < synced:
         _note_short(item, mark, found)
     found.end = item.covered_end
@@ -47,7 +48,12 @@ def examine(item: Segment, file: File, mark: Mark | None) -> Recovery:
 
 
 def _synced_end(item: Segment, mark: Mark | None) -> int:
-    """How far the segment is certainly on disk: the mark says it, or an index that was written after a sync."""
+    """How far the segment is certainly on disk: the mark says it, or an index that was written after a sync.
+
+    A rewritten segment was synced before it had its name.
+    """
+    if item.header.ending is not None:
+        return item.header.ending.end
     marked = mark.end if mark is not None and mark.segment_id == item.header.segment_id else segment.SIZE
     return max(marked, item.known_end, item.base.covered_end if item.base is not None else 0)
 

@@ -1,9 +1,20 @@
-"""The header of a segment file, 132 bytes, big-endian.
+"""The header of a segment file, big-endian. Every format begins with the same 132 bytes:
 
     magic 8 "TALLYSEG" | format u16 | generation u16 | store id 16 | segment id 16 | first position u64
     | created ns u64 | previous segment id 16 | previous end u64 | profile 16 (NUL-padded) | SHA-256 of all before
 
 `previous end` is where the segment before this one ends: bytes of it past that offset are not part of the log.
+
+Format 1 is a segment as it was written, generation 0. Format 2 is one that was rewritten: pruned, erased, compressed or
+refilled. It is written once, whole, and says itself where it ends, in 56 bytes more:
+
+    generation, its upper half u16 | end u64 | next position u64 | encoding u16 | erased u32 | SHA-256 of all before
+
+`erased` counts the positions in it whose erasure it knows: if more of them were erased since, it must be rewritten.
+
+The segment id stays the same through all generations, because headers and the synced mark refer to it. The identity is
+another one in each: frames, indexes and open files are bound to it, so that nothing of one generation is ever taken for
+a part of another.
 """
 
 from __future__ import annotations
@@ -18,13 +29,27 @@ import msgspec
 from tallystick import errors
 
 MAGIC = b"TALLYSEG"
-FORMAT = 1
+FORMAT, REWRITTEN_FORMAT = 1, 2
 CURRENT = "current.log"
 SEALED = re.compile(r"\d{4}-\d{2}-\d{2}_\d{3,}\.log")
+STAGED = re.compile(SEALED.pattern + r"\.tmp")
 NO_SEGMENT = bytes(16)
+PLAIN, GZIP = 0, 1  # encodings
+GENERATION_MAX = (1 << 32) - 1
 
 _FIELDS = struct.Struct(">8sHH16s16sQQ16sQ16s")
+_ENDING = struct.Struct(">HQQHI")
 SIZE = _FIELDS.size + 32
+SIZE_MAX = SIZE + _ENDING.size + 32
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rewritten segment knows of its own end. Offsets count uncompressed bytes, whatever the encoding."""
+
+    end: int
+    next_position: int
+    encoding: int = PLAIN
+    erased: int = 0
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,18 +63,37 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     previous_end: int = 0
     profile: str = "plain"
     generation: int = 0
+    ending: Ending | None = None
+
+    @property
+    def identity(self) -> bytes:
+        """What tells this generation of this segment from every other one."""
+        return identity_of(self.segment_id, self.generation)
+
+    @property
+    def size(self) -> int:
+        """Where the first frame begins."""
+        return SIZE if self.ending is None else SIZE_MAX
 
 
 class BadHeader(Exception):
     """A file in the place of a segment does not begin with a valid header."""
 
 
+def identity_of(segment_id: bytes, generation: int) -> bytes:
+    """The identity of a generation of a segment."""
+    if generation == 0:
+        return segment_id
+    return hashlib.sha256(segment_id + generation.to_bytes(4, "big")).digest()[:16]
+
+
 def encode(header: Header) -> bytes:
     """The header's bytes."""
+    ending = header.ending
     fields = _FIELDS.pack(
         MAGIC,
-        FORMAT,
-        header.generation,
+        FORMAT if ending is None else REWRITTEN_FORMAT,
+        header.generation & 0xFFFF,
         header.store_id,
         header.segment_id,
         header.first_position,
@@ -58,7 +102,11 @@ def encode(header: Header) -> bytes:
         header.previous_end,
         header.profile.encode(),
     )
-    return fields + hashlib.sha256(fields).digest()
+    data = fields + hashlib.sha256(fields).digest()
+    if ending is None:
+        return data
+    data += _ENDING.pack(header.generation >> 16, ending.end, ending.next_position, ending.encoding, ending.erased)
+    return data + hashlib.sha256(data).digest()
 
 
 def decode(data: bytes, *, path: str) -> Header:
@@ -69,8 +117,9 @@ def decode(data: bytes, *, path: str) -> Header:
     (_, number, generation, store_id, segment_id, first, created, previous_id, previous_end, profile) = _FIELDS.unpack(
         fields
     )
-    if number > FORMAT:
-        raise errors.NewerFormat(path=path, found=number, known=FORMAT)
+    if number > REWRITTEN_FORMAT:
+        raise errors.NewerFormat(path=path, found=number, known=REWRITTEN_FORMAT)
+    upper, ending = _ending(data) if number == REWRITTEN_FORMAT else (0, None)
     return Header(
         store_id=store_id,
         segment_id=segment_id,
@@ -79,8 +128,19 @@ def decode(data: bytes, *, path: str) -> Header:
         previous_id=previous_id,
         previous_end=previous_end,
         profile=profile.rstrip(b"\0").decode(),
-        generation=generation,
+        generation=upper << 16 | generation,
+        ending=ending,
     )
+
+
+def _ending(data: bytes) -> tuple[int, Ending]:
+    split = SIZE + _ENDING.size
+    if len(data) < SIZE_MAX or hashlib.sha256(data[:split]).digest() != data[split:SIZE_MAX]:
+        raise BadHeader("the segment header is damaged")
+    upper, end, next_position, encoding, erased = _ENDING.unpack_from(data, SIZE)
+    if encoding not in (PLAIN, GZIP):
+        raise BadHeader(f"the segment has the unknown encoding {encoding}")
+    return upper, Ending(end=end, next_position=next_position, encoding=encoding, erased=erased)
 
 
 def sealed_name(taken: set[str], *, time_ns: int) -> str:

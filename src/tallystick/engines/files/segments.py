@@ -12,6 +12,7 @@ from typing import TypeVar
 from tallystick import errors
 from tallystick.engines.files import frame as frames
 from tallystick.engines.files import index, index_file, lifecycle, segment, side
+from tallystick.engines.files.compressed import open_segment
 from tallystick.engines.files.index import CommandPlace, FarRange, GrowingIndex, SegmentIndex, StreamEntry
 from tallystick.engines.files.index_file import SealedIndex, SectionCache
 from tallystick.engines.files.lifecycle import Lifecycle
@@ -38,16 +39,15 @@ class Handles:
 
     def get(self, item: Segment) -> File:
         """The segment's file, opened by its identity: a name may meanwhile belong to another segment."""
-        file = self._open.get(item.header.segment_id)
+        file = self._open.get(item.header.identity)
         if file is None:
-            file = self.files.open_read(f"{self.directory}/{item.name}")
             try:
-                header = segment.decode(file.read_at(0, segment.SIZE), path=item.name)
+                header, file = open_segment(self.files, f"{self.directory}/{item.name}")
             except segment.BadHeader as problem:
                 first = item.header.first_position
                 last, reason = max(item.next_position - 1, first), f"{item.name}: {problem}"
                 raise errors.Damaged(first=first, last=last, reason=reason) from problem
-            if header.segment_id != item.header.segment_id:
+            if header.identity != item.header.identity:
                 file.close()
                 raise Renamed(item.name)
             self.keep(item, file)
@@ -55,9 +55,13 @@ class Handles:
 
     def keep(self, item: Segment, file: File) -> None:
         """Remember an open file."""
-        self._open[item.header.segment_id] = file
+        self._open[item.header.identity] = file
         if len(self._open) > OPEN_FILES_MAX:
             self._open.popitem(last=False)
+
+    def let_go(self, item: Segment) -> None:
+        """Forget the open file of a segment that was replaced: it closes when its last reader is done with it."""
+        self._open.pop(item.header.identity, None)
 
     def close(self) -> None:
         """Close all files now: a directory must be free to be moved or unmounted when its log is closed."""
@@ -116,14 +120,14 @@ class Segment:
         base, grown = self._index
         if grown is not None:
             return grown.covered_end
-        return base.covered_end if base is not None else segment.SIZE
+        return base.covered_end if base is not None else self.header.size
 
     # --- questions -------------------------------------------------------------------------------------------------
 
     def frame_before(self, position: int) -> tuple[int, int]:
         """A (first position, offset) to scan from in order to reach a position."""
         found = self._ask(lambda parts: _first(part.frame_before(position) for part in reversed(parts)))
-        return found if found is not None and found[1] else (self.header.first_position, segment.SIZE)
+        return found if found is not None and found[1] else (self.header.first_position, self.header.size)
 
     def find(self, id_: bytes) -> int | None:
         """The offset of the frame with this event."""
@@ -190,7 +194,7 @@ class Segment:
 
     def parts(self) -> list[SegmentIndex]:
         """The parts of the index, in order of the log; built from the segment if there are none."""
-        if self._index == (None, None) and self.end > segment.SIZE:
+        if self._index == (None, None) and self.end > self.header.size:
             self.rebuild(instead_of=None)
         return [part for part in self._index if part is not None]
 
@@ -231,7 +235,7 @@ class Segment:
                 self._index_anew(self._handles.get(self), end=self.end)
 
     def _index_anew(self, file: File, *, end: int) -> list[Hole]:
-        grown = GrowingIndex(begin=segment.SIZE, position=self.header.first_position)
+        grown = GrowingIndex(begin=self.header.size, position=self.header.first_position)
         holes = _index_all(self, grown, file, end=end, base=None)
         self._index, self.rebuilt = (None, grown), True
         return holes
@@ -255,7 +259,7 @@ class Segment:
             return False
         try:
             file = files.open_read(path)
-            base = SealedIndex(file, cache, store_id=self.header.store_id, segment_id=self.header.segment_id)
+            base = SealedIndex(file, cache, store_id=self.header.store_id, segment_id=self.header.identity)
         except (index_file.BadIndex, OSError):
             return False
         if base.covered_end > self.end:  # the segment was longer when this was written
@@ -275,7 +279,7 @@ class Segment:
 
     def _encoded_index(self) -> bytes:
         header = self.header
-        return index_file.encode(self.base, self.grow(), store_id=header.store_id, segment_id=header.segment_id)
+        return index_file.encode(self.base, self.grow(), store_id=header.store_id, segment_id=header.identity)
 
 
 def _first(answers: Iterable[T | None]) -> T | None:
@@ -295,7 +299,7 @@ def _index_all(item: Segment, grown: GrowingIndex, file: File, *, end: int, base
     holes: list[Hole] = []
     while not _index_run(item, grown, file, end=end, base=base):
         behind = next_valid_frame(
-            file, item.header.segment_id, begin=grown.covered_end + 1, end=end, position=grown.next_position
+            file, item.header.identity, begin=grown.covered_end + 1, end=end, position=grown.next_position
         )
         if behind is None:
             break
@@ -307,7 +311,7 @@ def _index_all(item: Segment, grown: GrowingIndex, file: File, *, end: int, base
 
 def _index_run(item: Segment, grown: GrowingIndex, file: File, *, end: int, base: SealedIndex | None) -> bool:
     """Index frames until the end or the first bytes that are none; says whether it reached the end."""
-    scanner = Scanner(file, item.header.segment_id, offset=grown.covered_end, end=end, position=grown.next_position)
+    scanner = Scanner(file, item.header.identity, offset=grown.covered_end, end=end, position=grown.next_position)
     for frame, data in scanner:
         body = frames.decode_body(data)
         orgs = {name: _org(item, name, grown, base) for name in {event.stream for event in body.events}}

@@ -136,8 +136,10 @@ class FileSnapshots:
     def publish(self, ids_: Sequence[bytes]) -> None:
         """Put staged files in their places, durably: the next frame names them."""
         for id_ in ids_:
-            if not self._lifecycle().snapshots.get(id_) and (name := self._staged.pop(id_, None)) is not None:
+            name = self._staged.get(id_)
+            if name is not None and not self._lifecycle().snapshots.get(id_):
                 self._files.rename(f"{self._directory}/{name}", f"{self._directory}/{name_of(id_)}")
+                del self._staged[id_]
         self._files.sync_dir(self._directory)
 
     def withdraw(self, ids_: Sequence[bytes]) -> None:
@@ -154,6 +156,8 @@ class FileSnapshots:
 
     def orphans(self) -> list[str]:
         """Our files that belong to no snapshot of the log."""
+        if not self._files.exists(self._directory):
+            return []
         held = set(map(name_of, self.ids()))
         return [name for name in self._files.list(self._directory) if _OWN.fullmatch(name) and name not in held]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tallystick import errors
-from tallystick.engines.files import lifecycle, mark, opener
+from tallystick.engines.files import generation, lifecycle, mark, opener
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.reader import Reader
 from tallystick.engines.files.segments import Renamed, Segment, SegmentSet
@@ -52,6 +52,14 @@ class LogView:
         """Go on with a new segment behind the others."""
         begun.listen(self.life.take)
         self.segments = SegmentSet([*self.segments.items, begun])
+
+    def replace(self, fresh: Segment) -> None:
+        """Go on with a new generation of a segment in its place."""
+        with self.lock:
+            old = next(item for item in self.segments if item.header.segment_id == fresh.header.segment_id)
+            self.segments = generation.with_generation(self.segments, fresh)
+            self.opened.handles.let_go(old)
+            self.reader.forget(old.header.identity)
 
     def note_hole(self, hole: Hole) -> None:
         """Remember a hole, unless it lies in one that is known."""
@@ -111,10 +119,14 @@ class LogView:
         if marked is None or (marked.segment_id == last.header.segment_id and marked.end <= last.end):
             return
         with self.lock:
-            if marked.segment_id == self.segments.last.header.segment_id:
-                self._extend(self.segments.last, marked)
-            else:
+            last = self.segments.last
+            if marked.segment_id != last.header.segment_id:
                 self._look_again()
+            elif last.header.ending is None:
+                try:
+                    self._extend(last, marked)
+                except (Renamed, FileNotFoundError):  # it was sealed, and is not open here any more
+                    self._look_again()
 
     def _extend(self, last: Segment, marked: mark.Mark) -> None:
         file = self.opened.handles.get(last)

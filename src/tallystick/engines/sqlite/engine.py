@@ -14,15 +14,20 @@ from contextlib import suppress
 from itertools import starmap
 
 from tallystick import errors
-from tallystick.engines.sqlite import inspection, maintaining, reclaiming, statements, survey, writing
+from tallystick.engines.sqlite import inspection, maintaining, statements, survey, writing
 from tallystick.engines.sqlite.commands import SqliteCommands
 from tallystick.engines.sqlite.place import Opened, Opening
+from tallystick.engines.sqlite.reclaiming import Reclaiming
 from tallystick.engines.sqlite.selecting import page_query
 from tallystick.engines.sqlite.snapshots import SqliteSnapshots
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables.checkpoints import SqliteCheckpoints
 from tallystick.engines.tables.connection import BUSY_MS
 from tallystick.engines.tables.database import Database
+from tallystick.engines.tables.deadletters import SqliteDeadLetters
+from tallystick.engines.tables.lazily import LazyDatabase
+from tallystick.engines.tables.owned import OwnedTables
+from tallystick.engines.tables.views import SCHEMA, SqliteViews, Within
 from tallystick.event import limits
 from tallystick.event.model import Event
 from tallystick.store import capabilities, leases
@@ -35,6 +40,7 @@ from tallystick.store.maintenance import Cut, Reclaimed, require_history, requir
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
+from tallystick.store.views import Inline, apart
 
 _POLL_S = 0.02
 _BUSY_MS_MAX = 3_600_000
@@ -77,8 +83,14 @@ class SqliteLog:
             connect_maintenance=lambda: maintaining.connection_to(opened.path, busy_ms=busy_ms),
         )
         self.checkpoints: Checkpoints = SqliteCheckpoints(self._database)
+        self.views = SqliteViews(self._database)
+        self.dead_letters = SqliteDeadLetters(self._database)
+        self._tables = LazyDatabase(f"{opened.path}.views", SCHEMA)  # this file admits no tables but its own
+        self.view_tables = OwnedTables(self._tables)
+        self.inline: Inline | None = None
         self.snapshots: Snapshots = SqliteSnapshots(self._database)
         self.commands: Commands = SqliteCommands(self._database)
+        self._reclaiming = Reclaiming(self._database, clock=clock)
         self._clock = clock
         self._recovered = opened.recovered
         self._holes: list[Hole] = []
@@ -97,6 +109,9 @@ class SqliteLog:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        return apart(self._commit, transactions)
+
+    def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         holder = self._require_writable()
         ledger: Ledger | None = None
         outcomes: list[Outcome] = []
@@ -111,11 +126,14 @@ class SqliteLog:
                 except errors.TallyError as refusal:
                     outcomes.append(refusal)
             writing.write(connection, ledger, recorded=self._clock())
+            if self.inline is not None and ledger.rows:
+                views = SqliteViews(Within(connection))
+                self.inline.prepare(ledger.rows, views)(views)
         ledger.committed()
         with self._changed:
             self._changed.notify_all()
         if maintains:
-            reclaiming.after_commit(self._database, ledger.maintenance)
+            self._reclaiming.after_commit(ledger.maintenance)
         return outcomes
 
     def _require_writable(self) -> Holder:
@@ -276,12 +294,13 @@ class SqliteLog:
 
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
         self._require_writable()
-        return reclaiming.reclaim(self._database, clock=self._clock, progress=progress)
+        return self._reclaiming.reclaim(progress)
 
     def report(self) -> Report:
         problems = tuple(Problem("damage", hole.reason, hole.first) for hole in self._holes)
         with self._database.snapshot() as connection:
             facts = inspection.facts(connection, self._database.path)
+        facts["erased_in_wal"] = self._reclaiming.erased_in_wal
         return Report(self.engine, facts, self._recovered, problems)
 
     # --- life ------------------------------------------------------------------------------------------------------
@@ -296,4 +315,5 @@ class SqliteLog:
             with suppress(errors.TallyError):  # what cannot be given back is taken over once this process is gone
                 self._leave(self._holder)
             leases.retire(self._holder.owner)
+        self._tables.close()
         self._database.close()

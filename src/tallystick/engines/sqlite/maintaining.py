@@ -26,14 +26,9 @@ F = TypeVar("F", bound=facts.Fact)
 
 
 def connection_to(path: str, *, busy_ms: int) -> sqlite3.Connection:
-    """A connection that may maintain. What it deletes it overwrites with zeros."""
+    """A connection that may maintain."""
     connection = connect(path, mode="rw", busy_ms=busy_ms)
-    try:
-        connection.execute("PRAGMA secure_delete = ON")
-        authorizer.allow_maintenance(connection)
-    except BaseException:
-        connection.close()
-        raise
+    authorizer.allow_maintenance(connection)
     return connection
 
 

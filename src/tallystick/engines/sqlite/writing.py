@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from functools import cache
+from collections.abc import Sequence
+from functools import lru_cache
 from itertools import chain
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -16,6 +17,11 @@ from tallystick.store.ledger import Ledger
 
 _EMPTY = b"{}"
 _ROWS_AT_ONCE = (128, 16)  # SQLite sets up and ends a statement once for all of its rows: a third of the time
+_POSITION, _STREAM, _SEQ, _META = 0, 1, 2, 8
+_OWN = frozenset(
+    {_POSITION, _SEQ, 5, 7, 9, 10}
+)  # and id, payload, checksum, link: seldom or never the same in two rows
+_SHARED, _RISING, _OWN_VALUE = "s", "r", "o"  # how a column goes through many rows
 _Beside: TypeAlias = "tuple[int, str | None, str | None, str | None]"
 
 
@@ -44,21 +50,55 @@ def write(connection: sqlite3.Connection, ledger: Ledger, *, recorded: int) -> N
 
 
 def _insert(connection: sqlite3.Connection, rows: list[Row], recorded: int) -> None:
-    beside = {meta: _beside(meta, recorded) for meta in {row[8] for row in rows}}
-    full = [row + beside[row[8]] for row in rows]
     at = 0
     for size in _ROWS_AT_ONCE:
-        while len(full) - at >= size:
-            connection.execute(_insertion(size), list(chain.from_iterable(full[at : at + size])))
+        while len(rows) - at >= size:
+            connection.execute(*_insertion(rows[at : at + size], recorded))
             at += size
-    connection.executemany(statements.named("insert_event"), full[at:])
+    rest = [row + _beside(row[8], recorded) for row in rows[at:]]
+    connection.executemany(statements.named("insert_event"), rest)
 
 
-@cache
-def _insertion(rows: int) -> str:
-    """The statement that inserts so many events."""
-    head, values, row = statements.named("insert_event").rpartition("VALUES")
-    return head + values + ",".join([row] * rows)
+def _insertion(rows: list[Row], recorded: int) -> tuple[str, list[Any]]:
+    """One statement for many rows, and its values. What all rows have in common is bound once for all of them."""
+    columns: list[Sequence[Any]] = [*zip(*rows, strict=True)]
+    beside = {meta: _beside(meta, recorded) for meta in set(columns[_META])}
+    columns += zip(*[beside[meta] for meta in columns[_META]], strict=True)
+    shape, shared, own = "", [], []
+    for index, column in enumerate(columns):
+        if index in _OWN or column.count(column[0]) != len(rows):
+            rises = index == _POSITION or (index == _SEQ and shape[_STREAM] == _SHARED)
+            shape += _RISING if rises else _OWN_VALUE
+        else:
+            shape += _SHARED
+        if shape[-1] == _OWN_VALUE:
+            own.append(column)
+        else:
+            shared.append(column[0])
+    return _statement(shape, len(rows)), [*shared, *chain.from_iterable(zip(*own, strict=True))]
+
+
+@lru_cache(maxsize=64)
+def _statement(shape: str, rows: int) -> str:
+    """The statement that inserts so many events of a shape: shared values come first, then each row's own."""
+    head, values, _ = statements.named("insert_event").rpartition("VALUES")
+    own = shape.count(_OWN_VALUE)
+    shared = len(shape) - own
+    return head + values + ",".join(_placeholders(shape, shared + row * own, row) for row in range(rows))
+
+
+def _placeholders(shape: str, before: int, row: int) -> str:
+    """The placeholders of one row, before whose own values there are so many others."""
+    places = []
+    shared = 0
+    for letter in shape:
+        if letter == _OWN_VALUE:
+            before += 1
+            places.append(f"?{before}")
+        else:
+            shared += 1
+            places.append(f"?{shared}+{row}" if letter == _RISING else f"?{shared}")
+    return f"({','.join(places)})"
 
 
 def _beside(meta: bytes, recorded: int) -> _Beside:

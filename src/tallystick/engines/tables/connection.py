@@ -1,7 +1,8 @@
 """Connections to a SQLite file, and what every one of them is told before its first statement.
 
 Invariants: write-ahead log and synchronous=FULL (a commit that returned is on disk), triggers fire for REPLACE too,
-nothing in the schema is trusted, no implicit transactions, and the file can be read by its owner alone.
+nothing in the schema is trusted, no implicit transactions, what is deleted is overwritten with zeros, and the file can
+be read by its owner alone.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _SETTINGS = (
     "PRAGMA trusted_schema = OFF",
     "PRAGMA recursive_triggers = ON",
     "PRAGMA cell_size_check = ON",
+    "PRAGMA secure_delete = ON",
     "PRAGMA synchronous = FULL",
     "PRAGMA fullfsync = ON",
     "PRAGMA checkpoint_fullfsync = ON",

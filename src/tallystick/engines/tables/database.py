@@ -35,6 +35,7 @@ class Database:
         self._connect_maintenance = connect_maintenance
         self._maintainer: Writer | None = None
         self._making = threading.Lock()
+        self._closed = False
         self.readonly_reason = readonly_reason
         self.readers = Readers(lambda: connect(path, mode="ro", busy_ms=busy_ms), path=path, busy_ms=busy_ms)
         self.writer = None if writer is None else Writer(writer, path=path, busy_ms=busy_ms)
@@ -62,6 +63,8 @@ class Database:
         if self.writer is None or self._connect_maintenance is None:
             raise errors.ReadOnly(reason=self.readonly_reason)
         with self._making, translated(self.path, self.busy_ms):
+            if self._closed:
+                raise errors.StoreClosed()
             if self._maintainer is None:
                 connection = self._connect_maintenance()
                 self._maintainer = Writer(connection, path=self.path, busy_ms=self.busy_ms, turn=self.writer.turn)
@@ -70,6 +73,8 @@ class Database:
     def close(self) -> None:
         """Give every connection back. Safe to call twice."""
         self.readers.close()
+        with self._making:
+            self._closed = True
         if self._maintainer is not None:
             self._maintainer.close(checkpoint=False)
         if self.writer is not None:

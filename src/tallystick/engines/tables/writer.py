@@ -1,4 +1,4 @@
-"""The connections of a handle that write: one transaction at a time over all of them, none after a failure of the disk."""
+"""The connections of a handle that write: one transaction at a time over all, and none after a failure of the disk."""
 
 from __future__ import annotations
 

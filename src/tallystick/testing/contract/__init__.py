@@ -29,6 +29,9 @@ THEMES = (
     "limits",
     "bad_input",
     "maintenance",
+    "views",
+    "projections",
+    "commands",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
 
@@ -36,6 +39,7 @@ from tallystick.testing.contract.append import AppendContract  # noqa: E402
 from tallystick.testing.contract.atomicity import AtomicityContract  # noqa: E402
 from tallystick.testing.contract.bad_input import BadInputContract  # noqa: E402
 from tallystick.testing.contract.checkpoints import CheckpointContract  # noqa: E402
+from tallystick.testing.contract.commands import RunningCommandContract  # noqa: E402
 from tallystick.testing.contract.concurrency import ConcurrencyContract  # noqa: E402
 from tallystick.testing.contract.expectations import ExpectationContract  # noqa: E402
 from tallystick.testing.contract.filters import FilterContract  # noqa: E402
@@ -51,9 +55,11 @@ from tallystick.testing.contract.maintenance import (  # noqa: E402
 from tallystick.testing.contract.orgs_and_sources import OrgAndSourceContract  # noqa: E402
 from tallystick.testing.contract.processes import ProcessContract  # noqa: E402
 from tallystick.testing.contract.profiles import ProfileContract  # noqa: E402
+from tallystick.testing.contract.projections import ConsumerContract, ProjectionContract  # noqa: E402
 from tallystick.testing.contract.reading import ReadingContract  # noqa: E402
 from tallystick.testing.contract.reopening import ReopeningContract  # noqa: E402
 from tallystick.testing.contract.retry import RetryContract  # noqa: E402
+from tallystick.testing.contract.views import DeadLetterContract, ViewContract  # noqa: E402
 
 CONTRACTS = (
     AppendContract,
@@ -75,6 +81,11 @@ CONTRACTS = (
     ErasureContract,
     SnapshotContract,
     CommandContract,
+    ViewContract,
+    DeadLetterContract,
+    ProjectionContract,
+    ConsumerContract,
+    RunningCommandContract,
 )
 
 
@@ -98,6 +109,11 @@ class AllContracts(
     ErasureContract,
     SnapshotContract,
     CommandContract,
+    ViewContract,
+    DeadLetterContract,
+    ProjectionContract,
+    ConsumerContract,
+    RunningCommandContract,
 ):
     """Everything an engine must do."""
 

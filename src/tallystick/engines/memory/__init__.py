@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from tallystick import errors
+from tallystick.engines.memory.views import MemoryDeadLetters, MemoryViews
+from tallystick.engines.tables.owned import MemoryDatabase, OwnedTables
 from tallystick.event.model import Event
 from tallystick.store import capabilities, leases
 from tallystick.store.checkpoints import Checkpoint
@@ -28,6 +30,7 @@ from tallystick.store.maintenance import (
 )
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
+from tallystick.store.views import Inline, apart
 
 
 class MemoryCheckpoints:
@@ -106,6 +109,10 @@ class MemoryLog:
         self.checkpoints = MemoryCheckpoints()
         self.snapshots = MemorySnapshots()
         self.commands = MemoryCommands()
+        self.views = MemoryViews()
+        self.view_tables = OwnedTables(MemoryDatabase())
+        self.dead_letters = MemoryDeadLetters()
+        self.inline: Inline | None = None
         self._clock = clock
         self._changed = threading.Condition()
         self._holder = Holder()
@@ -123,6 +130,9 @@ class MemoryLog:
         self._closed = False
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        return apart(self._commit, transactions)
+
+    def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         with self._changed:
             self._require_open()
             ledger = Ledger(self, next_position=len(self._events) + 1, holder=self._holder)
@@ -132,7 +142,10 @@ class MemoryLog:
                     outcomes.append(ledger.judge(transaction))
                 except errors.TallyError as refusal:
                     outcomes.append(refusal)
+            store_rows = self.inline.prepare(ledger.rows, self.views) if self.inline and ledger.rows else None
             self._store(ledger)
+            if store_rows is not None:
+                store_rows(self.views)
             self._changed.notify_all()
             return outcomes
 

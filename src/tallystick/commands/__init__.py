@@ -1,0 +1,9 @@
+"""Commands: a handler decides, and what it decided takes effect once, however often the request arrives."""
+
+from tallystick.commands.labels import backfill, correction
+from tallystick.commands.model import Answer, Context, Decision
+from tallystick.commands.retention import forget_old
+from tallystick.commands.running import Commands
+from tallystick.store.idempotency import CommandKey
+
+__all__ = ["Answer", "CommandKey", "Commands", "Context", "Decision", "backfill", "correction", "forget_old"]

@@ -1,0 +1,104 @@
+"""A command takes effect once: its record, its events and its response become durable in one commit.
+
+The record refuses the commit if it is there already, so of two callers with one key one wins inside the engine; the
+other gets the winner's response. A handler that raises stores nothing, and may be run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from tallystick import errors
+from tallystick.commands.model import Answer, Context, Decision, Handler
+from tallystick.event import canonical, limits, names
+from tallystick.event.model import NewEvent
+from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.idempotency import CommandKey, CommandRecord
+from tallystick.store.prepare import Part, Request
+from tallystick.store.store import Store
+
+CONFLICT_TRIES = 10
+
+
+class Commands:
+    """Runs commands against one store."""
+
+    def __init__(
+        self, store: Store, clock: Callable[[], int] | None = None, *, conflict_tries: int = CONFLICT_TRIES
+    ) -> None:
+        self._store = store
+        self._clock = clock or store.clock
+        self._conflict_tries = conflict_tries
+
+    def run(self, *, key: CommandKey, request: Any, handler: Handler) -> Answer:
+        """The response to a request: the stored one if it took effect before, else what the handler decides now.
+
+        The same key with another request is `IdempotencyKeyReuse`. On a `Conflict` the handler decides again, on what
+        is there then, a bounded number of times; it must have no effect but its decision.
+        """
+        _check_key(key)
+        request_hash = hashlib.sha256(canonical.encode_state(request)).digest()
+        for last in (False,) * (self._conflict_tries - 1) + (True,):
+            if (stored := self._stored(key, request_hash)) is not None:
+                return stored
+            outcome = self._decide(key, request, request_hash, handler)
+            if isinstance(outcome, Answer):
+                return outcome
+            if last or not isinstance(outcome, (errors.Conflict, errors.CommandRepeated)):
+                raise outcome
+        raise AssertionError("the loop above returns or raises")
+
+    def _stored(self, key: CommandKey, request_hash: bytes) -> Answer | None:
+        record = self._store.log.commands.load(key)
+        if record is None:
+            return None
+        if record.request_hash != request_hash:
+            raise errors.IdempotencyKeyReuse(**msgspec.structs.asdict(key))
+        return Answer(canonical.decode(record.response), True, record.ranges)
+
+    def _decide(
+        self, key: CommandKey, request: Any, request_hash: bytes, handler: Handler
+    ) -> Answer | errors.TallyError:
+        now = self._clock()
+        decision = handler(Context(self._store, key, request, now))
+        if type(decision) is not Decision:
+            raise errors.InvalidValue(what="decision", value=names.shown(decision), must="a commands.Decision")
+        response = canonical.encode_state(decision.response)
+        if len(response) > limits.EVENT_BYTES_MAX:
+            raise errors.TooLarge(what="the response", size=len(response), unit="bytes", limit=limits.EVENT_BYTES_MAX)
+        parts = [_part(part, key) for part in decision.parts]
+        outcome = self._commit(parts, decision, CommandRecord(key, request_hash, response, now))
+        if isinstance(outcome, errors.TallyError):
+            return outcome
+        ranges = tuple((done.stream, done.first_seq, done.last_seq) for done in outcome)
+        return Answer(canonical.decode(response), False, ranges)
+
+    def _commit(self, parts: list[Part], decision: Decision, record: CommandRecord) -> Outcome:
+        if parts:
+            return self._store.submit([Request(parts, require=decision.require, command=record)])[0]
+        if self._store.log.readonly:
+            raise errors.ReadOnly(reason=f"{self._store.log.url} was opened for reading")
+        return self._store.log.commit([Transaction([], require=decision.require, command=record)])[0]
+
+
+def _check_key(key: CommandKey) -> None:
+    if type(key) is not CommandKey:
+        raise errors.InvalidValue(what="key", value=names.shown(key), must="a commands.CommandKey")
+    for name, value in msgspec.structs.asdict(key).items():
+        if name != "org" or value:  # what belongs to no tenant has no org
+            names.check_label(f"{name} of a command", value)
+
+
+def _part(given: Any, key: CommandKey) -> Part:
+    part = given if isinstance(given, Part) else Part(*given)
+    return Part(part.stream, [_traced(event, key) for event in part.events], part.expected)
+
+
+def _traced(event: NewEvent, key: CommandKey) -> NewEvent:
+    """The event with who asked for it and under which key in its meta, unless it says so itself."""
+    known = {"idempotency_key": key.key, "actor_id": key.actor} | ({"org": key.org} if key.org else {})
+    return msgspec.structs.replace(event, meta=known | (event.meta or {}))

@@ -1,0 +1,218 @@
+"""A compressed segment, read in place. Behind its header of 188 bytes stand gzip members, then a table of them:
+
+    gzip members, each of whole frames, about 128 KiB uncompressed
+    for each member: offset in the file u64 | length in the file u32 | offset uncompressed u64
+    number of members u32 | SHA-256 of the segment's identity, the entries and their number
+
+`CompressedFile` shows the bytes as if they were not compressed: offsets are those of the plain segment, so that
+scanner, reader and index need not know. A member that cannot be read shows as zeros, which are no frames: damage of a
+member is a hole where its frames were. A table that cannot be read is made again by walking over the members.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import errno
+import gzip
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterator
+
+import msgspec
+
+from tallystick.engines.files import segment
+from tallystick.engines.files.segment import Header
+from tallystick.store.filesystem import File, FileSystem, write_fully
+
+MEMBER_BYTES = 128 << 10
+LEVEL = 6
+MEMBERS_KEPT = 2
+_WALK_BYTES = 64 << 10
+_GZIP_BITS = 31  # what zlib calls a window of 32 KiB in a gzip wrapper
+_ENTRY = struct.Struct(">QIQ")
+_COUNT = struct.Struct(">I")
+_FOOT = _COUNT.size + 32
+
+
+class Member(msgspec.Struct, frozen=True, gc=False):
+    """Where a member stands in the file, and where its bytes begin when they are uncompressed."""
+
+    offset: int
+    length: int
+    begin: int
+
+
+def open_segment(files: FileSystem, path: str) -> tuple[Header, File]:
+    """A segment's header, and its bytes as if they were not compressed."""
+    file = files.open_read(path)
+    try:
+        header = segment.decode(file.read_at(0, segment.SIZE_MAX), path=path)
+    except BaseException:
+        file.close()
+        raise
+    return header, as_plain(file, header)
+
+
+def as_plain(file: File, header: Header) -> File:
+    """The file of a segment, whatever its encoding, with the offsets of a plain one."""
+    if header.ending is None or header.ending.encoding == segment.PLAIN:
+        return file
+    return CompressedFile(file, header)
+
+
+class CompressedFile:
+    """Reads a compressed segment by its uncompressed offsets. Threads may share it: what it keeps is replaced whole."""
+
+    def __init__(self, file: File, header: Header) -> None:
+        assert header.ending is not None
+        self._file = file
+        self._identity = header.identity
+        self._end = header.ending.end
+        self._members: list[Member] | None = None
+        self._kept: tuple[tuple[int, bytes], ...] = ()
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        end = min(offset + size, self._end)
+        pieces = []
+        if offset < segment.SIZE_MAX:
+            pieces.append(self._file.read_at(offset, min(end, segment.SIZE_MAX) - offset))
+            offset = segment.SIZE_MAX
+        while offset < end:
+            begin, data = self._around(offset)
+            pieces.append(data[offset - begin : end - begin])
+            offset = begin + len(data)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def size(self) -> int:
+        return self._end
+
+    def write_at(self, offset: int, data: bytes | bytearray) -> int:
+        raise OSError(errno.EROFS, "a compressed segment is not written to")
+
+    def truncate(self, size: int) -> None:
+        raise OSError(errno.EROFS, "a compressed segment is not written to")
+
+    def sync(self) -> None:
+        self._file.sync()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _around(self, offset: int) -> tuple[int, bytes]:
+        """The member with this offset in it, where it begins, and its bytes: zeros if they cannot be had."""
+        members = self._table()
+        number = bisect.bisect_right(members, offset, key=lambda member: member.begin) - 1
+        following = members[number + 1].begin if number + 1 < len(members) else self._end
+        if number < 0:
+            return segment.SIZE_MAX, bytes(following - segment.SIZE_MAX)
+        member = members[number]
+        data = next((data for kept, data in self._kept if kept == number), None)
+        if data is None:
+            data = self._inflated(member, following - member.begin)
+            self._kept = ((number, data), *self._kept[: MEMBERS_KEPT - 1])
+        return member.begin, data
+
+    def _inflated(self, member: Member, size: int) -> bytes:
+        packed = self._file.read_at(member.offset, member.length)
+        unpacking = zlib.decompressobj(_GZIP_BITS)
+        try:
+            data = unpacking.decompress(packed, size + 1)
+        except zlib.error:
+            return bytes(size)
+        return data if unpacking.eof and len(data) == size else bytes(size)
+
+    def _table(self) -> list[Member]:
+        if self._members is None:
+            found = self._read_table()
+            self._members = list(self._walk()) if found is None else found
+        return self._members
+
+    def _read_table(self) -> list[Member] | None:
+        size = self._file.size()
+        foot = self._file.read_at(max(size - _FOOT, 0), _FOOT)
+        if len(foot) < _FOOT:
+            return None
+        length = _COUNT.unpack_from(foot)[0] * _ENTRY.size
+        begin = size - _FOOT - length
+        if begin < segment.SIZE_MAX:
+            return None
+        entries = self._file.read_at(begin, length)
+        if hashlib.sha256(self._identity + entries + foot[: _COUNT.size]).digest() != foot[_COUNT.size :]:
+            return None
+        return [Member(*fields) for fields in _ENTRY.iter_unpack(entries)]
+
+    def _walk(self) -> Iterator[Member]:
+        """The members from the first to the last that can be read one after the other."""
+        offset, begin = segment.SIZE_MAX, segment.SIZE_MAX
+        with contextlib.suppress(zlib.error):
+            while begin < self._end:
+                length, size = self._measure(offset)
+                if not size:
+                    return
+                yield Member(offset, length, begin)
+                offset, begin = offset + length, begin + size
+
+    def _measure(self, offset: int) -> tuple[int, int]:
+        """The length of the member at an offset of the file, and of its bytes uncompressed; zeros if it is cut off."""
+        unpacking, length, size = zlib.decompressobj(_GZIP_BITS), 0, 0
+        while not unpacking.eof:
+            packed = self._file.read_at(offset + length, _WALK_BYTES)
+            if not packed:
+                return 0, 0
+            size += len(unpacking.decompress(packed))
+            length += len(packed) - len(unpacking.unused_data)
+        return length, size
+
+
+class Packer:
+    """Writes the frames of a new generation, plain or compressed, one after the other; the header goes in last.
+
+    Until then the file has none and is no segment. `end` is where the next frame begins, uncompressed.
+    """
+
+    def __init__(self, file: File, identity: bytes, *, encoding: int) -> None:
+        self._file = file
+        self._identity = identity
+        self._encoding = encoding
+        self._at = segment.SIZE_MAX
+        self._waiting = bytearray()
+        self._members: list[Member] = []
+        self.end = segment.SIZE_MAX
+
+    def add(self, frame: bytes | bytearray) -> None:
+        """Write the next frame."""
+        self._waiting += frame
+        self.end += len(frame)
+        if len(self._waiting) >= MEMBER_BYTES:
+            self._flush()
+
+    def finish(self, header: Header) -> int:
+        """Write what is left and the header, durably; returns the size of the file."""
+        self._flush()
+        if self._encoding == segment.GZIP:
+            self._write(self._table())
+        write_fully(self._file, 0, segment.encode(header))
+        self._file.sync()
+        return self._at
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        data = bytes(self._waiting)
+        self._waiting.clear()
+        if self._encoding == segment.GZIP:
+            begin = self.end - len(data)
+            data = gzip.compress(data, LEVEL, mtime=0)
+            self._members.append(Member(self._at, len(data), begin))
+        self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        write_fully(self._file, self._at, data)
+        self._at += len(data)
+
+    def _table(self) -> bytes:
+        entries = b"".join(_ENTRY.pack(member.offset, member.length, member.begin) for member in self._members)
+        count = _COUNT.pack(len(self._members))
+        return entries + count + hashlib.sha256(self._identity + entries + count).digest()

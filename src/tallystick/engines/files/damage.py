@@ -1,0 +1,214 @@
+"""What is left of a damaged log, segment by segment: runs of valid frames, and gaps between them.
+
+Looks at every frame of every segment and changes nothing. A segment that is missing, or whose header is, becomes one
+whose id and bounds follow from its neighbours and the synced mark; valid frames of a file without a header still count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import msgspec
+
+from tallystick import errors
+from tallystick.engines.files import frame as frames
+from tallystick.engines.files import index_file, segment
+from tallystick.engines.files.discovery import Found
+from tallystick.engines.files.frame import Body, Frame
+from tallystick.engines.files.index_file import SealedIndex, SectionCache
+from tallystick.engines.files.mark import Mark
+from tallystick.engines.files.scan import Scanner, next_valid_frame
+from tallystick.engines.files.segment import Header
+from tallystick.engines.files.segments import Handles, Segment
+from tallystick.store.filesystem import File
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Valid frames one behind the other: offsets, and the positions they cover."""
+
+    begin: int
+    end: int
+    first: int
+    next: int
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Positions that are lost. None, if the lost bytes held no event: then `next` equals `first`."""
+
+    first: int
+    next: int
+
+
+class Part(msgspec.Struct):
+    """One segment of the log as it should be, and what is left of it. Without a file all of it is lost."""
+
+    header: Header
+    name: str
+    left: list[Run | Gap]
+    file: File | None = None
+    identity: bytes = b""
+    item: Segment | None = None
+    next_position: int = 0
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something of it is lost, be it the header alone."""
+        return self.item is None or any(isinstance(piece, Gap) for piece in self.left)
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """What is lost."""
+        return [piece for piece in self.left if isinstance(piece, Gap)]
+
+    def frames(self, run: Run) -> Iterator[tuple[Frame, Body]]:
+        """The frames of a run."""
+        assert self.file is not None
+        for frame, data in Scanner(self.file, self.identity, offset=run.begin, end=run.end, position=run.first):
+            yield frame, frames.decode_body(data)
+
+
+def survey(found: Found, handles: Handles, marked: Mark | None) -> list[Part]:
+    """Every segment in order, those that are missing put in between."""
+    parts: list[Part] = []
+    expected, previous = 1, None
+    for number, item in enumerate(found.segments):
+        first = item.header.first_position
+        linked = previous is None or item.header.previous_id == previous.header.segment_id
+        if first < expected or (first == expected and not linked):
+            reason = f"{item.name} does not follow the segment before it: a second writer or a restored copy"
+            raise errors.Damaged(first=first, last=first, reason=reason)
+        if first > expected:
+            parts.append(_missing(found, handles, previous, item, expected, first))
+        following = found.segments[number + 1] if number + 1 < len(found.segments) else None
+        parts.append(_part(item, handles, marked, following))
+        expected, previous = parts[-1].next_position, item
+    if previous is not None and marked is not None and _is_missing(marked, found):
+        parts.append(_missing_last(found, handles, previous, marked, expected))
+    return parts
+
+
+def _is_missing(marked: Mark, found: Found) -> bool:
+    """Whether the segment that was written last is gone, or has no header any more."""
+    return all(item.header.segment_id != marked.segment_id for item in found.segments)
+
+
+def _part(item: Segment, handles: Handles, marked: Mark | None, following: Segment | None) -> Part:
+    """A segment whose header is whole."""
+    file, header = handles.get(item), item.header
+    end, known_next = file.size(), item.known_next
+    if header.ending is not None:
+        end, known_next = header.ending.end, header.ending.next_position
+    elif following is not None and following.header.previous_id == header.segment_id:
+        end, known_next = following.header.previous_end, following.header.first_position
+    elif item.base is not None:
+        known_next = max(known_next, item.base.next_position)
+    if marked is not None and marked.segment_id == header.segment_id:
+        known_next = max(known_next, marked.next_position)
+    left = what_is_left(
+        file, header.identity, begin=header.size, end=end, position=header.first_position, known_next=known_next
+    )
+    next_position = left[-1].next if left else header.first_position
+    return Part(header, item.name, left, file, header.identity, item, next_position)
+
+
+def what_is_left(
+    file: File, identity: bytes, *, begin: int, end: int, position: int, known_next: int
+) -> list[Run | Gap]:
+    """Runs and gaps of a file. Bytes behind the last valid frame are a gap only if it is known what they held."""
+    left: list[Run | Gap] = []
+    while begin < end:
+        scanner = Scanner(file, identity, offset=begin, end=end, position=position)
+        for _ in scanner:
+            pass
+        if scanner.offset > begin:
+            left.append(Run(begin, scanner.offset, position, scanner.position or position))
+        position = scanner.position or position
+        if scanner.clean:
+            break
+        behind = next_valid_frame(file, identity, begin=scanner.offset + 1, end=end, position=position)
+        if behind is None:
+            break
+        left.append(Gap(position, behind.first_position))
+        begin, position = behind.offset, behind.first_position
+    if position < known_next:
+        left.append(Gap(position, known_next))
+    return left
+
+
+def _missing(found: Found, handles: Handles, previous: Segment | None, item: Segment, first: int, next_: int) -> Part:
+    """The segment that must have stood before this one."""
+    header = Header(
+        store_id=item.header.store_id,
+        segment_id=item.header.previous_id,
+        first_position=first,
+        created=previous.header.created if previous is not None else item.header.created,
+        previous_id=previous.header.segment_id if previous is not None else segment.NO_SEGMENT,
+        previous_end=previous.end if previous is not None else 0,
+        profile=item.header.profile,
+    )
+    return _salvaged(found, handles, header, next_)
+
+
+def _missing_last(found: Found, handles: Handles, previous: Segment, marked: Mark, first: int) -> Part:
+    """The segment that the mark speaks of, when it is gone."""
+    header = Header(
+        store_id=previous.header.store_id,
+        segment_id=marked.segment_id,
+        first_position=first,
+        created=previous.header.created,
+        previous_id=previous.header.segment_id,
+        previous_end=previous.end,
+        profile=previous.header.profile,
+    )
+    return _salvaged(found, handles, header, max(marked.next_position, first))
+
+
+def _salvaged(found: Found, handles: Handles, header: Header, next_: int) -> Part:
+    """What can be had of a segment from a file whose header is damaged; nothing, if there is no such file."""
+    for name in found.headless:
+        path = f"{handles.directory}/{name}"
+        file = handles.files.open_read(path)
+        for identity in {header.segment_id, _indexed_identity(handles, name)}:
+            behind = next_valid_frame(file, identity, begin=0, end=file.size(), position=header.first_position)
+            if behind is None or behind.first_position >= next_:
+                continue
+            left = what_is_left(
+                file,
+                identity,
+                begin=behind.offset,
+                end=file.size(),
+                position=behind.first_position,
+                known_next=next_,
+            )
+            if behind.first_position > header.first_position:
+                left.insert(0, Gap(header.first_position, behind.first_position))
+            return Part(header, name, left, file, identity, None, left[-1].next)
+        file.close()
+    return Part(header, "", [Gap(header.first_position, next_)], next_position=next_)
+
+
+def indexes(handles: Handles, cache: SectionCache, store_id: bytes) -> list[SealedIndex]:
+    """Every index that can be read: it outlives a segment that is gone or cut."""
+    found: list[SealedIndex] = []
+    for name in handles.files.list(f"{handles.directory}/index"):
+        file = handles.files.open_read(f"{handles.directory}/index/{name}")
+        identity = index_file.identity_in(file)
+        if identity is None:
+            file.close()
+            continue
+        with contextlib.suppress(index_file.BadIndex):
+            found.append(SealedIndex(file, cache, store_id=store_id, segment_id=identity))
+    return found
+
+
+def _indexed_identity(handles: Handles, name: str) -> bytes:
+    """The identity of the segment that the index of this name is of; none, if it does not say."""
+    path = f"{handles.directory}/index/{name.removesuffix('.log')}.idx"
+    if not handles.files.exists(path):
+        return segment.NO_SEGMENT
+    file = handles.files.open_read(path)
+    try:
+        return index_file.identity_in(file) or segment.NO_SEGMENT
+    finally:
+        file.close()

@@ -1,0 +1,265 @@
+"""Giving room back: which sealed segments are rewritten, and why.
+
+- An erased payload must be gone from every file of the store: at once, or if that was interrupted, at the next
+  opening. A rewritten segment knows how many of its positions were erased when it was written; if more are, it is due.
+- Pruned events are left out when they are a fifth of the segment, or when it is rewritten anyway.
+- A segment that was sealed before a given time is compressed.
+- A copy of a segment, or an older generation of it, is moved to quarantine.
+
+What may hold an erased payload besides its segment goes first: copies, quarantine, responses of forgotten commands. So
+the segment itself, which says that something is left to do, is the last to be done.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from tallystick import errors
+from tallystick.engines.files import quarantine, segment, side
+from tallystick.engines.files.commands import FileCommands
+from tallystick.engines.files.rewriting import InUse, Rewriter, Unreadable, encoding_of
+from tallystick.engines.files.segments import Segment
+from tallystick.engines.files.view import LogView
+from tallystick.event.model import Event
+from tallystick.store.commit import Transaction
+from tallystick.store.events import Problem
+from tallystick.store.idempotency import CommandKey
+from tallystick.store.maintenance import Cut, Reclaimed, before_cut
+from tallystick.store.page import Hole
+
+PRUNED_SHARE = 0.2
+
+
+class Keeping(msgspec.Struct):
+    """What a rewriting keeps, as of one moment: cuts by stream, and erased positions, ascending."""
+
+    cuts: dict[str, Cut]
+    erased: list[int]
+
+    def erased_in(self, item: Segment) -> list[int]:
+        """The erased positions of a segment."""
+        begin = bisect.bisect_left(self.erased, item.header.first_position)
+        return self.erased[begin : bisect.bisect_left(self.erased, item.next_position)]
+
+    def is_unfinished(self, item: Segment) -> bool:
+        """Whether payloads of this segment were erased since it was written."""
+        done = item.header.ending.erased if item.header.ending is not None else 0
+        return len(self.erased_in(item)) > done
+
+    def pruned_in(self, item: Segment) -> int:
+        """How many events of a segment were pruned and are still in it."""
+        count = 0
+        for cut in self.cuts.values():
+            if cut.last_position < item.header.first_position or cut.first_position >= item.next_position:
+                continue
+            entry = item.stream(cut.stream)
+            if entry is not None:
+                count += max(min(cut.through, entry.head.seq) - entry.first_seq + 1, 0)
+        return count
+
+    def is_worthwhile(self, item: Segment) -> bool:
+        """Whether so much of a segment was pruned that it is rewritten for that alone."""
+        pruned = self.pruned_in(item)
+        return pruned > 0 and pruned >= PRUNED_SHARE * (item.next_position - item.header.first_position)
+
+
+class SegmentRemains:
+    """What is kept of one segment."""
+
+    def __init__(self, item: Segment, keeping: Keeping, commands: FileCommands) -> None:
+        self._item = item
+        self._cuts = keeping.cuts
+        self._erased = frozenset(keeping.erased_in(item))
+        self._commands = commands
+
+    def event(self, event: Event) -> Event | None:
+        if self._cuts and event.seq <= before_cut(self._cuts.get(event.stream))[0]:
+            return None
+        if event.position in self._erased:
+            return msgspec.structs.replace(event, payload=None)
+        return event
+
+    def record(self, record: Any, offset: int) -> bool:
+        if record[0] != "command":
+            return True
+        key = msgspec.convert(record[1], CommandKey)
+        return self._commands.is_held(side.digest(key), self._item, offset)
+
+
+class Reclaimer:
+    """Rewrites the segments of an open log, one at a time, while it is read and written to.
+
+    `seal` seals the current segment. Nothing here acknowledges anything: what fails leaves the log as it was, and is
+    done by a later call.
+    """
+
+    def __init__(
+        self, view: LogView, commands: FileCommands, *, seal: Callable[[], None], clock: Callable[[], int]
+    ) -> None:
+        self._view = view
+        self._commands = commands
+        self._seal = seal
+        self._clock = clock
+        self.lock = threading.RLock()  # one rewriting at a time; taken before the lock of the log
+        self.is_ending = False  # the log is being closed: no further segment is begun
+        self._left_over = ""  # why an erased payload is still on disk
+
+    # --- what is asked for -----------------------------------------------------------------------------------------
+
+    def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
+        """Everything that is worthwhile."""
+        with self.lock:
+            try:
+                before = self._bytes()
+                done = self._reclaim(compress_before, progress)
+                return Reclaimed(tuple(done), before, self._bytes())
+            except OSError as problem:
+                raise self._view.read_failed(problem) from problem
+
+    def _reclaim(self, compress_before: int | None, progress: Callable[[int], None]) -> list[str]:
+        done = self._move_superfluous() + self._erase()
+        self._seal_if(lambda keeping, item: keeping.is_worthwhile(item))
+        for item in self._sealed():
+            if self.is_ending:
+                break
+            done += self._reclaim_one(item, compress_before)
+            progress(item.next_position - 1)
+        return done
+
+    def finish_erasures(self) -> list[str]:
+        """Take the payloads of erased events off the disk; returns what was done. What fails now is done later."""
+        with self.lock:
+            try:
+                done = self._move_superfluous() if self._keeping().erased else []
+                return done + self._erase()
+            except (errors.TallyError, OSError) as problem:
+                self._left_over = f"the payload of an erased event is still on disk: {problem}"
+                return []
+
+    def problems(self) -> list[Problem]:
+        """What could not be done yet and must be."""
+        return [Problem("erasure", self._left_over)] if self._left_over else []
+
+    # --- erasures --------------------------------------------------------------------------------------------------
+
+    def _erase(self) -> list[str]:
+        self._seal_if(lambda keeping, item: keeping.is_unfinished(item))
+        keeping = self._keeping()
+        unfinished = [item for item in self._sealed() if keeping.is_unfinished(item)]
+        done: list[str] = []
+        if unfinished:
+            events = [event for item in unfinished for event in self._raw(item, keeping.erased_in(item))]
+            done += self._blank(events, keeping)
+            responding = [item for item in self._responding(events) if item not in unfinished]
+            for item in (*responding, *unfinished):
+                done += self._rewrite(item, keeping, "without what was erased", encoding=encoding_of(item.header))
+        self._left_over = ""
+        keeping = self._keeping()
+        if any(keeping.is_unfinished(item) for item in self._sealed()):
+            self._left_over = "the payload of an erased event is still on disk: " + "; ".join(done)
+        return done
+
+    def _blank(self, events: list[Event], keeping: Keeping) -> list[str]:
+        handles = self._view.opened.handles
+        return quarantine.blank(handles.files, handles.directory, events, keeping.erased)
+
+    def _raw(self, item: Segment, positions: Iterable[int]) -> list[Event]:
+        """The erased events of a segment that still have their payloads there."""
+        found: list[Event] = []
+        for position in positions:
+            raw = self._view.reader.raw_at(item, position)
+            if raw is not None and raw.payload is not None:
+                found.append(raw)
+        return found
+
+    def _responding(self, events: list[Event]) -> list[Segment]:
+        """The segments in which a command stands that answered for one of these events, recorded before it."""
+        places = [(event.stream, event.seq) for event in events]
+        return [
+            item
+            for item in self._sealed()
+            if any(
+                stream == name and first <= seq <= last
+                for name, first, last, _ in item.far_ranges()
+                for stream, seq in places
+            )
+        ]
+
+    # --- one segment -----------------------------------------------------------------------------------------------
+
+    def _reclaim_one(self, item: Segment, compress_before: int | None) -> list[str]:
+        keeping = self._keeping()
+        compress = encoding_of(item.header) == segment.PLAIN and self._is_older(item, compress_before)
+        if compress:
+            return self._rewrite(item, keeping, "compressed", encoding=segment.GZIP)
+        if keeping.is_worthwhile(item):
+            return self._rewrite(item, keeping, "without what was pruned", encoding=encoding_of(item.header))
+        return []
+
+    def _is_older(self, item: Segment, compress_before: int | None) -> bool:
+        """Whether a segment was sealed before a time: the next one was begun then."""
+        items = self._view.segments.items
+        number = items.index(item) + 1
+        return compress_before is not None and number < len(items) and items[number].header.created < compress_before
+
+    def _rewrite(self, item: Segment, keeping: Keeping, how: str, *, encoding: int) -> list[str]:
+        opened = self._view.opened
+        rewriter = Rewriter(opened.handles, opened.cache, placed=self._view.replace)
+        before, erased = self._size(item.name), len(keeping.erased_in(item))
+        try:
+            remains = SegmentRemains(item, keeping, self._commands)
+            fresh = rewriter.rewrite(item, remains, encoding=encoding, erased=erased)
+        except InUse:
+            return [f"{item.name} is held open by a reader; it is rewritten {how} later"]
+        except Unreadable as problem:
+            self._view.note_hole(Hole(item.header.first_position, item.next_position - 1, str(problem)))
+            return [f"{item.name} was not rewritten: {problem}"]
+        return [f"{fresh.name} was rewritten {how}: {before} bytes before, {self._size(fresh.name)} now"]
+
+    # --- what there is ---------------------------------------------------------------------------------------------
+
+    def _keeping(self) -> Keeping:
+        with self._view.lock:
+            life = self._view.life
+            return Keeping(dict(life.cuts), sorted(life.erased))
+
+    def _sealed(self) -> list[Segment]:
+        return self._view.segments.items[:-1]
+
+    def _seal_if(self, is_due: Callable[[Keeping, Segment], bool]) -> None:
+        """Seal the current segment if it has to be rewritten: only what is sealed can be."""
+        with self._view.lock:
+            if is_due(self._keeping(), self._view.segments.last):
+                self._seal()
+
+    def _move_superfluous(self) -> list[str]:
+        opened = self._view.opened
+        done = [quarantine.move(opened.handles, name, time_ns=self._clock()) for name in opened.superfluous]
+        opened.superfluous.clear()
+        keeping = self._keeping()
+        return done + self._blank([], keeping) if done and keeping.erased else done
+
+    def _bytes(self) -> int:
+        files, directory = self._view.opened.handles.files, self._view.opened.handles.directory
+        kept = [f"quarantine/{name}" for name in files.list(f"{directory}/quarantine")]
+        logs = [name for name in files.list(directory) if name.endswith(".log")]
+        return sum(map(self._size, kept + logs))
+
+    def _size(self, name: str) -> int:
+        handles = self._view.opened.handles
+        file = handles.files.open_read(f"{handles.directory}/{name}")
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+
+def brings_erasures(transactions: Sequence[Transaction]) -> bool:
+    """Whether one of these transactions erases something."""
+    asked = [transaction.maintenance for transaction in transactions if transaction.maintenance is not None]
+    return any(maintenance.erasures for maintenance in asked)

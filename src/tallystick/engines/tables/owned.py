@@ -1,0 +1,69 @@
+"""SQL tables that projections own, in a SQLite database beside the log, or in one in memory."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from tallystick.engines.tables import statements
+from tallystick.engines.tables.views import SCHEMA, Connections, SqliteViews, Within
+from tallystick.store.tables import Session, Values, table_name
+from tallystick.store.views import Place
+
+
+class OwnedTables:
+    """The tables of one database. Its own tables `views` and `view_rows` hold the places."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def reading(self) -> AbstractContextManager[Session]:
+        """A transaction that only reads."""
+        return _session(self._connections.snapshot())
+
+    def writing(self) -> AbstractContextManager[Session]:
+        """A transaction that is durable when the block is left."""
+        return _session(self._connections.writing())
+
+
+@contextmanager
+def _session(transaction: AbstractContextManager[sqlite3.Connection]) -> Iterator[Session]:
+    with transaction as connection:
+
+        def execute(statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
+            return connection.execute(statement, values).fetchall()
+
+        views = SqliteViews(Within(connection))
+
+        def discard(place: Place) -> None:
+            prefix = table_name(place.projection, place.epoch)
+            for (statement,) in execute(statements.named("say_how_to_drop"), {"prefix": prefix}):
+                connection.execute(statement)
+            views.discard(place.projection, place.epoch, limit=1, live=True)
+
+        yield Session(execute, views, discard)
+
+
+class MemoryDatabase:
+    """A database that is gone with the process; one transaction at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._connection.executescript(SCHEMA)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._connection.execute("BEGIN")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+
+    snapshot = writing = _transaction

@@ -1,0 +1,1 @@
+UPDATE views SET drops = drops + 1 WHERE projection = :projection

@@ -1,0 +1,1 @@
+DELETE FROM views WHERE projection = :projection AND epoch = :epoch AND position = -1

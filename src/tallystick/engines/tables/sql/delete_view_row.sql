@@ -1,0 +1,1 @@
+DELETE FROM view_rows WHERE projection = ? AND epoch = ? AND key = ?

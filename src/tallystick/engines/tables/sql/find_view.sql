@@ -1,0 +1,2 @@
+SELECT projection, epoch, live, definition, store_id, position, link_position, link, drops FROM views
+WHERE projection = :projection AND epoch = :epoch

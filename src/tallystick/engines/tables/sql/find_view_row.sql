@@ -1,0 +1,1 @@
+SELECT key, state, mark FROM view_rows WHERE projection = ? AND epoch = ? AND key = ?

@@ -1,0 +1,2 @@
+UPDATE views SET position = :position, link_position = :link_position, link = :link
+WHERE projection = :projection AND epoch = :epoch AND position = :previous AND drops = :drops

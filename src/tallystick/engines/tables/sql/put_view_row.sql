@@ -1,0 +1,2 @@
+INSERT INTO view_rows (projection, epoch, key, state, mark) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (projection, epoch, key) DO UPDATE SET state = excluded.state, mark = excluded.mark

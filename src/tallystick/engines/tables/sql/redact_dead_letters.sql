@@ -1,0 +1,1 @@
+UPDATE dead_letters SET reason = :reason WHERE position = :position

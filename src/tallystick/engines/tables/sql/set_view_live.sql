@@ -1,0 +1,1 @@
+UPDATE views SET live = :live WHERE projection = :projection AND epoch = :epoch

@@ -1,0 +1,153 @@
+"""The rows of projections in two SQLite tables: `views` has a row an epoch, `view_rows` one a key.
+
+Invariants: at most one epoch of a projection is live (a unique index says so); rows and the position of their epoch
+change in the same transaction, after comparing where the epoch was.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
+
+import msgspec
+
+from tallystick import errors
+from tallystick.engines.tables import statements
+from tallystick.store.views import ROWS_PAGE, Place, Rows, ViewRow, may_switch
+
+SCHEMA = statements.named("create_views")
+
+
+class Connections(Protocol):
+    """Where the connections come from: `tables.database.Database`, or one that is inside a transaction already."""
+
+    def snapshot(self) -> AbstractContextManager[sqlite3.Connection]: ...
+    def writing(self) -> AbstractContextManager[sqlite3.Connection]: ...
+
+
+class Within:
+    """The connection of a transaction that somebody else began and will commit."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @contextmanager
+    def _given(self) -> Iterator[sqlite3.Connection]:
+        yield self._connection
+
+    snapshot = writing = _given
+
+
+class SqliteViews:
+    """The tables `views` and `view_rows` of a database."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def place(self, projection: str) -> Place | None:
+        with self._connections.snapshot() as connection:
+            return _place(connection, projection, None)
+
+    def places(self) -> list[Place]:
+        with self._connections.snapshot() as connection:
+            return _places(connection)
+
+    def begin(self, place: Place) -> None:
+        with self._connections.writing() as connection:
+            done = connection.execute(statements.named("begin_view"), msgspec.structs.asdict(place))
+            if done.rowcount != 1:
+                raise _moved(place, "none", "there")
+
+    def rows(
+        self,
+        projection: str,
+        *,
+        epoch: int | None = None,
+        keys: Sequence[str] | None = None,
+        after: str = "",
+        until: str | None = None,
+        limit: int = ROWS_PAGE,
+    ) -> Rows:
+        with self._connections.snapshot() as connection:
+            place = _place(connection, projection, epoch)
+            if place is None:
+                return Rows(None, [])
+            if keys is not None:
+                return Rows(place, _find(connection, place, keys))
+            values = {"projection": projection, "epoch": place.epoch, "after": after, "until": until, "limit": limit}
+            return Rows(
+                place, [ViewRow(*row) for row in connection.execute(statements.named("read_view_rows"), values)]
+            )
+
+    def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
+        with self._connections.writing() as connection:
+            values = msgspec.structs.asdict(place) | {"previous": previous}
+            if connection.execute(statements.named("move_view"), values).rowcount != 1:
+                stored = _place(connection, place.projection, place.epoch)
+                raise _moved(place, str(previous), "gone" if stored is None else str(stored.position))
+            named = (place.projection, place.epoch)
+            kept = [(*named, row.key, row.state, row.mark) for row in rows if row.state is not None]
+            connection.executemany(statements.named("put_view_row"), kept)
+            gone = [(*named, row.key) for row in rows if row.state is None]
+            connection.executemany(statements.named("delete_view_row"), gone)
+
+    def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
+        with self._connections.writing() as connection:
+            staged, live = _place(connection, projection, epoch), _place(connection, projection, None)
+            if staged is None or not may_switch(staged, live, over=over):
+                actual = "none" if live is None else f"epoch {live.epoch} at {live.position}"
+                raise errors.ViewMoved(projection=projection, epoch=epoch, expected=str(over), actual=actual)
+            statement = statements.named("set_view_live")
+            if live is not None:
+                connection.execute(statement, {"projection": projection, "epoch": live.epoch, "live": 0})
+            connection.execute(statement, {"projection": projection, "epoch": epoch, "live": 1})
+
+    def discard(self, projection: str, epoch: int, *, limit: int, live: bool = False) -> int:
+        with self._connections.writing() as connection:
+            values = {"projection": projection, "epoch": epoch, "limit": limit, "live": live}
+            if connection.execute(statements.named("close_view"), values).rowcount != 1:
+                return 0
+            gone = connection.execute(statements.named("delete_view_rows"), values).rowcount
+            if gone < limit:
+                connection.execute(statements.named("delete_view"), values)
+            return gone
+
+    def drop(self, projection: str, keys: Sequence[str]) -> None:
+        with self._connections.writing() as connection:
+            epochs = [place.epoch for place in _places(connection) if place.projection == projection]
+            named = [(projection, epoch, key) for epoch in epochs for key in keys]
+            connection.executemany(statements.named("drop_view_row"), named)
+            connection.execute(statements.named("count_view_drop"), {"projection": projection})
+
+    def dropped(self, projection: str, epoch: int, *, limit: int) -> list[str]:
+        with self._connections.snapshot() as connection:
+            values = {"projection": projection, "epoch": epoch, "limit": limit}
+            return [key for (key,) in connection.execute(statements.named("list_dropped_rows"), values)]
+
+
+def _find(connection: sqlite3.Connection, place: Place, keys: Sequence[str]) -> list[ViewRow]:
+    """The rows of some keys. One by one: a connection that appends may not use `json_each`."""
+    statement, execute = statements.named("find_view_row"), connection.execute
+    found = (execute(statement, (place.projection, place.epoch, key)).fetchone() for key in sorted(set(keys)))
+    return [ViewRow(*row) for row in found if row is not None]
+
+
+def _place(connection: sqlite3.Connection, projection: str, epoch: int | None) -> Place | None:
+    name = "find_live_view" if epoch is None else "find_view"
+    row = connection.execute(statements.named(name), {"projection": projection, "epoch": epoch}).fetchone()
+    return None if row is None else _as_place(row)
+
+
+def _places(connection: sqlite3.Connection) -> list[Place]:
+    return [_as_place(row) for row in connection.execute(statements.named("list_views"))]
+
+
+def _as_place(row: tuple[Any, ...]) -> Place:
+    names = Place.__struct_fields__
+    return Place(**dict(zip(names, row, strict=True)) | {"live": bool(row[2])})
+
+
+def _moved(place: Place, expected: str, actual: str) -> errors.ViewMoved:
+    return errors.ViewMoved(projection=place.projection, epoch=place.epoch, expected=expected, actual=actual)

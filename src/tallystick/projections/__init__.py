@@ -1,0 +1,35 @@
+"""Projections: rows folded from the log, written once and run inline, live or as a rebuild; and consumers of events."""
+
+from tallystick.projections.consumer import Consumer
+from tallystick.projections.deadletters import drop_letter, replay_letter
+from tallystick.projections.fingerprint import Fingerprint
+from tallystick.projections.gauges import Gauge, gauges
+from tallystick.projections.inline import InlineProjections, run_inline
+from tallystick.projections.lag import Lag
+from tallystick.projections.late import LateView
+from tallystick.projections.live import Live
+from tallystick.projections.loading import load
+from tallystick.projections.model import Projection
+from tallystick.projections.reading import ViewReader
+from tallystick.projections.rebuild import rebuild
+from tallystick.projections.tables import TableProjection, TableRunner
+
+__all__ = [
+    "Consumer",
+    "Fingerprint",
+    "Gauge",
+    "InlineProjections",
+    "Lag",
+    "LateView",
+    "Live",
+    "Projection",
+    "TableProjection",
+    "TableRunner",
+    "ViewReader",
+    "drop_letter",
+    "gauges",
+    "load",
+    "rebuild",
+    "replay_letter",
+    "run_inline",
+]

@@ -1,0 +1,37 @@
+"""What becomes of a dead letter: handled once more and taken away, or given up."""
+
+from __future__ import annotations
+
+from tallystick import errors
+from tallystick.event.model import Event
+from tallystick.projections.consumer import Handler
+from tallystick.store.deadletters import DeadLetter
+from tallystick.store.store import Store
+
+
+def letter_of(store: Store, consumer: str, position: int) -> DeadLetter:
+    """The letter of a consumer about the event at a position."""
+    letter = store.log.dead_letters.load(consumer, position)
+    if letter is None:
+        raise errors.NoDeadLetter(consumer=consumer, position=position)
+    return letter
+
+
+def event_of(store: Store, letter: DeadLetter) -> Event:
+    """The event that a letter is about. If it was pruned since, that is said by name."""
+    return store.read_stream(letter.stream, after=letter.seq - 1, limit=1)[0]
+
+
+def replay_letter(store: Store, consumer: str, position: int, handler: Handler) -> Event:
+    """Handle the event once more. The letter goes when that went well; what the handler raises is raised."""
+    event = event_of(store, letter_of(store, consumer, position))
+    handler(event)
+    store.log.dead_letters.remove(consumer, position)
+    return event
+
+
+def drop_letter(store: Store, consumer: str, position: int) -> DeadLetter:
+    """Give up on an event: its letter is taken away."""
+    letter = letter_of(store, consumer, position)
+    store.log.dead_letters.remove(consumer, position)
+    return letter

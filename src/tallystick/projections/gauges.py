@@ -1,0 +1,31 @@
+"""What an operator watches: how far every projection and every consumer of a store is behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from tallystick.projections.lag import Lag, lag_at
+from tallystick.store.store import Store
+from tallystick.store.tables import live_places
+
+
+class Gauge(msgspec.Struct, frozen=True):
+    """The lag of one `projection` or `consumer`, and the dead letters it has."""
+
+    kind: str
+    name: str
+    lag: Lag
+    dead_letters: int = 0
+
+
+def gauges(store: Store) -> Iterator[Gauge]:
+    """Every projection and every consumer of a store."""
+    for place in live_places(store.log.views, store.log.view_tables):
+        yield Gauge("projection", place.projection, lag_at(store, place.position))
+    for name in store.log.checkpoints.names():
+        found = store.log.checkpoints.load(name)
+        if found is not None:
+            letters = len(store.log.dead_letters.letters(name))
+            yield Gauge("consumer", name, lag_at(store, found.position), letters)

@@ -1,0 +1,113 @@
+"""A projection kept current: catch up from the checkpoint, batch after batch, then follow.
+
+Each batch is one transaction that compares where the rows were. Killed anywhere, a batch happened or did not; beside
+another runner, one of the two does it and the other looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tallystick import errors
+from tallystick.projections import model
+from tallystick.projections.folding import Folder
+from tallystick.projections.lag import Lag, lag_at
+from tallystick.projections.places import Keeper
+from tallystick.store.page import Page
+from tallystick.store.selection import Selection
+from tallystick.store.store import Store
+from tallystick.store.views import ROWS, Place, Views
+
+BATCH_EVENTS = 5000
+WAIT_SECONDS = 1.0
+
+
+class Live:
+    """The live runner of one projection. Any number may run; together they do the work once."""
+
+    def __init__(
+        self,
+        store: Store,
+        projection: model.Projection,
+        *,
+        batch_events: int = BATCH_EVENTS,
+        views: Views | None = None,
+        epoch: int | None = None,
+    ) -> None:
+        self.store = store
+        self.projection = projection
+        self._views = views or store.log.views
+        self._keeper = Keeper(store, projection, self._views)
+        self._require_rows()
+        self._folder = Folder(store, projection)
+        self._selection = Selection(types=frozenset(projection.types))
+        self._batch_events = batch_events
+        self._epoch = epoch
+
+    def _require_rows(self) -> None:
+        if self.projection.kind != ROWS:
+            reason = "it owns SQL tables, and is run by TableRunner"
+            raise errors.ProjectionInvalid(name=self.projection.name, reason=reason)
+
+    def place(self) -> Place:
+        """Where the rows are: of the live epoch, or of the one this runner was made for."""
+        if self._epoch is None:
+            return self._keeper.live()
+        place = self._views.rows(self.projection.name, epoch=self._epoch, keys=()).place
+        if place is None or place.discarded:
+            name = self.projection.name
+            raise errors.ViewMoved(projection=name, epoch=self._epoch, expected="there", actual="discarded")
+        return self._keeper.checked(place)
+
+    def step(self, *, until: int | None = None) -> int:
+        """Apply one batch; says how far the rows are then. `ViewMoved` if another runner was faster."""
+        place = self.place()
+        if keys := self._views.dropped(place.projection, place.epoch, limit=self._batch_events):
+            rows = self._folder.again(keys, until=place.position)
+            self._views.write(place, rows, previous=place.position)
+        page = self.store.read(after=place.position, until=until, selection=self._selection, limit=self._batch_events)
+        if page.through <= place.position:
+            return place.position
+        rows = self._folder.rows(page.events, load=lambda keys: self._rows(place, keys), until=page.through)
+        self._views.write(self._moved(place, page), rows, previous=place.position)
+        return page.through
+
+    def _moved(self, place: Place, page: Page) -> Place:
+        """The place behind a page, with the link of the very event there, taken or not: so another history shows."""
+        if page.events and page.events[-1].position == page.through:
+            return place.moved(page.through, page.events[-1])
+        found = self.store.log.read(after=page.through - 1, until=page.through, limit=1, over_pruned=True).events
+        return place.moved(page.through, found[0] if found else None)
+
+    def _rows(self, place: Place, keys: Any) -> Any:
+        return self._views.rows(place.projection, epoch=place.epoch, keys=keys).rows
+
+    def catch_up(self, *, until: int | None = None, progress: Callable[[int], None] = lambda done: None) -> int:
+        """Apply everything up to `until`, or to the head as it is now; says how far the rows are then."""
+        head = self.store.head()
+        end = head if until is None else min(until, head)
+        while True:
+            try:
+                reached = self.step(until=end)
+            except errors.ViewMoved:  # somebody else made progress: that is as good
+                reached = self.place().position
+            progress(reached)
+            if reached >= end:
+                return reached
+
+    def follow(self, *, stopped: Callable[[], bool], progress: Callable[[int], None] = lambda done: None) -> int:
+        """Catch up, and go on as events come, until told to stop."""
+        reached = self.catch_up(progress=progress)
+        while not stopped():
+            if self.store.wait(reached, timeout=WAIT_SECONDS) > reached or self._has_dropped():
+                reached = self.catch_up(progress=progress)
+        return reached
+
+    def _has_dropped(self) -> bool:
+        place = self.place()
+        return bool(self._views.dropped(place.projection, place.epoch, limit=1))
+
+    def lag(self) -> Lag:
+        """How far the rows are behind the log."""
+        return lag_at(self.store, self.place().position)

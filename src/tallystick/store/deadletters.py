@@ -1,0 +1,41 @@
+"""Events that a consumer could not handle, parked beside the log until somebody replays or drops them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+REASON_CHARACTERS_MAX = 500
+
+
+class DeadLetter(msgspec.Struct, frozen=True, array_like=True):
+    """One event that one consumer gave up on. The event itself stays where it is, in the log."""
+
+    consumer: str
+    position: int
+    stream: str
+    seq: int
+    type: str
+    attempts: int
+    parked: int
+    reason: str
+
+
+class DeadLetters(Protocol):
+    """The letters that an engine holds, by consumer and position."""
+
+    def park(self, letter: DeadLetter) -> None:
+        """Keep a letter; one of the same consumer and position is replaced."""
+
+    def load(self, consumer: str, position: int) -> DeadLetter | None:
+        """One letter, if it is there."""
+
+    def letters(self, consumer: str | None = None, *, after: int = 0, limit: int = 1000) -> list[DeadLetter]:
+        """Letters of a consumer (or of all) behind a position, in order of position and consumer."""
+
+    def remove(self, consumer: str, position: int) -> bool:
+        """Take a letter away; says whether it was there."""
+
+    def redact(self, position: int, reason: str) -> None:
+        """Replace the reasons of every letter about this event: they may quote what was erased."""

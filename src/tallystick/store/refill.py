@@ -1,0 +1,143 @@
+"""Where the events of a damaged range can be had again: another store with the same history, or an export of one.
+
+A donor is not trusted. What it gives is compared with what is left of the damaged log: every checksum, and every link
+from the events before the range, through it, to the events behind it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event.model import Event, NewEvent
+from tallystick.store import control
+from tallystick.store.events import EventLog
+from tallystick.store.page import Hole
+from tallystick.store.store import Store
+from tallystick.store.verify import verify
+
+_PAGE = 1000
+
+
+class Donor(Protocol):
+    """Something that may hold the events of a range."""
+
+    name: str
+
+    @property
+    def log(self) -> EventLog | None:
+        """The log behind it, if it is a store."""
+
+    def events(self, first: int, last: int) -> Iterator[Event]:
+        """The events with these positions that it has, ascending."""
+
+
+class Refilled(msgspec.Struct, frozen=True):
+    """What was refilled: the ranges, the segments or tables that were made anew, and what was done, in words."""
+
+    source: str
+    ranges: tuple[Hole, ...] = ()
+    events: int = 0
+    made: tuple[str, ...] = ()
+    done: tuple[str, ...] = ()
+
+
+def record(store: Store, refilled: Refilled) -> None:
+    """Record what was refilled, and from where; the whole store is verified first."""
+    found = verify(store.log)
+    if found.problems:
+        first = found.problems[0]
+        raise errors.Damaged(first=first.position, last=first.position, reason=f"after refilling: {first.reason}")
+    payload = {
+        "source": refilled.source,
+        "ranges": [[hole.first, hole.last] for hole in refilled.ranges],
+        "events": refilled.events,
+        "made": list(refilled.made),
+        "done": list(refilled.done),
+    }
+    store.record([(control.REPAIRS_STREAM, NewEvent(control.REPAIRED, payload))])
+
+
+class StoreDonor:
+    """Another store."""
+
+    def __init__(self, log: EventLog) -> None:
+        self.name = log.url
+        self._log = log
+
+    @property
+    def log(self) -> EventLog | None:
+        return self._log
+
+    def events(self, first: int, last: int) -> Iterator[Event]:
+        after, until = first - 1, min(last, self._log.head())
+        while after < until:
+            page = self._log.read(after=after, until=until, limit=_PAGE, over_holes=True, over_pruned=True)
+            yield from page.events
+            if page.through <= after:
+                return
+            after = page.through
+
+
+class _Line(msgspec.Struct):
+    """A line of an export; payload and meta stay the bytes they are."""
+
+    position: int
+    stream: str
+    seq: int
+    type: str
+    version: int
+    id: str
+    time: int
+    payload: msgspec.Raw
+    meta: msgspec.Raw
+    checksum: str
+    link: str
+    signature: str | None = None
+
+
+class ExportDonor:
+    """A file that `tally export` wrote: NDJSON, ascending by position."""
+
+    log = None
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self._path = path
+
+    def events(self, first: int, last: int) -> Iterator[Event]:
+        decode = msgspec.json.Decoder(_Line).decode
+        try:
+            with self._path.open("rb") as file:
+                for number, line in enumerate(file, start=1):
+                    event = _event(decode(line), number)
+                    if first <= event.position <= last:
+                        yield event
+        except (OSError, ValueError) as problem:  # msgspec's errors are values' errors
+            raise errors.NotLoadable(reference=self.name, reason=f"it is no export: {problem}") from problem
+
+
+def _event(line: _Line, number: int) -> Event:
+    payload = bytes(line.payload)
+    try:
+        return Event(
+            line.position,
+            line.stream,
+            line.seq,
+            line.type,
+            line.version,
+            uuid.UUID(line.id).bytes,
+            line.time,
+            None if payload == b"null" else payload,
+            bytes(line.meta),
+            bytes.fromhex(line.checksum),
+            bytes.fromhex(line.link),
+            None if line.signature is None else bytes.fromhex(line.signature),
+        )
+    except ValueError as problem:
+        raise ValueError(f"line {number}: {problem}") from problem

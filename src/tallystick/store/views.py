@@ -1,0 +1,208 @@
+"""The rows that projections keep, beside the log and rebuilt from it.
+
+Rows stand under (projection, epoch, key). One epoch of a projection is live: readers see that one. A rebuild fills
+another epoch and becomes live in one step, once its checkpoint has reached the live one, so readers never go back.
+Every write of rows moves the checkpoint of its epoch in the same transaction, if that is still where it was: two
+runners of one projection, or one that was killed, leave no effect twice and none out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import canonical
+from tallystick.event.model import Event, Row
+from tallystick.store.checkpoints import Checkpoint
+from tallystick.store.commit import Outcome
+
+T = TypeVar("T")
+
+ROWS_PAGE = 1000
+KEY_CHARACTERS_MAX = 500  # 2,000 bytes: what every engine can index
+ROWS = "rows"
+TABLES = "tables"
+DISCARDED = -1  # the position of an epoch that is being removed
+BY_STREAM = "stream"
+BY_PAYLOAD = "payload."
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """What rows depend on besides the events: rows of another definition are not comparable."""
+
+    kind: str
+    version: int
+    key: str
+    order: str
+    types: list[str]
+    upcasters: str
+
+    @property
+    def text(self) -> bytes:
+        """The definition as it is stored."""
+        return canonical.encode(msgspec.to_builtins(self))
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """One epoch of a projection: what made its rows, and how far they go.
+
+    `drops` counts how often states were dropped: what was computed before a drop may not be stored after it.
+    """
+
+    projection: str
+    epoch: int
+    live: bool
+    definition: bytes
+    store_id: bytes
+    position: int = 0
+    link_position: int = 0
+    link: bytes = b""
+    drops: int = 0
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Where it is in the log."""
+        return Checkpoint(self.projection, self.store_id, self.position, self.link_position, self.link)
+
+    @property
+    def defined(self) -> Definition:
+        """The definition, decoded."""
+        return msgspec.convert(canonical.decode(self.definition), Definition)
+
+    @property
+    def discarded(self) -> bool:
+        """Whether it is being removed."""
+        return self.position == DISCARDED
+
+    def moved(self, position: int, last: Event | None) -> Place:
+        """The place after looking as far as `position`, the last event seen on the way being `last`."""
+        if last is None:
+            return msgspec.structs.replace(self, position=position)
+        return msgspec.structs.replace(self, position=position, link_position=last.position, link=last.link)
+
+
+class ViewRow(msgspec.Struct, frozen=True, array_like=True):
+    """One key and its state as canonical JSON; None if the state was dropped and has to be folded again.
+
+    `mark` is the place in its order of the last event applied, for orders other than that of the log.
+    """
+
+    key: str
+    state: bytes | None
+    mark: bytes = b""
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """Rows, and the place of their epoch as of the same moment; no place if there is no such epoch."""
+
+    place: Place | None
+    rows: list[ViewRow]
+
+
+class Views(Protocol):
+    """The rows that an engine holds. Each call is one transaction."""
+
+    def place(self, projection: str) -> Place | None:
+        """The live place of a projection."""
+
+    def places(self) -> list[Place]:
+        """Every place there is, in order of projection and epoch."""
+
+    def begin(self, place: Place) -> None:
+        """Make a new epoch. `ViewMoved` if it exists, or if it is to be live and another one is."""
+
+    def rows(
+        self,
+        projection: str,
+        *,
+        epoch: int | None = None,
+        keys: Sequence[str] | None = None,
+        after: str = "",
+        until: str | None = None,
+        limit: int = ROWS_PAGE,
+    ) -> Rows:
+        """The rows of these keys, dropped ones too; or those with after < key <= until, ascending, at most `limit`.
+
+        Of the live epoch unless one is named. Keys are ordered by their UTF-8 bytes.
+        """
+
+    def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
+        """Store rows and move their epoch to `place`, if it is still at `previous` and `drops`; else `ViewMoved`.
+
+        A row without a state is removed.
+        """
+
+    def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
+        """Make an epoch live in place of `over` (None: there is none); `ViewMoved` unless it has reached it."""
+
+    def discard(self, projection: str, epoch: int, *, limit: int, live: bool = False) -> int:
+        """Remove up to `limit` rows of an epoch, and its place when none is left; says how many rows went.
+
+        From the first call on its position is `DISCARDED`, so that nobody can write to it or switch to it. A live epoch
+        is left alone, unless that is said.
+        """
+
+    def drop(self, projection: str, keys: Sequence[str]) -> None:
+        """Drop the states of these keys in every epoch, and count it: they may repeat what was erased."""
+
+    def dropped(self, projection: str, epoch: int, *, limit: int) -> list[str]:
+        """Keys whose states were dropped and not folded again yet."""
+
+
+def may_switch(staged: Place, live: Place | None, *, over: int | None) -> bool:
+    """Whether an epoch may take the place of the live one, which is expected to be `over`."""
+    if staged.discarded or (live.epoch if live else None) != over:
+        return False
+    return live is None or staged.position >= live.position
+
+
+class Inline(Protocol):
+    """What an engine calls within a commit, if it is set: projections that are never behind.
+
+    `prepare` is called with what is about to be written, and refuses the commit by raising; what it returns is called
+    to store the rows, before the commit is acknowledged: in the same transaction where there is one.
+    """
+
+    def prepare(self, rows: Sequence[Row], views: Views) -> Callable[[Views], None]: ...
+
+
+def apart(commit: Callable[[Sequence[T]], list[Outcome]], transactions: Sequence[T]) -> list[Outcome]:
+    """Commit together; if an inline projection refuses one, commit each alone, so that only that one is refused."""
+    try:
+        return commit(transactions)
+    except errors.ProjectionRefused as refusal:
+        if len(transactions) == 1:
+            return [refusal]
+    return [outcome for transaction in transactions for outcome in apart(commit, [transaction])]
+
+
+class Absent:
+    """What a path leads to that is not there."""
+
+
+ABSENT = Absent()
+
+
+def value_at(path: str, event: Event) -> Any:
+    """What a key says of an event: its stream, or a value in its payload; ABSENT if there is none."""
+    if path == BY_STREAM:
+        return event.stream
+    value = event.data
+    for step in path.removeprefix(BY_PAYLOAD).split("."):
+        if type(value) is not dict or step not in value:
+            return ABSENT
+        value = value[step]
+    return value
+
+
+def drop_rows_of(views: Views, event: Event) -> None:
+    """Drop the states that this event went into. Call it while its payload is still there."""
+    places = [(place.projection, place.defined) for place in views.places()]
+    wanted = {(name, made.key) for name, made in places if made.kind == ROWS and event.type in made.types}
+    for projection, path in sorted(wanted):
+        key = value_at(path, event)
+        if type(key) is str:
+            views.drop(projection, [key])

@@ -1,0 +1,87 @@
+"""Testing a projection: given these events, when these come, then these states; and whether it is a function at all.
+
+Scenario(Balance()).given(placed(3)).when(paid(2)).then({"c1": {"open": 1}})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tallystick import Catalog, Event, NewEvent, Store, errors, open
+from tallystick.event import canonical
+from tallystick.projections import Live, Projection, ViewReader, model
+from tallystick.testing.clock import ManualClock
+
+STREAM = "test/1"
+
+
+class Scenario:
+    """Events against one projection, in a store of its own. Events go to `test/1` unless a stream is named."""
+
+    def __init__(self, projection: Projection, *, catalog: Catalog | None = None) -> None:
+        self.projection = projection
+        self.store: Store = open("memory:", catalog=catalog, clock=ManualClock())
+        self._before: dict[str, Any] = {}
+
+    def given(self, *events: NewEvent, stream: str = STREAM) -> Scenario:
+        """What has happened before. It is applied too, and `then` looks at what is different afterwards."""
+        self.when(*events, stream=stream)
+        self._before = self.states()
+        return self
+
+    def when(self, *events: NewEvent, stream: str = STREAM) -> Scenario:
+        """What happens now. The projection is folded twice on the way: see `check_fold`."""
+        if events:
+            self.store.append(stream, list(events))
+        check_fold(self.projection, self.store.events())
+        Live(self.store, self.projection).catch_up()
+        return self
+
+    def then(self, changed: dict[str, Any]) -> Scenario:
+        """The states that are new or other than before are exactly these, as canonical JSON."""
+        found = {key: state for key, state in self.states().items() if _differs(state, key, self._before)}
+        assert _texts(found) == _texts(changed), f"{self.projection.name} gave {found!r}, not {changed!r}"
+        return self
+
+    def then_refused(self, kind: type[errors.TallyError], *events: NewEvent, stream: str = STREAM) -> Scenario:
+        """These events are more than the projection can take, and it says so with this error."""
+        try:
+            self.when(*events, stream=stream)
+        except kind:
+            return self
+        raise AssertionError(f"{self.projection.name} took the events; {kind.__name__} was expected")
+
+    def states(self) -> dict[str, Any]:
+        """All states by key."""
+        return dict(ViewReader(self.store, self.projection.name).items())
+
+
+def check_fold(projection: Projection, events: Iterable[Event]) -> int:
+    """Fold twice, once with a JSON round trip after every event; `FoldDiverged` names the first event they part at.
+
+    Says how many events were folded. States must be plain JSON, and not depend on what JSON does not keep.
+    """
+    plain: dict[str, Any] = {}
+    through_json: dict[str, Any] = {}
+    count = 0
+    for event in events:
+        key = model.key_of(projection, event) if event.type in projection.types else None
+        if key is None:
+            continue
+        count += 1
+        for states in (plain, through_json):
+            states[key] = projection.apply(states[key] if key in states else projection.initial(), event)
+        text = canonical.encode_state(through_json[key])
+        if canonical.encode_state(plain[key]) != text:
+            raise errors.FoldDiverged(name=projection.name, stream=event.stream, seq=event.seq)
+        through_json[key] = canonical.decode(text)
+    return count
+
+
+def _differs(state: Any, key: str, before: dict[str, Any]) -> bool:
+    return key not in before or canonical.encode_state(before[key]) != canonical.encode_state(state)
+
+
+def _texts(states: dict[str, Any]) -> dict[str, bytes]:
+    return {key: canonical.encode_state(state) for key, state in states.items()}

@@ -1,0 +1,70 @@
+"""Corrections and backfills are new events that say what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import tallystick
+from tallystick import NewEvent, Store, errors
+from tallystick.commands import backfill, correction
+from tallystick.event import ids
+from tallystick.store.verify import verify
+
+META = {"actor_type": "user", "actor_id": "ada", "request_id": "r1", "org": "acme"}
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """A control plane with one event that turned out to be wrong."""
+    with tallystick.open("memory:", profile="control-plane") as store:
+        store.append("app/web", NewEvent("app.scaled", {"replicas": 30}, meta=META))
+        yield store
+
+
+def test_a_correction_names_what_it_corrects(store: Store) -> None:
+    """CP-12: the wrong event stays as it is; a new one is labelled with its id and the reason."""
+    (wrong,) = store.read_stream("app/web")
+    made = correction(wrong, "app.scaled", {"replicas": 3}, reason="a typing error", meta=META | {"tags": {"x": "y"}})
+    store.append("app/web", made, expected=1)
+    kept, right = store.read_stream("app/web")
+    assert kept == wrong
+    assert right.metadata["tags"] == {
+        "x": "y",
+        "label": "correction",
+        "corrects": ids.to_text(wrong.id),
+        "reason": "a typing error",
+    }
+    assert right.metadata["causation_id"] == ids.to_text(wrong.id)
+    assert verify(store.log).ok
+
+
+def test_a_backfill_is_labelled_and_may_be_repeated(store: Store) -> None:
+    """CP-12: the same batch appended twice is recorded once, and each event says which batch it came with."""
+
+    def batch() -> list[NewEvent]:
+        return [backfill("2026-regions", n, "app.placed", {"n": n}, time=n * 10**9, meta=META) for n in range(3)]
+
+    first, again = store.append("app/web", batch()), store.append("app/web", batch())
+    assert (first.stored, again.stored, again.last_seq) == (0, 3, 4)
+    placed = store.read_stream("app/web", after=1)
+    assert [event.metadata["tags"]["number"] for event in placed] == ["0", "1", "2"]
+    assert {event.metadata["tags"]["label"] for event in placed} == {"backfill"}
+    assert {event.uuid.version for event in placed} == {7}
+    assert len({event.id for event in placed}) == 3
+
+
+def test_another_content_under_the_same_number_is_refused(store: Store) -> None:
+    """CP-12: a backfill does not rewrite what it once said."""
+    store.append("app/web", backfill("b", 1, "app.placed", {"n": 1}, time=0, meta=META))
+    with pytest.raises(errors.DuplicateId):
+        store.append("app/web", backfill("b", 1, "app.placed", {"n": 2}, time=0, meta=META))
+
+
+@pytest.mark.parametrize("reason", ["", "a\nb", None])
+def test_a_reason_is_a_text(store: Store, reason: str) -> None:
+    """CP-12: a label without words says nothing."""
+    (wrong,) = store.read_stream("app/web")
+    with pytest.raises(errors.InvalidValue):
+        correction(wrong, "app.scaled", {}, reason=reason)

@@ -1,0 +1,84 @@
+"""What a command may not be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import tallystick
+from tallystick import ANY, Store, errors
+from tallystick.commands import CommandKey, Commands, Context, Decision
+from tallystick.testing.builders import event
+
+KEY = CommandKey("acme", "ada", "deploy", "k")
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """A store."""
+    with tallystick.open("memory:") as store:
+        yield store
+
+
+def nothing(context: Context) -> Decision:
+    """Decide to do nothing."""
+    return Decision([], None)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["k", None, CommandKey("acme", "", "e", "k"), CommandKey("a", "b", "c", "\n"), CommandKey("a", "b", "c", 7)],  # type: ignore[arg-type]
+)
+def test_a_key_has_four_texts(store: Store, key: Any) -> None:
+    """CP-06: only the org may be empty, for what belongs to no tenant."""
+    with pytest.raises(errors.InvalidValue):
+        Commands(store).run(key=key, request={}, handler=nothing)
+    assert not Commands(store).run(key=CommandKey("", "b", "c", "d"), request={}, handler=nothing).repeated
+
+
+@pytest.mark.parametrize("request_", [{"a": float("nan")}, {1: 2}, object(), {"a": (1,)}, b"x"])
+def test_a_request_is_json(store: Store, request_: Any) -> None:
+    """CP-06: what has no canonical form has no hash."""
+    with pytest.raises(errors.NotCanonical):
+        Commands(store).run(key=KEY, request=request_, handler=nothing)
+
+
+@pytest.mark.parametrize("decision", [None, {}, [("app/web", [event()], ANY)]])
+def test_a_handler_returns_a_decision(store: Store, decision: Any) -> None:
+    """CP-06: anything else stores nothing."""
+    with pytest.raises(errors.InvalidValue):
+        Commands(store).run(key=KEY, request={}, handler=lambda context: decision)
+    assert store.log.commands.load(KEY) is None
+
+
+def test_a_response_is_json_and_bounded(store: Store) -> None:
+    """CP-06: responses are stored, so they have a form and a limit; nothing is recorded if they break it."""
+    for response, kind in ((object(), errors.NotCanonical), ("x" * (1 << 20), errors.TooLarge)):
+        decision = Decision([("app/web", [event()], ANY)], response)
+        with pytest.raises(kind):
+            Commands(store).run(key=KEY, request={}, handler=lambda context, decision=decision: decision)
+    assert store.head() == 0
+
+
+def test_conflicts_are_not_retried_for_ever(store: Store) -> None:
+    """CP-06: a decision that never fits is given up."""
+    calls: list[int] = []
+
+    def hopeless(context: Context) -> Decision:
+        calls.append(1)
+        return Decision([("app/web", [event()], 7)], {})
+
+    with pytest.raises(errors.Conflict):
+        Commands(store, conflict_tries=3).run(key=KEY, request={}, handler=hopeless)
+    assert len(calls) == 3
+
+
+def test_a_secret_in_an_event_of_a_command_is_refused(store: Store) -> None:
+    """CP-11: commands pass the same guard, and leave no record."""
+    leak = {"key": "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEowIBAAKCAQEA"}
+    decision = Decision([("app/web", [tallystick.NewEvent("t", leak)], ANY)], {})
+    with pytest.raises(errors.SecretFound):
+        Commands(store).run(key=KEY, request={}, handler=lambda context: decision)
+    assert store.log.commands.load(KEY) is None

@@ -1,0 +1,87 @@
+"""However a projection is run, and whatever the history, its rows and its fingerprint are the same."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+import tallystick
+from tallystick.event import canonical
+from tallystick.projections import Live, ViewReader, rebuild, run_inline
+from tallystick.testing import upkeep
+from tallystick.testing.projections import check_fold
+from tallystick.testing.shop import NOTED, PAID, PLACED, CustomerBalance, MergedFeed, OrderTotals, order_event
+
+ENGINES = ("memory", "sqlite", "files")
+SETTINGS = hypothesis.settings(
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=25,
+    phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
+
+
+class InlineTotals(OrderTotals):
+    """The same, run inline."""
+
+
+streams = st.sampled_from(["order/1", "order/2", "order/3", "cart/1"])
+made = st.builds(
+    order_event,
+    st.sampled_from([PLACED, PAID, NOTED]),
+    customer=st.sampled_from(["a", "b", "Ä", "a\n", "\\n"]),
+    amount=st.integers(-5, 1 << 53),
+    lamport=st.integers(1, 30),
+)
+appends = st.tuples(st.just("append"), streams, st.lists(made, min_size=1, max_size=4))
+steps = st.tuples(st.just("step"), st.integers(1, 5), st.none())
+erasures = st.tuples(st.just("erase"), streams, st.integers(1, 6))
+histories = st.lists(st.one_of(appends, appends, appends, steps, erasures), max_size=25)
+
+
+def url_of(engine: str, place: str) -> str:
+    """The URL of a store of this engine inside a directory."""
+    return "memory:" if engine == "memory" else f"{engine}:{place}/{engine}.log"
+
+
+def play(store: tallystick.Store, history: list[tuple[str, Any, Any]]) -> None:
+    """Do what a history says: live runners step in between, at random."""
+    for what, one, other in history:
+        if what == "append":
+            store.append(one, other)
+        elif what == "step":
+            for projection in (OrderTotals(), CustomerBalance(), MergedFeed()):
+                Live(store, projection, batch_events=one).step()
+        elif [found.erased for found in store.read_stream(one, after=other - 1, limit=1)] == [False]:
+            upkeep.erase(store, one, other)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("engine", ENGINES)
+@hypothesis.given(history=histories)
+@SETTINGS
+def test_inline_live_and_rebuild_agree(engine: str, history: list[tuple[str, Any, Any]]) -> None:
+    """CP-08, EVT-14: inline = live = rebuild, rows and fingerprints, on random histories with erasures in them."""
+    with tempfile.TemporaryDirectory() as place, tallystick.open(url_of(engine, place)) as store:
+        run_inline(store, InlineTotals())
+        play(store, history)
+        for projection in (OrderTotals(), CustomerBalance(), MergedFeed(), InlineTotals()):
+            Live(store, projection, batch_events=3).catch_up()
+            reader = ViewReader(store, projection.name)
+            live, rows = reader.fingerprint(), dict(reader.items())
+            rebuild(store, projection, batch_events=4)
+            assert reader.fingerprint() == live
+            assert dict(reader.items()) == rows
+            if projection.order == "position":
+                check_fold(projection, store.events())
+        inline, totals = ViewReader(store, "InlineTotals"), ViewReader(store, "OrderTotals")
+        assert inline.fingerprint().digest == totals.fingerprint().digest
+        assert {key: canonical.encode_state(state) for key, state in inline.items()} == {
+            key: canonical.encode_state(state) for key, state in totals.items()
+        }

@@ -1,0 +1,100 @@
+"""kill -9 of projection workers and consumers: their rows are those of a fold, whenever it hits."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tallystick
+from tallystick.projections import Consumer, Live, ViewReader, rebuild, run_inline
+from tallystick.testing import victims
+from tallystick.testing.contract.projections import fill, folded, stored
+from tallystick.testing.shop import CustomerBalance, OrderTotals
+
+ROUNDS = int(os.environ.get("TALLY_KILL_ROUNDS", "40"))
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    """Chance, with its seed on the page of a failure."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    return random.Random(seed)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("engine", ["sqlite", "files"])
+def test_rows_survive_the_death_of_their_runners(engine: str, tmp_path: Path, chance: random.Random) -> None:
+    """CP-08: two runners with rebuilds in between, killed at any moment: rows never go back, and equal a fold."""
+    url = f"{engine}:{tmp_path}/log"
+    reached = {"OrderTotals": 0, "CustomerBalance": 0}
+    with tallystick.open(url) as store:
+        for number in range(ROUNDS):
+            fill(store, 12, first=number * 12)
+            killed = [victims.Victim(victims.project, url, chance.randrange(1 << 32)) for _ in range(2)]
+            for victim in killed:
+                victim.wait_until_begun()
+            time.sleep(chance.random() * 0.06)
+            for victim in killed:
+                victim.kill()
+            for name, before in reached.items():
+                reached[name] = ViewReader(store, name).position()
+                assert reached[name] >= before
+            _rows_are_a_fold_of_a_prefix(store, OrderTotals())
+        for projection in (OrderTotals(), CustomerBalance()):
+            Live(store, projection).catch_up()
+            assert stored(store, projection) == folded(store, projection)
+            rebuild(store, projection)
+        assert len(store.log.views.places()) == 2
+
+
+def _rows_are_a_fold_of_a_prefix(store: tallystick.Store, projection: Any) -> None:
+    """Whatever batch was the last to happen, it happened whole."""
+    until = ViewReader(store, projection.name).position()
+    states: dict[str, Any] = {}
+    for event in store.events(until=until):
+        if event.type in projection.types:
+            states[event.stream] = projection.apply(states.get(event.stream, projection.initial()), event)
+    assert dict(ViewReader(store, projection.name).items()) == states
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("engine", ["sqlite", "files"])
+def test_inline_rows_survive_the_death_of_their_writer(engine: str, tmp_path: Path, chance: random.Random) -> None:
+    """CP-08: one transaction with the append on sqlite; on files caught up when the projection starts again."""
+    url, head = f"{engine}:{tmp_path}/log", 0
+    for number in range(ROUNDS // 2):
+        victim = victims.Victim(victims.append_inline, url, number * 1000)
+        victim.wait_until_begun()
+        time.sleep(chance.random() * 0.04)
+        victim.kill()
+        with tallystick.open(url) as store:
+            if engine == "files":
+                run_inline(store, OrderTotals())
+            assert ViewReader(store, "OrderTotals").position() == store.head()
+            assert stored(store, OrderTotals()) == folded(store, OrderTotals())
+            head = max(head, store.head())
+    assert head > ROUNDS
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("engine", ["sqlite", "files"])
+def test_a_consumer_that_is_killed_skips_nothing(engine: str, tmp_path: Path, chance: random.Random) -> None:
+    """CP-07: every event has its effect at least once, in order but for what is repeated."""
+    url, effects = f"{engine}:{tmp_path}/log", tmp_path / "effects"
+    with tallystick.open(url) as store:
+        for number in range(ROUNDS // 2):
+            fill(store, 5, first=number * 5)
+            victim = victims.Victim(victims.consume, url, str(effects))
+            victim.wait_until_begun()
+            time.sleep(chance.random() * 0.03)
+            victim.kill()
+        with effects.open("a") as rest:
+            Consumer(store, "mailer", lambda event: rest.write(f"{event.position}\n")).catch_up()
+        seen = [int(line) for line in effects.read_text().split()]
+        assert list(dict.fromkeys(seen)) == [event.position for event in store.events()]

@@ -1,0 +1,83 @@
+"""Views whose events may arrive late."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+import tallystick
+from tallystick import Event, errors
+from tallystick.projections import LateView
+from tallystick.projections.ordering import mark_of
+from tallystick.testing.builders import event
+
+
+class Trace:
+    """A view that shows in which order it was fed."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def reset(self) -> None:
+        self.seen = []
+
+    def apply(self, event: Event) -> None:
+        self.seen.append(event.metadata["lamport"])
+
+    def snapshot_state(self) -> Any:
+        return self.seen
+
+    def restore_state(self, state: Any) -> None:
+        self.seen = state
+
+
+class Feed:
+    """Events as they arrive, and the history in the merged order."""
+
+    def __init__(self) -> None:
+        self.store = tallystick.open("memory:")
+        self.read = 0
+
+    def arrive(self, *lamports: int) -> list[Event]:
+        made = [event(number, meta={"lamport": number}) for number in lamports]
+        at = self.store.append("feed/1", made)
+        return list(self.store.events(after=at.first_position - 1))
+
+    def history(self, after: bytes) -> list[Event]:
+        found = sorted((mark_of(item) or b"", item) for item in self.store.events())
+        events = [item for mark, item in found if mark > after]
+        self.read += len(events)
+        return events
+
+
+@pytest.mark.parametrize("arrival", list(itertools.permutations([(1, 4), (2,), (5, 3)])))
+@pytest.mark.parametrize("snapshot_events", [1, 2, 100])
+def test_the_order_of_arrival_does_not_matter(arrival: Any, snapshot_events: int) -> None:
+    """COM-07: the view ends as if all had come in the merged order."""
+    feed = Feed()
+    late = LateView(Trace(), feed.history, snapshot_events=snapshot_events)
+    for batch in arrival:
+        late.take(feed.arrive(*batch))
+    assert late.view.snapshot_state() == [1, 2, 3, 4, 5]
+
+
+def test_a_late_batch_goes_back_once_and_not_to_the_beginning() -> None:
+    """COM-07: several late events of a batch cost one rolling back, to the newest snapshot before them."""
+    feed = Feed()
+    late = LateView(Trace(), feed.history, snapshot_events=10)
+    late.take(feed.arrive(*range(1, 101)))
+    late.take(feed.arrive(101, 102))
+    assert late.refolds == 0
+    late.take(feed.arrive(98, 97, 99, 103))
+    assert (late.refolds, feed.read) == (1, 102 + 4 - 90)
+    assert late.view.snapshot_state() == sorted([*range(1, 104), 97, 98, 99])
+
+
+def test_an_event_without_a_lamport_is_refused() -> None:
+    """COM-07: it has no place in the merged order."""
+    feed = Feed()
+    feed.store.append("feed/1", event())
+    with pytest.raises(errors.InvalidValue):
+        LateView(Trace(), feed.history).take(list(feed.store.events()))

@@ -1,0 +1,53 @@
+"""A log that was restored from a backup, with rows and cursors that know more than it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import tallystick
+from tallystick import errors
+from tallystick.projections import Consumer, Live, ViewReader, rebuild
+from tallystick.testing.shop import NOTED, PAID, PLACED, OrderTotals, order_event
+
+
+@pytest.fixture
+def restored(tmp_path: Path) -> Path:
+    """A file log set back to one event, while its rows and cursors are at the third."""
+    log, backup = tmp_path / "log", tmp_path / "backup"
+    with tallystick.open(f"files:{log}") as store:
+        store.append("order/1", order_event(PLACED))
+    shutil.copytree(log, backup)
+    with tallystick.open(f"files:{log}") as store:
+        store.append("order/1", [order_event(NOTED), order_event(NOTED)])
+        Live(store, OrderTotals()).catch_up()
+        Consumer(store, "mailer", lambda event: None).catch_up()
+    for path in log.iterdir():
+        if path.name.startswith("beside.db"):
+            shutil.copy(path, backup)
+    return backup
+
+
+def test_a_shorter_log_is_refused(restored: Path) -> None:
+    """CP-07, CP-08: rows and cursors past the end of the log are those of another history."""
+    with tallystick.open(f"files:{restored}") as store:
+        with pytest.raises(errors.WrongStore):
+            Live(store, OrderTotals()).catch_up()
+        with pytest.raises(errors.WrongStore):
+            Consumer(store, "mailer", lambda event: None).catch_up()
+
+
+def test_a_log_that_grew_otherwise_is_refused(restored: Path) -> None:
+    """CP-07, CP-08: also when only events differ that the projection does not take; a rebuild makes it right."""
+    with tallystick.open(f"files:{restored}") as store:
+        store.append("order/1", [order_event(PAID), order_event(NOTED), order_event(NOTED)])
+        for _ in range(2):
+            with pytest.raises(errors.WrongStore):
+                Live(store, OrderTotals()).catch_up()
+        with pytest.raises(errors.WrongStore):
+            Consumer(store, "mailer", lambda event: None).catch_up()
+        rebuild(store, OrderTotals())
+        Live(store, OrderTotals()).catch_up()
+        assert ViewReader(store, "OrderTotals").get("order/1")["paid"] == 1
