@@ -31,6 +31,7 @@ COMMANDS = {
     "project": "project",
     "rebuild": "rebuild",
     "deadletters": "deadletters",
+    "pipeline": "pipeline",
 }
 """Name of the command -> module in this package whose `command` it is. Modules are imported when they are asked for."""
 

@@ -6,12 +6,14 @@ import datetime
 import html
 import io
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
 matplotlib.use("Agg")  # before pyplot: there may be no screen
 
 import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
 from tallystick.pipeline.growth import Growth
 
@@ -71,7 +73,7 @@ def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 def _days_plot(found: Growth) -> str:
     figure, axes = plt.subplots(figsize=(9, 3))
-    days = [datetime.date.fromisoformat(item.day) for item in found.days]
+    days: list[Any] = [datetime.date.fromisoformat(item.day) for item in found.days]
     axes.bar(days, [item.events for item in found.days], color="#4a7ebb", label="events")
     other = axes.twinx()
     other.plot(days, [item.streams for item in found.days], color="#c0504d", marker=".", label="active streams")
@@ -83,7 +85,9 @@ def _days_plot(found: Growth) -> str:
 
 def _forecast_plot(found: Growth) -> str:
     figure, axes = plt.subplots(figsize=(9, 3))
-    total, sizes, days = 0, [], []
+    total = 0
+    sizes: list[float] = []
+    days: list[Any] = []
     for item in found.days:
         total += item.size
         sizes.append(total / _MIB)
@@ -107,7 +111,7 @@ def _types_plot(found: Growth) -> str:
     return _drawn(figure)
 
 
-def _drawn(figure: plt.Figure) -> str:
+def _drawn(figure: Figure) -> str:
     """The figure as SVG, without the lines that only a file of its own needs."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight")

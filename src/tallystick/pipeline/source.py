@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
+from tallystick import errors
 from tallystick.pipeline import columns, partitions
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.partitions import Range
@@ -69,6 +70,28 @@ class TallystickSource(DataSource):
 
         with told():
             return FollowingReader(parse(self.options), columns.require_columns(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        """A writer that appends a table."""
+        from tallystick.pipeline.sink import BatchWriter, recipe
+
+        with told():
+            _require_append(self.options, overwrite)
+            return BatchWriter(recipe(self.options, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
+        """A writer that appends the batches of a streaming query."""
+        from tallystick.pipeline.sink import StreamWriter, recipe
+
+        with told():
+            _require_append(self.options, overwrite)
+            return StreamWriter(recipe(self.options, schema))
+
+
+def _require_append(options: Any, overwrite: bool) -> None:
+    if overwrite:
+        reason = "a log is only ever appended to: use mode('append')"
+        raise errors.NotForSpark(what="overwrite", url=str(options.get("url")), reason=reason)
 
 
 def register(spark: SparkSession) -> SparkSession:

@@ -42,7 +42,7 @@ class Verified(msgspec.Struct, kw_only=True):
     archived: int = 0
     problems: list[Problem] = []
     truncated: bool = False
-    unsure: list[str] = [NO_WITNESS]
+    unsure: list[str] = msgspec.field(default_factory=lambda: [NO_WITNESS])
 
     @property
     def ok(self) -> bool:
