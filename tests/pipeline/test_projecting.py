@@ -119,10 +119,11 @@ def test_upcasters_are_passed_on_spark_too(spark: SparkSession, files_url: str) 
     def named(data: dict[str, Any]) -> dict[str, Any]:
         return {"customer_id": "c" + data.pop("customer"), **data}
 
-    with tallystick.open(files_url, catalog=catalog) as store:
+    with tallystick.open(files_url) as store:
         for number in range(12):
             payload = {"customer": str(number % 3), "cents": number}
             store.append(f"order/o{number % 2}", NewEvent("order.paid", payload, version=1))
+    with tallystick.open(files_url, catalog=catalog) as store:
         assert not is_plain(Balance(), catalog)
         assert is_plain(Balance(), Catalog())
         Live(store, Balance()).catch_up()

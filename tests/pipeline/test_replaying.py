@@ -40,7 +40,7 @@ class WrongSum(Sum):
     def apply(self, found: dict[str, int], event: Any) -> dict[str, int]:
         """One event more."""
         right = super().apply(found, event)
-        return right if event.data["cents"] < 5000 else right | {"cents": right["cents"] + 1}
+        return right if event.data is None or event.data["cents"] < 5000 else right | {"cents": right["cents"] + 1}
 
 
 class Placed(Projection):

@@ -39,11 +39,12 @@ def command(
     otherwise: made to run before a change of code is merged.
     """
     code.search_here()
-    pair, catalog = [_loaded(reference) for reference in (old, new)], code.load_catalog(catalog_reference)
+    catalog = code.load_catalog(catalog_reference)
+    before, after = _loaded(old), _loaded(new)
     with spark.session(master, memory=memory) as session, progress.tasks("comparing") as show:
         from tallystick.pipeline.differing import diff
 
-        found = diff(session, url, *pair, archive_directory, catalog=catalog, show=show)
+        found = diff(session, url, before, after, archive_directory, catalog=catalog, show=show)
     status = failures.decide(failures.DONE if found.same else failures.NO)
     if as_json:
         output.document({"same": found.same, "url": url} | msgspec.to_builtins(found))

@@ -102,7 +102,8 @@ def _opened(made: Recipe) -> Store:
 
 def _groups(made: Recipe, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, list[NewEvent]]]:
     """Events of one stream that lie side by side, as one append; the order is checked on the way."""
-    current, events, last = "", [], None
+    current, last = "", None
+    events: list[NewEvent] = []
     for batch in batches:
         for row in batch.to_pylist():
             if row["stream"] != current or len(events) >= APPEND_EVENTS:

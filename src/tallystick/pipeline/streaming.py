@@ -44,9 +44,10 @@ class Kept(msgspec.Struct, frozen=True):
     projection: Any
     catalog: Catalog
 
-    def open(self) -> Store:
-        """The store: rows can be kept beside a log that another process writes."""
-        return tallystick.open(self.url, readonly=True, catalog=self.catalog)
+    def open(self, *, for_rows: bool = False) -> Store:
+        """The store; `for_rows`: to write rows. A file log's rows lie beside it, and its one writer is not us."""
+        readonly = not for_rows or self.url.startswith("files:")
+        return tallystick.open(self.url, readonly=readonly, create=False, catalog=self.catalog)
 
 
 def stream(
@@ -64,7 +65,7 @@ def stream(
         raise errors.ProjectionInvalid(name=projection.name, reason="it owns SQL tables, which Spark cannot write")
     kept = Kept(url, projection, only_upcasters(catalog))
     carry(projection, kept.catalog)
-    with kept.open() as store:
+    with kept.open(for_rows=True) as store:
         Keeper(store, projection, store.log.views).live()
     options = {"url": url, "type": ",".join(projection.types), "maxEventsPerTrigger": str(batch_events)}
     events = spark.readStream.format(NAME).options(**options).load()
@@ -82,7 +83,7 @@ def apply_batch(batch: DataFrame, kept: Kept) -> None:
         last = batch.agg(F.max("position")).collect()[0][0]
         if last is None:
             return
-        with kept.open() as store:
+        with kept.open(for_rows=True) as store:
             for _ in range(TRIES):
                 try:
                     _step(batch, last, kept, store)
