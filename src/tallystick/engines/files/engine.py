@@ -13,7 +13,7 @@ from typing import Any
 
 from tallystick import errors
 from tallystick.engines.files import checking, discovery, frame, generation, opener, segment, side
-from tallystick.engines.files.beside import BesideCheckpoints, BesideViews
+from tallystick.engines.files.beside import Beside
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.frame import Body
 from tallystick.engines.files.heads import HeadCache
@@ -36,13 +36,12 @@ from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
-from tallystick.store.views import Inline, apart
 
 POLL_SECONDS = 0.01
 INDEX_SHARE = 8  # at close the current index is written again when an eighth of the segment is not in it
 
 
-class FilesLog:
+class FilesLog(Beside):
     """A log of segment files."""
 
     engine = "files"
@@ -63,11 +62,7 @@ class FilesLog:
         self.store_id = header.store_id
         self.profile = header.profile
         self.readonly = readonly
-        self.checkpoints = BesideCheckpoints(f"{directory}/{discovery.BESIDE}")
-        self._beside = BesideViews(f"{directory}/{discovery.BESIDE}")
-        self.views, self.dead_letters = self._beside.views, self._beside.dead_letters
-        self.view_tables = self._beside.view_tables
-        self.inline: Inline | None = None
+        Beside.__init__(self, f"{directory}/{discovery.BESIDE}")
         self._clock = clock
         self._combiner = Combiner(self._commit)
         self._view = LogView(opened, url=self.url, readonly=readonly, lock=self._combiner.lock)
@@ -105,9 +100,8 @@ class FilesLog:
         return outcomes
 
     def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
-        if len(transactions) == 1:
-            return apart(self._commit_group, transactions)
-        return [outcome for group in by_bytes(transactions) for outcome in apart(self._commit_group, group)]
+        groups = by_bytes(transactions) if len(transactions) > 1 else [transactions]
+        return self.commit_each(groups, self._commit_group)
 
     def _commit_group(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         writer = self._require_writer()
@@ -120,9 +114,8 @@ class FilesLog:
                 outcomes.append(refusal)
         records = side.of_ledger(ledger)
         if ledger.rows or records is not side.NOTHING:
-            store_rows = self._beside.prepare(self.inline, ledger.rows)
-            self._write(writer, ledger, records)
-            store_rows()
+            with self.projecting(ledger.rows):
+                self._write(writer, ledger, records)
         return outcomes
 
     def _forget(self, digests: tuple[bytes, ...]) -> None:
@@ -374,8 +367,7 @@ class FilesLog:
             self._leave()
             self._view.closed = True
             leases.retire(self._holder.owner)
-            self.checkpoints.close()
-            self._beside.close()
+            self.close_beside()
             self._view.opened.handles.close()
             for item in self._view.segments:
                 if item.base is not None:

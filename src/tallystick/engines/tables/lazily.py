@@ -33,6 +33,8 @@ class LazyDatabase:
         with self._opened().snapshot() as connection:
             yield connection
 
+    reading = snapshot
+
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that is on disk when the block is left."""
