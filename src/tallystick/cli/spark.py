@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from tallystick import errors
 from tallystick.cli import progress
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 master = click.option(
     "--master",
@@ -33,15 +30,13 @@ archive = click.option(
 
 
 @contextmanager
-def session(where: str, *, memory: str = "2g") -> Iterator[SparkSession]:
+def session(where: str, *, memory: str = "2g") -> Iterator[Any]:
     """A session for one command. One that was running before is used and left alone."""
     try:
-        from pyspark.sql import SparkSession
-
         from tallystick import pipeline
     except ModuleNotFoundError as missing:
         raise errors.SparkMissing(library=missing.name or "pyspark") from missing
-    running = SparkSession.getActiveSession() is not None
+    running = pipeline.is_running()
     with progress.bar("starting Spark", total=None):
         spark = pipeline.session(where, memory=memory)
     try:

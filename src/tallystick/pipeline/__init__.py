@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tallystick.pipeline.failures import clear
 from tallystick.pipeline.reading import read_events
-from tallystick.pipeline.session import session
+from tallystick.pipeline.session import is_running, session
 from tallystick.pipeline.source import register
 
-__all__ = ["clear", "read_events", "register", "session"]
+__all__ = ["clear", "is_running", "read_events", "register", "session"]

@@ -19,7 +19,7 @@ from tallystick import errors
 
 _MARK = "tallystick-error: "
 _NOTE = re.compile(re.escape(_MARK) + r"(\{.*\})")
-_LAST_LINE = re.compile(r"^(?:[\w.]+(?:Error|Exception)): (.+)$", re.MULTILINE)
+_LAST_LINE = re.compile(r"^(?:: |Caused by: )?(?:[\w.$]+(?:Error|Exception)): (.+)$", re.MULTILINE)
 _REASON_CHARACTERS_MAX = 500
 
 

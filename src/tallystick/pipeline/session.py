@@ -50,7 +50,7 @@ def session(
     """
     if os.environ.get("SPARK_REMOTE") or os.environ.get("SPARK_CONNECT_MODE_ENABLED"):
         raise errors.InvalidValue(what="SPARK_REMOTE", value="set", must="unset: the pipeline runs in classic sessions")
-    is_new = SparkSession.getActiveSession() is None
+    is_new = not is_running()
     is_local = master.startswith("local")
     with _surroundings(is_local):
         builder = SparkSession.builder.master(master).appName(name).config("spark.driver.memory", memory)
@@ -63,6 +63,11 @@ def session(
     if is_new and not is_local:
         _send_package(spark)
     return register(spark)
+
+
+def is_running() -> bool:
+    """Whether this process has a session already."""
+    return SparkSession.getActiveSession() is not None
 
 
 def _sized(master: str) -> dict[str, str]:
