@@ -44,6 +44,7 @@ def test_archive_and_tail_are_the_log(
     assert archive(spark, url, tmp_path / "archive", until=60, bucket_events=20).events == 10
     assert rows_of(read_archive(spark, tmp_path / "archive")) == stored(url)[:60]
     assert rows_of(whole(url, tmp_path / "archive").table(spark)) == stored(url)
+    assert rows_of(whole(url, tmp_path / "archive", until=33).table(spark)) == stored(url)[:33]
     found = manifest.load(tmp_path / "archive")
     assert [(bucket.first, bucket.last) for bucket in found.buckets] == [(1, 20), (21, 40), (41, 50), (51, 60)]
     require_hashes(tmp_path / "archive")

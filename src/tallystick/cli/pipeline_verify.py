@@ -47,6 +47,6 @@ def _show(found: Verified) -> None:
     else:
         erased = f", {found.erased} of them erased" if found.erased else ""
         pruned = f", {found.pruned} pruned from the log" if found.pruned else ""
-        click.echo(f"ok: {found.events} events{erased} in about {found.streams} streams{pruned}, head {found.until}")
+        click.echo(f"ok: {found.events} events{erased} in {found.streams} streams{pruned}, head {found.until}")
     for text in found.unsure:
         output.note(f"not looked at: {text}")

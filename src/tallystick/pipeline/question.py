@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 import msgspec
@@ -14,6 +15,7 @@ from tallystick.store.selection import Selection
 PARTITION_EVENTS = 100_000
 BATCH_EVENTS = 10_000
 PARTITIONS_MAX = 10_000
+_PATHS = frozenset({"files", "sqlite", "ndjson"})
 OPTIONS = frozenset(
     {
         "url",
@@ -105,6 +107,13 @@ def _choice(given: Mapping[str, str], name: str) -> bool:
     if value not in ("refuse", "skip"):
         raise errors.InvalidValue(what=f"option {name}", value=value, must="refuse or skip")
     return value == "skip"
+
+
+def absolute(url: str) -> str:
+    """The URL with a whole path: Spark's processes work in other directories than the one who asks."""
+    engine, colon, place = url.partition(":")
+    is_path = engine in _PATHS and place and not place.startswith(":")
+    return f"{engine}{colon}{os.path.abspath(place)}" if is_path else url
 
 
 def open_log(url: str) -> Store:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from tallystick.pipeline.columns import COLUMNS, SPARK_TYPES
+from tallystick.pipeline.question import absolute
 from tallystick.pipeline.source import NAME
 
 
@@ -28,7 +29,7 @@ def read_events(
     `over_pruned` and `over_holes` give what is left of a log that was pruned or damaged, instead of refusing to. Ask
     anew for newer events: a DataFrame is planned once.
     """
-    options = {"url": url, "after": str(after), "type": ",".join(types), "stream": ",".join(streams)}
+    options = {"url": absolute(url), "after": str(after), "type": ",".join(types), "stream": ",".join(streams)}
     if until is not None:
         options["until"] = str(until)
     if over_pruned:

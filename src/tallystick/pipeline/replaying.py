@@ -24,6 +24,7 @@ from tallystick.pipeline.carrying import carry, only_upcasters
 from tallystick.pipeline.failures import clear, told
 from tallystick.pipeline.folding import applied
 from tallystick.pipeline.progress import Show, watched
+from tallystick.pipeline.question import absolute
 from tallystick.pipeline.whole import whole
 from tallystick.state import shelf
 from tallystick.state.reducer import Reducer
@@ -87,7 +88,7 @@ def replay_check(
     codes = {item.name: Code(item, known.upcaster_digest(item.types or None).hex()) for item in reducers}
     with clear(), watched(spark, "replay-check", show):
         source = whole(url, archive, over_pruned=True)
-        found = verdicts(source.table(spark), url, codes, known).persist()
+        found = verdicts(source.table(spark), absolute(url), codes, known).persist()
         counts = {row["verdict"]: row["count"] for row in found.groupBy("verdict").count().collect()}
         differences = _listed(found, DIFFERENT)
         others = _listed(found, NOT_COMPARABLE)

@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.pipeline.failures import clear, told
-from tallystick.pipeline.question import require_shared
+from tallystick.pipeline.question import absolute, require_shared
 
 NAME = "tallystick"
 APPEND_EVENTS = 500
@@ -171,6 +171,6 @@ def write_events(table: DataFrame, url: str, *, order: str, from_content: bool =
     sorted_ = table.repartition(F.col("stream")).sortWithinPartitions("stream", order)
     if url.startswith("files:"):  # one writer at a time: one task
         sorted_ = table.coalesce(1).sortWithinPartitions("stream", order)
-    options = {"url": url, "order": order} | ({"idFrom": "content"} if from_content else {})
+    options = {"url": absolute(url), "order": order} | ({"idFrom": "content"} if from_content else {})
     with clear():
         sorted_.write.format(NAME).mode("append").options(**options).save()

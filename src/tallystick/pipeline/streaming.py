@@ -6,6 +6,7 @@ were. Events that the rows have seen already are left out, so a batch that Spark
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ from tallystick.pipeline.carrying import carry, only_upcasters
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.folding import ROWS_DDL, ROWS_SCHEMA
 from tallystick.pipeline.keys import KEY, with_key
+from tallystick.pipeline.question import absolute
 from tallystick.pipeline.source import NAME
 from tallystick.projections.folding import Folder
 from tallystick.projections.places import Keeper
@@ -63,14 +65,14 @@ def stream(
     """Start a query that keeps a projection current; without `follow` it ends when it has caught up."""
     if projection.kind != ROWS:
         raise errors.ProjectionInvalid(name=projection.name, reason="it owns SQL tables, which Spark cannot write")
-    kept = Kept(url, projection, only_upcasters(catalog))
+    kept = Kept(absolute(url), projection, only_upcasters(catalog))
     carry(projection, kept.catalog)
     with kept.open(for_rows=True) as store:
         Keeper(store, projection, store.log.views).live()
-    options = {"url": url, "type": ",".join(projection.types), "maxEventsPerTrigger": str(batch_events)}
+    options = {"url": kept.url, "type": ",".join(projection.types), "maxEventsPerTrigger": str(batch_events)}
     events = spark.readStream.format(NAME).options(**options).load()
     write = events.writeStream.foreachBatch(lambda batch, number: apply_batch(batch, kept))
-    write = write.option("checkpointLocation", checkpoint).queryName(f"tallystick-{projection.name}")
+    write = write.option("checkpointLocation", os.path.abspath(checkpoint)).queryName(f"tallystick-{projection.name}")
     if follow:
         return write.trigger(processingTime=f"{TRIGGER_SECONDS} seconds").start()
     return write.trigger(availableNow=True).start()

@@ -34,28 +34,40 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
     over_pruned: bool = False
     over_holes: bool = False
 
-    def table(
-        self, spark: SparkSession, *, columns: Sequence[str] = COLUMNS, types: Iterable[str] = (), after: int = 0
-    ) -> DataFrame:
+    def table(self, spark: SparkSession, *, columns: Sequence[str] = COLUMNS, types: Iterable[str] = ()) -> DataFrame:
         """The events, those of `types` alone if any are named."""
         chosen = tuple(types)
-        tail = read_events(
+        if self.manifest is None:
+            return self.tail(spark, columns=columns, types=chosen)
+        old = self.archived(spark, columns=columns, types=chosen)
+        if self.through >= self.until:
+            return old
+        return old.unionAll(self.tail(spark, columns=columns, types=chosen))
+
+    def tail(self, spark: SparkSession, *, columns: Sequence[str] = COLUMNS, types: Iterable[str] = ()) -> DataFrame:
+        """What is not archived, from the live log."""
+        return read_events(
             spark,
             self.url,
-            after=max(self.through, after),
+            after=self.through,
             until=self.until,
-            types=chosen,
+            types=types,
             columns=columns,
             over_pruned=self.over_pruned,
             over_holes=self.over_holes,
         )
-        if self.place is None or self.manifest is None or after >= self.through:
-            return tail
-        old = read_archive(spark, self.place, self.manifest).where(F.col("position") > after)
-        if chosen:
-            old = old.where(F.col("type").isin(list(chosen)))
-        old = without_erased(old, list(self.erased)).select(*columns)
-        return old if self.through >= self.until else old.unionAll(tail)
+
+    def archived(
+        self, spark: SparkSession, *, columns: Sequence[str] = COLUMNS, types: Iterable[str] = ()
+    ) -> DataFrame:
+        """What is archived, without what was erased since."""
+        assert self.place is not None
+        old = read_archive(spark, self.place, self.manifest)
+        if self.until < self.through:
+            old = old.where(F.col("position") <= self.until)
+        if types:
+            old = old.where(F.col("type").isin(list(types)))
+        return without_erased(old, list(self.erased)).select(*columns)
 
 
 def whole(
@@ -81,7 +93,7 @@ def whole(
             _require_archived(found, store.log.floor())
         return Whole(
             url=url,
-            until=max(end, found.through),
+            until=end,
             through=found.through,
             place=place,
             manifest=found,
