@@ -20,6 +20,7 @@ from tallystick.projections import Live, Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 
 MakeLog = Callable[..., None]
+DEATHS = 10
 
 
 class Balance(Projection):
@@ -96,15 +97,15 @@ def test_a_repeated_batch_has_no_second_effect(
 
     def dying(batch: Any, kept: Any) -> None:
         apply_batch(batch, kept)
-        if len(died) < 3:
+        if len(died) < DEATHS:
             died.append(1)
             raise RuntimeError("killed")
 
     monkeypatch.setattr("tallystick.pipeline.streaming.apply_batch", dying)
-    for _ in range(3):
+    for _ in range(DEATHS):
         with pytest.raises(errors.JobFailed), clear():
-            stream(spark, files_url, History(), str(tmp_path / "c"), batch_events=25).awaitTermination()
-    stream(spark, files_url, History(), str(tmp_path / "c"), batch_events=25).awaitTermination()
+            stream(spark, files_url, History(), str(tmp_path / "c"), batch_events=10).awaitTermination()
+    stream(spark, files_url, History(), str(tmp_path / "c"), batch_events=10).awaitTermination()
     streamed = fingerprint(files_url, "History")
     with tallystick.open(files_url) as store:
         rebuild_in_process(store, History())

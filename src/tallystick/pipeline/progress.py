@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,7 +36,11 @@ def watched(spark: SparkSession, what: str, show: Show | None) -> Iterator[None]
 
 
 def _watch(spark: SparkSession, group: str, over: threading.Event, show: Show) -> None:
-    while not over.wait(POLL_SECONDS):
+    is_over = False
+    while not is_over:
+        is_over = over.wait(POLL_SECONDS)
+        if is_over:
+            time.sleep(POLL_SECONDS / 2)  # the tracker hears of the last tasks a little later
         try:
             show(*tasks_of(spark, group))
         except Exception:  # the session may be going away; a bar is not worth a failure
