@@ -62,7 +62,7 @@ def test_spark_runs_on_the_java_that_pip_brings(tmp_path: Path) -> None:
     path = os.pathsep.join(part for part in clean["PATH"].split(os.pathsep) if not (Path(part) / "java").exists())
     code = SMALL_JOB.format(url=url, place=str(tmp_path / "copy"))
     (tmp_path / "bin").mkdir()
-    for name in ("sh", "bash", "dirname", "env", "ps", "uname", "find", "grep", "cat"):
+    for name in ("sh", "bash", "dirname", "env", "ps", "uname", "find", "grep", "cat", "chmod", "ls", "readlink", "id"):
         for folder in ("/bin", "/usr/bin"):
             if (Path(folder) / name).exists() and not (tmp_path / "bin" / name).exists():
                 (tmp_path / "bin" / name).symlink_to(Path(folder) / name)
