@@ -7,6 +7,7 @@ passed on as it is stored, whether it is valid UTF-8 or not: verification has to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -65,7 +66,7 @@ def batch_maker(names: Sequence[str]) -> Callable[[Sequence[Event]], pa.RecordBa
 
 
 def _array(name: str, events: Sequence[Event]) -> pa.Array:
-    values = [getattr(event, name) for event in events]
+    values = list(map(attrgetter(name), events))
     if name in _AS_BYTES:
         return pa.array(values, pa.binary()).view(pa.string())
     return pa.array(values, _ARROW_TYPES[SPARK_TYPES[name]])

@@ -6,6 +6,8 @@ missing link, checksum or meta is a finding and not a row that no condition is t
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
@@ -54,6 +56,13 @@ def sealed_claims(events: DataFrame) -> DataFrame:
     return found.select("stream", "seq", F.col("link").alias("sealed_link"), "state_hash", "fingerprint", "at")
 
 
+def at_places(events: DataFrame, *places: DataFrame) -> DataFrame:
+    """(stream, seq, position, found_link) of the events at these places. Places are few beside events: they travel."""
+    wanted = reduce(DataFrame.unionAll, [item.select("stream", "seq") for item in places]).distinct()
+    links = events.select("stream", "seq", "position", hex_of("link").alias("found_link"))
+    return links.join(F.broadcast(wanted), ["stream", "seq"], "left_semi")
+
+
 # --- payloads --------------------------------------------------------------------------------------------------------
 
 
@@ -78,10 +87,10 @@ def wrong_payloads(events: DataFrame, erased: DataFrame) -> DataFrame:
     return finding(suspects.where(reason.isNotNull()), what, reason)
 
 
-def missing_erased(events: DataFrame, erased: DataFrame, pruned: DataFrame) -> DataFrame:
+def missing_erased(found: DataFrame, erased: DataFrame, pruned: DataFrame) -> DataFrame:
     """Erasures of events that are neither there nor pruned."""
     cut = pruned.groupBy("stream").agg(F.max("through").alias("through"))
-    left = erased.join(events.select("stream", "seq"), ["stream", "seq"], "left_anti")
+    left = erased.join(found, ["stream", "seq"], "left_anti")
     left = left.join(cut, "stream", "left").where(F.col("through").isNull() | (F.col("seq") > F.col("through")))
     rows = left.select(F.lit(0).cast("bigint").alias("position"), "stream", "seq")
     return finding(rows, "erasure", F.lit("a control fact says that it was erased, and there is no event"))
@@ -155,11 +164,10 @@ def _text(previous: Column) -> Column:
 # --- fingerprints and heads ------------------------------------------------------------------------------------------
 
 
-def wrong_seals(events: DataFrame, sealed: DataFrame) -> DataFrame:
+def wrong_seals(found: DataFrame, sealed: DataFrame) -> DataFrame:
     """Fingerprints over links that are not there, or that do not follow from what they say."""
     made = F.sha2(F.concat(F.col("sealed_link"), F.lit("\n"), F.col("state_hash")), 256)
-    links = events.select("position", "stream", "seq", hex_of("link").alias("found_link"))
-    beside = sealed.join(links, ["stream", "seq"], "left")
+    beside = sealed.join(found, ["stream", "seq"], "left")
     reason = F.when(
         ~made.eqNullSafe(F.col("fingerprint")), "the fingerprint does not follow from its link and state hash"
     ).when(
@@ -170,12 +178,11 @@ def wrong_seals(events: DataFrame, sealed: DataFrame) -> DataFrame:
     return finding(rows.where(reason.isNotNull()), "fingerprint", reason)
 
 
-def wrong_heads(events: DataFrame, expected: DataFrame, pruned: DataFrame) -> DataFrame:
+def wrong_heads(found: DataFrame, expected: DataFrame, pruned: DataFrame) -> DataFrame:
     """Ends of streams, as somebody else knows them, that are not in the table: a stream is missing, or its tail is."""
-    links = events.select("stream", "seq", "position", hex_of("link").alias("found_link"))
     cut = pruned.groupBy("stream").agg(F.max("through").alias("through"))
     known = expected.select("stream", "seq", hex_of("link").alias("expected_link"))
-    beside = known.join(links, ["stream", "seq"], "left").join(cut, "stream", "left")
+    beside = known.join(found, ["stream", "seq"], "left").join(cut, "stream", "left")
     is_gone = F.col("through").isNotNull() & (F.col("seq") <= F.col("through"))
     wrong = beside.where(
         ~F.col("found_link").eqNullSafe(F.col("expected_link")) & ~(F.col("found_link").isNull() & is_gone)

@@ -12,7 +12,7 @@ from tallystick import Store, errors
 from tallystick.store import capabilities
 from tallystick.store.selection import Selection
 
-PARTITION_EVENTS = 100_000
+PARTITION_EVENTS = 250_000
 BATCH_EVENTS = 10_000
 PARTITIONS_MAX = 10_000
 _PATHS = frozenset({"files", "sqlite", "ndjson"})

@@ -109,14 +109,17 @@ def _rows(spark: SparkSession, source: Whole, heads: list[Head], found: Verified
         found.streams = len(heads)
         pruned, erased = findings.pruned_claims(control), findings.erased_claims(control)
         _count(events, pruned, found)
+        sealed, ends = findings.sealed_claims(control), _as_table(spark, heads)
+        there = findings.at_places(events, erased, sealed, ends).persist(StorageLevel.MEMORY_AND_DISK)
         parts = [
             findings.wrong_payloads(events, erased),
             findings.wrong_places(findings.chained(events, pruned)),
-            findings.missing_erased(events, erased, pruned),
-            findings.wrong_seals(events, findings.sealed_claims(control)),
-            findings.wrong_heads(events, _as_table(spark, heads), pruned),
+            findings.missing_erased(there, erased, pruned),
+            findings.wrong_seals(there, sealed),
+            findings.wrong_heads(there, ends, pruned),
         ]
         _add(reduce(DataFrame.unionAll, parts), found)
+        there.unpersist()
         if source.manifest is not None and source.place is not None:
             _blocks(spark, source.place, source.manifest, pruned, found)
     finally:
@@ -173,7 +176,7 @@ def _blocks(spark: SparkSession, place: Path, manifest: Manifest, pruned: DataFr
         names = [str(place / bucket.heads.name) for bucket in manifest.buckets if bucket.heads is not None]
         names = [name for name in names if Path(name).exists()]
         ends = spark.read.schema("stream string, seq bigint, link binary").parquet(*names)
-        _add(findings.wrong_heads(archived, ends, pruned.limit(0)), found)
+        _add(findings.wrong_heads(findings.at_places(archived, ends), ends, pruned.limit(0)), found)
 
 
 def _bucket_of(manifest: Manifest) -> Column:
