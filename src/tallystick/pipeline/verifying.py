@@ -10,7 +10,7 @@ from functools import reduce
 from pathlib import Path
 
 import msgspec
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from pyspark.storagelevel import StorageLevel
 
@@ -157,18 +157,17 @@ def _add(wrong: DataFrame, found: Verified) -> None:
 def _blocks(spark: SparkSession, place: Path, manifest: Manifest, pruned: DataFrame, found: Verified) -> None:
     """The archive against its manifest: which rows stand at which positions; and, where not, what streams lack."""
     archived = read_archive(spark, place, manifest)
-    expected = {}
-    for bucket in manifest.buckets:
-        for block in bucket.blocks:
-            expected[(bucket.first, block.number)] = (block.rows, block.digest)
-    numbered = archived.select("position", "link", _bucket_of(manifest))
+    listed = {Path(bucket.events.name).name: bucket for bucket in manifest.buckets if bucket.events is not None}
+    expected = {
+        (name, block.number): (block.rows, block.digest) for name, bucket in listed.items() for block in bucket.blocks
+    }
+    told = archived.select("position", "link", F.col("_metadata.file_name").alias("file"))
     actual = {
-        (row["bucket"], row["block"]): (row["rows"], row["digest"])
-        for row in digests.blocks(numbered, "bucket").collect()
+        (row["file"], row["block"]): (row["rows"], row["digest"]) for row in digests.blocks(told, "file").collect()
     }
     wrong = sorted(key for key in expected.keys() | actual.keys() if expected.get(key) != actual.get(key))
     for key in wrong:
-        first = max(key[0], key[1] * BLOCK_POSITIONS + 1)
+        first = max(listed[key[0]].first, key[1] * BLOCK_POSITIONS + 1)
         rows, there = expected.get(key, (0, ""))[0], actual.get(key, (0, ""))[0]
         reason = f"positions from {first} on do not hold what was archived: {there} rows instead of {rows}, or others"
         found.problems.append(Problem("block", reason, first))
@@ -177,10 +176,3 @@ def _blocks(spark: SparkSession, place: Path, manifest: Manifest, pruned: DataFr
         names = [name for name in names if Path(name).exists()]
         ends = spark.read.schema("stream string, seq bigint, link binary").parquet(*names)
         _add(findings.wrong_heads(findings.at_places(archived, ends), ends, pruned.limit(0)), found)
-
-
-def _bucket_of(manifest: Manifest) -> Column:
-    """The first position of the bucket that a position lies in."""
-    firsts = [bucket.first for bucket in manifest.buckets]
-    before = F.filter(F.array(*map(F.lit, firsts)), lambda first: first <= F.col("position"))
-    return F.coalesce(F.element_at(before, -1), F.lit(0)).cast("bigint").alias("bucket")
