@@ -31,6 +31,9 @@ class ToolUse(Projection):
 
 def play(stage: Stage) -> bool:
     """Archive, verify, rebuild, grow; without PySpark the chapter says how to get it."""
+    if not stage.options.spark:
+        stage.say("left out: --no-spark")
+        return True
     if importlib.util.find_spec("pyspark") is None:
         stage.say("PySpark is not installed: pip install 'tallystick[spark]', and play again.")
         return True
