@@ -8,13 +8,13 @@ PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint co
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-postgres test lint bench soak clean
+.PHONY: help demo demo-postgres test lint bench bench-spark soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo '  options are handed on: make bench ARGS=--quick'
 
-demo: $(STAMP) ## write 200,000 events, kill the writer half-way, prove that nothing is lost
+demo: $(STAMP)-spark ## write 200,000 events, kill the writer half-way, prove that nothing is lost
 	$(RUN) -m tallystick.demo $(ARGS)
 
 demo-postgres: $(STAMP)-test ## the same on a real PostgreSQL server, which it brings along
@@ -31,6 +31,9 @@ lint: $(STAMP)-lint $(STAMP)-test ## check style and types
 
 bench: $(STAMP)-bench ## measure beside other event stores (ARGS=--quick: two minutes)
 	$(RUN) -m bench $(ARGS)
+
+bench-spark: $(STAMP)-bench ## measure the pipeline on Spark (ARGS=--quick: 200,000 events)
+	$(RUN) -m bench.spark $(ARGS)
 
 soak: $(STAMP) ## append for five minutes and watch the rate and the memory (ARGS="--minutes 60")
 	$(RUN) -m bench.soak $(ARGS)

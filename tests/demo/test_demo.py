@@ -17,7 +17,7 @@ EVENTS = 3000
 
 def run_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tallystick.demo", f"--events={EVENTS}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,17 @@ def test_the_demo_kills_its_writer_and_loses_nothing(
     assert figure(done.stdout, "found") == f"{EVENTS:,}"
     assert figure(done.stdout, "lost") == "0"
     assert figure(done.stdout, "invented") == "0"
+
+
+def test_the_demo_archives_verifies_and_rebuilds_on_spark(
+    shown: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    """PIPE-02, PIPE-03, PIPE-04, PIPE-08: the same log on Spark; the plots are where the demo says."""
+    done, directory = shown
+    assert figure(done.stdout, "archived") == f"{EVENTS:,}"
+    assert figure(done.stdout, "verified") == f"{EVENTS:,}"
+    assert "as in one process" in done.stdout
+    assert (directory / "growth.html").read_text().count("<svg") == 3
 
 
 def test_the_writer_was_killed_in_the_middle(shown: tuple[subprocess.CompletedProcess[str], Path]) -> None:
@@ -79,7 +90,7 @@ def test_the_demo_suggests_commands_on_its_own_store(shown: tuple[subprocess.Com
 
 def test_an_acknowledged_event_that_is_not_there_is_found_out(tmp_path: Path) -> None:
     """A writer that acknowledges what it never appended makes the demo report a loss and exit with 1."""
-    done = run_demo("--dir", str(tmp_path / "data"), "--pretend")
+    done = run_demo("--dir", str(tmp_path / "data"), "--pretend", "--no-spark")
     assert done.returncode == 1, done.stdout + done.stderr
     assert int(figure(done.stdout, "lost").replace(",", "")) > 0
 
@@ -95,6 +106,6 @@ def test_a_directory_that_is_not_the_demos_is_left_alone(tmp_path: Path) -> None
 
 def test_the_demo_runs_on_sqlite_too(tmp_path: Path) -> None:
     """The same story on another engine ends the same way."""
-    done = run_demo("--dir", str(tmp_path / "data"), "--engine", "sqlite")
+    done = run_demo("--dir", str(tmp_path / "data"), "--engine", "sqlite", "--no-spark")
     assert done.returncode == 0, done.stdout + done.stderr
     assert figure(done.stdout, "lost") == "0"

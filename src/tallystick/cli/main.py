@@ -33,6 +33,7 @@ COMMANDS = {
     "deadletters": "deadletters",
     "run": "run",
     "community": "community",
+    "pipeline": "pipeline",
 }
 """Name of the command -> module in this package whose `command` it is. Modules are imported when they are asked for."""
 

@@ -72,12 +72,20 @@ def _options(arguments: Sequence[str] | None) -> Options:
     )
     parser.add_argument("--engine", choices=("files", "sqlite", "postgres"), default="files")
     parser.add_argument("--seed", type=int, default=1, help="another seed, other events")
+    parser.add_argument(
+        "--no-spark", action="store_true", help="leave out the chapter on Spark, which takes the longest"
+    )
     parser.add_argument("--pretend", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.events < EVENTS_MIN:
         parser.error(f"--events must be at least {EVENTS_MIN}")
     return Options(
-        events=given.events, directory=given.dir, engine=given.engine, seed=given.seed, pretend=given.pretend
+        events=given.events,
+        directory=given.dir,
+        engine=given.engine,
+        seed=given.seed,
+        pretend=given.pretend,
+        spark=not given.no_spark,
     )
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tallystick.demo import crash, life, proof
+from tallystick.demo import crash, life, pipeline, proof
 
-CHAPTERS = (crash.CHAPTER, proof.CHAPTER, life.CHAPTER)
+CHAPTERS = (crash.CHAPTER, proof.CHAPTER, pipeline.CHAPTER, life.CHAPTER)

@@ -28,6 +28,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     seed: int = 1
     pretend: bool = False
+    spark: bool = True
 
 
 class Stage:

@@ -11,6 +11,7 @@ from tallystick.errors.commands import *
 from tallystick.errors.community import *
 from tallystick.errors.given import *
 from tallystick.errors.lifecycle import *
+from tallystick.errors.pipeline import *
 from tallystick.errors.refused import *
 from tallystick.errors.runs import *
 from tallystick.errors.unavailable import *

@@ -1,0 +1,62 @@
+"""`tally pipeline archive`: what is new in a log, into Parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tallystick.cli import options, output, progress, spark
+
+
+@click.command("archive", short_help="Put what is new into an archive of Parquet files.")
+@options.url
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--until", metavar="POSITION", type=click.IntRange(min=0), help="Archive no further than this.")
+@click.option(
+    "--bucket",
+    "bucket_events",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=500_000,
+    show_default=True,
+    help="Positions a file.",
+)
+@click.option(
+    "--grace",
+    "grace_seconds",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=3600,
+    show_default=True,
+    help="How long files stay that are no longer part of the archive.",
+)
+@spark.master
+@spark.memory
+@options.as_json
+def command(
+    url: str,
+    directory: Path,
+    until: int | None,
+    bucket_events: int,
+    grace_seconds: float,
+    master: str,
+    memory: str,
+    as_json: bool,
+) -> None:
+    """Add everything up to the safe head that the archive does not have yet, and take out what was erased.
+
+    The manifest is replaced in one step: killed anywhere, the archive is what it was, and the next run goes on.
+    """
+    with spark.session(master, memory=memory) as session, progress.tasks("archiving") as show:
+        from tallystick.pipeline.archive import archive
+
+        done = archive(
+            session, url, directory, until=until, bucket_events=bucket_events, grace_seconds=grace_seconds, show=show
+        )
+    if as_json:
+        output.document(done)
+        return
+    erased = f", {done.erased} erased payloads taken out" if done.erased else ""
+    click.echo(f"archived {done.events} events in {done.buckets} buckets{erased}")
+    click.echo(f"{directory} holds {done.rows} events, {output.size(done.size)}, through position {done.through}")

@@ -1,0 +1,48 @@
+"""`tally pipeline replay-check`: does every sealed run fold to its fingerprint?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from tallystick.cli import code, failures, options, output, progress, spark
+
+
+@click.command("replay-check", short_help="Fold every sealed run and compare fingerprints.")
+@options.url
+@code.reducers
+@code.catalog
+@spark.archive
+@spark.master
+@spark.memory
+@options.as_json
+def command(
+    url: str,
+    references: tuple[str, ...],
+    catalog_reference: str | None,
+    archive_directory: Path | None,
+    master: str,
+    memory: str,
+    as_json: bool,
+) -> int:
+    """Fold every sealed run in full and from its snapshots, with the reducer that its fingerprint names.
+
+    Exit status 0 if all that can be compared agree, 1 otherwise.
+    """
+    reducers, catalog = code.load_reducers(references), code.load_catalog(catalog_reference)
+    with spark.session(master, memory=memory) as session, progress.tasks("replaying") as show:
+        from tallystick.pipeline.replaying import replay_check
+
+        found = replay_check(session, url, reducers, archive_directory, catalog=catalog, show=show)
+    status = failures.decide(failures.DONE if found.ok else failures.NO)
+    if as_json:
+        output.document({"ok": found.ok, "url": url} | msgspec.to_builtins(found))
+        return status
+    rows = [*found.differences, *found.others]
+    if rows:
+        headings = ("stream", "seq", "reducer", "verdict", "reason")
+        output.table(headings, ([row[name] for name in headings] for row in rows))
+    click.echo(f"{found.same} agree, {found.different} differ, {found.not_comparable} cannot be compared")
+    return status

@@ -1,0 +1,70 @@
+"""`tally pipeline stream`: a projection kept current by Structured Streaming."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tallystick.cli import modules, options, output, spark
+
+
+@click.command("stream", short_help="Keep a projection current by Structured Streaming.")
+@options.url
+@click.argument("reference", metavar="MODULE:NAME")
+@click.option(
+    "--checkpoint",
+    metavar="DIR",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the query keeps its place.",
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on as events are appended, until Ctrl-C.")
+@click.option(
+    "--batch",
+    "batch_events",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=200_000,
+    show_default=True,
+    help="Positions a batch at most.",
+)
+@modules.catalog
+@spark.master
+@spark.memory
+@options.as_json
+def command(
+    url: str,
+    reference: str,
+    checkpoint: Path,
+    follow: bool,
+    batch_events: int,
+    catalog: str | None,
+    master: str,
+    memory: str,
+    as_json: bool,
+) -> None:
+    """Apply every event that the rows have not seen, each exactly once, whatever is killed and started again."""
+    import tallystick
+    from tallystick.projections import ViewReader
+
+    projection, known = modules.projection(reference), modules.loaded_catalog(catalog)
+    with spark.session(master, memory=memory) as session:
+        from tallystick.pipeline.failures import clear
+        from tallystick.pipeline.streaming import stream
+
+        with clear():
+            query = stream(
+                session, url, projection, str(checkpoint), catalog=known, follow=follow, batch_events=batch_events
+            )
+            try:
+                query.awaitTermination()
+            except KeyboardInterrupt:
+                query.stop()
+    with tallystick.open(url, readonly=True) as store:
+        position = ViewReader(store, projection.name).position()
+    answer = {"projection": projection.name, "position": position}
+    if as_json:
+        output.document(answer)
+    else:
+        output.facts(answer.items())

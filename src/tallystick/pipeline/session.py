@@ -1,0 +1,124 @@
+"""A Spark session that is set up: Java found, the right Python in the workers, quiet, UTC, our package everywhere.
+
+Only classic sessions: a Connect server has neither a status tracker nor our package.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import tallystick
+from tallystick import errors
+from tallystick.pipeline.java import find_java
+from tallystick.pipeline.source import register
+
+MASTER = "local[*]"
+SHUFFLE_PARTITIONS_PER_CORE = 4
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "true",
+}
+_PACKAGES = ("tallystick", "pyspark_tallystick")
+
+
+def session(
+    master: str = MASTER,
+    *,
+    name: str = "tallystick",
+    memory: str = "2g",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session with the format `tallystick`. The one that is running is given back if there is one.
+
+    `settings` are Spark's own and come last.
+    """
+    if os.environ.get("SPARK_REMOTE") or os.environ.get("SPARK_CONNECT_MODE_ENABLED"):
+        raise errors.InvalidValue(what="SPARK_REMOTE", value="set", must="unset: the pipeline runs in classic sessions")
+    is_new = not is_running()
+    is_local = master.startswith("local")
+    with _surroundings(is_local):
+        builder = SparkSession.builder.master(master).appName(name).config("spark.driver.memory", memory)
+        for key, value in (_SETTINGS | _sized(master) | dict(settings or {})).items():
+            builder = builder.config(key, value)
+        try:
+            spark = builder.getOrCreate()
+        except Exception as problem:
+            raise errors.JobFailed(reason=f"Spark did not start: {problem}".splitlines()[0]) from problem
+    if is_new and not is_local:
+        _send_package(spark)
+    return register(spark)
+
+
+def is_running() -> bool:
+    """Whether this process has a session already."""
+    return SparkSession.getActiveSession() is not None
+
+
+def _sized(master: str) -> dict[str, str]:
+    """As many parts of a shuffle as the cores can do in a few rounds: Spark's 200 are for clusters."""
+    if not master.startswith("local"):
+        return {}
+    cores = os.cpu_count() or 1
+    number = master.removeprefix("local").strip("[]").partition(",")[0]
+    if number.isdecimal():
+        cores = int(number)
+    elif not number:
+        cores = 1
+    return {"spark.sql.shuffle.partitions": str(cores * SHUFFLE_PARTITIONS_PER_CORE)}
+
+
+@contextmanager
+def _surroundings(is_local: bool) -> Iterator[None]:
+    """The variables that Spark's processes inherit, for as long as it takes to start them."""
+    wanted = {
+        "JAVA_HOME": find_java(),
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    if is_local:
+        wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
+        paths = [str(_root()), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        wanted["PYTHONPATH"] = os.pathsep.join(path for path in dict.fromkeys(paths) if path)
+    before = {key: os.environ.get(key) for key in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+def _root() -> Path:
+    """Where the package was imported from."""
+    return Path(tallystick.__file__).resolve().parent.parent
+
+
+def _send_package(spark: SparkSession) -> None:
+    """Give the package to the executors. The libraries it needs have to be in their Python."""
+    directory = tempfile.mkdtemp(prefix="tallystick-")
+    path = Path(directory) / "tallystick_package.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in _PACKAGES:
+            for file in sorted((_root() / package).rglob("*")):
+                if file.is_file() and file.suffix != ".pyc":
+                    archive.write(file, file.relative_to(_root()).as_posix())
+    spark.sparkContext.addPyFile(str(path))

@@ -1,0 +1,100 @@
+"""The data source: `spark.read.format("tallystick")`, `readStream` and, through `sink.py`, writing.
+
+It never implements `pushFilters`: PySpark 4.3 leaves a filter of one query on the table for the next ones, which is a
+silently wrong answer. Bounds and selections are options instead, and columns are chosen by `.schema(...)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from tallystick import errors
+from tallystick.pipeline import columns, partitions
+from tallystick.pipeline.failures import told
+from tallystick.pipeline.partitions import Range
+from tallystick.pipeline.question import Question, open_log, parse, require_order
+
+NAME = "tallystick"
+
+
+class BatchReader(DataSourceReader):
+    """Reads a log as it is when the table is planned."""
+
+    def __init__(self, question: Question, names: tuple[str, ...]) -> None:
+        self._question = question
+        self._names = names
+
+    def partitions(self) -> list[Any]:
+        """Ranges up to the safe head. Spark plans once a table, so that every query of it sees the same events."""
+        with told(), open_log(self._question.url) as store:
+            require_order(store, what="split")
+            return list(partitions.plan(store, self._question))
+
+    def read(self, partition: Any) -> columns.Batches:
+        """The events of one range as Arrow batches; runs in a worker."""
+        return read_range(self._question, self._names, partition)
+
+
+def read_range(question: Question, names: tuple[str, ...], part: Range) -> columns.Batches:
+    """The events of a range as Arrow batches of these columns."""
+    make = columns.batch_maker(names)
+    with told(), open_log(question.url) as store:
+        for events in partitions.pages(store, question, part):
+            yield make(events)
+
+
+class TallystickSource(DataSource):
+    """What Spark knows as the format `tallystick`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return NAME
+
+    def schema(self) -> str:
+        """Every column of an event."""
+        return columns.DDL
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of a log as it is."""
+        with told():
+            return BatchReader(parse(self.options), columns.require_columns(schema))
+
+    def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
+        """A reader that follows a log."""
+        from tallystick.pipeline.following import FollowingReader
+
+        with told():
+            return FollowingReader(parse(self.options), columns.require_columns(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        """A writer that appends a table."""
+        from tallystick.pipeline.sink import BatchWriter, recipe
+
+        with told():
+            _require_append(self.options, overwrite)
+            return BatchWriter(recipe(self.options, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
+        """A writer that appends the batches of a streaming query."""
+        from tallystick.pipeline.sink import StreamWriter, recipe
+
+        with told():
+            _require_append(self.options, overwrite)
+            return StreamWriter(recipe(self.options, schema))
+
+
+def _require_append(options: Any, overwrite: bool) -> None:
+    if overwrite:
+        reason = "a log is only ever appended to: use mode('append')"
+        raise errors.NotForSpark(what="overwrite", url=str(options.get("url")), reason=reason)
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Make the format known to a session. Spark also looks for it by itself, until some other such module is broken."""
+    spark.dataSource.register(TallystickSource)
+    return spark

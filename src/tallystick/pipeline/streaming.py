@@ -1,0 +1,132 @@
+"""`stream`: a projection kept current by Structured Streaming, each event exactly once into its row.
+
+A batch is folded by the workers onto the rows as they are, and written in one transaction that compares where the rows
+were. Events that the rows have seen already are left out, so a batch that Spark repeats has no second effect.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
+from pyspark.sql.streaming.query import StreamingQuery
+
+import tallystick
+from tallystick import errors
+from tallystick.event.catalog import Catalog
+from tallystick.pipeline import columns
+from tallystick.pipeline.carrying import carry, only_upcasters
+from tallystick.pipeline.failures import told
+from tallystick.pipeline.folding import ROWS_DDL, ROWS_SCHEMA
+from tallystick.pipeline.keys import KEY, with_key
+from tallystick.pipeline.question import absolute
+from tallystick.pipeline.source import NAME
+from tallystick.projections.folding import Folder
+from tallystick.projections.places import Keeper
+from tallystick.store.store import Store
+from tallystick.store.views import ROWS, Place, ViewRow
+
+BATCH_EVENTS = 200_000
+TRIGGER_SECONDS = 1
+TRIES = 20
+DROPPED_A_WRITE = 1000
+
+Batches = Iterator[pa.RecordBatch]
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A projection over a log, as workers and driver need it."""
+
+    url: str
+    projection: Any
+    catalog: Catalog
+
+    def open(self, *, for_rows: bool = False) -> Store:
+        """The store; `for_rows`: to write rows. A file log's rows lie beside it, and its one writer is not us."""
+        readonly = not for_rows or self.url.startswith("files:")
+        return tallystick.open(self.url, readonly=readonly, create=False, catalog=self.catalog)
+
+
+def stream(
+    spark: SparkSession,
+    url: str,
+    projection: Any,
+    checkpoint: str,
+    *,
+    catalog: Catalog | None = None,
+    follow: bool = False,
+    batch_events: int = BATCH_EVENTS,
+) -> StreamingQuery:
+    """Start a query that keeps a projection current; without `follow` it ends when it has caught up."""
+    if projection.kind != ROWS:
+        raise errors.ProjectionInvalid(name=projection.name, reason="it owns SQL tables, which Spark cannot write")
+    kept = Kept(absolute(url), projection, only_upcasters(catalog))
+    carry(projection, kept.catalog)
+    with kept.open(for_rows=True) as store:
+        Keeper(store, projection, store.log.views).live()
+    options = {"url": kept.url, "type": ",".join(projection.types), "maxEventsPerTrigger": str(batch_events)}
+    events = spark.readStream.format(NAME).options(**options).load()
+    write = events.writeStream.foreachBatch(lambda batch, number: apply_batch(batch, kept))
+    write = write.option("checkpointLocation", os.path.abspath(checkpoint)).queryName(f"tallystick-{projection.name}")
+    if follow:
+        return write.trigger(processingTime=f"{TRIGGER_SECONDS} seconds").start()
+    return write.trigger(availableNow=True).start()
+
+
+def apply_batch(batch: DataFrame, kept: Kept) -> None:
+    """Bring the rows up to the end of a batch; what they have seen of it is left out."""
+    batch = batch.persist()
+    try:
+        last = batch.agg(F.max("position")).collect()[0][0]
+        if last is None:
+            return
+        with kept.open(for_rows=True) as store:
+            for _ in range(TRIES):
+                try:
+                    _step(batch, last, kept, store)
+                    return
+                except errors.ViewMoved:  # another runner was faster: look again at what is left to do
+                    continue
+            name = kept.projection.name
+            raise errors.ViewMoved(projection=name, epoch=0, expected="rows that rest", actual="moving all the time")
+    finally:
+        batch.unpersist()
+
+
+def _step(batch: DataFrame, last: int, kept: Kept, store: Store) -> None:
+    views, projection = store.log.views, kept.projection
+    place = Keeper(store, projection, views).live()
+    while keys := views.dropped(place.projection, place.epoch, limit=DROPPED_A_WRITE):
+        views.write(place, Folder(store, projection).again(keys, until=place.position), previous=place.position)
+    if last <= place.position:
+        return
+    fresh = with_key(batch.where(F.col("position") > place.position), projection, kept.catalog)
+    grouped = fresh.repartition(F.col(KEY)).sortWithinPartitions("position")
+    rows = grouped.mapInArrow(_onto_rows(kept, place, last), ROWS_DDL).collect()
+    event = store.log.read(after=last - 1, until=last, limit=1, over_pruned=True).events
+    found = [ViewRow(row[0], None if row[1] is None else bytes(row[1]), bytes(row[2])) for row in rows]
+    views.write(place.moved(last, event[0] if event else None), found, previous=place.position)
+
+
+def _onto_rows(kept: Kept, place: Place, until: int) -> Callable[[Batches], Batches]:
+    """Folds the events of a partition onto the rows of their keys."""
+
+    def load(store: Store, keys: Any) -> list[ViewRow]:
+        return store.log.views.rows(place.projection, epoch=place.epoch, keys=keys).rows
+
+    def run(batches: Batches) -> Batches:
+        with told(), kept.open() as store:
+            events = [event for batch in batches for event in kept.catalog.upcast(list(columns.to_events(batch)))]
+            if not events:
+                return
+            rows = Folder(store, kept.projection).rows(events, load=lambda keys: load(store, keys), until=until)
+            fields = zip(*((row.key, row.state, row.mark) for row in rows), strict=True)
+            arrays = [pa.array(values, field.type) for values, field in zip(fields, ROWS_SCHEMA, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=ROWS_SCHEMA)
+
+    return run

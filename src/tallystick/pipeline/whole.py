@@ -1,0 +1,130 @@
+"""The whole log as one table: the archive up to where it goes, and the live log behind it, with one upper bound.
+
+What was erased since the last archive run is taken out on the way, and what the log has pruned comes from the archive.
+A history that neither of them has is refused with `HistoryPruned`, unless what is left was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
+
+from tallystick import errors
+from tallystick.pipeline import manifest
+from tallystick.pipeline.archive import erasures, require_same_history, without_erased
+from tallystick.pipeline.columns import COLUMNS, DDL
+from tallystick.pipeline.manifest import Manifest
+from tallystick.pipeline.question import open_log, require_order
+from tallystick.pipeline.reading import read_events
+
+
+class Whole(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a table of the whole log comes from: the log up to `until`, positions up to `through` from the archive."""
+
+    url: str
+    until: int
+    through: int = 0
+    place: Path | None = None
+    manifest: Manifest | None = None
+    erased: tuple[int, ...] = ()
+    over_pruned: bool = False
+    over_holes: bool = False
+
+    def table(self, spark: SparkSession, *, columns: Sequence[str] = COLUMNS, types: Iterable[str] = ()) -> DataFrame:
+        """The events, those of `types` alone if any are named."""
+        chosen = tuple(types)
+        if self.manifest is None:
+            return self.tail(spark, columns=columns, types=chosen)
+        old = self.archived(spark, columns=columns, types=chosen)
+        if self.through >= self.until:
+            return old
+        return old.unionAll(self.tail(spark, columns=columns, types=chosen))
+
+    def tail(self, spark: SparkSession, *, columns: Sequence[str] = COLUMNS, types: Iterable[str] = ()) -> DataFrame:
+        """What is not archived, from the live log."""
+        return read_events(
+            spark,
+            self.url,
+            after=self.through,
+            until=self.until,
+            types=types,
+            columns=columns,
+            over_pruned=self.over_pruned,
+            over_holes=self.over_holes,
+        )
+
+    def archived(
+        self, spark: SparkSession, *, columns: Sequence[str] = COLUMNS, types: Iterable[str] = ()
+    ) -> DataFrame:
+        """What is archived, without what was erased since."""
+        assert self.place is not None
+        old = read_archive(spark, self.place, self.manifest)
+        if self.until < self.through:
+            old = old.where(F.col("position") <= self.until)
+        if types:
+            old = old.where(F.col("type").isin(list(types)))
+        return without_erased(old, list(self.erased)).select(*columns)
+
+
+def whole(
+    url: str,
+    archive: str | Path | None = None,
+    *,
+    until: int | None = None,
+    over_pruned: bool = False,
+    over_holes: bool = False,
+) -> Whole:
+    """Fix what the whole log is: its end, and what the archive of it holds."""
+    with open_log(url) as store:
+        require_order(store, what="read the whole of")
+        head = store.log.head()
+        end = head if until is None else min(until, head)
+        if archive is None:
+            _require_kept(store.log.floor(), over_pruned=over_pruned)
+            return Whole(url=url, until=end, over_pruned=over_pruned, over_holes=over_holes)
+        place = Path(archive).absolute()
+        found = manifest.load(place)
+        require_same_history(place, found, store)
+        if not over_pruned:
+            _require_archived(found, store.log.floor())
+        return Whole(
+            url=url,
+            until=end,
+            through=found.through,
+            place=place,
+            manifest=found,
+            erased=tuple(erasures(store, after=found.through, until=head)),
+            over_pruned=over_pruned,
+            over_holes=over_holes,
+        )
+
+
+def _require_kept(floor: int, *, over_pruned: bool) -> None:
+    if floor and not over_pruned:
+        raise errors.HistoryPruned(what="positions", first=1, last=floor)
+
+
+def _require_archived(found: Manifest, floor: int) -> None:
+    """Whatever was pruned was archived before."""
+    lacking = [bucket for bucket in found.buckets if bucket.lacking]
+    if lacking:
+        raise errors.HistoryPruned(what="positions", first=lacking[0].first, last=lacking[-1].last)
+    if floor > found.through:
+        raise errors.HistoryPruned(what="positions", first=found.through + 1, last=floor)
+
+
+def read_archive(spark: SparkSession, directory: str | Path, found: Manifest | None = None) -> DataFrame:
+    """The events of an archive, by its manifest."""
+    place = Path(directory).absolute()
+    listed = found or manifest.load(place)
+    files = [str(place / bucket.events.name) for bucket in listed.buckets if bucket.events is not None]
+    if not files:
+        return spark.createDataFrame([], DDL)
+    for name in files:
+        if not Path(name).exists():
+            raise errors.ArchiveDamaged(path=str(place), reason=f"{Path(name).name} is missing")
+    return spark.read.schema(DDL).parquet(*files)

@@ -1,0 +1,131 @@
+"""One Spark session for all tests of the pipeline, and logs to read with it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import tallystick
+from tallystick import NewEvent, Store, state
+from tallystick.event.model import Event
+from tallystick.pipeline import columns, register
+from tallystick.pipeline.session import session
+from tallystick.state import Until, make, reducer
+
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session on two cores; one that is running already is used and left alone."""
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield register(running)
+        return
+    started = session("local[2]", memory="1g", settings=SETTINGS)
+    yield started
+    started.stop()
+
+
+@pytest.fixture(params=["files", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A place for a log, once with each engine that Spark can read."""
+    return url_of(request.param, tmp_path)
+
+
+@pytest.fixture
+def files_url(tmp_path: Path) -> str:
+    """A place for a file log."""
+    return url_of("files", tmp_path)
+
+
+def url_of(engine: str, place: Path) -> str:
+    """A place for a store of an engine."""
+    return {"files": f"files:{place}/log", "sqlite": f"sqlite:{place}/log.db"}[engine]
+
+
+def fill(store: Store, *, events: int = 60, streams: int = 5, seed: int = 1) -> None:
+    """Append random orders: some large, some with names that need care, in several commits."""
+    chance = random.Random(seed)
+    for number in range(events):
+        stream = f"order/o{chance.randrange(streams)}"
+        kind = chance.choice(["order.placed", "order.paid", "order.noted"])
+        payload = {
+            "customer_id": f"c{chance.randrange(7)}",
+            "cents": chance.randrange(10_000),
+            "note": chance.choice(["", "é", "日本", 'a "b" \\ c', "x" * chance.randrange(300)]),
+            "number": number,
+        }
+        meta = {"org": "acme" if stream.endswith(("0", "2", "4")) else "bolt"}
+        store.append(stream, NewEvent(kind, payload, meta=meta))
+
+
+@pytest.fixture
+def make_log() -> Callable[..., None]:
+    """Makes a log with random orders at a URL."""
+
+    def make(url: str, **options: int) -> None:
+        with tallystick.open(url) as store:
+            fill(store, **options)
+
+    return make
+
+
+@pytest.fixture
+def stored() -> Callable[[str], list[Event]]:
+    """Every event of a log, read by the store itself."""
+
+    def read(url: str) -> list[Event]:
+        with tallystick.open(url, readonly=True) as store:
+            return list(store.log.read(limit=100_000, over_pruned=True).events)
+
+    return read
+
+
+@pytest.fixture
+def rows_of() -> Callable[[DataFrame], list[Event]]:
+    """The events of a table in the order of positions."""
+
+    def collect(table: DataFrame) -> list[Event]:
+        found = [_event(row) for row in table.select(*columns.COLUMNS).collect()]
+        return sorted(found, key=lambda event: (event.position, event.stream))
+
+    return collect
+
+
+def _event(row: tuple[object, ...]) -> Event:
+    values = dict(zip(columns.COLUMNS, row, strict=True))
+    for name, value in values.items():
+        if isinstance(value, bytearray):
+            values[name] = bytes(value)
+        elif name in ("payload", "meta") and isinstance(value, str):
+            values[name] = value.encode()
+    return Event(**values)  # type: ignore[arg-type]
+
+
+@reducer(name="pipeline.sum", initial={"cents": 0, "erased": 0})
+def total(sums: dict[str, int], event: Event) -> dict[str, int]:
+    """Adds up amounts, and counts what was erased."""
+    if event.data is None:
+        return sums | {"erased": sums["erased"] + 1}
+    return sums | {"cents": sums["cents"] + event.data.get("cents", 0)}
+
+
+@pytest.fixture
+def prune() -> Callable[..., None]:
+    """Prunes a stream of a log up to a seq, under a snapshot."""
+
+    def run(url: str, stream: str, through: int) -> None:
+        with tallystick.open(url) as store:
+            make(store, total, stream, until=Until(seq=through))
+            state.prune(store, stream, before=through + 1, reducers=[total], accept=True)
+
+    return run
