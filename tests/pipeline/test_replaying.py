@@ -87,7 +87,7 @@ def test_every_sealed_run_is_replayed(spark: SparkSession, url: str, make_log: M
 
 
 def test_two_versions_of_a_reducer_are_told_apart(spark: SparkSession, files_url: str, make_log: MakeLog) -> None:
-    """PIPE-05: diff names the keys that differ, by how much, and the first event at which they part."""
+    """Diff names the keys that differ, by how much, and the first event at which they part."""
     make_log(files_url, events=50)
     with tallystick.open(files_url) as store:
         large: dict[str, list[int]] = {}
@@ -103,7 +103,7 @@ def test_two_versions_of_a_reducer_are_told_apart(spark: SparkSession, files_url
 
 
 def test_two_versions_of_a_projection_are_told_apart(spark: SparkSession, files_url: str, make_log: MakeLog) -> None:
-    """PIPE-04: so are projections that take other types."""
+    """So are projections that take other types."""
     make_log(files_url, events=50)
     found = diff(spark, files_url, Placed(), PlacedAndPaid())
     assert found.differing > 0

@@ -73,7 +73,7 @@ def test_payload_fields_are_reachable_by_name(spark: SparkSession, url: str, mak
         sql(spark, url, "select nothing from events").collect()
 
 
-def test_small_buckets_are_merged_and_copies_dropped(
+def test_small_buckets_are_merged_into_fewer_files(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path, stored: Stored, rows_of: RowsOf
 ) -> None:
     """PIPE-06: the same rows in fewer files, verified; the old files stay for as long as readers may need them."""

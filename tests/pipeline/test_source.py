@@ -82,7 +82,7 @@ def test_never_past_the_head_that_was_planned(spark: SparkSession, url: str, mak
 def test_erased_payloads_are_null(
     spark: SparkSession, url: str, make_log: MakeLog, stored: Stored, rows_of: RowsOf
 ) -> None:
-    """EVT-13's source, and every other job's: what was erased is not there, the envelope is."""
+    """PIPE-01, EVT-14: what was erased is not there, the envelope is."""
     make_log(url)
     with tallystick.open(url) as store:
         state.erase(store, "order/o1", 2, reason="asked")
