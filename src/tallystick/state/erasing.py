@@ -26,6 +26,8 @@ from tallystick.store.idempotency import ERASED_RESPONSE, CommandKey
 from tallystick.store.maintenance import Erasure, Maintenance
 from tallystick.store.snapshots import Snapshot
 from tallystick.store.store import Store
+from tallystick.store.tables import live_places
+from tallystick.store.views import BY_STREAM
 
 SALT = "salt"
 SALT_BYTES = 16
@@ -60,6 +62,8 @@ def erase(
         event = _event(store, stream, seq)
         shelf_of_store = end_of(store, facts.STORE_SNAPSHOTS)  # before it is looked at
         affected, again = _consequences(store, event, reducers, accept=accept)
+        if not accept:
+            _require_projections(store, event)
         seals = _seals(store, event, reducers)
         dropped = tuple(entry.id for entry in affected)
         responses = _responses(store, stream, seq)
@@ -153,6 +157,22 @@ def _require_rest(store: Store, event: Event, own: list[Entry], whole: list[Entr
         reason = (
             f"the snapshots of {', '.join(sorted(alone - again))} hold what was pruned, and cannot be computed without "
             "the payload: hand in their reducers, or accept that their state from before the cut is lost"
+        )
+        raise errors.EraseRefused(stream=event.stream, seq=event.seq, reason=reason)
+
+
+def _require_projections(store: Store, event: Event) -> None:
+    """Refuse if rows that hold the payload would have to be folded again from events that were pruned."""
+    stuck = []
+    for place in live_places(store.log.views, store.log.view_tables):
+        made = place.defined
+        pruned = store.cut(event.stream) is not None if made.key == BY_STREAM else store.floor() > 0
+        if pruned and event.type in made.types and place.position >= event.position:
+            stuck.append(place.projection)
+    if stuck:
+        reason = (
+            f"projection {', '.join(stuck)} would have to fold again what was pruned, and could not go on: "
+            "accept that, and discard or replace it"
         )
         raise errors.EraseRefused(stream=event.stream, seq=event.seq, reason=reason)
 
