@@ -10,8 +10,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -28,7 +27,6 @@ from tallystick.store.store import Store
 
 WINDOW_MS_MAX = 10.0
 GROUP_REQUESTS_MAX = 4096
-HALF_REQUESTS_MIN = 16
 PENDING_MAX = 65_536
 FOLLOW_SECONDS = 1.0
 
@@ -195,34 +193,6 @@ class AsyncStore:
         await self.close()
 
 
-class Pace:
-    """How many of the waiting requests to commit at once.
-
-    Many at once share one wait for the disk. But while that lasts the tasks that were answered before could go on, if
-    there were any: so where the disk answers faster than half of the requests can be prepared, half of them are taken,
-    and the tasks of one half work while the other half is being synced.
-    """
-
-    def __init__(self) -> None:
-        self._disk_s = 1.0  # the shortest wait of late: a longer one may have been for the interpreter's lock
-        self._request_s = 0.0
-
-    def group_size(self, waiting: int) -> int:
-        """How many to take."""
-        if waiting < 2 * HALF_REQUESTS_MIN or self._disk_s >= waiting * self._request_s / 2:
-            return min(waiting, GROUP_REQUESTS_MAX)
-        return min((waiting + 1) // 2, GROUP_REQUESTS_MAX)
-
-    @contextmanager
-    def timing(self, requests: int) -> Iterator[None]:
-        """Learn from one commit."""
-        began, worked = time.perf_counter(), time.thread_time()
-        yield
-        work = time.thread_time() - worked
-        self._request_s += (work / requests - self._request_s) / 8
-        self._disk_s = min(time.perf_counter() - began - work, self._disk_s * 1.1)
-
-
 class Committer:
     """The writer thread. Tasks hand it requests; it takes all that wait and submits them as one group."""
 
@@ -232,7 +202,6 @@ class Committer:
         self._window_seconds = window_seconds
         self._queue: deque[tuple[Request, asyncio.Future[list[Appended]]]] = deque()
         self._work = threading.Event()
-        self._pace = Pace()
         self._room: asyncio.Event = asyncio.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="tallystick-writer", daemon=True)
@@ -274,9 +243,8 @@ class Committer:
             if self._window_seconds and not self._closing:
                 time.sleep(self._window_seconds)
             self._work.clear()
-            while group := [self._queue.popleft() for _ in range(self._pace.group_size(len(self._queue)))]:
-                with self._pace.timing(len(group)):
-                    self._commit(group)
+            while group := [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_REQUESTS_MAX))]:
+                self._commit(group)
             if self._closing and not self._queue:
                 return
 
