@@ -26,17 +26,17 @@ class Peer:
         logging.getLogger("dbos").setLevel(logging.ERROR)
         DBOS(config={"name": "bench", "system_database_url": f"sqlite:///{path}", "log_level": "ERROR"})
 
-        @DBOS.step()
-        def step() -> None:
+        def nothing() -> None:
             return None
 
-        @DBOS.workflow()
-        def workflow(steps: int) -> None:
+        step: Any = DBOS.step()(nothing)  # not as decorators: without DBOS installed they have no types
+
+        def repeat(steps: int) -> None:
             for _ in range(steps):
                 step()
 
         self._dbos: Any = DBOS
-        self._workflow = workflow
+        self._workflow: Any = DBOS.workflow()(repeat)
         DBOS.launch()
         self._require_durable(path)
 
