@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -85,7 +84,7 @@ def test_a_secret_in_an_event_of_a_command_is_refused(store: Store) -> None:
     assert store.log.commands.load(KEY) is None
 
 
-@pytest.mark.parametrize("now", [time.time(), 1.0, -1, None, True])
+@pytest.mark.parametrize("now", [1.79e9, 1.0, -1, None, True])
 def test_a_clock_of_seconds_is_refused(store: Store, now: Any) -> None:
     """CP-06: a record from 1970 would be forgotten by the next retention, and the command would run again."""
     with pytest.raises(errors.InvalidValue, match="nanoseconds"):
