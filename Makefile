@@ -8,7 +8,7 @@ PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint co
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-postgres test lint bench bench-spark soak clean
+.PHONY: help demo demo-postgres test test-slow lint bench bench-spark soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,7 +21,10 @@ demo-postgres: $(STAMP)-test ## the same on a real PostgreSQL server, which it b
 	$(RUN) -m tallystick.demo --engine postgres --dir demo-data/postgres --events 20000 $(ARGS)
 
 test: $(STAMP)-test ## run the tests
-	$(RUN) -m pytest -n 2 --dist worksteal $(ARGS)
+	$(RUN) -m pytest -n 2 --dist worksteal -m 'not slow' $(ARGS)
+
+test-slow: $(STAMP)-test ## run what takes long: Spark on a cluster, killed for real, on the Java that pip brings
+	$(RUN) -m pytest -m slow --timeout 1800 $(ARGS)
 
 lint: $(STAMP)-lint $(STAMP)-test ## check style and types
 	$(RUN) -m ruff check .
