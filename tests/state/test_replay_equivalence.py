@@ -54,6 +54,8 @@ class World:
         self.store = tallystick.open(self.url, clock=self.clock)
         self.all: dict[str, list[Any]] = {stream: [] for stream in STREAMS}
         self.ids = 0
+        for stream in STREAMS:  # so that there is something to prune and erase from the beginning on
+            self.append(stream, [("order.paid", {"cents": 1}), ("order.closed", {"cents": 2})] * 3)
 
     def do(self, what: str, stream: str, argument: Any) -> None:
         """One step; what the rules refuse changes nothing."""
@@ -73,24 +75,33 @@ class World:
         return known + self.store.read_stream(stream, after=len(known))
 
     def snapshot(self, stream: str, seq: int) -> None:
-        """At some seq, or at the end."""
-        cut = self.store.cut(stream)
-        if not (cut is not None and 0 < seq < cut.through):
-            state.make(self.store, self.reducer, stream, until=Until(seq=seq) if seq else Until())
+        """At some seq that is left, or at the end."""
+        until = Until(seq=self._left(stream, seq)) if seq % 3 else Until()
+        state.make(self.store, self.reducer, stream, until=until)
 
     def seal(self, stream: str, _: None) -> None:
         """The fingerprint at the end."""
         state.seal(self.store, self.reducer, stream)
 
     def prune(self, stream: str, before: int) -> None:
-        """With the snapshot at the cut."""
-        state.prune(self.store, stream, before=before, reducers=[self.reducer], snapshot=True, accept=True)
+        """With the snapshot at the cut, behind the last step that ends there."""
+        seq = self._left(stream, before)
+        while seq and not self.reducer.ends_step(self.all[stream][seq - 1]):
+            seq -= 1
+        state.prune(self.store, stream, before=seq + 1, reducers=[self.reducer], snapshot=True, accept=True)
 
     def erase(self, stream: str, seq: int) -> None:
-        """One payload."""
+        """One payload that is left."""
+        seq = self._left(stream, seq)
         state.erase(self.store, stream, seq, reason="a test", reducers=[self.reducer])
         event = self.all[stream][seq - 1]
         self.all[stream][seq - 1] = tallystick.Event(*(*event.row[:7], None, *event.row[8:]))
+
+    def _left(self, stream: str, number: int) -> int:
+        """A seq between the cut and the end, whatever the number: most steps shall really happen."""
+        cut = self.store.cut(stream)
+        gone = cut.through if cut is not None else 0
+        return min(gone + 1 + number % max(len(self.all[stream]) - gone, 1), len(self.all[stream]))
 
     def reclaim(self, _: str, compress: bool) -> None:
         """Give room back."""
