@@ -82,10 +82,10 @@ def _statements(sql: str) -> Iterator[str]:
     assert not pending.strip(), pending
 
 
-def schema_of(connection: sqlite3.Connection) -> dict[str, str]:
-    """The SQL of every table, index, trigger and view that was created by a statement."""
-    found = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'")
-    return dict(found)
+def schema_of(connection: sqlite3.Connection, *, kind: str = "%") -> dict[str, str]:
+    """The SQL of every table, index, trigger and view that was created by a statement, or of one of these kinds."""
+    query = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' AND type LIKE ?"
+    return dict(connection.execute(query, (kind,)))
 
 
 @cache
