@@ -15,6 +15,7 @@ import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.cli import ndjson
 from tallystick.cli.main import tally
+from tallystick.engines.sqlite import migrations, refill
 from tallystick.event.model import Event
 from tallystick.store import control
 from tallystick.store.prepare import Part, Request
@@ -314,3 +315,9 @@ def test_doctor_refills(log: Path, copy: Path) -> None:
     done = run.invoke(tally, ["doctor", f"sqlite:{log}", "--repair", "--from", f"sqlite:{copy}"])
     assert done.exit_code == 0, done.output
     assert "refilled: positions 50 to 57" in done.output
+
+
+def test_every_table_is_copied_or_made_again() -> None:
+    """Settled 15: a table that a migration adds must not be forgotten by a refill."""
+    known = {*refill.COPIED, *refill.MADE_AGAIN} - {"sqlite_sequence"}
+    assert set(migrations.expected_schema("table")) == known

@@ -89,11 +89,11 @@ def schema_of(connection: sqlite3.Connection, *, kind: str = "%") -> dict[str, s
 
 
 @cache
-def expected_schema() -> dict[str, str]:
+def expected_schema(kind: str = "%") -> dict[str, str]:
     """What `schema_of` gives for a database that took every step."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
         migrate(connection, profile="plain", clock=lambda: 0)
-        return schema_of(connection)
+        return schema_of(connection, kind=kind)
     finally:
         connection.close()

@@ -29,7 +29,30 @@ from tallystick.store.refill import Donor, Refilled
 from tallystick.store.verify import verify
 
 _WAIT_S = 1.0
-_MADE_AGAIN = frozenset({"events", "streams", "writers", "sqlite_sequence"})
+COPIED = (
+    "store",
+    "sources",
+    "leases",
+    "checkpoints",
+    "cuts",
+    "pruned",
+    "erasures",
+    "sweeps",
+    "snapshots",
+    "commands",
+    "command_ranges",
+    "views",
+    "view_rows",
+    "dead_letters",
+    "runs",
+    "sessions",
+    "nodes",
+    "jobs",
+    "job_attempts",
+    "sqlite_sequence",
+)
+MADE_AGAIN = ("events", "streams", "writers")
+PLACES = {width: ", ".join("?" * width) for width in range(1, 65)}
 _AT_ONCE = 500
 
 
@@ -65,8 +88,9 @@ def _alone(path: str, donor: Donor, url: str) -> Iterator[sqlite3.Connection]:
                 raise
             reason = "somebody has the damaged store open: close it first"
             raise errors.RefillRefused(url=url, source=donor.name, reason=reason) from problem
-        for setting in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON"):
-            connection.execute(f"PRAGMA {setting}")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")
+        connection.execute("PRAGMA checkpoint_fullfsync = ON")
         yield connection
 
 
@@ -105,18 +129,16 @@ class _Refilling:
             new.execute("PRAGMA journal_mode = OFF")  # it is thrown away unless it is whole
             new.execute("PRAGMA synchronous = OFF")
             new.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
-            migrations.migrate(new, profile="plain", clock=self._clock)
-            triggers = migrations.schema_of(new, kind="trigger")
+            new.execute(f"PRAGMA user_version = {migrations.latest():d}")
             new.execute("BEGIN")
-            for name in triggers:
-                new.execute(f"DROP TRIGGER {name}")
-            self._fill_events(new)
-            for table in migrations.schema_of(new, kind="table"):
-                if table not in _MADE_AGAIN:
-                    self._copy(new, table)
-            self._copy(new, "sqlite_sequence")
-            for statement in triggers.values():
+            for statement in migrations.expected_schema("table").values():
                 new.execute(statement)
+            self._fill_events(new)
+            for number in range(len(COPIED)):
+                self._copy(new, number)
+            for kind in ("index", "view", "trigger"):  # after the rows, which triggers would hold against each other
+                for statement in migrations.expected_schema(kind).values():
+                    new.execute(statement)
             new.execute("COMMIT")
 
     def _fill_events(self, new: sqlite3.Connection) -> None:
@@ -129,14 +151,13 @@ class _Refilling:
             statements.named("move_head"), [(name, head.seq, head.link, head.org) for name, head in heads.items()]
         )
 
-    def _copy(self, new: sqlite3.Connection, table: str) -> None:
+    def _copy(self, new: sqlite3.Connection, number: int) -> None:
         """All rows of a table, as they are."""
-        columns = [row[1] for row in new.execute(f"PRAGMA table_info({table})")]
-        names, places = ", ".join(columns), ", ".join("?" * len(columns))
-        new.execute(f"DELETE FROM {table}")
-        rows = self._damaged.execute(f"SELECT {names} FROM {table}")
+        rows = self._damaged.execute(f"SELECT * FROM {COPIED[number]}")
+        width = len(rows.description)
+        new.execute(f"DELETE FROM {COPIED[number]}")
         while some := rows.fetchmany(_AT_ONCE):
-            new.executemany(f"INSERT INTO {table} ({names}) VALUES ({places})", some)
+            new.executemany(f"INSERT INTO {COPIED[number]} VALUES ({PLACES[width]})", some)
 
     def _require_sound(self, fresh: str) -> None:
         log = open_sqlite(fresh, readonly=True, create=False, profile=None, clock=self._clock)
