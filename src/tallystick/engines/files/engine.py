@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 from tallystick import errors
 from tallystick.engines.files import checking, discovery, frame, generation, opener, segment, side
+from tallystick.engines.files.bell import Bell
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.frame import Body
 from tallystick.engines.files.heads import HeadCache
@@ -70,7 +70,7 @@ class FilesLog(Beside):
         self._heads = HeadCache()
         self._buffer = frame.FrameBuffer()
         self._pid = os.getpid()
-        self._changed = threading.Condition()
+        self._bell = Bell()
         self._reclaimer = Reclaimer(self._view, self.commands, seal=self._seal, clock=clock)
         self._writer: Writer | None = None
         if opened.mark_file is not None:
@@ -98,7 +98,7 @@ class FilesLog(Beside):
         outcomes = self.snapshots.around(transactions, commit) if keeps else commit(transactions)
         if erases:
             self._reclaimer.finish_erasures()
-            self.settle_drops(self.read)
+            self.settle_drops(self.read, transactions)
         return outcomes
 
     def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
@@ -144,8 +144,7 @@ class FilesLog(Beside):
             raise
         if records.dropped:
             self.snapshots.remove(records.dropped)
-        with self._changed:
-            self._changed.notify_all()
+        self._bell.ring()
 
     def _publish(self, writer: Writer, records: SideRecords) -> None:
         try:
@@ -317,8 +316,7 @@ class FilesLog(Beside):
     def wait(self, after: int, *, timeout: float) -> int:
         if self.readonly:
             return poll(self.head, after, timeout)
-        with self._changed:
-            self._changed.wait_for(lambda: self._view.closed or self.head() > after, timeout)
+        self._bell.wait_for(lambda: self._view.closed or self.head() > after, timeout)
         return self.head()
 
     # --- state -----------------------------------------------------------------------------------------------------
@@ -368,8 +366,7 @@ class FilesLog(Beside):
                     item.base.close()
             if self._view.opened.lock is not None:
                 self._view.opened.lock.release()
-        with self._changed:
-            self._changed.notify_all()
+        self._bell.ring()
 
     def _leave(self) -> None:
         """Give leases back, and write down the current index unless almost all of it is written."""

@@ -7,7 +7,7 @@ in another process has its own place, and SQLite lets several processes write.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from tallystick import errors
 from tallystick.engines.tables import checkpoints, deadletters, statements, views
@@ -20,6 +20,7 @@ from tallystick.store.tables import drop_tables_of
 from tallystick.store.views import Inline, apart
 
 PENDING = statements.named("create_pending_drops")
+_NOTHING = nullcontext()
 
 
 class Beside:
@@ -33,13 +34,13 @@ class Beside:
         self.dead_letters = deadletters.SqliteDeadLetters(self._beside)
         self.inline: Inline | None = None
 
-    @contextmanager
-    def projecting(self, rows: Sequence[Row]) -> Iterator[None]:
+    def projecting(self, rows: Sequence[Row]) -> AbstractContextManager[None]:
         """Let inline projections fold what the block is about to write, and store their rows after it."""
-        if self.inline is None or not rows:
-            yield
-            return
-        store_rows = self.inline.prepare(rows, self.views)
+        return _NOTHING if self.inline is None or not rows else self._projecting(self.inline, rows)
+
+    @contextmanager
+    def _projecting(self, inline: Inline, rows: Sequence[Row]) -> Iterator[None]:
+        store_rows = inline.prepare(rows, self.views)
         yield
         try:
             store_rows(self.views)
@@ -58,12 +59,15 @@ class Beside:
         with self._beside.writing() as connection:
             connection.executemany(statements.named("note_pending_drop"), noted)
 
-    def settle_drops(self, read: Callable[..., Page]) -> None:
-        """Drop what was noted, if its event is erased now. After a crash the next writer does it."""
+    def settle_drops(self, read: Callable[..., Page], transactions: Iterable[Transaction] | None = None) -> None:
+        """Drop what was noted for these (None: for any), if its event is erased now. After a crash the next writer does."""
         if not self._beside.exists:
             return
         with self._beside.writing() as connection:
             pending = connection.execute(statements.named("list_pending_drops")).fetchall()
+        if transactions is not None:  # others may be about to commit
+            own = {item.position for each in transactions if each.maintenance for item in each.maintenance.erasures}
+            pending = [row for row in pending if row[0] in own]
         for position, projection, key in pending:
             page = read(after=position - 1, until=position, limit=1, over_pruned=True, over_holes=True)
             event = page.events[0] if page.events else None
@@ -77,7 +81,7 @@ class Beside:
                 drop_tables_of(self.view_tables, event)
         if pending:
             with self._beside.writing() as connection:
-                connection.execute(statements.named("clear_pending_drops"))
+                connection.executemany(statements.named("delete_pending_drops"), [row[:1] for row in pending])
 
     @staticmethod
     def commit_each(
