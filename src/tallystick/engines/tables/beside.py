@@ -60,7 +60,7 @@ class Beside:
             connection.executemany(statements.named("note_pending_drop"), noted)
 
     def settle_drops(self, read: Callable[..., Page], transactions: Iterable[Transaction] | None = None) -> None:
-        """Drop what was noted for these (None: for any), if its event is erased now. After a crash the next writer does."""
+        """Drop what was noted for these (None: for any), if its event is erased now, if need be after a crash."""
         if not self._beside.exists:
             return
         with self._beside.writing() as connection:
