@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -56,3 +57,26 @@ def test_a_single_append_says_why_not(store: Store) -> None:
         store.append("order/a", NewEvent("thing.done", {}, meta={"org": "other"}), expected=1)
     assert (foreign.value.org, foreign.value.given) == ("acme", "other")
     assert [event.seq for event in store.read_stream("order/a")] == [1]
+
+
+def test_one_thread_uses_one_connection_and_many_share_few(reopen: Callable[..., Store]) -> None:
+    """CP-02: what one thread does goes over one connection; more threads than connections all get their turn."""
+    store = reopen(connections_max=2)
+    connections = store.log._connections
+    assert isinstance(connections, Connections)
+    used = set()
+    for _ in range(20):
+        with connections.using() as connection:
+            used.add(connection.info.backend_pid)
+    assert len(used) == 1
+
+    def append(name: int) -> None:
+        for _ in range(10):
+            store.append(f"order/{name}", NewEvent("thing.done", {}))
+
+    threads = [threading.Thread(target=append, args=(name,)) for name in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.head() == 80
