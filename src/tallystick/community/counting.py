@@ -14,15 +14,21 @@ from tallystick.community.types import KNOWN_TYPES, SCHEMA_VERSION
 _FEW = 64
 
 
-def code_of(entry: Entry, feed: Feed, roster: Roster) -> str | None:
-    """Why an event that is stored does not count; None if it counts."""
+def code_of(entry: Entry, fork: int | None, roster: Roster) -> str | None:
+    """Why a stored event does not count; None if it counts. `fork` is where its author's feed forks."""
     if entry.type not in KNOWN_TYPES or entry.version != SCHEMA_VERSION:
         return "schema_unknown"
-    if feed.fork is not None and entry.seq >= feed.fork:
+    if fork is not None and entry.seq >= fork:
         return "revoked_author"
     if roster.rank(entry.author, entry.key, entry.seq):
         return None
     return "revoked_author" if entry.author in roster.lines() else "unknown_author"
+
+
+def stands(entry: Entry, fork: int | None, roster: Roster, floor: Mapping[str, Head]) -> bool:
+    """Whether an event counts and lies above the floor."""
+    below = floor.get(entry.author)
+    return (below is None or entry.seq > below.seq) and code_of(entry, fork, roster) is None
 
 
 class Counted:
@@ -51,8 +57,7 @@ class Counted:
         return self._change([entry for key, entry in stands.items() if key not in had], had - stands.keys())
 
     def _stands(self, entry: Entry, feed: Feed, roster: Roster) -> bool:
-        floor = self.floor.get(entry.author)
-        return (floor is None or entry.seq > floor.seq) and code_of(entry, feed, roster) is None
+        return stands(entry, feed.fork, roster, self.floor)
 
     def _change(self, new: list[Entry], gone: Iterable[Key]) -> int:
         gone = list(gone)

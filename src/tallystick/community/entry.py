@@ -66,7 +66,6 @@ class Streams:
     def __init__(self, community: str) -> None:
         self.community = community
         self.kind = f"community.{community[8:]}"
-        self.aside_kind = f"{self.kind}.aside"
 
     def feed(self, author: str) -> str:
         """The stream of an author's feed."""
@@ -74,7 +73,7 @@ class Streams:
 
     def aside(self, author: str) -> str:
         """The stream that keeps, as they came, events of an author that the feed's stream cannot take."""
-        return f"{self.aside_kind}/{author}"
+        return f"{self.kind}/aside.{author}"
 
 
 def text_of(stream: str, entry: Entry) -> bytes:

@@ -1,7 +1,7 @@
 """How a community is kept in a store: a stream an author, and beside it what a stream cannot take.
 
     community.<id>/<author>          the feed: the same bytes, seqs and links on every node
-    community.<id>.aside/<author>    kept as they came on the wire, under ids of this node's own:
+    community.<id>/aside.<author>    kept as they came on the wire, under ids of this node's own:
                                      events whose chosen id the store has already (`community.aside.event`),
                                      events of a feed that begins at a snapshot (the same),
                                      the two events that prove a fork (`community.aside.fork`)
@@ -34,6 +34,14 @@ ASIDE_FORK = "community.aside.fork"
 Fork = tuple[Entry, Entry]
 
 
+def from_aside(streams: Streams, document: dict[str, object]) -> Entry:
+    """The event of a feed that was kept aside, as it came on the wire."""
+    entry = wire.entries([msgspec.convert(document, Event)])[0]
+    if isinstance(entry, errors.EventLogError):
+        raise errors.EventLogError(code="db_corrupt", reason=entry.reason)
+    return msgspec.structs.replace(entry, link=chain.checksum(text_of(streams.feed(entry.author), entry)))
+
+
 class Keeper:
     """Reads and writes one community in one store."""
 
@@ -43,14 +51,14 @@ class Keeper:
         self.position = 0  # how far the store was read
         self._heads: dict[str, tuple[int, bytes]] = {}  # the ends of the streams of feeds, as written or read
         self._read_links: dict[str, bytes] = {}  # the last link that was read of each feed
-        self._kinds = frozenset({self.streams.kind, self.streams.aside_kind})
+        self._kinds = frozenset({self.streams.kind})
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def news(self) -> Iterator[Entry | Fork]:
+    def news(self, until: int | None = None) -> Iterator[Entry | Fork]:
         """What was recorded since the last look, by this process or another, in the order of recording."""
-        head = self.store.head()
-        if head == self.position:
+        head = self.store.head() if until is None else until
+        if head <= self.position:
             return
         for event in self.store.events(after=self.position, until=head, selection=Selection(kinds=self._kinds)):
             yield from self._read(event)
@@ -58,9 +66,9 @@ class Keeper:
 
     def _read(self, event: envelope.Event) -> Iterator[Entry | Fork]:
         if event.type == ASIDE_EVENT:
-            yield self._from_wire(event.data["event"])
+            yield from_aside(self.streams, event.data["event"])
         elif event.type == ASIDE_FORK:
-            yield (self._from_wire(event.data["one"]), self._from_wire(event.data["other"]))
+            yield (from_aside(self.streams, event.data["one"]), from_aside(self.streams, event.data["other"]))
         else:
             author = event.stream.partition("/")[2]
             previous = self._read_links.get(author, chain.GENESIS)
@@ -70,13 +78,6 @@ class Keeper:
             if event.seq > self._heads.get(author, (0, b""))[0]:
                 self._heads[author] = (event.seq, event.link)
             yield from_store(event, previous)
-
-    def _from_wire(self, document: dict[str, object]) -> Entry:
-        entry = wire.entries([msgspec.convert(document, Event)])[0]
-        if isinstance(entry, errors.EventLogError):
-            raise errors.EventLogError(code="db_corrupt", reason=entry.reason)
-        text = text_of(self.streams.feed(entry.author), entry)
-        return msgspec.structs.replace(entry, link=chain.checksum(text))
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -110,7 +111,7 @@ class Keeper:
             raise refused
         self._advance(transactions, outcomes)
         if taken:
-            self._commit([Transaction([self._aside(each)]) for each in taken], [])
+            self._commit([Transaction([self._aside(each, own_ids=True)]) for each in taken], [])
 
     def _advance(self, transactions: list[Transaction], outcomes: Sequence[Outcome]) -> None:
         """What was just written need not be read again, if nobody else wrote in between."""
@@ -129,18 +130,23 @@ class Keeper:
     def _transaction(self, entries: list[Entry]) -> Transaction:
         first = entries[0]
         if self._heads.get(first.author, (0, chain.GENESIS)) != (first.seq - 1, first.previous):
-            return Transaction([self._aside(entries)])
+            return Transaction([self._aside(entries, own_ids=False)])
         write = Write(self.streams.feed(first.author), [entry.draft for entry in entries], first.seq - 1)
         write.ids_given = True
         write.times_given = frozenset(range(len(entries)))
         write.after_link = first.previous
         return Transaction([write])
 
-    def _aside(self, entries: list[Entry]) -> Write:
+    def _aside(self, entries: list[Entry], *, own_ids: bool) -> Write:
+        """Events as they came, under the ids of their authors if those are free: all runners then order them alike."""
         community = self.streams.community
         documents = [{"event": msgspec.to_builtins(wire.to_wire(entry, community))} for entry in entries]
         drafts = [self._draft(ASIDE_EVENT, entry, each) for entry, each in zip(entries, documents, strict=True)]
-        return Write(self.streams.aside(entries[0].author), drafts, ANY)
+        if not own_ids:
+            drafts = [(*draft[:2], entry.id, *draft[3:]) for draft, entry in zip(drafts, entries, strict=True)]
+        write = Write(self.streams.aside(entries[0].author), drafts, ANY)
+        write.ids_given = not own_ids
+        return write
 
     def _aside_fork(self, fork: Fork) -> Write:
         one, other = (msgspec.to_builtins(wire.to_wire(entry, self.streams.community)) for entry in fork)

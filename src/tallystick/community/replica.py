@@ -215,7 +215,7 @@ class Replica:
 
     def code_of(self, entry: Entry) -> str | None:
         """Why a stored event does not count; None if it does."""
-        return code_of(entry, self.feeds[entry.author], self.roster)
+        return code_of(entry, self.feeds[entry.author].fork, self.roster)
 
     def tips(self) -> dict[str, Head]:
         """How far each feed belongs to the evidence: up to its last event that counts, or to the base."""
