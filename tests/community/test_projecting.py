@@ -134,9 +134,9 @@ def test_rows_of_a_log_that_begins_at_a_snapshot(
         newcomer = EventLog(store, founder.node, base=made.base)
         gossip(newcomer, busy_log)
         lamport = max(one.lamport, other.lamport)
-        for _ in range(6):  # the same lamports: their order rests on the ids
+        for number in range(6):  # the same lamports: their order rests on the ids
             lamport += 1
-            for author in (one, other):
+            for author in (one, other) if number % 2 else (other, one):
                 event = author.write(data={"text": author.node[-4:]}, lamport=lamport)
                 busy_log.receive(Delivery(community_id=founder.node, events=[event]), peer="p")
         gossip(newcomer, busy_log)

@@ -1,7 +1,7 @@
 """The key of each event as a column: by the JVM where that is provably the same, else by Python.
 
-It is the same where the key is the stream or its kind; or a field of the payload that is a JSON text, no upcaster stands between
-(then the stored payload is what the projection sees), and the path has plain names.
+It is the same where the key is the stream or its kind; or a field of the payload that is a JSON text, no upcaster
+stands between (then the stored payload is what the projection sees), and the path has plain names.
 """
 
 from __future__ import annotations
