@@ -146,6 +146,29 @@ def test_a_restored_backup_asks_for_its_own_head(
     assert tally("status", "a", "--json")["forks"] == {}
 
 
+def test_retention_is_written_down(tally: Tally, tmp_path: Path) -> None:
+    """COM-12: what is due goes, the directory remembers where its log begins now, and shows the same fingerprint."""
+    from tallystick.cli import community_place, community_sync
+
+    tally("init", "a", "--json")
+    for number in range(5):
+        tally("append", "a", "chat.message.sent", f'{{"n":{number}}}', "--json")
+    tally("invite", "a", "--snapshot")
+    before = tally("status", "a", "--json")
+    with community_place.opened(tmp_path / "a") as community:
+        states = community.engine.states()
+        community_sync.retain(community)
+        assert community.log.disk.floor() == 0, "nothing is 30 days old"
+        community_sync.retain(community, days=0)
+        assert community.log.disk.floor() > 0
+    assert tally("status", "a", "--json") == before
+    assert tally("append", "a", "chat.message.sent", "{}", "--json")["seq"] == 9
+    with community_place.opened(tmp_path / "a") as community:
+        messages = community.engine.states()["chat"]["messages"]
+        assert states["chat"]["messages"].items() < messages.items()
+        assert community.place.base == community.log.replica.base.lamport
+
+
 def test_mistakes_are_named(tally: Tally) -> None:
     """Exit status 2 where there is no community, 1 where the answer is no."""
     tally("status", "nowhere", status=2)

@@ -162,9 +162,26 @@ def _ticker(community: Opened, schedule: Schedule) -> Ticker:
     async def snapshot() -> None:
         with community.log.lock:
             community.snapshots.write(build_snapshot(community.log, community.engine, community.keys))
-        community.snapshots.prune()
+        retain(community)
 
     return Ticker(schedule, round=rounds, snapshot=snapshot)
+
+
+def retain(community: Opened, *, days: float | None = None) -> None:
+    """Let go what a floor has covered for 30 days, and all but the newest snapshots."""
+    from tallystick.community import EVENT_LOG_RETENTION_DAYS, retention
+
+    log, peers = community.log, [peer.key for peer in community.peers]
+    window = EVENT_LOG_RETENTION_DAYS if days is None else days
+    due = retention.due(log, community.engine, community.snapshots, community.keys, days=window, peers=peers)
+    if due is not None:
+        place = community_place.read(community.directory)
+        place.base = community.place.base = due.snapshot.lamport
+        community_place.save(community.directory, place)  # first: whoever opens the log begins there from now on
+        for stream in retention.prune(log, due):
+            output.note(f"{stream.stream}: {stream.why_not or f'{stream.count} events pruned'}")
+    needed = {community.place.base, log.replica.base.lamport} - {None}
+    community.snapshots.prune(keep=needed)  # type: ignore[arg-type]
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:

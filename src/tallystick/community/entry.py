@@ -17,6 +17,10 @@ Place: TypeAlias = "tuple[int, bytes]"
 """A seq of a feed and the link there."""
 
 
+ERASED = b""
+"""The payload of an event whose data was erased here: no JSON object is empty."""
+
+
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """One event of one author's feed."""
 
@@ -42,7 +46,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     @property
     def data(self) -> dict[str, object]:
         """The payload, decoded."""
-        found: dict[str, object] = canonical.decode(self.payload)
+        found: dict[str, object] = {} if self.payload == ERASED else canonical.decode(self.payload)
         return found
 
     @property
@@ -118,7 +122,7 @@ def from_store(event: envelope.Event, previous: bytes) -> Entry:
         event.version,
         event.id,
         event.time,
-        event.payload or b"{}",
+        ERASED if event.payload is None else event.payload,
         event.meta,
         event.checksum,
         event.link,

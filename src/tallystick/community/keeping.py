@@ -18,13 +18,14 @@ import msgspec
 from tallystick import errors
 from tallystick.community import wire
 from tallystick.community.entry import Entry, Streams, from_store, text_of
-from tallystick.community.feeds import Head
-from tallystick.community.types import Event
+from tallystick.community.feeds import NOTHING, Head
+from tallystick.community.types import MEMBERSHIP_TYPES, POLICY, Event
 from tallystick.event import canonical, chain, ids
 from tallystick.event import model as envelope
 from tallystick.event.model import Draft
 from tallystick.store.commit import Outcome, Transaction, Write
 from tallystick.store.expectation import ANY
+from tallystick.store.maintenance import before_cut
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
 
@@ -52,6 +53,9 @@ class Keeper:
         self._heads: dict[str, tuple[int, bytes]] = {}  # the ends of the streams of feeds, as written or read
         self._read_links: dict[str, bytes] = {}  # the last link that was read of each feed
         self._kinds = frozenset({self.streams.kind})
+        self._base: dict[
+            str, Head
+        ] = {}  # what the node begins with: events up to there are not needed, and may be gone
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -60,8 +64,9 @@ class Keeper:
         head = self.store.head() if until is None else until
         if head <= self.position:
             return
-        for event in self.store.events(after=self.position, until=head, selection=Selection(kinds=self._kinds)):
-            yield from self._read(event)
+        selection, begun = Selection(kinds=self._kinds), bool(self._base)
+        for event in self.store.events(after=self.position, until=head, selection=selection, over_pruned=begun):
+            yield from (item for item in self._read(event) if not self._is_covered(item))
         self.position = head
 
     def _read(self, event: envelope.Event) -> Iterator[Entry | Fork]:
@@ -71,9 +76,11 @@ class Keeper:
             yield (from_aside(self.streams, event.data["one"]), from_aside(self.streams, event.data["other"]))
         else:
             author = event.stream.partition("/")[2]
-            previous = self._read_links.get(author, chain.GENESIS)
+            previous = self._read_links.get(author) or before_cut(self.store.cut(event.stream))[1]
             if chain.link(event, previous) != event.link:
                 raise errors.EventLogError(code="db_corrupt", reason=f"the link of {event.stream}#{event.seq} is wrong")
+            if event.payload is None and (event.type in MEMBERSHIP_TYPES or event.type == POLICY):
+                raise errors.EventLogError(code="db_corrupt", reason=f"{event.stream}#{event.seq} was erased: an act")
             self._read_links[author] = event.link
             if event.seq > self._heads.get(author, (0, b""))[0]:
                 self._heads[author] = (event.seq, event.link)
@@ -159,8 +166,22 @@ class Keeper:
         id_ = ids.default.mint(1, time_ns=now)[0]
         return (type_, 1, id_, now, payload, entry.meta, chain.checksum(payload), None)
 
+    def _is_covered(self, item: Entry | Fork) -> bool:
+        """Whether an event lies below where the node begins."""
+        return isinstance(item, Entry) and item.seq <= self._base.get(item.author, NOTHING).seq
+
     def expect(self, heads: dict[str, Head]) -> None:
-        """Feeds that begin at a snapshot have no stream here: everything of them is kept aside."""
+        """Begin at a snapshot. Feeds that have no stream here then cannot get one: they are kept aside.
+
+        A stream that was pruned goes on behind its cut, which must not lie past what the snapshot covers.
+        """
+        self._base = dict(heads)
         for author, head in heads.items():
-            if head.seq and author not in self._heads:
+            stream = self.streams.feed(author)
+            end, cut = self.store.stream_head(stream), self.store.cut(stream)
+            if cut is not None and cut.through > head.seq:
+                raise errors.HistoryPruned(what=f"seqs of {stream!r}", first=head.seq + 1, last=cut.through)
+            if end is not None:
+                self._heads[author] = (end.seq, end.link)
+            elif head.seq:
                 self._heads[author] = (0, b"")

@@ -50,7 +50,7 @@ class EventLog(Node):
         identity.public_key(community_id)
         super().__init__(Replica(community_id, node=node, base=base, verify=verify, held=held))
         self.lock = threading.RLock()
-        self._store = store
+        self.disk = store
         self.clock = store.clock
         self._keeper = Keeper(store, community_id)
         self._by_id: dict[bytes, list[Entry]] = {}
@@ -63,7 +63,7 @@ class EventLog(Node):
 
     def _open(self) -> None:
         try:
-            if holes := self._store.holes():
+            if holes := self.disk.holes():
                 raise errors.EventLogError(code="db_corrupt", reason=holes[0].reason)
             self.refresh()
         except errors.Damaged as damage:
@@ -202,7 +202,7 @@ class EventLog(Node):
 
     def _inspect(self, event_type: str, data: dict[str, Any]) -> None:
         """The guard looks at what is written here; what peers wrote is theirs, and refusing it would part the nodes."""
-        secrets = guard.make(self._store.settings["secrets"])
+        secrets = guard.make(self.disk.settings["secrets"])
         if secrets is not None:
             payload = canonical.encode(data)
             if secrets.suspects(payload):

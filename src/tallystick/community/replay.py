@@ -97,6 +97,10 @@ class ReplayEngine:
         """The state of every view."""
         return {name: view.snapshot_state() for name, view in sorted(self.views.items())}
 
+    def floor_states(self) -> dict[str, bytes] | None:
+        """The packed states of all views at the floor; None if a view does not begin there."""
+        return dict(self._base) if self._base and set(self._base) == set(self.views) else None
+
     def restart(self, states: Mapping[str, bytes], *, floor: bytes = b"") -> None:
         """Go on from the packed states of a snapshot at a floor: what it covers is not folded any more."""
         self._base = dict(states)

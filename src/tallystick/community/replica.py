@@ -189,6 +189,14 @@ class Replica:
         self.acts[entry.link] = act
         return True
 
+    def replace(self, entry: Entry) -> None:
+        """Put an event in the place of the same one: its data was erased."""
+        feed = self.feeds[entry.author]
+        feed.entries[entry.seq - feed.base.seq - 1] = entry
+        self.by_link[entry.link] = entry
+        if entry.key in self.counted.by_key:
+            self.counted.by_key[entry.key] = entry
+
     @property
     def reach(self) -> int:
         """The highest lamport that would be taken now."""

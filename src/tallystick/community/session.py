@@ -14,7 +14,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.community import messages
-from tallystick.community.entry import Entry
+from tallystick.community.entry import ERASED, Entry
 from tallystick.community.messages import (
     Delivery,
     Fetch,
@@ -64,6 +64,7 @@ class Session:
     def run(self) -> Talk:
         """The round."""
         theirs = cast(HeadsReport, (yield self._count(HeadsRequest(community_id=self._node.community))))
+        self._node.floors_seen[self._peer] = theirs.floor
         if theirs.tips is None:
             yield from self.push_by_type(theirs)
             return
@@ -183,7 +184,7 @@ class Session:
         return receipt.accepted
 
     def _push(self, entries: Iterable[Entry]) -> Talk:
-        ordered = sorted(entries, key=lambda entry: entry.key)
+        ordered = sorted((e for e in entries if e.payload != ERASED), key=lambda entry: entry.key)
         for at in range(0, len(ordered), messages.EVENTS_MAX):
             events = self._node.events_of(ordered[at : at + messages.EVENTS_MAX])
             receipt = cast(Receipt, (yield self._count(Delivery(community_id=self._node.community, events=events))))

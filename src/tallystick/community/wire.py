@@ -41,7 +41,7 @@ def to_wire(entry: Entry, community: str) -> Event:
         community_id=community,
         author=entry.author,
         event_type=entry.type,
-        data=canonical.decode(entry.payload),
+        data=entry.data,
         signature=entry.signature.hex(),
         seq=entry.seq,
         previous=entry.previous.hex(),
