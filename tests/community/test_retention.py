@@ -11,8 +11,16 @@ import pytest
 
 import tallystick
 from tallystick import Store, errors, state
-from tallystick.community import EventLog, KeyPair, ReplayEngine, SnapshotStore, build_snapshot, declare_floor
-from tallystick.community import erasing, retention
+from tallystick.community import (
+    EventLog,
+    KeyPair,
+    ReplayEngine,
+    SnapshotStore,
+    build_snapshot,
+    declare_floor,
+    erasing,
+    retention,
+)
 from tallystick.community.messages import Delivery
 from tallystick.community.retention import DAY_NS, Due
 from tallystick.testing.clock import ManualClock

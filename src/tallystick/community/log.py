@@ -10,7 +10,7 @@ import asyncio
 import threading
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from tallystick import errors
 from tallystick.community import identity, wire
@@ -32,8 +32,15 @@ PROFILE = "community"
 RETRIES_MAX = 20
 
 
+Ask: TypeAlias = "Callable[[EventLog], None]"
+"""Asks peers for this node's own head: see own_head.py."""
+
+
 class EventLog(Node):
-    """The log of one community in a store with the profile `community`. `node` is the NodeID that writes here."""
+    """The log of one community in a store with the profile `community`. `node` is the NodeID that writes here.
+
+    `ask` is called once, before the first event is written here.
+    """
 
     def __init__(
         self,
@@ -44,6 +51,7 @@ class EventLog(Node):
         base: Base | None = None,
         verify: Verify = identity.verify,
         held: Held | None = None,
+        ask: Ask | None = None,
     ) -> None:
         if store.profile.name != PROFILE:
             raise errors.InvalidValue(what="profile", value=store.profile.name, must=f"{PROFILE!r} for a community")
@@ -55,7 +63,9 @@ class EventLog(Node):
         self._keeper = Keeper(store, community_id)
         self._by_id: dict[bytes, list[Entry]] = {}
         self._arrived: list[Entry] = []
-        self._wakers: list[Callable[[], None]] = []
+        self.wakers: list[Callable[[], None]] = []
+        self._ask = ask
+        self._asking = threading.Lock()
         self.on_append: list[Callable[[Event], None]] = []  # best-effort fan-out to peers
         if base is not None:
             self._keeper.expect(base.heads)
@@ -76,6 +86,7 @@ class EventLog(Node):
         """Mint, sign and keep an event of one's own, then hand it to subscribers and peers."""
         if event_type not in KNOWN_TYPES or event_type in RESERVED_TYPES:
             raise error_of("schema_unknown", f"{event_type!r} is not a type that can be written here")
+        self._ask_first()
         with self.lock:
             self._inspect(event_type, data)
             for _ in range(RETRIES_MAX):
@@ -95,6 +106,13 @@ class EventLog(Node):
         for hand_on in self.on_append:
             hand_on(event)
         return event
+
+    def _ask_first(self) -> None:
+        """Ask the peers for this node's own head, once. Not under the lock of the log: the answers need it."""
+        with self._asking:
+            if self._ask is not None:
+                self._ask(self)
+                self._ask = None
 
     def append_received(self, event: Event, *, peer: str = "") -> bool:
         """Keep an event that a peer sent. True if it is new and counts, False if it was here already.
@@ -212,8 +230,18 @@ class EventLog(Node):
         for entry in entries:
             self._by_id.setdefault(entry.id, []).append(entry)
         self._arrived += entries
-        for wake in list(self._wakers):
+        for wake in list(self.wakers):
             wake()
+
+    @property
+    def arrivals(self) -> int:
+        """How many events have arrived here, written or received, since this log was opened and read."""
+        return len(self._arrived)
+
+    def arrived(self, at: int) -> tuple[list[Entry], int]:
+        """What has arrived behind the first `at`, and how many that makes."""
+        with self.lock:
+            return self._arrived[at:], len(self._arrived)
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -266,7 +294,7 @@ class EventLog(Node):
             loop.call_soon_threadsafe(news.set)
 
         at = len(self._arrived)
-        self._wakers.append(wake)
+        self.wakers.append(wake)
         try:
             while True:
                 while at < len(self._arrived):
@@ -277,4 +305,4 @@ class EventLog(Node):
                 await news.wait()
                 news.clear()
         finally:
-            self._wakers.remove(wake)
+            self.wakers.remove(wake)

@@ -77,6 +77,13 @@ class Session:
         if self._replica.held.highest() > self._replica.reach:
             yield from self._climb()
 
+    def take_back(self) -> Talk:
+        """Fetch what the peer has of this node's own feed, and this node has not."""
+        theirs = cast(HeadsReport, (yield self._count(HeadsRequest(community_id=self._node.community))))
+        own = str(self._replica.node)
+        tips = {author: tip for author, tip in (theirs.tips or {}).items() if author == own}
+        yield from self._pull_tips(msgspec.structs.replace(theirs, tips=tips))
+
     def push_by_type(self, theirs: HeadsReport) -> Talk:
         """All that can be done for a peer that says only the highest lamport of each type: it may miss events."""
         heads = theirs.heads_by_type
