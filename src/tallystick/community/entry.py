@@ -82,25 +82,10 @@ class Streams:
 
 def text_of(stream: str, entry: Entry) -> bytes:
     """The text that the link hashes and the author signs."""
-    return chain.text(recorded(stream, entry), entry.previous)
-
-
-def recorded(stream: str, entry: Entry) -> envelope.Event:
-    """The entry as an event of the store, not yet recorded."""
-    return envelope.Event(
-        0,
-        stream,
-        entry.seq,
-        entry.type,
-        entry.version,
-        entry.id,
-        entry.time,
-        entry.payload,
-        entry.meta,
-        entry.checksum,
-        entry.link,
-        entry.signature,
-    )
+    return (
+        f"{chain.DOMAIN}\n{entry.previous.hex()}\n{stream}\n{entry.seq}\n{entry.type}\n{entry.version}\n"
+        f"{entry.id.hex()}\n{entry.time}\n{entry.meta.decode()}\n{entry.checksum.hex()}"
+    ).encode()
 
 
 class _Clocked(msgspec.Struct, gc=False):

@@ -61,7 +61,8 @@ class EventLog(Node):
         self.disk = store
         self.clock = store.clock
         self._keeper = Keeper(store, community_id)
-        self._by_id: dict[bytes, list[Entry]] = {}
+        self._by_id: dict[bytes, Entry] = {}
+        self._copies: dict[bytes, list[Entry]] = {}  # further events whose authors chose an id that was taken
         self._arrived: list[Entry] = []
         self.wakers: list[Callable[[], None]] = []
         self._ask = ask
@@ -228,7 +229,8 @@ class EventLog(Node):
 
     def _arrive(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            self._by_id.setdefault(entry.id, []).append(entry)
+            if self._by_id.setdefault(entry.id, entry) is not entry:
+                self._copies.setdefault(entry.id, []).append(entry)
         self._arrived += entries
         for wake in list(self.wakers):
             wake()
@@ -252,9 +254,10 @@ class EventLog(Node):
     def get(self, event_id: str) -> Event | None:
         """The event with this id; where an id was copied, the first of them that counts in the merged order."""
         try:
-            found = self._by_id.get(ids.from_ulid(event_id), [])
+            id_ = ids.from_ulid(event_id)
         except ValueError:
             return None
+        found = [self._by_id[id_], *self._copies.get(id_, [])] if id_ in self._by_id else []
         counting = sorted((entry for entry in found if entry.key in self.replica.counted.by_key), key=lambda e: e.key)
         chosen = [*counting, *found]
         return wire.to_wire(chosen[0], self.community) if chosen else None

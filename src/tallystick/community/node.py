@@ -77,6 +77,8 @@ class Node:
             return entry.code
         if entry.link in plan.codes:
             return plan.codes[entry.link][0]
+        if entry.key in self.replica.counted.by_key:
+            return None
         stored = self.replica.by_link.get(entry.link)
         return None if stored is None else self.replica.code_of(stored)
 
