@@ -45,9 +45,14 @@ class Opened:
         self.own_head = own_head
         self.snapshots: SnapshotStore = SnapshotStore(directory / "snapshots", place.community_id)
         self.engine: ReplayEngine = ReplayEngine(log)
-        self.engine.register("chat", ChatView(), ChatView.types)
-        self.engine.register("marketplace", MarketplaceView(), MarketplaceView.types)
-        self.engine.register("members", MembersView(lambda: log.replica.roster), MembersView.types)
+        members = MembersView(lambda: log.replica.roster)
+        self.engine.register_all(
+            {
+                "chat": (ChatView(), ChatView.types),
+                "marketplace": (MarketplaceView(), MarketplaceView.types),
+                "members": (members, MembersView.types),
+            }
+        )
         if place.base is not None:
             began = self.snapshots.read(place.base)
             self.engine.restart(began.states, floor=began.base.floor)

@@ -39,7 +39,7 @@ class Counted:
         self.keys: list[Key] = []
         self.by_key: dict[Key, Entry] = {}
         self._of: dict[str, set[Key]] = {}
-        self._tips: tuple[int, dict[str, int]] | None = None
+        self._last: dict[str, Key] = {}  # the last key of each author, kept: to look for it would cost the whole set
         self.version = 0  # moves with every change, so that what was made of the set can be kept until then
 
     def __len__(self) -> int:
@@ -66,10 +66,15 @@ class Counted:
         self.version += 1
         same = bisect_left(self.keys, min([entry.key for entry in new] + gone))
         for key in gone:
-            self._of[self.by_key.pop(key).author].discard(key)
+            author = self.by_key.pop(key).author
+            self._of[author].discard(key)
+            self._last.pop(author, None)
         for entry in new:
-            self.by_key[entry.key] = entry
-            self._of.setdefault(entry.author, set()).add(entry.key)
+            key = entry.key
+            self.by_key[key] = entry
+            self._of.setdefault(entry.author, set()).add(key)
+            if entry.author in self._last and self._last[entry.author] < key:
+                self._last[entry.author] = key
         if gone or len(new) > _FEW:
             dropped = set(gone)
             kept = [key for key in self.keys[same:] if key not in dropped]
@@ -86,14 +91,14 @@ class Counted:
 
     def tips(self) -> dict[str, int]:
         """The last seq of each author that counts: everything up to it belongs to the evidence."""
-        if self._tips is None or self._tips[0] != self.version:
-            last = {author: max(keys) for author, keys in self._of.items() if keys}  # lamports rise along a feed
-            self._tips = (self.version, {author: self.by_key[key].seq for author, key in last.items()})
-        return self._tips[1]
+        for author, keys in self._of.items():
+            if keys and author not in self._last:
+                self._last[author] = max(keys)  # lamports rise along a feed
+        return {author: self.by_key[key].seq for author, key in self._last.items()}
 
     def clear(self) -> None:
         """Forget everything."""
-        self.keys, self.by_key, self._of = [], {}, {}
+        self.keys, self.by_key, self._of, self._last = [], {}, {}, {}
         self.version += 1
 
 
