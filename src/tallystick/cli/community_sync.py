@@ -200,7 +200,7 @@ def listen(directory: Path, how: Listening) -> None:
 
 def _ticker(community: Opened, schedule: Schedule) -> Ticker:
     """Rounds and snapshots of an open community, in the rhythm of a schedule."""
-    from tallystick.community import build_snapshot
+    from tallystick.community import build_snapshot, endorse_floors
     from tallystick.community.schedule import Ticker
     from tallystick.community.sync import local_peers
 
@@ -211,6 +211,8 @@ def _ticker(community: Opened, schedule: Schedule) -> Ticker:
     async def snapshot() -> None:
         with community.log.lock:
             community.snapshots.write(build_snapshot(community.log, community.engine, community.keys))
+        if community.keys.node == community.log.community:
+            endorse_floors(community.log, community.keys)
         retain(community)
 
     return Ticker(schedule, round=rounds, snapshot=snapshot)

@@ -12,6 +12,7 @@ from tallystick.community.lamport import LamportClock
 from tallystick.community.log import EventLog
 from tallystick.community.messages import HeadsReport
 from tallystick.community.own_head import OwnHead
+from tallystick.community.proposals import endorse_floors, propose_floor
 from tallystick.community.replay import MaterialisedView, ReplayEngine
 from tallystick.community.replica import Replica
 from tallystick.community.service import SyncServer
@@ -62,5 +63,7 @@ __all__ = [
     "SyncServer",
     "build_snapshot",
     "declare_floor",
+    "endorse_floors",
+    "propose_floor",
     "restore_from_snapshot",
 ]
