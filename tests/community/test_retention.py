@@ -21,7 +21,7 @@ from tallystick.community import (
     erasing,
     retention,
 )
-from tallystick.community.messages import Delivery
+from tallystick.community.messages import Delivery, Fetch
 from tallystick.community.retention import DAY_NS, Due
 from tallystick.testing.clock import ManualClock
 from tallystick.testing.community.people import Author, engine_over, gossip, keys
@@ -243,6 +243,8 @@ def test_erased_content_leaves_everything_else(house: House, founder: KeyPair, o
         assert (house.log.replica.fingerprint(), house.log.replica.counted.keys) == (before, counted)
         house.open()
     assert b"forget me" not in b"".join(path.read_bytes() for path in house.place.rglob("*") if path.is_file())
+    asked = Fetch(community_id=founder.node, ranges={founder.node: (said.seq - 1, said.seq)})
+    assert house.log.fetch(asked).events == []
     other = open_log(founder.node, node=keys(7).node)
     gossip(other, house.log)
     gossip(house.log, other)
