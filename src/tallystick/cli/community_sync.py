@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tallystick.community.schedule import Schedule, Ticker
 
 Result = TypeVar("Result")
-FLUSH_SECONDS = 6.0
+FLUSH_SECONDS = 11.0
 
 
 class Invitation(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from tallystick.community.schedule import run
 from tallystick.community.sync import HttpClient, Peer
 from tallystick.community.types import Event
 
-SECONDS_MAX = 5.0
+SECONDS_MAX = 10.0
 PAUSE_SECONDS = 30.0
 
 Connect = Callable[[Peer], HttpClient]
