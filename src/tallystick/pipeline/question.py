@@ -15,6 +15,7 @@ from tallystick.store.selection import Selection
 PARTITION_EVENTS = 250_000
 BATCH_EVENTS = 10_000
 PARTITIONS_MAX = 10_000
+_SERVERS = ("postgresql:", "postgres:")
 _PATHS = frozenset({"files", "sqlite", "ndjson"})
 OPTIONS = frozenset(
     {
@@ -120,6 +121,13 @@ def open_log(url: str) -> Store:
     """The log, for reading, in whichever process Spark wants it read."""
     require_shared(url)
     return tallystick.open(url, readonly=True)
+
+
+def open_asked(question: Question) -> Store:
+    """The log that a question is about. A server is told the tenant, so that its row security holds the reader too."""
+    if question.selection.org is None or not question.url.startswith(_SERVERS):
+        return open_log(question.url)
+    return tallystick.open(question.url, readonly=True, org=question.selection.org)
 
 
 def require_shared(url: str) -> None:
