@@ -13,7 +13,7 @@ from tallystick.store import capabilities
 from tallystick.store.selection import Selection
 
 PARTITION_EVENTS = 250_000
-BATCH_EVENTS = 10_000
+BATCH_EVENTS = 2_000  # about a megabyte: events are made into columns while a core still has them near
 PARTITIONS_MAX = 10_000
 _SERVERS = ("postgresql:", "postgres:")
 _PATHS = frozenset({"files", "sqlite", "ndjson"})

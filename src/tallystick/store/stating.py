@@ -1,4 +1,4 @@
-"""A log that other drivers can ask too: it states its question, and whoever has a faster way to the server asks it there.
+"""A log that other drivers can ask too: it states its question, and whoever has a faster way to the server asks there.
 
 What is stated is complete: values are quoted in it, and what a session must be set to stands before it, so that the
 answer is the one that the log itself would give.
