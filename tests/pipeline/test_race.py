@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import psycopg
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+import tallystick
+from tallystick.event.model import Event
+from tallystick.pipeline import read_events
 from tallystick.pipeline.archive import archive
 from tallystick.pipeline.whole import read_archive
-from tallystick.testing import race
+from tallystick.testing import builders, race
 
 Positions = list[int]
+RowsOf = Callable[[DataFrame], list[Event]]
 
 
 class SparkReader:
@@ -46,7 +51,7 @@ class SparkReader:
         """Nothing is open."""
 
 
-def _positions(table: Any) -> Positions:
+def _positions(table: DataFrame) -> Positions:
     return sorted(row[0] for row in table.select("position").collect())
 
 
@@ -62,6 +67,31 @@ def _race(spark: SparkSession, url: str, place: Path, events: int) -> None:
 def test_nothing_is_missed_beside_the_race(spark: SparkSession, postgres_url: str, tmp_path: Path) -> None:
     """PIPE-01, PIPE-02, PIPE-07: 8 writers, rollbacks, late commits: tables, archive and stream have what is stored."""
     _race(spark, postgres_url, tmp_path, events=1_000)
+
+
+def test_a_late_commit_is_waited_for(spark: SparkSession, postgres_url: str, tmp_path: Path, rows_of: RowsOf) -> None:
+    """PIPE-01, PIPE-02, CP-04: what stands behind a position that is still to come is in no table, archive or stream."""
+    with tallystick.open(postgres_url) as store, psycopg.connect(postgres_url) as late:
+        store.append("order/first", builders.named(1))
+        late.execute("SET LOCAL ROLE tally_app")
+        late.execute(
+            "SELECT tally.append_event('order/late', -1, 't', 1, %s::uuid, 0, '{}', '{}', NULL, 0, false, NULL, NULL)",
+            (builders.event_id(2).hex(),),
+        )
+        store.append("order/third", builders.named(3))
+        assert _followed(spark, postgres_url, tmp_path, rows_of) == [["order/first"]] * 3
+        late.commit()
+        assert _followed(spark, postgres_url, tmp_path, rows_of) == [["order/first", "order/late", "order/third"]] * 3
+
+
+def _followed(spark: SparkSession, url: str, place: Path, rows_of: RowsOf) -> list[list[str]]:
+    """The streams of a table, of the archive and of a copy by a streaming query, in the order of positions."""
+    archive(spark, url, place / "archive")
+    read = spark.readStream.format("tallystick").option("url", url).load()
+    write = read.writeStream.format("parquet").option("checkpointLocation", f"{place}/checkpoint")
+    write.option("path", f"{place}/copy").trigger(availableNow=True).start().awaitTermination()
+    tables = (read_events(spark, url), read_archive(spark, place / "archive"), spark.read.parquet(f"{place}/copy"))
+    return [[event.stream for event in rows_of(table)] for table in tables]
 
 
 @pytest.mark.slow
