@@ -70,7 +70,7 @@ def test_nothing_is_missed_beside_the_race(spark: SparkSession, postgres_url: st
 
 
 def test_a_late_commit_is_waited_for(spark: SparkSession, postgres_url: str, tmp_path: Path, rows_of: RowsOf) -> None:
-    """PIPE-01, PIPE-02, CP-04: what stands behind a position that is still to come is in no table, archive or stream."""
+    """PIPE-01, PIPE-02, CP-04: what stands behind one that is still to come is in no table, archive or stream."""
     with tallystick.open(postgres_url) as store, psycopg.connect(postgres_url) as late:
         store.append("order/first", builders.named(1))
         late.execute("SET LOCAL ROLE tally_app")
