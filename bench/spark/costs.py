@@ -1,7 +1,7 @@
 """What a job costs: a part before its first event, and a part for each. Both are told apart by running it at two sizes.
 
-So start-up is in no figure that it does not belong to, and where two ways of doing a job meet is computed from what was
-measured, not guessed.
+Costs are processor time, since the clock would compare one core with two: a small log is one task. So start-up is in no
+figure that it does not belong to, and where two ways of doing a job meet is computed, not guessed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The best run of a job over so many events: the one that took the least time on the clock."""
+    """A job over so many events: the run that took the least time, and what the least one took of the processors."""
 
     events: int
     best: Turn
+    least: Effort
 
     @property
     def rate(self) -> float:
@@ -38,12 +39,12 @@ class Job(msgspec.Struct, frozen=True):
     def told(self) -> str:
         """What it took of the processors."""
         each = 1e6 / self.events
-        spent = self.best.effort
+        spent = self.least
         return f"{spent.whole * each:.1f} µs of processor an event (JVM {spent.jvm * each:.1f})"
 
 
 class Line(msgspec.Struct, frozen=True):
-    """Seconds before the first event, and for each."""
+    """Seconds of processor time before the first event, and for each."""
 
     fixed: float
     each: float
@@ -62,22 +63,21 @@ def measured(works: Mapping[int, Callable[[], object]], *, rounds: int) -> dict[
         return turns[events][-1].seconds
 
     alternate({str(events): (lambda events=events: run(events)) for events in works}, rounds=rounds)
-    return {events: Job(events, min(found, key=lambda turn: turn.seconds)) for events, found in turns.items()}
+    return {events: _job(events, found) for events, found in turns.items()}
+
+
+def _job(events: int, turns: list[Turn]) -> Job:
+    least = min((turn.effort for turn in turns), key=lambda effort: effort.whole)
+    return Job(events, min(turns, key=lambda turn: turn.seconds), least)
 
 
 def line(small: Job, large: Job) -> Line:
     """The line through two sizes. Of a job that was disturbed it may say that nothing comes before the first event."""
-    each = (large.best.seconds - small.best.seconds) / (large.events - small.events)
-    return Line(max(small.best.seconds - each * small.events, 0.0), each)
+    each = (large.least.whole - small.least.whole) / (large.events - small.events)
+    return Line(max(small.least.whole - each * small.events, 0.0), each)
 
 
 def growth(tiny: Job, small: Job, large: Job) -> float | None:
     """How the cost of one more event grows: the slope from small to large over the one from tiny to small."""
     below, above = line(tiny, small).each, line(small, large).each
     return above / below if below > 0 else None
-
-
-def meeting(one: Line, other: Line) -> float | None:
-    """From how many events on `other` is the faster of the two; None if it never is."""
-    gain = one.each - other.each
-    return max(other.fixed - one.fixed, 0.0) / gain if gain > 0 else None

@@ -5,8 +5,10 @@ Each job runs over three logs, so that what it costs before the first event is k
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -14,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import tallystick
 from bench.harness import Bar, Row, Spec, measures, rate
-from bench.spark.costs import Job, Line, growth, line, measured, meeting
+from bench.spark.costs import Job, Line, growth, line, measured
 from bench.spark.logs import Turnover, build
 from bench.workshop import QUICK, Workshop, remove
 from tallystick.pipeline import findings, partitions, read_events, session, source
@@ -22,15 +24,17 @@ from tallystick.pipeline.archive import BUCKET_EVENTS, archive
 from tallystick.pipeline.bucketing import stage_range
 from tallystick.pipeline.columns import COLUMNS
 from tallystick.pipeline.question import Question
-from tallystick.pipeline.rebuilding import CROSSOVER_EVENTS, rebuild
+from tallystick.pipeline.rebuilding import rebuild
 from tallystick.pipeline.whole import read_archive
 from tallystick.projections import rebuild as rebuild_in_process
+from tallystick.projections.crossover import crossover_events
 from tallystick.store.verify import verify as verify_in_process
 from tallystick.testing import postgres
 
 ROUNDS = 3
 UNIT = "events/s"
 ALONE = "one process"
+CORES_OF_CROSSOVER = 8
 
 SOURCE = Spec(
     name="source over files, to nowhere",
@@ -73,10 +77,10 @@ REBUILD = Spec(
 )
 START = Spec(name="starting Spark and its first job", unit="s")
 CROSSOVER = Spec(
-    name="events from which Spark is the faster rebuild",
+    name="events from which Spark with 8 cores is the faster rebuild",
     unit="events",
     against="what `--on auto` goes by",
-    note="start-up, and what comes before the first event, over the gain an event",
+    note="computed from costs: what comes before the first event, over the gain an event",
 )
 GROWTH = Spec(
     name="cost of one more event, large log over small",
@@ -100,39 +104,64 @@ def nowhere(table: DataFrame) -> None:
     table.write.format("noop").mode("overwrite").save()
 
 
-@measures(
-    START,
-    SOURCE,
-    SOURCE_SQLITE,
-    SOURCE_POSTGRES,
-    ARCHIVE,
-    CHECKSUMS,
-    CHAIN,
-    REBUILD,
-    CROSSOVER,
-    GROWTH,
-    CORES,
-)
-def pipeline(workshop: Workshop) -> Iterator[Row]:
-    """Every row, over a large, a small and a tiny log."""
+@cache
+def logs_of(workshop: Workshop) -> tuple[Log, ...]:
+    """A tiny, a small and a large log, made once."""
     sizes = (20_000, 60_000, 200_000) if workshop.scale == QUICK else (20_000, 200_000, 2_000_000)
-    logs = [Log(size, f"files:{workshop.place('log')}", workshop.place("archive")) for size in sizes]
-    large = logs[-1]
+    logs = tuple(Log(size, f"files:{workshop.place('log')}", workshop.place("archive")) for size in sizes)
     for log in logs:
         build(log.url, log.events)
-    started = time.perf_counter()
-    spark = session("local[2]", memory="3g")
-    nowhere(read_events(spark, logs[0].url, until=100))
-    start = time.perf_counter() - started
+    return logs
+
+
+@measures(START, SOURCE, ARCHIVE, CHECKSUMS, CHAIN, GROWTH, CORES)
+def pipeline(workshop: Workshop) -> Iterator[Row]:
+    """Source, archive and verify over three logs."""
+    logs = logs_of(workshop)
+    large = logs[-1]
+    spark, start = _started(logs)
     yield START.row(start)
     found = {spec: _sizes(logs, work) for spec, work in _jobs(spark).items()}
     for spec, jobs in found.items():
         yield _row(spec, jobs[large.events], _alone(spec, large, workshop))
     yield _grown({spec.name: jobs for spec, jobs in found.items() if spec is not CHECKSUMS})
-    yield from _others(spark, workshop, large.events)
-    yield from _rebuilding(spark, logs, start)
     spark.stop()
     yield _on_one_core(large, found[CHAIN][large.events])
+
+
+@measures(SOURCE_SQLITE, SOURCE_POSTGRES)
+def databases(workshop: Workshop) -> Iterator[Row]:
+    """The source over the engines that are databases: smaller logs, since they take longer to fill."""
+    count = 50_000 if workshop.scale == QUICK else 500_000
+    spark = session("local[2]", memory="3g")
+    yield _source(spark, SOURCE_SQLITE, f"sqlite:{workshop.place('log')}.db", count)
+    with postgres.database() as url:
+        yield _source(spark, SOURCE_POSTGRES, url, count)
+    spark.stop()
+
+
+@measures(REBUILD, CROSSOVER)
+def rebuilding(workshop: Workshop) -> Iterator[Row]:
+    """The same projection, folded on Spark and in one process, and where they meet."""
+    logs = logs_of(workshop)
+    spark, start = _started(logs)
+    for log in logs:
+        if not log.place.exists():
+            archive(spark, log.url, log.place)
+    ours = _sizes(logs, lambda log: _rebuilt(spark, log))
+    spark.stop()
+    alone = _sizes(logs, _rebuilt_in_process)
+    _, small, large = (log.events for log in logs)
+    yield _row(REBUILD, ours[large], alone[large].rate)
+    yield _met(line(alone[small], alone[large]), line(ours[small], ours[large]), start)
+
+
+def _started(logs: tuple[Log, ...]) -> tuple[SparkSession, float]:
+    """A session, and what it took until its first job was done."""
+    started = time.perf_counter()
+    spark = session("local[2]", memory="3g")
+    nowhere(read_events(spark, logs[0].url, until=100))
+    return spark, time.perf_counter() - started
 
 
 def _row(spec: Spec, found: Job, against: float | None = None) -> Row:
@@ -153,7 +182,7 @@ def _jobs(spark: SparkSession) -> dict[Spec, Callable[[Log], object]]:
     }
 
 
-def _sizes(logs: list[Log], work: Callable[[Log], object]) -> dict[int, Job]:
+def _sizes(logs: Sequence[Log], work: Callable[[Log], object]) -> dict[int, Job]:
     return measured({log.events: (lambda log=log: work(log)) for log in logs}, rounds=ROUNDS)
 
 
@@ -183,19 +212,9 @@ def _grown(found: Mapping[str, dict[int, Job]]) -> Row:
     return GROWTH.row(max(figures.values()), note=note)
 
 
-def _others(spark: SparkSession, workshop: Workshop, events: int) -> Iterator[Row]:
-    """The source over the engines that are databases: smaller logs, since they take longer to fill."""
-    count = max(events // 4, 50_000)
-    url = f"sqlite:{workshop.place('log')}.db"
-    yield from _source(spark, SOURCE_SQLITE, url, count)
-    with postgres.database() as url:
-        yield from _source(spark, SOURCE_POSTGRES, url, count)
-
-
-def _source(spark: SparkSession, spec: Spec, url: str, count: int) -> Iterator[Row]:
+def _source(spark: SparkSession, spec: Spec, url: str, count: int) -> Row:
     build(url, count)
-    found = measured({count: lambda: nowhere(read_events(spark, url))}, rounds=ROUNDS)
-    yield _row(spec, found[count])
+    return _row(spec, measured({count: lambda: nowhere(read_events(spark, url))}, rounds=ROUNDS)[count])
 
 
 def _on_one_core(log: Log, both: Job) -> Row:
@@ -232,29 +251,19 @@ def _read(question: Question) -> None:
 # --- where they meet -------------------------------------------------------------------------------------------------
 
 
-def _rebuilding(spark: SparkSession, logs: list[Log], start: float) -> Iterator[Row]:
-    ours = _sizes(logs, lambda log: _rebuilt(spark, log))
-    alone = _sizes(logs[:-1], _rebuilt_in_process)
-    small, large = logs[-2].events, logs[-1].events
-    process = line(*(alone[log.events] for log in logs[:-1]))
-    yield REBUILD.row(
-        ours[large].rate, 1 / process.each, note=f"{large:,} events, rows written and switched to, {ours[large].told}"
-    )
-    running = line(ours[small], ours[large])
-    yield _met(process, running, start)
-
-
-def _met(process: Line, running: Line, start: float) -> Row:
-    """Where a rebuild on Spark, start included, takes as long as one in this process."""
-    cold = meeting(process, Line(running.fixed + start, running.each))
-    if cold is None:
-        return CROSSOVER.failed(f"one process is faster at every size: {process.each * 1e6:.1f} µs an event here")
-    warm = meeting(process, running) or 0.0
-    note = (
-        f"{process.each * 1e6:.1f} µs an event in one process, {running.each * 1e6:.1f} on Spark with "
-        f"{running.fixed:.1f} s before the first; {round(warm):,} where Spark runs already"
-    )
-    return CROSSOVER.row(round(cold), CROSSOVER_EVENTS, note=note)
+def _met(process: Line, spark: Line, start: float) -> Row:
+    """Where a rebuild on Spark, its start included, takes as long as one in a process, by the number of cores."""
+    meets = {}
+    for cores in sorted({os.cpu_count() or 1, 4, CORES_OF_CROSSOVER, 16}):
+        gain = process.each - spark.each / cores
+        waited = start + spark.fixed / cores - process.fixed
+        meets[cores] = round(waited / gain) if gain > 0 else None
+    told = ", ".join(f"{'never' if found is None else f'{found:,}'} with {cores}" for cores, found in meets.items())
+    note = f"{process.each * 1e6:.1f} µs an event in one process, {spark.each * 1e6:.1f} on Spark; by cores: {told}"
+    value = meets[CORES_OF_CROSSOVER]
+    if value is None:
+        return CROSSOVER.failed(note)
+    return CROSSOVER.row(value, crossover_events(CORES_OF_CROSSOVER), note=note)
 
 
 def _rebuilt(spark: SparkSession, log: Log) -> None:
@@ -267,4 +276,4 @@ def _rebuilt_in_process(log: Log) -> None:
         rebuild_in_process(store, Turnover())
 
 
-CASES = (pipeline,)
+CASES = (pipeline, databases, rebuilding)

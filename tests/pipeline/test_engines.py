@@ -157,12 +157,14 @@ def test_tasks_write_into_postgres_beside_each_other(spark: SparkSession, urls: 
         ("postgresql://nobody@/x?colour=red", errors.UnknownUrl),
         ("ndjson:/does/not/exist", errors.StoreNotFound),
         ("sqlite:/does/not/exist.db", errors.StoreNotFound),
+        (f"sqlite:{__file__}", errors.UnknownUrl),
     ],
+    ids=["no database", "no log", "no server", "no such setting", "no runs", "no file", "no SQLite"],
 )
 def test_bad_input_is_one_clear_error_over_every_engine(
     spark: SparkSession, url: str, expected: type[errors.TallyError]
 ) -> None:
-    """PIPE-01: no such database, no log in it, no server, no such setting, no such file: one line each."""
+    """PIPE-01: no such database, no log in it, no server, no such setting, no such file, another kind: a line each."""
     server = postgres.server_url()
     given = postgres.with_database(server, url.rpartition("/")[2]) if "{server}" in url else url
     with pytest.raises(expected) as caught, clear():

@@ -18,6 +18,9 @@ from tallystick.pipeline.question import BATCH_EVENTS, PARTITIONS_MAX, Question
 from tallystick.store import capabilities
 from tallystick.store.store import Store
 
+PARTITIONS_WANTED = 8  # a few rounds for a few cores; beginning a task costs as much as some thousand events
+PARTITION_EVENTS_MIN = 25_000
+PARTITION_EVENTS_MAX = 250_000
 _STREAMS_PAGE = 100  # a log remembers the damage of the streams it looked at last
 
 
@@ -29,9 +32,11 @@ class Range(InputPartition):
     until: int
 
 
-def split(after: int, until: int, *, partition_events: int) -> list[Range]:
-    """Ranges of one size that cover (after, until]; none if that is empty."""
-    size = max(partition_events, -(-(until - after) // PARTITIONS_MAX))
+def split(after: int, until: int, *, partition_events: int | None) -> list[Range]:
+    """Ranges of one size that cover (after, until]; none if that is empty. None: a size that suits the number."""
+    count = until - after
+    fit = min(max(-(-count // PARTITIONS_WANTED), PARTITION_EVENTS_MIN), PARTITION_EVENTS_MAX)
+    size = max(partition_events or fit, -(-count // PARTITIONS_MAX))
     return [Range(begin, min(begin + size, until)) for begin in range(after, until, size)]
 
 

@@ -12,7 +12,6 @@ from tallystick import Store, errors
 from tallystick.store import capabilities
 from tallystick.store.selection import Selection
 
-PARTITION_EVENTS = 250_000
 BATCH_EVENTS = 2_000  # about a megabyte: events are made into columns while a core still has them near
 PARTITIONS_MAX = 10_000
 _SERVERS = ("postgresql:", "postgres:")
@@ -52,7 +51,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     selection: Selection = Selection()
     over_pruned: bool = False
     over_holes: bool = False
-    partition_events: int = PARTITION_EVENTS
+    partition_events: int | None = None
     trigger_events: int | None = None
 
 
@@ -72,7 +71,7 @@ def parse(options: Mapping[str, str]) -> Question:
         selection=_selection(given),
         over_pruned=_choice(given, "pruned"),
         over_holes=_choice(given, "holes"),
-        partition_events=_number(given, "partitionevents", least=1) or PARTITION_EVENTS,
+        partition_events=_number(given, "partitionevents", least=1),
         trigger_events=_number(given, "maxeventspertrigger", least=1),
     )
 
