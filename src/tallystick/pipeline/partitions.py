@@ -18,8 +18,8 @@ from tallystick.pipeline.question import BATCH_EVENTS, PARTITIONS_MAX, Question
 from tallystick.store import capabilities
 from tallystick.store.store import Store
 
-PARTITIONS_WANTED = 8  # a few rounds for a few cores; beginning a task costs as much as some thousand events
-PARTITION_EVENTS_MIN = 25_000
+PARTITIONS_WANTED = 4  # beginning a task costs Spark as much as ten thousand events
+PARTITION_EVENTS_MIN = 50_000
 PARTITION_EVENTS_MAX = 250_000
 _STREAMS_PAGE = 100  # a log remembers the damage of the streams it looked at last
 
