@@ -72,7 +72,7 @@ def is_fit() -> Column:
 
 
 def unfit(events: DataFrame) -> DataFrame:
-    """(position, stream, seq, checksum, gone): events without a payload, or with one that does not fit. They are few."""
+    """(position, stream, seq, checksum, gone): events without a payload, or with another one. They are few."""
     gone = F.isnull("payload").alias("gone")
     return events.where(~is_fit() | F.isnull("payload")).select("position", "stream", "seq", "checksum", gone)
 
