@@ -1,4 +1,4 @@
-"""A real SIGKILL in the middle of a run, at random moments: of the archive beside retention, and of a streaming query."""
+"""A real SIGKILL at random moments: of the archive while retention prunes, and of a streaming query."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tallystick.projections import Live, Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 
 MakeLog = Callable[..., None]
-DEATHS = 10
+DEATHS = 3
 
 
 class Balance(Projection):

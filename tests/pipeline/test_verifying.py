@@ -264,7 +264,7 @@ def test_signatures_of_a_community_are_checked(spark: SparkSession, tmp_path: Pa
     with tallystick.open(url, profile="community") as store:
         log = EventLog(store, founder.node, node=founder.node)
         for number in range(8):
-            log.append_local("community.created" if number == 0 else "note.written", {"number": number}, founder)
+            log.append_local("community.created" if number == 0 else "chat.message.sent", {"number": number}, founder)
         feed = log.replica.streams.feed(founder.node)
     archive(spark, url, place)
     clean = verify(spark, url, place)
