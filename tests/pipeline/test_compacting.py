@@ -49,7 +49,7 @@ def test_duplicates_are_dropped_or_reported(
     stored: Callable[[str], list[Event]],
     rows_of: Callable[[DataFrame], list[Event]],
 ) -> None:
-    """PIPE-06: an id that stands there twice with one content stands once after; with two, its bucket stays as it is."""
+    """PIPE-06: an id that stands there twice with one content stands once after; with two, its bucket stays."""
     place = tmp_path / "archive"
     make_log(files_url, events=45)
     archive(spark, files_url, place, bucket_events=9)
@@ -64,17 +64,3 @@ def test_duplicates_are_dropped_or_reported(
     assert found == stored(files_url)
     named = {problem.position for problem in verify(spark, files_url, place).problems if problem.stream}
     assert other in named
-
-
-def test_merging_keeps_what_was_lacking(spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path) -> None:
-    """PIPE-06: one bucket after the merge, with the same rows, the ends of all streams, and one file of each kind."""
-    place = tmp_path / "archive"
-    make_log(files_url, events=30)
-    archive(spark, files_url, place, bucket_events=4)
-    before = manifest.load(place)
-    done = compact(spark, place, bucket_events=100, grace_seconds=0)
-    after = manifest.load(place)
-    assert (done.buckets_before, done.buckets_after) == (8, 1)
-    assert (after.rows, after.through, after.link) == (before.rows, before.through, before.link)
-    assert len(list(place.glob("data/*"))) == len(list(place.glob("heads/*"))) == 1
-    assert verify(spark, files_url, place).problems == []

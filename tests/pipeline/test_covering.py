@@ -118,7 +118,7 @@ def test_an_archive_that_is_not_what_it_says_covers_nothing(
 def test_a_row_that_is_not_the_logs_is_noticed_under_a_manifest_made_anew(
     files_url: str, archived: Path, counter: Reducer
 ) -> None:
-    """PIPE-06: files and manifest that agree with each other do not suffice: the links are the log's or it is refused."""
+    """PIPE-06: files and manifest that agree with each other do not suffice: the rows have to be the log's."""
     found = manifest.load(archived)
     first = found.buckets[0]
     without = first.__class__(first=1, last=first.last, rows=0, events=None, heads=None, blocks=[])

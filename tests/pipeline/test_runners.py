@@ -101,7 +101,7 @@ def agree(spark: SparkSession, history: History) -> None:
 @hypothesis.given(history=histories)
 @hypothesis.settings(SETTINGS, max_examples=3)
 def test_four_runners_agree(spark: SparkSession, history: History) -> None:
-    """PIPE-04, PIPE-07, EVT-14: the same rows, byte for byte, and the same fingerprint, with erasures in the history."""
+    """PIPE-04, PIPE-07, EVT-14: the same bytes in every row and the same fingerprint, erasures included."""
     agree(spark, history)
 
 
