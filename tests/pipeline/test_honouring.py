@@ -103,7 +103,7 @@ def archived(spark: SparkSession, files_url: str, catalog: Catalog, tmp_path: Pa
 def test_a_rebuild_takes_what_was_pruned_from_the_archive(
     spark: SparkSession, files_url: str, archived: Path, catalog: Catalog
 ) -> None:
-    """PIPE-04: upcast, without what was erased, over what was pruned: the rows of before; refused without the archive."""
+    """PIPE-04: upcast, erased and pruned events give the rows of before; without the archive it is refused."""
     with tallystick.open(files_url, catalog=catalog) as store:
         expected = ViewReader(store, "Paid").fingerprint().digest
         with pytest.raises(errors.HistoryPruned):
