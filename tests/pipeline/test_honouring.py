@@ -84,11 +84,12 @@ def catalog() -> Catalog:
 def archived(spark: SparkSession, files_url: str, catalog: Catalog, tmp_path: Path) -> Path:
     """The archive of a log with outdated events, one erased before and one after it was archived, then pruned."""
     place = tmp_path / "archive"
-    with tallystick.open(files_url, catalog=catalog) as store:
+    with tallystick.open(files_url) as store:  # before there was a catalog
         for number in range(24):
             old = NewEvent("order.paid", {"customer": str(number % 3), "cents": number}, version=1)
             new = NewEvent("order.paid", {"customer_id": f"c{number % 3}", "cents": number}, version=2)
             store.append(f"order/o{number % 4}", old if number < 16 else new)
+    with tallystick.open(files_url, catalog=catalog) as store:
         state.erase(store, "order/o3", 1, reason="asked")
         for number, kind in enumerate((Sum, Sum, Last, Sum)):
             state.seal(store, as_reducer(kind), f"order/o{number}")

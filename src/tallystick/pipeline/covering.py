@@ -8,12 +8,14 @@ has one. Nothing here needs a session of Spark.
 from __future__ import annotations
 
 import hashlib
+from array import array
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -29,9 +31,9 @@ BUCKETS_KEPT = 8
 class Rows(msgspec.Struct, frozen=True):
     """What a bucket holds: positions in order, the link at each, and whether a payload is there."""
 
-    positions: np.ndarray
+    positions: array[int]
     links: pa.Array
-    payloads: np.ndarray
+    payloads: pa.Array
 
 
 class Covering:
@@ -74,40 +76,38 @@ class Covering:
 def _checked(place: Path, bucket: Bucket) -> Rows | str:
     """Read a bucket against its manifest."""
     if bucket.events is None:
-        return Rows(np.empty(0, np.int64), pa.array([], pa.binary()), np.empty(0, bool))
+        return Rows(array("q"), pa.array([], pa.binary()), pa.array([], pa.bool_()))
     path = place / bucket.events.name
     if not path.exists():
         return f"{path.name} is missing"
     if shelving.hash_of(path) != bucket.events.sha256:
         return f"{path.name} is not the file that it names"
-    table = pq.read_table(path, columns=["position", "link", "payload"]).combine_chunks()
-    positions = table["position"].to_numpy()
-    links = pa.concat_arrays(table["link"].chunks) if table.num_rows else pa.array([], pa.binary())
-    if _blocks(positions, links) != bucket.blocks:
+    table = pq.read_table(path, columns=["position", "link", "payload"])
+    rows = Rows(
+        array("q", table["position"].to_pylist()),
+        table["link"].combine_chunks(),
+        table["payload"].is_valid().combine_chunks(),
+    )
+    if list(_blocks(rows)) != bucket.blocks:
         return f"{path.name} does not have the digests that it names"
-    return Rows(positions, links, table["payload"].is_valid().to_numpy())
+    return rows
 
 
-def _blocks(positions: np.ndarray, links: pa.Array) -> list[Block]:
+def _blocks(rows: Rows) -> Iterator[Block]:
     """The blocks of rows that are in the order of positions."""
-    found = []
-    numbers = (positions - 1) // BLOCK_POSITIONS
-    for number in np.unique(numbers):
-        low, high = np.searchsorted(numbers, [number, number + 1])
-        digest = hashlib.sha256()
-        for position, link in zip(positions[low:high].tolist(), links[low:high].to_pylist(), strict=True):
-            digest.update(f"{position}\n{link.hex() if link is not None else ''}\n".encode())
-        found.append(Block(int(number), int(high - low), digest.hexdigest()))
-    return found
+    lines = zip(rows.positions, rows.links.to_pylist(), strict=True)
+    for number, its in groupby(lines, key=lambda line: (line[0] - 1) // BLOCK_POSITIONS):
+        texts = [f"{position}\n{link.hex() if link is not None else ''}\n" for position, link in its]
+        yield Block(number, len(texts), hashlib.sha256("".join(texts).encode()).hexdigest())
 
 
 def _why_not_held(rows: Rows, event: Event) -> str | None:
     """What is wrong with the row of an event; None if it is there."""
-    at = int(np.searchsorted(rows.positions, event.position))
+    at = bisect_left(rows.positions, event.position)
     if at == len(rows.positions) or rows.positions[at] != event.position:
         return "does not hold"
     if rows.links[at].as_py() != event.link:
         return "has another event instead of"
-    if event.payload is not None and not rows.payloads[at]:
+    if event.payload is not None and not rows.payloads[at].as_py():
         return "has no payload of"
     return None
