@@ -121,6 +121,8 @@ class SqliteLog:
         begin = self._database.maintaining if maintains else self._database.writing
         with begin(needed_bytes=lambda: writing.size_of(ledger)) as connection:
             view = SqliteView(connection)
+            writes = [write for transaction in transactions for write in transaction.writes]
+            view.look_up([draft[2] for write in writes if write.ids_given for draft in write.drafts])
             ledger = Ledger(view, next_position=view.head() + 1, holder=holder)
             for transaction in transactions:
                 try:
