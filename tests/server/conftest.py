@@ -179,6 +179,14 @@ def fresh() -> str:
 
 
 @pytest.fixture(scope="session")
+def listen() -> Callable[..., Served]:
+    """Serve an open store for longer than one test; whoever does that stops it."""
+    return lambda store, *, tokens=None, **given: Served(
+        Service(store, Settings(url="", port=0, **given), tokens=tokens)
+    )
+
+
+@pytest.fixture(scope="session")
 def book() -> type[Book]:
     """Makes books of tokens."""
     return Book
