@@ -42,6 +42,7 @@ class Follower:
     def __init__(self, channel: Channel, *, bytes_max: int) -> None:
         self.channel = channel
         self.after = 0
+        self.joined = False
         self.farewell = b""
         self._bytes_max = bytes_max
         self._waiting: deque[bytes] = deque()
@@ -107,7 +108,7 @@ class Tail:
             self._task = asyncio.get_running_loop().create_task(self._run())
         if after < self.position:
             return False
-        follower.after = after
+        follower.after, follower.joined = after, True
         self._channels.setdefault(follower.channel, set()).add(follower)
         if self._service.draining:
             follower.end(STOPPING)
