@@ -8,6 +8,7 @@ in time is sent off, and comes back with the id of the last event it got.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -69,11 +70,9 @@ class Follower:
     async def next(self, seconds: float) -> bytes:
         """What there is to send, as soon as there is something; empty when the time is up."""
         if not self._waiting and not self.farewell:
-            try:
+            with contextlib.suppress(TimeoutError):  # something may have come all the same before this task went on
                 async with asyncio.timeout(seconds):
                     await self._news.wait()
-            except TimeoutError:
-                return b""
         chunk = b"".join(self._waiting)
         self._waiting.clear()
         self._bytes = 0
