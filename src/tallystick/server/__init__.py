@@ -1,1 +1,1 @@
-"""The service: one store over HTTP, for programs and for people. `tally serve URL` runs it."""
+"""The service: the HTTP API, the console and what an operator needs around them, over one open store."""
