@@ -1,4 +1,4 @@
-"""Logs as JSON, a line a record, on stderr. Nothing of an event is ever in them: no payload, no meta, no query, no header.
+"""Logs as JSON, a line a record, on stderr. Nothing of an event is in them: no payload, no meta, no query, no header.
 
 What we log is a fixed sentence and named fields. Of other libraries' records above INFO only the template is kept, and
 of every exception only its type and where it was raised: a message may quote what was sent.
