@@ -109,5 +109,3 @@ def get(path: str, *headers: str) -> bytes:
     """A GET."""
     lines = "".join(f"{header}\r\n" for header in headers)
     return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}\r\n".encode()
-
-

@@ -1,4 +1,4 @@
-"""The rows of the service. Client and server share the machine's cores; the server is `tally serve` with its defaults."""
+"""The rows of the service. Client and server share the cores; the server is `tally serve` with its defaults."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from tallystick.server.front import Front
 from tallystick.server.routes import (
     append,
     audit,
+    community,
     events,
     follow,
     integrity,
@@ -52,6 +53,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     retention.router,
     runs.router,
     tokens.router,
+    community.router,
     jobs.router,
     probes.router,
 )

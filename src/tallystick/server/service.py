@@ -137,7 +137,7 @@ class Service:
         await self.tail.stop()
         for runner in self._runners:
             await asyncio.to_thread(runner.join)
-        await asyncio.to_thread(self.operations.stop)
+        await self.operations.stop()
         if self._log is not None:
             await self._log.close()
         self._threads.shutdown(wait=False, cancel_futures=True)

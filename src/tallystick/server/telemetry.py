@@ -71,7 +71,8 @@ class Telemetry:
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         ended = time.time_ns()
-        attributes: dict[str, str | int] = {"http.request.method": method, "http.route": route, "http.response.status_code": status}
+        attributes: dict[str, str | int] = {"http.request.method": method, "http.route": route}
+        attributes["http.response.status_code"] = status
         if request_id:
             attributes["tally.request_id"] = request_id
         span = self._tracer.start_span(
