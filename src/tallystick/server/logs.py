@@ -74,6 +74,8 @@ class JsonFormatter(logging.Formatter):
             "message": _message(record),
         }
         found.update(getattr(record, _FIELDS, {}))
+        if (request_id := getattr(record, "request_id", None)) is not None:
+            found["request_id"] = request_id
         if record.exc_info and record.exc_info[0] is not None:
             found["error"] = record.exc_info[0].__name__
             found["at"] = _frames(record.exc_info[2])
