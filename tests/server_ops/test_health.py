@@ -89,7 +89,7 @@ def test_an_index_that_leads_nowhere_is_told(monkeypatch):
     with tallystick.open("memory:") as store:
         store.append("note/a", tallystick.NewEvent("noted", {"n": 1}))
         assert look(store, taken=0.0).problems == ()
-        monkeypatch.setattr(store.log, "find", lambda id: None)
+        monkeypatch.setattr(store.log, "find", lambda wanted: None)
         (problem,) = look(store, taken=0.0).problems
     assert problem.what == "index"
 

@@ -38,7 +38,7 @@ def ask_everything(client: httpx.Client) -> None:
 
 
 def test_no_byte_of_what_was_sent_is_in_the_log(tmp_path: Path):
-    """LH-17: a real service at its most talkative logs every request as JSON, with no payload, meta, query or header."""
+    """LH-17: a service at its most talkative logs every request as JSON, with no payload, meta, query or header."""
     command = [*TALLY, "serve", f"files:{tmp_path / 'log'}", "--port", "0", "--json"]
     environment = dict(os.environ, TALLY_LOG="debug")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)

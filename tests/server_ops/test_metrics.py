@@ -142,6 +142,15 @@ def test_every_figure_that_is_watched_exists(watched):
         assert not labels or labels <= set().union(*(known[name] for name in names)), (query, told)
 
 
+def test_every_figure_is_described(watched):
+    """docs/operations.md names every metric of ours that /metrics has."""
+    page = (ROOT / "docs" / "operations.md").read_text()
+    families = re.findall(r"^# TYPE (tally_\w+) (\w+)$", watched.client.get("/metrics").text, re.MULTILINE)
+    names = [name for name, kind in families if not name.endswith("_created")]
+    assert len(names) > 30
+    assert [name for name in names if f"`{name}" not in page] == []
+
+
 def test_every_alert_says_what_is_wrong_and_what_to_do():
     """An alert without a next step wakes somebody for nothing."""
     rules = yaml.safe_load((ROOT / "ops" / "alerts.yml").read_text())["groups"][0]["rules"]
