@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import tallystick
@@ -105,3 +106,24 @@ def test_probes_do_not_wear_the_store_out():
         assert sampler.sample() is first
         now[0] = 2.0
         assert sampler.sample().head == 1
+
+
+def test_a_store_that_hangs_takes_one_thread_and_not_all(monkeypatch):
+    """While a look is under way others get the last one; once that is too old, they are told that none has ended."""
+    now = [0.0]
+    began, release = threading.Event(), threading.Event()
+    with tallystick.open("memory:") as store:
+        sampler = Sampler(store, age_seconds=2.0, monotonic=lambda: now[0])
+        first = sampler.sample()
+        real = store.log.report
+        monkeypatch.setattr(store.log, "report", lambda: began.set() or (release.wait(30) and real()))
+        now[0] = 3.0
+        hanging = threading.Thread(target=sampler.sample)
+        hanging.start()
+        assert began.wait(30)
+        assert sampler.sample() is first
+        now[0] = 100.0
+        assert sampler.sample().failure == "a look at it has not ended"
+        release.set()
+        hanging.join(30)
+        assert sampler.sample().failure == ""
