@@ -62,6 +62,21 @@ def test_no_byte_of_what_was_sent_is_in_the_log(tmp_path: Path):
     assert all(record["request_id"] and record["ms"] >= 0 for record in requests)
 
 
+def test_an_internal_error_is_a_problem_that_quotes_nothing(serve):
+    """Whatever a handler trips over, the answer is problem+json with the request's id, and says nothing of the reason."""
+    running = serve()
+
+    def broken() -> None:
+        raise ValueError("payload-mark")
+
+    running._server.app.add_api_route("/v1/broken", broken)
+    answer = running.client.get("/v1/broken", headers={"x-request-id": "r-1"})
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["x-request-id"] == "r-1"
+    assert "payload-mark" not in answer.text
+
+
 @pytest.fixture
 def lines() -> Any:
     """Run something with our logging, and give back what it logged."""
