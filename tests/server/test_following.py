@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tallystick import NewEvent
+from tallystick import NewEvent, state
 from tallystick.server import tail
+from tallystick.server.merging import merge
 
 
 def messages(answer: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -179,6 +180,18 @@ def test_followers_are_bounded_in_number(serve: Any) -> None:
     until(lambda: served.service.tail.count == 0)
     with served.client.stream("GET", "/v1/follow") as answer:
         assert answer.status_code == 200
+
+
+def test_one_that_is_refused_takes_no_place(serve: Any) -> None:
+    """Following from what was pruned is 410, as often as it is tried, and the place is still free."""
+    served = serve(limits={"followers_max": 1})
+    store = served.service.store
+    store.append("order/1", [NewEvent("noted", {"n": number}) for number in range(4)])
+    state.prune(store, "order/1", before=3, reducers=[merge], snapshot=True, accept=True)
+    for _ in range(3):
+        assert served.client.get("/v1/follow?after=0").status_code == 410
+    with served.client.stream("GET", "/v1/follow?after=0&over_pruned=true&kind=order") as answer:
+        assert take(answer, 2) == [3, 4]
 
 
 @pytest.mark.parametrize("id_", ["-1", "x", "1e3", "9" * 30, ""])
