@@ -143,6 +143,6 @@ def test_a_reader_that_stands_still_does_not_stop_the_service():
 
 def test_a_level_that_does_not_exist_is_refused():
     """A wrong TALLY_LOG is told before the service starts."""
-    assert logs.level_from({}) == logging.INFO
+    assert logs.level_from({}) == logging.WARNING
     with pytest.raises(errors.InvalidValue):
         logs.level_from({"TALLY_LOG": "loud"})
