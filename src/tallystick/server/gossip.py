@@ -63,6 +63,7 @@ class Community:
 
     def __init__(self, store: Store, directory: Path) -> None:
         written = _read(directory)
+        self._directory = directory
         self._written = written
         self._keys = KeyPair.load(directory / "key")
         self._snapshots = SnapshotStore(directory / "snapshots", written.community_id)
@@ -147,7 +148,8 @@ class Community:
     def _make_snapshot(self) -> None:
         with self.log.lock:
             self._snapshots.write(build_snapshot(self.log, self._engine, self._keys))
-        self._snapshots.prune()
+        needed = {_read(self._directory).base, self.log.replica.base.lamport} - {None}
+        self._snapshots.prune(keep=needed)  # type: ignore[arg-type]  # None was taken out
 
 
 def _read(directory: Path) -> Written:
