@@ -54,6 +54,8 @@ WHERE_ALLOWED = {
     "starlette": frozenset({"community", "server"}),
     "fastapi": frozenset({"server"}),
     "httptools": frozenset({"server"}),
+    "prometheus_client": frozenset({"server"}),
+    "opentelemetry": frozenset({"server"}),
     "uvicorn": frozenset({"cli", "server"}),
     "click": frozenset({"cli"}),
     "rich": frozenset({"cli", "demo"}),
@@ -78,7 +80,7 @@ WHERE_ALLOWED = {
 }
 """Where a module may be imported. A library that is not here may be imported nowhere."""
 
-LIBRARY_OF = {"google_re2": "re2", "pynacl": "nacl", "pydantic": "pydantic"}
+LIBRARY_OF = {"google_re2": "re2", "opentelemetry_sdk": "opentelemetry", "pynacl": "nacl", "pydantic": "pydantic"}
 
 
 class Import:

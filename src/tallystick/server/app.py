@@ -15,7 +15,27 @@ from tallystick import errors
 from tallystick.server import problems
 from tallystick.server.access import Anybody
 from tallystick.server.front import Front
-from tallystick.server.routes import append, audit, events, follow, schemas, states, store, streams, waiting
+from tallystick.server.routes import (
+    append,
+    audit,
+    community,
+    events,
+    follow,
+    integrity,
+    jobs,
+    probes,
+    profile,
+    projections,
+    retention,
+    runs,
+    schemas,
+    snapshots,
+    states,
+    store,
+    streams,
+    tokens,
+    waiting,
+)
 from tallystick.server.service import Service
 
 ROUTERS: tuple[APIRouter, ...] = (
@@ -28,6 +48,16 @@ ROUTERS: tuple[APIRouter, ...] = (
     audit.router,
     waiting.router,
     store.router,
+    projections.router,
+    snapshots.router,
+    integrity.router,
+    retention.router,
+    runs.router,
+    tokens.router,
+    community.router,
+    jobs.router,
+    probes.router,
+    profile.router,
 )
 DESCRIPTION = "An event store over HTTP. Errors are application/problem+json; `code` tells them apart."
 
@@ -64,6 +94,7 @@ def build(service: Service) -> FastAPI:
     app.add_exception_handler(errors.TallyError, _refused)
     app.add_exception_handler(RequestValidationError, _unfit)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _failed)
     for router in ROUTERS:
         app.include_router(router)
     app.include_router(document)
@@ -94,6 +125,12 @@ async def _refused(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, errors.TallyError)
     request.app.state.service.meter.refused(code=problems.code_of(type(problem)))
     return problems.response(problem)
+
+
+async def _failed(request: Request, problem: Exception) -> Response:
+    """What nobody expected. The framework raises it again for the front, which logs it under the request's id."""
+    detail = "the service failed; the log has the reason under this request id"
+    return problems.plain(500, "internal", detail)
 
 
 async def _unfit(request: Request, problem: Exception) -> Response:
