@@ -1,0 +1,1 @@
+"""The service: HTTP API and console over one store."""
