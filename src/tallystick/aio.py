@@ -82,6 +82,12 @@ class AsyncStore:
             await self._committer.room()
         return await self._committer.hand_in(Request(given))
 
+    async def submit(self, request: Request) -> list[Appended]:
+        """One all-or-nothing request, committed together with what else waits: for our own layers."""
+        if self._committer.is_full:
+            await self._committer.room()
+        return await self._committer.hand_in(request)
+
     # --- reading ---------------------------------------------------------------------------------------------------
 
     async def read(

@@ -34,6 +34,7 @@ COMMANDS = {
     "run": "run",
     "community": "community",
     "pipeline": "pipeline",
+    "serve": "serve",
 }
 """Name of the command -> module in this package whose `command` it is. Modules are imported when they are asked for."""
 

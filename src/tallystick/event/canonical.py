@@ -88,11 +88,11 @@ def check(value: Any, *, what: str = "payload") -> None:
     _Walk(what, nodes_max=limits.NODES_MAX).value(value, 0)
 
 
-def parse(text: bytes | str, *, what: str = "payload") -> Any:
+def parse(text: bytes | str, *, what: str = "payload", bytes_max: int = 2 * limits.EVENT_BYTES_MAX) -> Any:
     """The value of JSON text from outside, as strict as `encode`: duplicate keys and all that JSON forbids refused."""
     raw = _as_utf8(text, what)
-    if len(raw) > 2 * limits.EVENT_BYTES_MAX:
-        raise errors.TooLarge(what=what, size=len(raw), unit="bytes", limit=2 * limits.EVENT_BYTES_MAX)
+    if len(raw) > bytes_max:
+        raise errors.TooLarge(what=what, size=len(raw), unit="bytes", limit=bytes_max)
     try:
         value = _decode(raw)
         if _encode(value) == raw:  # already canonical, so it has no duplicate keys

@@ -1,1 +1,1 @@
-"""The service: HTTP API and console over one store."""
+"""The service: the HTTP API, the console and what an operator needs around them, over one open store."""

@@ -54,11 +54,15 @@ class Guard(Protocol):
 
 
 class Part(msgspec.Struct):
-    """One stream's part of a request, as the user gave it."""
+    """One stream's part of a request, as the user gave it.
+
+    `stamped` are meta keys that our own layer filled in anew for this request: a retry by id may differ there.
+    """
 
     stream: str
     events: Sequence[NewEvent]
     expected: int = expectation.ANY
+    stamped: frozenset[str] = frozenset()
 
 
 class Request(msgspec.Struct):
@@ -290,15 +294,15 @@ class Preparer:
         if [event.id for event in events].count(None) != len(events):
             write.ids_given = True
             write.times_given = frozenset(index for index, event in enumerate(events) if event.time is not None)
-            write.filled = self._filled(events)
+            write.filled = self._filled(events, part.stamped)
         if any(metas):
             write.orgs = frozenset(meta["org"] for meta in metas if meta and "org" in meta)
             write.sources = tuple(self._source_marks(metas))
         return write
 
-    def _filled(self, events: Sequence[NewEvent]) -> dict[int, tuple[str, ...]]:
+    def _filled(self, events: Sequence[NewEvent], stamped: frozenset[str]) -> dict[int, tuple[str, ...]]:
         keys = self.profile.fill.keys() - self.defaults.keys()
-        missing = ((index, tuple(keys - (event.meta or {}).keys())) for index, event in enumerate(events))
+        missing = ((index, tuple((keys - (event.meta or {}).keys()) | stamped)) for index, event in enumerate(events))
         return {index: filled for index, filled in missing if filled}
 
     def _source_marks(self, metas: list[dict[str, Any] | None]) -> list[SourceMark]:

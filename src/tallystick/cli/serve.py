@@ -1,0 +1,74 @@
+"""`tally serve`: the HTTP API and the console."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tallystick.cli import code, modules, options, output
+
+if TYPE_CHECKING:
+    from tallystick.server.settings import Settings
+
+PORT = 8787
+
+
+@click.command("serve", short_help="Serve the HTTP API and the console.")
+@options.url
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; elsewhere a token is needed.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes a free one.")
+@click.option("--readonly", is_flag=True, help="Only read, beside a writer in another process.")
+@click.option("--require-token", is_flag=True, help="Answer nobody without a token, also on this machine.")
+@click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME", help="Answer under this name too.")
+@click.option(
+    "--infrastructure", multiple=True, metavar="KIND", help="Streams of this kind no tenant sees. May be repeated."
+)
+@click.option("--window-ms", type=click.FloatRange(0, 10), default=0.0, help="Let a commit wait for company.")
+@click.option("--projection", "projections", multiple=True, metavar="MODULE:NAME", help="Keep its rows current.")
+@code.reducers
+@code.catalog
+@options.as_json
+def command(url: str, as_json: bool, **given: Any) -> None:
+    """Serve the store at URL until SIGTERM or Ctrl-C; what was accepted by then is finished and acknowledged.
+
+    It listens on this machine alone. On another address a token must have been issued before. Environment variables
+    TALLY_SERVE_… set its limits: docs/service.md.
+    """
+    try:
+        from tallystick.server import listening, service
+    except ModuleNotFoundError as missing:
+        raise click.ClickException(f"{missing.name} is not installed: pip install 'tallystick[serve]'") from None
+    parts = {
+        "catalog": code.load_catalog(given.pop("catalog_reference")),
+        "reducers": code.load_reducers(given.pop("references")),
+        "projections": [modules.projection(reference) for reference in given.pop("projections")],
+    }
+    opened = service.open_service(_settings(url, given), **parts)
+    try:
+        listening.require_safe(opened)
+        socket = listening.bind(opened.settings)
+    except BaseException:
+        opened.store.close()
+        raise
+    _tell_damage(opened)
+    listening.Listener(opened, ready=lambda address: _ready(address, as_json=as_json)).run([socket])
+
+
+def _settings(url: str, given: dict[str, Any]) -> Settings:
+    from tallystick.server.settings import Settings, limits_from
+
+    return Settings(url=url, limits=limits_from(os.environ), **given)
+
+
+def _ready(address: str, *, as_json: bool) -> None:
+    if as_json:
+        output.document({"address": address, "pid": os.getpid()})
+    else:
+        click.echo(f"serving on {address} (Ctrl-C ends it)")
+
+
+def _tell_damage(opened: Any) -> None:
+    for hole in opened.store.holes():
+        output.note(f"damaged: positions {hole.first} to {hole.last} ({hole.reason}); nothing can be appended")

@@ -1,0 +1,182 @@
+"""Who asks, and what they may do. Every route names exactly one need; a test walks the routes.
+
+| kind   | who                                                             | may                            |
+|--------|-----------------------------------------------------------------|--------------------------------|
+| local  | anybody on this machine, while the store has no token           | everything, for any org        |
+| admin  | an operator                                                     | everything, for any org        |
+| writer | a trusted service, of one org or (without an org) of all        | read, append                   |
+| tenant | a customer, of one org                                          | read                           |
+| peer   | another node of a community                                     | what is mounted for peers      |
+
+Who is bound to an org reads that org's events alone, and nothing of the infrastructure: neither `tally.*` streams nor
+the kinds that are declared as such. What they may not see answers as what is not there.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import msgspec
+from fastapi import Depends, Request
+
+from tallystick import errors
+
+if TYPE_CHECKING:
+    from tallystick.server.service import Service
+
+_SCHEME = "bearer "
+
+
+class Need(enum.Enum):
+    """What a route needs its caller to be allowed."""
+
+    OPEN = "look at what is public"
+    READ = "read"
+    APPEND = "append"
+    ADMIN = "administer the store"
+    PEER = "act as a peer"
+
+
+_EVERYTHING = frozenset(Need)
+MAY: dict[str, frozenset[Need]] = {
+    "nobody": frozenset({Need.OPEN}),
+    "local": _EVERYTHING,
+    "admin": _EVERYTHING,
+    "writer": frozenset({Need.OPEN, Need.READ, Need.APPEND}),
+    "tenant": frozenset({Need.OPEN, Need.READ}),
+    "peer": frozenset({Need.OPEN, Need.PEER}),
+}
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """Who asks: what kind, whose (None: bound to no org), under which name, by which token."""
+
+    kind: str
+    org: str | None
+    actor: str
+    token_id: str = ""
+
+    @property
+    def actor_type(self) -> str:
+        """The word for it in the meta of events."""
+        return "user" if self.kind in ("local", "tenant") else "service_principal"
+
+    def may(self, need: Need) -> bool:
+        """Whether it is allowed that."""
+        return need in MAY[self.kind]
+
+
+LOCAL = Principal("local", None, "local")
+NOBODY = Principal("nobody", None, "nobody")
+
+
+class Grant(Protocol):
+    """What a token stands for."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def actor(self) -> str: ...
+    @property
+    def org(self) -> str | None: ...
+
+
+class TokenBook(Protocol):
+    """The tokens of a store, as authorisation asks for them."""
+
+    @property
+    def required(self) -> bool:
+        """Whether a token exists: then everybody needs one."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it is time to look again."""
+
+    async def fresh(self) -> None:
+        """Look again if it is time to."""
+
+    async def authenticate(self, secret: str) -> Grant:
+        """What the token stands for; an unknown, expired or revoked one is refused with an error."""
+
+
+class NoTokens:
+    """The book of a store for which no token can be issued."""
+
+    required = False
+    is_stale = False
+
+    async def fresh(self) -> None:
+        """Nothing to look at."""
+
+    async def authenticate(self, secret: str) -> Grant:
+        """Nobody."""
+        raise errors.NotAuthenticated(reason="this store has issued none")
+
+
+class Needs:
+    """The one authorisation call of a route: `Depends(needs(READ))` gives the handler its principal."""
+
+    def __init__(self, need: Need) -> None:
+        self.need = need
+
+    async def __call__(self, request: Request) -> Principal:
+        """Who asks, if they may do this."""
+        return await authorise(request.app.state.service, request.scope, self.need)
+
+
+def needs(need: Need) -> Any:
+    """The dependency of a route that needs this."""
+    return Depends(Needs(need))
+
+
+async def authorise(service: Service, scope: Any, need: Need) -> Principal:
+    """Who sent this request, if they may do what it needs; else `NotAuthenticated` or `NotAllowed`."""
+    principal = await _identify(service, bearer(scope["headers"]), need)
+    if not principal.may(need):
+        if principal is NOBODY:
+            raise errors.NotAuthenticated(reason="the request shows none")
+        raise errors.NotAllowed(kind=principal.kind, what=need.value)
+    scope["tally.principal"] = principal
+    return principal
+
+
+async def _identify(service: Service, secret: str | None, need: Need) -> Principal:
+    if secret is None:
+        if service.tokens.is_stale:
+            await service.tokens.fresh()
+        return NOBODY if service.needs_token else LOCAL
+    if need is Need.OPEN:
+        return NOBODY
+    return await holder(service.tokens, secret)
+
+
+async def holder(tokens: TokenBook, secret: str) -> Principal:
+    """The principal that a token stands for."""
+    try:
+        grant = await tokens.authenticate(secret)
+    except errors.Refused as refused:
+        raise errors.NotAuthenticated(reason=refused.message) from None
+    if grant.kind not in MAY or (grant.kind == "tenant" and not grant.org):
+        raise errors.NotAuthenticated(reason="it stands for nobody")
+    return Principal(grant.kind, grant.org, grant.actor, grant.id)
+
+
+def bearer(headers: list[tuple[bytes, bytes]]) -> str | None:
+    """The token that a request shows; None if it has no such header, refused if it has several or another scheme."""
+    found = [value for name, value in headers if name == b"authorization"]
+    if not found:
+        return None
+    text = found[0].decode("latin-1")
+    if len(found) > 1 or text[: len(_SCHEME)].lower() != _SCHEME or not text[len(_SCHEME) :].strip():
+        raise errors.NotAuthenticated(reason="there must be one `Authorization: Bearer TOKEN`")
+    return text[len(_SCHEME) :].strip()
+
+
+Reader = Annotated[Principal, needs(Need.READ)]
+Appender = Annotated[Principal, needs(Need.APPEND)]
+Admin = Annotated[Principal, needs(Need.ADMIN)]
+Peer = Annotated[Principal, needs(Need.PEER)]
+Anybody = Annotated[Principal, needs(Need.OPEN)]

@@ -1,0 +1,99 @@
+"""The app: routes, what every request passes, and how errors are answered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from tallystick import errors
+from tallystick.server import problems
+from tallystick.server.access import Anybody
+from tallystick.server.front import Front
+from tallystick.server.routes import append, audit, events, follow, schemas, states, store, streams, waiting
+from tallystick.server.service import Service
+
+ROUTERS: tuple[APIRouter, ...] = (
+    append.router,
+    events.router,
+    follow.router,
+    streams.router,
+    states.router,
+    schemas.router,
+    audit.router,
+    waiting.router,
+    store.router,
+)
+DESCRIPTION = "An event store over HTTP. Errors are application/problem+json; `code` tells them apart."
+
+_CODES = {404: "not_found", 405: "method_not_allowed"}
+
+
+def build(service: Service) -> FastAPI:
+    """The app that serves a service."""
+    app = FastAPI(
+        title="Tallystick",
+        version="1",
+        description=DESCRIPTION,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan,
+        redirect_slashes=False,
+    )
+    app.state.service = service
+    app.add_middleware(Front, service=service)
+    app.add_exception_handler(errors.TallyError, _refused)
+    app.add_exception_handler(RequestValidationError, _unfit)
+    app.add_exception_handler(HTTPException, _http)
+    for router in ROUTERS:
+        app.include_router(router)
+    app.include_router(document)
+    return app
+
+
+document = APIRouter()
+
+
+@document.get("/openapi.json", include_in_schema=False)
+async def openapi(request: Request, who: Anybody) -> dict[str, Any]:
+    """The OpenAPI document of this service."""
+    found: dict[str, Any] = request.app.openapi()
+    return found
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    await service.start()
+    try:
+        yield
+    finally:
+        await service.stop()
+
+
+async def _refused(request: Request, problem: Exception) -> Response:
+    assert isinstance(problem, errors.TallyError)
+    request.app.state.service.meter.refused(code=problems.code_of(type(problem)))
+    return problems.response(problem)
+
+
+async def _unfit(request: Request, problem: Exception) -> Response:
+    assert isinstance(problem, RequestValidationError)
+    first: Any = problem.errors()[0]
+    place = ".".join(str(step) for step in first["loc"])[:200]
+    return problems.response(errors.InvalidInput(reason=f"{place}: {first['msg'][:200]}"))
+
+
+async def _http(request: Request, problem: Exception) -> Response:
+    """What the router itself refuses. An unknown path is answered as everything else that is not there."""
+    assert isinstance(problem, HTTPException)
+    if problem.status_code == 404:
+        return problems.response(errors.NothingHere())
+    code = _CODES.get(problem.status_code, "refused")
+    headers = dict(problem.headers) if problem.headers else None
+    return problems.plain(problem.status_code, code, str(problem.detail), headers)

@@ -1,0 +1,188 @@
+"""Appending for somebody: what they may not say themselves is stamped, and a repeated request takes effect once.
+
+A request with an idempotency key is handed in with its record, in the same group commit as everybody else's. Of two
+with one key the engine lets one pass; the other is answered from the record, and so is a retry after any outcome.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal, NoReturn
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import ids, names
+from tallystick.event.model import NewEvent
+from tallystick.server.access import Principal
+from tallystick.server.service import Service
+from tallystick.store import expectation
+from tallystick.store.commit import Appended
+from tallystick.store.idempotency import CommandKey, CommandRecord
+from tallystick.store.prepare import Part, Request
+
+ENDPOINT = "append"
+RESPONSE = b"{}"  # what a retry is told is read back from where the events are
+STAMPED_ANEW = frozenset({"request_id", "idempotency_key"})
+
+
+class EventIn(msgspec.Struct, forbid_unknown_fields=True):
+    """An event in a body."""
+
+    type: str
+    payload: dict[str, Any]
+    version: int | None = None
+    meta: dict[str, Any] | None = None
+    id: str | None = None
+    time: int | None = None
+
+
+class StreamIn(msgspec.Struct, forbid_unknown_fields=True):
+    """What is appended to the stream of the path."""
+
+    events: list[EventIn]
+    expected: int | Literal["any", "none"] | None = None
+
+
+class PartIn(StreamIn, forbid_unknown_fields=True, kw_only=True):
+    """What is appended to one of several streams."""
+
+    stream: str
+
+
+class PartsIn(msgspec.Struct, forbid_unknown_fields=True):
+    """What is appended to several streams in one commit."""
+
+    parts: list[PartIn]
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who appends, in which request, and under which key if they gave one."""
+
+    principal: Principal
+    request_id: str
+    key: str | None = None
+
+    @property
+    def stamp(self) -> dict[str, str]:
+        """The meta that the service answers for."""
+        who = self.principal
+        stamp = {"actor_type": who.actor_type, "actor_id": who.actor, "request_id": self.request_id}
+        if who.org is not None:
+            stamp["org"] = who.org
+        if self.key is not None:
+            stamp["idempotency_key"] = self.key
+        return stamp
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What became of an append: where each part is. `repeated`: it had taken effect before."""
+
+    parts: list[dict[str, Any]]
+    repeated: bool = False
+
+
+async def append(service: Service, caller: Caller, given: list[PartIn], body: bytes) -> Done:
+    """Append for a caller, and wait until it is on disk. `body` tells a retry from another request."""
+    stamp = caller.stamp
+    parts = [_part(service, caller.principal, part, stamp) for part in given]
+    record = None if caller.key is None else _record(service, caller, given, body)
+    try:
+        done = await service.log.submit(Request(parts, command=record))
+    except errors.TallyError as problem:
+        if record is not None:
+            repeated = await service.in_thread(_repeated, service, record)
+            if repeated is not None:
+                return Done(repeated, repeated=True)
+        if caller.principal.org is not None:
+            await service.in_thread(_tell_nothing, service, caller.principal, parts, problem)
+        raise
+    return Done([_told(item) | ({"stored": item.stored} if record is None else {}) for item in done])
+
+
+def _part(service: Service, principal: Principal, given: PartIn, stamp: dict[str, str]) -> Part:
+    if principal.org is not None and service.is_infrastructure(given.stream):
+        raise errors.NothingHere()
+    events = [
+        NewEvent(
+            event.type,
+            event.payload,
+            meta=stamp if event.meta is None else _stamped(event.meta, stamp),
+            version=event.version,
+            id=None if event.id is None else ids.to_bytes(event.id),
+            time=event.time,
+        )
+        for event in given.events
+    ]
+    return Part(given.stream, events, _expected(given.expected), STAMPED_ANEW)
+
+
+def _stamped(meta: dict[str, Any], stamp: dict[str, str]) -> dict[str, Any]:
+    for key in stamp.keys() & meta.keys():
+        if meta[key] != stamp[key]:
+            raise errors.StampRefused(key=key)
+    if "idempotency_key" in meta and "idempotency_key" not in stamp:
+        raise errors.StampRefused(key="idempotency_key")
+    return meta | stamp
+
+
+def _expected(given: int | str | None) -> int:
+    if given is None:
+        return expectation.ANY
+    if isinstance(given, str):
+        return expectation.from_text(given)
+    if given < 0:
+        raise errors.InvalidValue(what="expected", value=given, must="a seq (0, 1, 2 …), 'none' or 'any'")
+    return expectation.check(given)
+
+
+def _record(service: Service, caller: Caller, given: list[PartIn], body: bytes) -> CommandRecord:
+    who = caller.principal
+    key = CommandKey(who.org or "", who.actor, ENDPOINT, names.check_label("Idempotency-Key", caller.key))
+    digest = hashlib.sha256("\n".join(part.stream for part in given).encode())
+    digest.update(b"\n\n" + body)
+    return CommandRecord(key, digest.digest(), RESPONSE, service.store.clock())
+
+
+def _repeated(service: Service, record: CommandRecord) -> list[dict[str, Any]] | None:
+    """What the same request was told before; None if it never took effect. Another request is refused."""
+    stored = service.store.log.commands.load(record.key)
+    if stored is None:
+        return None
+    if stored.request_hash != record.request_hash:
+        raise errors.IdempotencyKeyReuse(**msgspec.structs.asdict(record.key))
+    return [_read_back(service, *part) for part in stored.ranges]
+
+
+def _read_back(service: Service, stream: str, first: int, last: int) -> dict[str, Any]:
+    try:
+        ends = [service.store.log.read_stream(stream, after=seq - 1, limit=1)[0] for seq in (first, last)]
+    except errors.HistoryPruned:
+        return {"stream": stream, "first_seq": first, "last_seq": last, "pruned": True}
+    return _told(Appended(stream, first, last, ends[0].position, ends[1].position, ends[1].link))
+
+
+def _told(done: Appended) -> dict[str, Any]:
+    return {
+        "stream": done.stream,
+        "first_seq": done.first_seq,
+        "last_seq": done.last_seq,
+        "first_position": done.first_position,
+        "last_position": done.last_position,
+        "link": done.link.hex(),
+    }
+
+
+def _tell_nothing(service: Service, principal: Principal, parts: list[Part], problem: errors.TallyError) -> None:
+    """A refusal must not tell of streams and events of others."""
+    if isinstance(problem, errors.DuplicateId):
+        raise errors.DuplicateId(id=problem.values["id"], reason="it is taken") from None
+    if isinstance(problem, errors.Refused):
+        for part in parts:
+            head = service.store.stream_head(part.stream)
+            if head is not None and service.hides(principal, part.stream, head.org):
+                _nothing()
+
+
+def _nothing() -> NoReturn:
+    raise errors.NothingHere() from None

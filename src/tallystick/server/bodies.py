@@ -1,0 +1,78 @@
+"""Bodies on their way in: of the right kind, not too large, not too slow, and strict JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from tallystick import errors
+from tallystick.event import canonical
+from tallystick.server.gate import Entry
+from tallystick.server.service import Service
+
+NODES_MAX = 500_000
+NODE_BYTES = 64  # what a decoded value takes beside its text, about
+
+Shape = TypeVar("Shape")
+
+
+def expect_json(request: Request) -> int | None:
+    """Refuse a body that is not plain JSON by its headers; the length that they tell, if they do."""
+    length: int | None = None
+    kind = b""
+    for name, value in request.scope["headers"]:
+        if name == b"content-type":
+            kind = value
+        elif name == b"content-length":
+            length = int(value)
+        elif name == b"content-encoding" and value.lower() != b"identity":
+            raise errors.BodyRefused(reason="it has a content encoding")
+    if kind.partition(b";")[0].strip().lower() != b"application/json":
+        raise errors.BodyRefused(reason="its type is not application/json")
+    return length
+
+
+async def read(service: Service, request: Request, entry: Entry, length: int | None) -> bytes:
+    """The body, if it is not too large and arrives in time."""
+    limit = service.limits.body_bytes_max
+    if length is not None and length > limit:
+        raise errors.BodyTooLarge(limit=limit)
+    try:
+        async with asyncio.timeout(service.limits.body_seconds):
+            return await _whole(request, entry, limit, known=length is not None)
+    except TimeoutError:
+        raise errors.BodyTooSlow(seconds=service.limits.body_seconds) from None
+
+
+async def _whole(request: Request, entry: Entry, limit: int, *, known: bool) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > limit:
+            raise errors.BodyTooLarge(limit=limit)
+        if not known:
+            entry.grow(len(piece))
+        pieces.append(piece)
+        if not message.get("more_body"):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def decode(body: bytes, shape: type[Shape], entry: Entry) -> Shape:
+    """The body as what it must be. Refused by name: what is not strict JSON, and what has another shape."""
+    nodes = body.count(b",") + body.count(b"[") + body.count(b"{")
+    if nodes > NODES_MAX:
+        raise errors.TooLarge(what="the body", size=nodes, unit="values or more", limit=NODES_MAX)
+    entry.grow(nodes * NODE_BYTES)
+    value: Any = canonical.parse(body, what="body", bytes_max=len(body))
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError as problem:
+        raise errors.InvalidInput(reason=f"the body does not fit: {problem}") from None

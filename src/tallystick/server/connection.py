@@ -1,0 +1,150 @@
+"""One connection: uvicorn's HTTP protocol with the bounds it lacks.
+
+- The head of a request must be complete in time and of bounded size; a connection that says nothing is closed.
+- No more than so many connections at once; one more is told so and closed.
+- A reader that takes nothing of what it was sent for a while is cut off.
+- What is no HTTP is answered like every other mistake, with a problem and the same headers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import lru_cache
+from typing import Any
+
+import httptools
+from starlette.responses import Response
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from tallystick import errors
+from tallystick.server import problems
+from tallystick.server.front import SECURITY_HEADERS
+from tallystick.server.settings import Limits
+
+
+@lru_cache(maxsize=4)
+def bounded(limits: Limits) -> type[HttpToolsProtocol]:
+    """The protocol with these bounds."""
+    return type("BoundedConnection", (Connection,), {"limits": limits})
+
+
+class _TooMuch(httptools.HttpParserError):
+    """The head of the request is too large."""
+
+
+class Connection(HttpToolsProtocol):
+    """One connection, bounded."""
+
+    limits = Limits()
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._head_bytes = 0
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._unsent = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Greet, or send away."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections_max:
+            self._refuse(problems.response(errors.Overloaded(what="connections")))
+            return
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop every clock."""
+        self._cancel_head()
+        self._cancel_stall()
+        super().connection_lost(exc)
+
+    # --- the head of a request arrives in time ------------------------------------------------------------------------
+
+    def _expect_head(self) -> None:
+        self._cancel_head()
+        self._head_timer = self.loop.call_later(self.limits.header_seconds, self._head_late)
+
+    def _cancel_head(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_late(self) -> None:
+        if not self.transport.is_closing():
+            self._refuse(problems.plain(408, "request_timeout", "the request did not arrive in time"))
+
+    def on_message_begin(self) -> None:
+        """A request begins: after an idle time, its head has to come soon."""
+        super().on_message_begin()
+        self._head_bytes = 0
+        if self._head_timer is None:
+            self._expect_head()
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the path."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        self._count(len(name) + len(value) + 4)
+        super().on_header(name, value)
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > self.limits.header_bytes_max:
+            raise _TooMuch
+
+    def on_headers_complete(self) -> None:
+        """The head is there; how long the body may take is the handler's to say."""
+        self._cancel_head()
+        super().on_headers_complete()
+
+    # --- what is sent is taken ----------------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        """The reader is behind: watch whether it takes anything."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """The reader took enough."""
+        self._cancel_stall()
+        super().resume_writing()
+
+    def _watch(self) -> None:
+        self._unsent = self.transport.get_write_buffer_size()
+        self._stall_timer = self.loop.call_later(self.limits.follower_seconds, self._stalled)
+
+    def _cancel_stall(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+    def _stalled(self) -> None:
+        if self.transport.get_write_buffer_size() < self._unsent:
+            self._watch()
+        else:
+            self.transport.abort()
+
+    # --- what is no HTTP ----------------------------------------------------------------------------------------------
+
+    def send_400_response(self, msg: str) -> None:
+        """What cannot be understood."""
+        if self._head_bytes > self.limits.header_bytes_max:
+            self._refuse(problems.plain(431, "header_too_large", "the head of the request is too large"))
+        else:
+            self._refuse(problems.plain(400, "bad_request", "this is not an HTTP request that can be understood"))
+
+    def _refuse(self, response: Response) -> None:
+        """Say a problem, and close. Nothing is said into the middle of another answer."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or not cycle.response_started:
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+            lines = [STATUS_LINE[response.status_code]]
+            for name, value in (*response.raw_headers, *SECURITY_HEADERS, (b"connection", b"close")):
+                lines += [name, b": ", value, b"\r\n"]
+            self.transport.write(b"".join([*lines, b"\r\n", bytes(response.body)]))
+        self.transport.close()

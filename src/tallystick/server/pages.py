@@ -1,0 +1,47 @@
+"""Pages on their way out, a slice at a time: as long as one is not sent it counts as a read that is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tallystick.server.gate import Entry
+from tallystick.server.service import Service
+
+SLICE_BYTES = 256 << 10
+JSON = "application/json"
+
+
+class Page(Response):
+    """JSON that was made in a thread."""
+
+    media_type = JSON
+
+    def __init__(self, body: bytes, entry: Entry) -> None:
+        super().__init__(body)
+        self._entry = entry
+
+    @classmethod
+    async def of(cls, service: Service, read: Callable[..., bytes], *given: Any, **named: Any) -> Page:
+        """What a reading for this service gives; `Overloaded` if too many are under way."""
+        entry = service.reads.enter()
+        try:
+            return cls(await service.in_thread(read, service, *given, **named), entry)
+        except BaseException:
+            entry.leave()
+            raise
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it; each slice waits until the one before has left."""
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            body = bytes(self.body)
+            for start in range(0, len(body), SLICE_BYTES):
+                end = start + SLICE_BYTES
+                piece = body if len(body) <= SLICE_BYTES else body[start:end]
+                await send({"type": "http.response.body", "body": piece, "more_body": end < len(body)})
+        finally:
+            self._entry.leave()

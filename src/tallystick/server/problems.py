@@ -1,0 +1,86 @@
+"""Errors as `application/problem+json` (RFC 9457): type, title, status, detail, and our code, advice and values.
+
+The body says nothing that depends on the request alone, so that absent and forbidden look alike to the byte.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from tallystick import errors
+
+MEDIA_TYPE = "application/problem+json"
+
+_STATUS: dict[type[errors.TallyError], int] = {
+    errors.TooLarge: 413,
+    errors.InvalidInput: 422,
+    errors.HistoryPruned: 410,
+    errors.UnsupportedCapability: 501,
+    errors.RunNotFound: 404,
+    errors.Refused: 409,
+    errors.NoSpace: 507,
+    errors.Unavailable: 503,
+}
+_RETRY_SECONDS: dict[type[errors.TallyError], int] = {errors.Busy: 1}
+
+
+def status_of(kind: type[errors.TallyError]) -> int:
+    """The HTTP status of an error: its own, or that of the nearest class which has one."""
+    for parent in kind.__mro__:
+        if "status" in vars(parent):
+            return int(vars(parent)["status"])
+        if parent in _STATUS:
+            return _STATUS[parent]
+    return 500
+
+
+def code_of(kind: type[errors.TallyError]) -> str:
+    """The word by which a program tells this error from others."""
+    code = getattr(kind, "code", None)
+    return code if isinstance(code, str) else re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+
+
+def document(error: errors.TallyError) -> dict[str, Any]:
+    """The error as a problem."""
+    kind = type(error)
+    return {
+        "type": f"urn:tallystick:problem:{code_of(kind)}",
+        "title": (kind.__doc__ or kind.__name__).partition("\n")[0],
+        "status": status_of(kind),
+        "detail": error.message,
+        "code": code_of(kind),
+        "advice": error.next_step,
+        "values": error.as_json()["values"],
+    }
+
+
+def response(error: errors.TallyError) -> Response:
+    """The answer that an error gets."""
+    kind = type(error)
+    headers = {}
+    seconds = getattr(kind, "retry_seconds", None) or _RETRY_SECONDS.get(kind)
+    if seconds is not None:
+        headers["retry-after"] = str(seconds)
+    if status_of(kind) == 401:
+        headers["www-authenticate"] = 'Bearer realm="tallystick"'
+    if status_of(kind) in (408, 413):
+        headers["connection"] = "close"  # what is left of the body is not read
+    return Response(msgspec.json.encode(document(error)), status_of(kind), headers, MEDIA_TYPE)
+
+
+def plain(status: int, code: str, detail: str, headers: dict[str, str] | None = None) -> Response:
+    """A problem that is no error of the store: an unknown path, a method that is not there."""
+    body = {
+        "type": f"urn:tallystick:problem:{code}",
+        "title": detail,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "advice": "",
+        "values": {},
+    }
+    return Response(msgspec.json.encode(body), status, headers, MEDIA_TYPE)

@@ -1,0 +1,226 @@
+"""Reading for somebody: their scope is laid over what they ask for, and pages are bounded in events and in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from tallystick import errors, state
+from tallystick.event.line import line
+from tallystick.event.model import Event
+from tallystick.server.access import Principal
+from tallystick.server.service import Service
+from tallystick.store import control
+from tallystick.store.ledger import Head
+from tallystick.store.page import Hole, StreamInfo
+from tallystick.store.selection import Selection
+
+STEP_EVENTS = 64
+STEP_GROWTH = 8
+STREAMS_SCANNED_MAX = 20_000
+EVENT_BYTES = 600  # what the fields beside payload and meta take in a page, about
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of the log is asked for."""
+
+    after: int = 0
+    until: int | None = None
+    limit: int = 1000
+    selection: Selection = Selection()
+    over_holes: bool = False
+    over_pruned: bool = False
+
+
+def scoped(principal: Principal, selection: Selection) -> Selection:
+    """The selection within what the principal may see. Another's org is answered like one that is not there."""
+    if principal.org is None:
+        return selection
+    if selection.org not in (None, principal.org):
+        raise errors.NothingHere()
+    return msgspec.structs.replace(selection, org=principal.org)
+
+
+def events(service: Service, principal: Principal, asked: Asked) -> bytes:
+    """A page of the log as JSON: the events, how far the log was looked at, and which damaged ranges were passed."""
+    found, through, holes = _page(service, principal, asked)
+    told = ",".join(f'{{"first":{hole.first},"last":{hole.last}}}' for hole in holes)
+    return f'{{"events":[{",".join(map(line, found))}],"through":{through},"holes":[{told}]}}'.encode()
+
+
+def _page(service: Service, principal: Principal, asked: Asked) -> tuple[list[Event], int, list[Hole]]:
+    selection = scoped(principal, asked.selection)
+    found: list[Event] = []
+    holes: list[Hole] = []
+    after, room, step = asked.after, service.limits.page_bytes_max, min(STEP_EVENTS, asked.limit)
+    while True:
+        page = service.store.read(
+            after=after,
+            until=asked.until,
+            selection=selection,
+            limit=step,
+            over_holes=asked.over_holes,
+            over_pruned=asked.over_pruned,
+        )
+        seen = visible(service, principal, page.events)
+        found += seen
+        holes += page.holes
+        room -= sum(map(size_of, seen))
+        left = asked.limit - len(found)
+        if page.through <= after or left <= 0 or room <= 0 or _is_end(service, page.through, asked):
+            return found, max(page.through, after), holes
+        after = page.through
+        step = min(left, step * STEP_GROWTH, _fitting(service.limits.page_bytes_max, room, len(found)))
+
+
+def _fitting(whole: int, room: int, count: int) -> int:
+    """How many more events fit if they are like those before: a page of large events must not be read at once."""
+    return max(room * count // (whole - room), 1) if count else STEP_EVENTS * STEP_GROWTH
+
+
+def _is_end(service: Service, through: int, asked: Asked) -> bool:
+    return through >= (service.store.head() if asked.until is None else asked.until)
+
+
+def visible(service: Service, principal: Principal, found: list[Event]) -> list[Event]:
+    """Those of the events, all of the principal's org, that are not of the infrastructure."""
+    if principal.org is None:
+        return found
+    return [event for event in found if not service.is_infrastructure(event.stream)]
+
+
+def size_of(event: Event) -> int:
+    """How many bytes an event takes in a page, about."""
+    return EVENT_BYTES + len(event.payload or b"") + len(event.meta)
+
+
+def event(service: Service, principal: Principal, id: str) -> bytes:
+    """One event as JSON."""
+    found = service.store.find(id)
+    if found is None or (
+        principal.org is not None and service.hides(principal, found.stream, found.metadata.get("org"))
+    ):
+        raise errors.NothingHere()
+    return line(found).encode()
+
+
+def stream_head(service: Service, principal: Principal, stream: str) -> Head:
+    """The end of a stream that the principal may see."""
+    head = service.store.stream_head(stream)
+    if head is None or service.hides(principal, stream, head.org):
+        raise errors.NothingHere()
+    return head
+
+
+def stream(service: Service, principal: Principal, name: str) -> bytes:
+    """A stream as JSON: how long it is, whose, and what was pruned of it."""
+    head = stream_head(service, principal, name)
+    cut = service.store.cut(name)
+    told = {
+        "stream": name,
+        "seq": head.seq,
+        "org": head.org,
+        "link": head.link.hex(),
+        "pruned_through": 0 if cut is None else cut.through,
+    }
+    return msgspec.json.encode(told)
+
+
+def stream_events(
+    service: Service, principal: Principal, name: str, *, after: int, until: int | None, limit: int
+) -> bytes:
+    """A page of one stream as JSON; `through` is the seq to go on after."""
+    stream_head(service, principal, name)
+    found: list[Event] = []
+    room, step = service.limits.page_bytes_max, min(STEP_EVENTS, limit)
+    while True:
+        page = service.store.read_stream(name, after=after, until=until, limit=step)
+        found += page
+        room -= sum(map(size_of, page))
+        after = page[-1].seq if page else after
+        if len(page) < step or len(found) >= limit or room <= 0:
+            return f'{{"events":[{",".join(map(line, found))}],"through":{after}}}'.encode()
+        step = min(limit - len(found), step * STEP_GROWTH, _fitting(service.limits.page_bytes_max, room, len(found)))
+
+
+def streams(
+    service: Service, principal: Principal, *, after: str, limit: int, kind: str | None, org: str | None
+) -> bytes:
+    """A page of the streams as JSON; `next` is what to go on after, null at the end."""
+    if principal.org is not None and org not in (None, principal.org):
+        raise errors.NothingHere()
+    found, last, scanned = [], after, 0
+    for info in islice(_streams(service, max(after, f"{kind}/" if kind else ""), kind), STREAMS_SCANNED_MAX):
+        last, scanned = info.stream, scanned + 1
+        if not service.hides(principal, info.stream, info.org) and org in (None, info.org):
+            found.append({"stream": info.stream, "seq": info.seq, "org": info.org, "link": info.link.hex()})
+            if len(found) == limit:
+                break
+    more = len(found) == limit or scanned == STREAMS_SCANNED_MAX
+    return msgspec.json.encode({"streams": found, "next": last if more else None})
+
+
+def _streams(service: Service, after: str, kind: str | None) -> Iterator[StreamInfo]:
+    while page := service.store.streams(after=after):
+        for info in page:
+            if kind is not None and not info.stream.startswith(f"{kind}/"):
+                return
+            yield info
+        after = page[-1].stream
+
+
+def state_of(
+    service: Service, principal: Principal, name: str, *, reducer: str, seq: int | None, time: int | None
+) -> bytes:
+    """The state of a stream as JSON, at a seq or a time."""
+    stream_head(service, principal, name)
+    chosen = service.reducers.get(reducer)
+    if chosen is None or chosen.scope != "stream":
+        raise errors.NothingHere()
+    found = state.fold(service.store, chosen, name, until=state.Until(seq=seq, time=time))
+    told = {
+        "stream": name,
+        "seq": found.seq,
+        "position": found.position,
+        "link": found.link.hex(),
+        "reducer": chosen.name,
+        "reducer_version": chosen.version,
+        "state": msgspec.Raw(found.body),
+        "state_hash": found.hash.hex(),
+        "events_folded": found.events,
+        "damage": found.damage,
+    }
+    return msgspec.json.encode(told)
+
+
+def audit(service: Service, asked: Asked, *, actor: str | None) -> bytes:
+    """A page of the control facts as JSON: what was done to the store, by whom."""
+    facts = control.audit(service.store.log, after=asked.after, selection=asked.selection)
+    wanted = (fact for fact in facts if actor is None or fact.metadata.get("actor_id") == actor)
+    found = list(islice(wanted, asked.limit))
+    through = found[-1].position if len(found) == asked.limit else service.store.head()
+    return f'{{"events":[{",".join(map(line, found))}],"through":{max(through, asked.after)}}}'.encode()
+
+
+def store(service: Service, principal: Principal) -> bytes:
+    """What is served, as JSON: which engine, how far, whether it can be written, and what is damaged."""
+    log = service.store.log
+    told: dict[str, Any] = {
+        "engine": log.engine,
+        "profile": log.profile,
+        "store": log.store_id.hex(),
+        "head": service.store.head(),
+        "floor": service.store.floor(),
+        "readonly": service.is_readonly,
+        "capabilities": sorted(log.capabilities),
+        "reducers": sorted(service.reducers),
+        "projections": sorted(service.projections),
+    }
+    if principal.org is None:
+        told["holes"] = [
+            {"first": hole.first, "last": hole.last, "reason": hole.reason} for hole in service.store.holes()
+        ]
+    return msgspec.json.encode(told)

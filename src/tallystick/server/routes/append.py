@@ -1,0 +1,80 @@
+"""Appending: to one stream, or to several in one commit."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from tallystick import errors
+from tallystick.server import appending, bodies
+from tallystick.server.access import Appender, Principal
+from tallystick.server.appending import Caller, Done, PartIn, PartsIn, StreamIn
+from tallystick.server.routes import shapes
+from tallystick.server.routes.asking import service_of
+from tallystick.server.service import Service
+
+router = APIRouter(tags=["append"])
+
+
+@router.post(
+    "/v1/streams/{kind}/{name}/events",
+    status_code=201,
+    openapi_extra=shapes.body(shapes.STREAM_BODY) | shapes.IDEMPOTENT,
+    responses=shapes.answers(201, shapes.APPENDED, 401, 403, 404, 408, 409, 413, 415, 422, 429, 501, 503, 507),
+)
+async def append_to_stream(kind: str, name: str, request: Request, who: Appender) -> Response:
+    """Append events to a stream, all or none, and answer when they are on disk."""
+    service = service_of(request)
+    length = bodies.expect_json(request)
+    with service.appends.enter(length or 0) as entry:
+        body = await bodies.read(service, request, entry, length)
+        given = bodies.decode(body, StreamIn, entry)
+        part = PartIn(stream=f"{kind}/{name}", events=given.events, expected=given.expected)
+        done = await _append(service, request, who, [part], body)
+    return _answer(done, done.parts[0])
+
+
+@router.post(
+    "/v1/append",
+    status_code=201,
+    openapi_extra=shapes.body(shapes.PARTS_BODY) | shapes.IDEMPOTENT,
+    responses=shapes.answers(201, shapes.ALL_APPENDED, 401, 403, 404, 408, 409, 413, 415, 422, 429, 501, 503, 507),
+)
+async def append_to_streams(request: Request, who: Appender) -> Response:
+    """Append events to several streams in one commit, all or none, and answer when they are on disk."""
+    service = service_of(request)
+    length = bodies.expect_json(request)
+    with service.appends.enter(length or 0) as entry:
+        body = await bodies.read(service, request, entry, length)
+        parts = bodies.decode(body, PartsIn, entry).parts
+        done = await _append(service, request, who, parts, body)
+    return _answer(done, {"parts": done.parts})
+
+
+async def _append(service: Service, request: Request, who: Principal, parts: list[PartIn], body: bytes) -> Done:
+    began = time.perf_counter()
+    caller = Caller(who, request.scope["tally.request_id"], _key(request))
+    done = await appending.append(service, caller, parts, body)
+    if not done.repeated:
+        events = sum(len(part.events) for part in parts)
+        service.meter.appended(events=events, size=len(body), seconds=time.perf_counter() - began)
+    return done
+
+
+def _key(request: Request) -> str | None:
+    found = [value for name, value in request.scope["headers"] if name == b"idempotency-key"]
+    if not found:
+        return None
+    try:
+        (key,) = found
+        return str(key.decode())
+    except ValueError:
+        raise errors.InvalidInput(reason="Idempotency-Key must be one header, in UTF-8") from None
+
+
+def _answer(done: Done, told: Any) -> Response:
+    headers = {"idempotent-replayed": "true"} if done.repeated else None
+    return Response(msgspec.json.encode(told), 201, headers, "application/json")

@@ -1,0 +1,50 @@
+"""Parameters that several routes share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Query, Request
+
+from tallystick.event import limits, names
+from tallystick.server.service import Service
+from tallystick.store.selection import Selection
+
+LIMIT = 1000
+
+Position = Annotated[int, Query(ge=0, le=limits.INT_MAX)]
+MaybePosition = Annotated[int | None, Query(ge=0, le=limits.INT_MAX)]
+Limit = Annotated[int, Query(ge=1, le=10_000)]
+Time = Annotated[int | None, Query(ge=limits.INT_MIN, le=limits.INT_MAX, description="Nanoseconds since 1970.")]
+Label = Annotated[str | None, Query(min_length=1, max_length=names.LABEL_MAX)]
+
+
+def service_of(request: Request) -> Service:
+    """The service that this request came to."""
+    service: Service = request.app.state.service
+    return service
+
+
+def _selection(
+    org: Label = None,
+    app: Label = None,
+    env: Label = None,
+    type: Annotated[list[str], Query(max_length=100)] = [],  # noqa: B006
+    stream: Annotated[list[str], Query(max_length=100)] = [],  # noqa: B006
+    kind: Annotated[list[str], Query(max_length=100)] = [],  # noqa: B006
+    time_from: Time = None,
+    time_until: Time = None,
+) -> Selection:
+    return Selection(
+        streams=frozenset(stream),
+        kinds=frozenset(kind),
+        types=frozenset(type),
+        org=org,
+        app=app,
+        env=env,
+        time_from=time_from,
+        time_until=time_until,
+    )
+
+
+Chosen = Annotated[Selection, Depends(_selection)]

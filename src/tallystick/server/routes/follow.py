@@ -1,0 +1,44 @@
+"""Following the log live, by server-sent events."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Request, Response
+
+from tallystick import errors
+from tallystick.event import limits
+from tallystick.server import following
+from tallystick.server.access import Reader
+from tallystick.server.routes import shapes
+from tallystick.server.routes.asking import Chosen, MaybePosition, service_of
+
+router = APIRouter(tags=["read"])
+
+
+@router.get(
+    "/v1/follow",
+    responses=shapes.answers(
+        200, {"type": "string"}, 401, 403, 404, 410, 422, 429, 501, 503, media="text/event-stream"
+    ),
+)
+async def follow(
+    request: Request,
+    who: Reader,
+    selection: Chosen,
+    after: MaybePosition = None,
+    over_pruned: bool = False,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> Response:
+    """Events as they come, each with its position as id. Resumes from Last-Event-ID, else begins behind `after`.
+
+    Without either it begins now.
+    """
+    begin = after if last_event_id is None else _position(last_event_id)
+    return await following.follow(service_of(request), who, selection, after=begin, over_pruned=over_pruned)
+
+
+def _position(text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= limits.INT_MAX:
+        return int(text)
+    raise errors.InvalidValue(what="Last-Event-ID", value=text[:40], must="a position")

@@ -1,0 +1,149 @@
+"""One service: an open store and what the handlers need around it. They use nothing else.
+
+Life: `start` (the loop is running, nothing is served yet), `drain` (nothing new is taken, followers are sent off, what
+was accepted goes on), `stop` (everything accepted has been answered; commit what waits, close the store).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from tallystick import errors, opening, state
+from tallystick.aio import AsyncStore
+from tallystick.event import names
+from tallystick.projections import Live, TableProjection, TableRunner
+from tallystick.server.access import NoTokens, Principal, TokenBook
+from tallystick.server.gate import Gate
+from tallystick.server.merging import merge
+from tallystick.server.meter import Meter, NoMeter
+from tallystick.server.settings import Settings
+from tallystick.server.tail import Tail
+from tallystick.store.store import Store
+
+THREADS = 16
+
+Result = TypeVar("Result")
+
+
+class Service:
+    """What one process serves."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        *,
+        tokens: TokenBook | None = None,
+        meter: Meter | None = None,
+        reducers: Iterable[Any] = (),
+        projections: Iterable[Any] = (),
+    ) -> None:
+        limits = settings.limits
+        self.store = store
+        self.settings = settings
+        self.limits = limits
+        self.tokens: TokenBook = tokens or NoTokens()
+        self.meter: Meter = meter or NoMeter()
+        self.reducers = {item.name: item for item in state.registry([*reducers, merge])}
+        self.projections = {item.name: item for item in projections}
+        self.failures: dict[str, str] = {}  # projection -> why its runner stopped
+        self.draining = False
+        self.appends = Gate("appends", count_max=limits.pending_requests_max, bytes_max=limits.pending_bytes_max)
+        self.reads = Gate("reads", count_max=limits.reads_max)
+        self.waits = Gate("waits", count_max=limits.waiters_max)
+        self.tail = Tail(self)
+        self._log: AsyncStore | None = None
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tallystick-reader")
+        self._stopping = threading.Event()
+        self._runners: list[threading.Thread] = []
+
+    @property
+    def log(self) -> AsyncStore:
+        """The async face of the store, once the service has started."""
+        if self._log is None:
+            raise errors.StoreClosed()
+        return self._log
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether a request without a token is nobody's."""
+        return self.settings.require_token or self.tokens.required or not self.settings.is_loopback
+
+    @property
+    def is_readonly(self) -> bool:
+        """Whether nothing can be appended: it was opened so, or it is damaged."""
+        return self.store.log.readonly or bool(self.store.holes())
+
+    def hides(self, principal: Principal, stream: str, org: str | None) -> bool:
+        """Whether this principal must not learn that the stream, of that org, is there."""
+        return principal.org is not None and (org != principal.org or self.is_infrastructure(stream))
+
+    def is_infrastructure(self, stream: str) -> bool:
+        """Whether a stream is none of a tenant's: of a reserved kind, or of one that is declared as such."""
+        kind = stream.partition("/")[0]
+        return names.is_reserved(kind) or kind in self.settings.infrastructure or not self.store.catalog.is_tenant(kind)
+
+    async def run(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
+        """Call something that reads, in a thread; so many at a time."""
+        with self.reads.enter():
+            return await self.in_thread(function, *given, **named)
+
+    async def in_thread(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
+        """Call something in a thread of the service."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: function(*given, **named))
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin: the writer thread, and the runners of projections."""
+        self._log = AsyncStore(self.store, window_ms=self.settings.window_ms)
+        for projection in self.projections.values():
+            runner = threading.Thread(
+                target=self._follow, args=(projection,), name=f"tallystick-{projection.name}", daemon=True
+            )
+            runner.start()
+            self._runners.append(runner)
+
+    def _follow(self, projection: Any) -> None:
+        """Keep the rows of a projection current until the service stops; why it stopped is kept for those who ask."""
+        try:
+            runner = (TableRunner if isinstance(projection, TableProjection) else Live)(self.store, projection)
+            runner.follow(stopped=self._stopping.is_set)
+        except Exception as problem:  # a user's code may raise anything; the service goes on without these rows
+            self.failures[projection.name] = str(problem)
+
+    def drain(self) -> None:
+        """Take nothing new, and send the followers off. Called in the loop's thread."""
+        self.draining = True
+        self.tail.close()
+
+    async def stop(self) -> None:
+        """End: everything that was handed in is committed before the store is closed."""
+        self.drain()
+        self._stopping.set()
+        await self.tail.stop()
+        for runner in self._runners:
+            await asyncio.to_thread(runner.join)
+        if self._log is not None:
+            await self._log.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def open_service(settings: Settings, *, catalog: Any = None, **parts: Any) -> Service:
+    """The service for these settings, with its store opened. A store that somebody else writes must be read-only."""
+    options: dict[str, Any] = {}
+    if settings.infrastructure and settings.url.startswith(("postgres:", "postgresql:")):
+        options["infrastructure"] = settings.infrastructure
+    for kind in settings.infrastructure:
+        names.check_kind(kind)
+    store = opening.open(settings.url, readonly=settings.readonly, catalog=catalog, **options)
+    try:
+        return Service(store, settings, **parts)
+    except BaseException:
+        store.close()
+        raise

@@ -1,0 +1,193 @@
+"""The end of the log, watched once for all who follow it. An event is encoded once, whoever gets it.
+
+A follower reads by itself until it has caught up with the tail, and joins it there: both happen in the event loop, so
+nothing lies between. From then on it gets what the tail reads, through a queue of bounded bytes; who does not empty it
+in time is sent off, and comes back with the id of the last event it got.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event.line import line
+from tallystick.event.model import Event
+from tallystick.store.selection import Selection
+
+if TYPE_CHECKING:
+    from tallystick.server.service import Service
+
+WAIT_SECONDS = 1.0
+PAUSE_SECONDS = 0.02  # what comes within it goes out together
+PAGE_EVENTS = 1000
+SLOW = b": sent off: too slow, resume from the last id\n\n"
+STOPPING = b": the service is stopping, resume from the last id\n\n"
+FAILED = b": reading failed, resume from the last id\n\n"
+
+
+class Channel(msgspec.Struct, frozen=True):
+    """What a group of followers gets. The selection of a tenant holds its org; the infrastructure is not for it."""
+
+    selection: Selection
+    is_tenants: bool
+
+
+class Follower:
+    """One that follows: what it has not been sent yet, and whether it is over."""
+
+    def __init__(self, channel: Channel, *, bytes_max: int) -> None:
+        self.channel = channel
+        self.after = 0
+        self.farewell = b""
+        self._bytes_max = bytes_max
+        self._waiting: deque[bytes] = deque()
+        self._bytes = 0
+        self._news = asyncio.Event()
+
+    def give(self, chunk: bytes) -> bool:
+        """Queue something to be sent; False if that is too much."""
+        self._bytes += len(chunk)
+        if self._bytes > self._bytes_max and self._waiting:
+            return False
+        self._waiting.append(chunk)
+        self._news.set()
+        return True
+
+    def end(self, farewell: bytes) -> None:
+        """Nothing more comes but this."""
+        if not self.farewell:
+            self.farewell = farewell
+            if farewell is SLOW:
+                self._waiting.clear()
+            self._news.set()
+
+    async def next(self, seconds: float) -> bytes:
+        """What there is to send, as soon as there is something; empty when the time is up."""
+        if not self._waiting and not self.farewell:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._news.wait()
+            except TimeoutError:
+                return b""
+        chunk = b"".join(self._waiting)
+        self._waiting.clear()
+        self._bytes = 0
+        self._news.clear()
+        return chunk
+
+
+class Tail:
+    """Reads new events as they come while somebody follows."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._channels: dict[Channel, set[Follower]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self.position = 0
+        self.count = 0
+
+    def follower(self, channel: Channel) -> Follower:
+        """One more that will follow; `Overloaded` if there are too many, `Draining` at the end."""
+        if self._service.draining:
+            raise errors.Draining()
+        if self.count >= self._service.limits.followers_max:
+            raise errors.Overloaded(what="followers")
+        self.count += 1
+        self._service.meter.followers(self.count)
+        return Follower(channel, bytes_max=self._service.limits.follower_bytes_max)
+
+    def join(self, follower: Follower, after: int) -> bool:
+        """Get everything behind `after` from now on; False if the tail is further already: read on, and try again."""
+        if self._task is None or self._task.done():
+            self.position = after
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        if after < self.position:
+            return False
+        follower.after = after
+        self._channels.setdefault(follower.channel, set()).add(follower)
+        if self._service.draining:
+            follower.end(STOPPING)
+        return True
+
+    def leave(self, follower: Follower) -> None:
+        """It is gone."""
+        self.count -= 1
+        self._service.meter.followers(self.count)
+        self._forget(follower)
+
+    def _forget(self, follower: Follower) -> None:
+        group = self._channels.get(follower.channel)
+        if group is not None:
+            group.discard(follower)
+            if not group:
+                del self._channels[follower.channel]
+
+    def close(self) -> None:
+        """Send everybody off."""
+        for follower in self._followers():
+            follower.end(STOPPING)
+
+    async def stop(self) -> None:
+        """Wait until nothing is read any more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _followers(self) -> list[Follower]:
+        return [follower for group in self._channels.values() for follower in group]
+
+    async def _run(self) -> None:
+        try:
+            while self.count:
+                await self._service.in_thread(self._service.store.wait, self.position, timeout=WAIT_SECONDS)
+                await self._step()
+                await asyncio.sleep(PAUSE_SECONDS)
+        except (errors.TallyError, OSError):  # they come back, and reading says what it is
+            for follower in self._followers():
+                follower.end(FAILED)
+
+    async def _step(self) -> None:
+        """Read what is new, and hand it round."""
+        after = self.position
+        found, frames, through = await self._service.in_thread(self._read, after)
+        for channel, group in list(self._channels.items()):
+            chosen = _choose(self._service, channel, found)
+            chunk = b"".join([frames[index] for index in chosen])
+            for follower in list(group):
+                if follower.after <= after:
+                    self._hand(follower, chunk)
+                else:  # it was ahead of the tail when it joined
+                    left = [frames[index] for index in chosen if found[index].position > follower.after]
+                    self._hand(follower, b"".join(left))
+        self.position = max(through, after)
+
+    def _read(self, after: int) -> tuple[list[Event], list[bytes], int]:
+        page = self._service.store.read(after=after, limit=PAGE_EVENTS, over_pruned=True)
+        return page.events, [frame(event) for event in page.events], page.through
+
+    def _hand(self, follower: Follower, chunk: bytes) -> None:
+        if chunk and not follower.give(chunk):
+            follower.end(SLOW)
+            self._forget(follower)
+            self._service.meter.dropped()
+
+
+def _choose(service: Service, channel: Channel, found: list[Event]) -> list[int]:
+    """Which of the events a channel gets."""
+    if channel.selection.is_everything:
+        return list(range(len(found)))
+    wanted = channel.selection.predicate()
+    return [
+        index
+        for index, event in enumerate(found)
+        if wanted(event) and not (channel.is_tenants and service.is_infrastructure(event.stream))
+    ]
+
+
+def frame(event: Event) -> bytes:
+    """An event as one message of a text/event-stream; its id is the position."""
+    return f"id: {event.position}\ndata: {line(event)}\n\n".encode()
