@@ -35,6 +35,7 @@ COMMANDS = {
     "community": "community",
     "pipeline": "pipeline",
     "serve": "serve",
+    "token": "token",
 }
 """Name of the command -> module in this package whose `command` it is. Modules are imported when they are asked for."""
 

@@ -15,4 +15,5 @@ from tallystick.errors.pipeline import *
 from tallystick.errors.refused import *
 from tallystick.errors.runs import *
 from tallystick.errors.service import *
+from tallystick.errors.tokens import *
 from tallystick.errors.unavailable import *

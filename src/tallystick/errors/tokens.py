@@ -1,0 +1,26 @@
+"""What is refused about tokens."""
+
+from __future__ import annotations
+
+from tallystick.errors.refused import Refused
+
+__all__ = [
+    "TokenRefused",
+    "TokenUnknown",
+]
+
+
+class TokenRefused(Refused):
+    """What was presented is no token that this store accepts now. The token itself is never part of the message."""
+
+    template = "the token is not accepted: {reason}"
+    advice = "Ask an administrator for a new one: `tally token issue`."
+    reason: str
+
+
+class TokenUnknown(Refused):
+    """There is no token of that id."""
+
+    template = "there is no token {id!r}"
+    advice = "`tally token list` shows the ids; the secret itself is not its id."
+    id: str

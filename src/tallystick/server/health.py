@@ -1,0 +1,100 @@
+"""Whether the store is sound (/health) and whether the service can do its work (/ready), with the reasons if not.
+
+Both are cheap: they look at what is known (holes, a poisoned writer, the last verification), at the newest event and at
+the free space. They are open to everybody who reaches the address, so reasons name no path, no stream and no content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tallystick.server.sampling import Sample
+
+if TYPE_CHECKING:
+    from tallystick.server.operations import Operations
+
+CHECKS = ("store", "log", "index", "space", "writer", "verification")
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One thing that is wrong: which check says so, and what to do."""
+
+    check: str
+    reason: str
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The answer of a probe."""
+
+    ok: bool
+    reasons: tuple[Reason, ...]
+    facts: dict[str, Any]
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return 200 if self.ok else 503
+
+
+def health(operations: Operations) -> Verdict:
+    """Whether the store is sound, as far as can be known without reading all of it. Call it in a thread."""
+    sample = operations.sampler.sample()
+    reasons = (*_of_store(sample), *_of_space(sample, operations.free_bytes_min), *_of_writer(operations))
+    reasons += tuple(_of_verification(operations))
+    checks = {name: not any(reason.check == name for reason in reasons) for name in CHECKS}
+    verified = operations.verified
+    facts = {"checks": checks, "head": sample.head, "verified": verified.ended if verified is not None else None}
+    return Verdict(not reasons, reasons, facts)
+
+
+def ready(operations: Operations) -> Verdict:
+    """Whether requests are taken and can be done."""
+    sample = operations.sampler.sample()
+    reasons = tuple(_of_service(operations))
+    if sample.failure:
+        reasons += (Reason("store", f"the store does not answer: {sample.failure}"),)
+    reasons += (*_of_space(sample, operations.free_bytes_min), *_of_writer(operations))
+    if stopped := operations.stopped_projections():
+        reasons += (Reason("projections", f"{len(stopped)} do not run; /v1/projections says why"),)
+    return Verdict(not reasons, reasons, {"head": sample.head, "projections": len(operations.runners())})
+
+
+def _of_store(sample: Sample) -> Iterator[Reason]:
+    if sample.failure:
+        yield Reason("store", f"the store does not answer: {sample.failure}")
+    if sample.holes:
+        yield Reason("log", f"{sample.holes} damaged ranges; run `tally doctor`")
+    found = sorted({problem.what for problem in sample.problems if problem.what not in ("hole", "damage", "writer")})
+    for what in found:
+        check = "index" if what == "index" else "log"
+        yield Reason(check, f"the engine reports a problem: {what}; run `tally doctor`")
+
+
+def _of_space(sample: Sample, free_bytes_min: int) -> Iterator[Reason]:
+    if sample.free_bytes is not None and sample.free_bytes < free_bytes_min:
+        yield Reason("space", f"{sample.free_bytes} bytes are free, {free_bytes_min} are wanted; free some room")
+
+
+def _of_writer(operations: Operations) -> Iterator[Reason]:
+    sample = operations.sampler.last
+    poisoned = sample is not None and any(problem.what == "writer" for problem in sample.problems)
+    if poisoned or operations.metrics.failure is not None:
+        yield Reason("writer", "the writer stopped after a failed write; restart the service, recovery decides")
+
+
+def _of_verification(operations: Operations) -> Iterator[Reason]:
+    verified = operations.verified
+    if verified is not None and not verified.result["ok"]:
+        count = len(verified.result["problems"])
+        yield Reason("verification", f"the last verification found {count} problems")
+
+
+def _of_service(operations: Operations) -> Iterator[Reason]:
+    if operations.service.draining:
+        yield Reason("service", "it is stopping")
+    upkeep = operations.upkeep
+    if upkeep is not None and upkeep.failure:
+        yield Reason("scheduler", f"it stopped: {upkeep.failure}")

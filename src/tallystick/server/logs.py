@@ -1,0 +1,154 @@
+"""Logs as JSON, a line a record, on stderr. Nothing of an event is ever in them: no payload, no meta, no query, no header.
+
+What we log is a fixed sentence and named fields. Of other libraries' records above INFO only the template is kept, and
+of every exception only its type and where it was raised: a message may quote what was sent.
+
+A slow reader of stderr must not stop the service: lines wait in a bounded queue, and are dropped and counted past it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import sys
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from logging.handlers import QueueHandler, QueueListener
+from typing import Any, TextIO
+
+import msgspec
+
+from tallystick import errors
+
+VARIABLE = "TALLY_LOG"
+LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
+SLOW_SECONDS = 1.0
+QUEUE_MAX = 10_000
+FRAMES_MAX = 20
+
+OURS = "tallystick"
+_FIELDS = "tally_fields"
+
+logger = logging.getLogger("tallystick.server")
+
+
+def log(level: int, message: str, **fields: Any) -> None:
+    """Log a fixed sentence with fields. Fields are numbers, names and ids; never what a client sent as content."""
+    if logger.isEnabledFor(level):
+        logger.log(level, message, extra={_FIELDS: fields})
+
+
+def request(*, method: str, route: str, status: int, seconds: float, **fields: Any) -> None:
+    """Log a request: failures as errors, slow ones as warnings, refused ones as information, the rest for debugging."""
+    level = logging.DEBUG
+    if status >= 500 and status != 503:
+        level = logging.ERROR
+    elif seconds >= SLOW_SECONDS and fields.get("streaming") is not True:
+        level = logging.WARNING
+    elif status >= 400:
+        level = logging.INFO
+    if logger.isEnabledFor(level):
+        told = {"method": method, "route": route, "status": status, "ms": round(seconds * 1000, 3)}
+        logger.log(level, "request", extra={_FIELDS: told | fields})
+
+
+def level_from(environment: Mapping[str, str]) -> int:
+    """The level that the environment asks for."""
+    name = environment.get(VARIABLE, "info").strip().lower()
+    if name not in LEVELS:
+        raise errors.InvalidValue(what=VARIABLE, value=name[:40], must="one of " + ", ".join(LEVELS))
+    return LEVELS[name]
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as one JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        found: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _message(record),
+        }
+        found.update(getattr(record, _FIELDS, {}))
+        if record.exc_info and record.exc_info[0] is not None:
+            found["error"] = record.exc_info[0].__name__
+            found["at"] = _frames(record.exc_info[2])
+        return msgspec.json.encode(found, enc_hook=lambda value: type(value).__name__).decode()
+
+
+def _message(record: logging.LogRecord) -> str:
+    trusted = record.name.partition(".")[0] == OURS or record.levelno <= logging.INFO
+    return record.getMessage() if trusted else str(record.msg).strip()
+
+
+def _frames(trace: Any) -> list[str]:
+    """Where it was raised, the innermost last."""
+    frames = traceback.extract_tb(trace)[-FRAMES_MAX:]
+    return [f"{os.path.basename(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames]
+
+
+class _Dropping(QueueHandler):
+    """Hands lines over without ever waiting."""
+
+    dropped = 0
+
+    def prepare(self, record: logging.LogRecord) -> Any:
+        return self.format(record)
+
+    def enqueue(self, record: Any) -> None:
+        try:
+            self.queue.put_nowait(record)
+        except queue.Full:
+            self.dropped += 1
+
+
+class _Printing(logging.Handler):
+    """Prints lines that are ready."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def handle(self, record: Any) -> bool:
+        try:
+            self._stream.write(f"{record}\n")
+            self._stream.flush()
+        except (OSError, ValueError):  # nobody reads any more
+            return False
+        return True
+
+
+class Logs:
+    """The logging of a process, from `start` to `stop`."""
+
+    def __init__(self, *, stream: TextIO | None = None, level: int = logging.INFO) -> None:
+        waiting: queue.Queue[Any] = queue.Queue(QUEUE_MAX)
+        self._handler = _Dropping(waiting)
+        self._handler.setFormatter(JsonFormatter())
+        self._listener = QueueListener(waiting, _Printing(stream or sys.stderr))
+        self._level = level
+
+    @property
+    def dropped(self) -> int:
+        """How many lines were dropped."""
+        return self._handler.dropped
+
+    def start(self) -> None:
+        """Take over the root of logging. The access log of the HTTP server is silenced: it would show queries."""
+        self._listener.start()
+        root = logging.getLogger()
+        root.addHandler(self._handler)
+        root.setLevel(max(self._level, logging.INFO))
+        logging.getLogger(OURS).setLevel(self._level)
+        for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
+            other = logging.getLogger(name)
+            other.handlers.clear()
+            other.propagate = name != "uvicorn.access"
+
+    def stop(self) -> None:
+        """Print what waits, and let go."""
+        logging.getLogger().removeHandler(self._handler)
+        self._listener.stop()

@@ -1,0 +1,103 @@
+"""What operating a service needs beside serving: metrics, samples, jobs, upkeep, telemetry. One object a service."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tallystick.scheduler import Fired
+from tallystick.server import logs, telemetry
+from tallystick.server.jobs import Job, Jobs
+from tallystick.server.metrics import Metrics, Sampled
+from tallystick.server.sampling import Sampler
+from tallystick.server.upkeep import Upkeep, is_ok
+from tallystick.state.policy import policy
+
+if TYPE_CHECKING:
+    from tallystick.server.service import Service
+    from tallystick.state.policy import Policy
+
+
+class Operations:
+    """Made with the service, started and stopped with it. Handlers of operating use it."""
+
+    def __init__(
+        self,
+        service: Service,
+        metrics: Metrics,
+        *,
+        chosen: Policy | None = None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.service = service
+        self.metrics = metrics
+        self.policy = chosen or policy(environment=environment)
+        self.sampler = Sampler(service.store)
+        self.jobs = Jobs(clock=service.store.clock, ended=self._ended)
+        self.upkeep: Upkeep | None = None
+        self.telemetry: telemetry.Telemetry | None = None
+        self.free_bytes_min = service.limits.free_bytes_min
+        self.verified: Job | None = None
+        self._environment = environment
+        metrics.registry.register(Sampled(self))
+
+    def start(self) -> None:
+        """Begin what runs by itself. A store that is open for reading is left alone."""
+        self.telemetry = telemetry.start(self.metrics.registry, self._environment)
+        if not self.service.store.log.readonly:
+            self.metrics.measure(self.service.store)
+            self.upkeep = Upkeep(self.service.store, self.service.own_reducers, self.policy, tell=self._fired)
+            self.upkeep.start()
+        logs.log(logging.INFO, "the service has started", engine=self.service.store.log.engine)
+
+    def stop(self) -> None:
+        """End it, before the store is closed. Blocks: call it in a thread."""
+        self.jobs.stop()
+        if self.upkeep is not None:
+            self.upkeep.stop()
+        if self.telemetry is not None:
+            self.telemetry.stop()
+        logs.log(logging.INFO, "the service has stopped")
+
+    # --- what is watched -------------------------------------------------------------------------------------------
+
+    def runners(self) -> dict[str, bool]:
+        """The projections that the service runs, and whether each is at work."""
+        failures = self.service.failures
+        return {name: name not in failures for name in self.service.projections}
+
+    def stopped_projections(self) -> dict[str, str]:
+        """The projections whose runner ended, and why."""
+        return {name: self.service.failures[name] for name, running in self.runners().items() if not running}
+
+    def gauges(self) -> Iterator[tuple[str, str, float]]:
+        """What is measured of the process itself: name, help, value."""
+        service = self.service
+        yield "tally_append_queue_requests", "Appends that are under way.", service.appends.count
+        yield "tally_append_queue_bytes", "Bytes of appends that are under way.", service.appends.bytes
+        yield "tally_reads_running", "Reads that are under way.", service.reads.count
+        yield "tally_waits_running", "Waits for a projection that are under way.", service.waits.count
+        yield "tally_jobs_running", "Long operations that are under way.", self.jobs.running
+        if self.upkeep is not None:
+            yield "tally_scheduler_running", "1 while the scheduler is at work.", float(self.upkeep.is_running)
+            yield "tally_scheduler_lag_seconds", "Since the scheduler last looked.", self.upkeep.behind_seconds
+        if self.verified is not None and self.verified.ended is not None:
+            yield "tally_verified_timestamp_seconds", "When the log was last verified.", self.verified.ended / 1e9
+            yield "tally_verify_problems", "What that found.", len(self.verified.result["problems"])
+
+    def _fired(self, fired: Fired) -> None:
+        ok = is_ok(fired)
+        self.metrics.fired(job=fired.job, ok=ok)
+        if fired.job.endswith("snapshot"):
+            self.metrics.snapshot(made=ok)
+        level = logging.INFO if ok else logging.WARNING
+        logs.log(level, "the scheduler did something" if ok else "the scheduler failed", job=fired.job)
+
+    def _ended(self, job: Job) -> None:
+        self.metrics.job_ended(job)
+        if job.kind == "verify" and job.state == "done":
+            self.verified = job
+        fields: dict[str, Any] = {"job": job.id, "kind": job.kind, "state": job.state}
+        logs.log(logging.INFO if job.state == "done" else logging.WARNING, "a job is over", **fields)

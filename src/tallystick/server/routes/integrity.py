@@ -1,0 +1,26 @@
+"""Integrity: what is known of the log's soundness, and verifying all of it."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from tallystick.server import verifying
+from tallystick.server.access import Admin
+from tallystick.server.routes.asking import service_of
+from tallystick.server.routes.orders import answer, begun, job_answers, read_answers
+
+router = APIRouter(tags=["operations"])
+
+
+@router.get("/v1/integrity", responses=read_answers())
+async def read_integrity(request: Request, who: Admin) -> Response:
+    """Damaged ranges, what the engine knows to be wrong, the last verification and the one under way."""
+    service = service_of(request)
+    return answer(await service.run(verifying.known, service))
+
+
+@router.post("/v1/integrity/verify", status_code=202, responses=job_answers())
+async def verify_log(request: Request, who: Admin) -> Response:
+    """Verify every frame, checksum, sequence, link and control fact, in the background."""
+    service = service_of(request)
+    return begun(await service.run(verifying.begin_verify, service, by=who.actor))

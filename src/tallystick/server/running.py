@@ -1,0 +1,124 @@
+"""Runs as their readers see them: how each stands, its graph, and who did what, when, from which commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tallystick import errors, runs
+from tallystick.event import names
+from tallystick.runs.graph import drawing
+from tallystick.runs.state import RunState
+from tallystick.server import reading
+from tallystick.server.access import Principal
+from tallystick.server.service import Service
+
+RUNS = "run/"
+FIRST = "RUN_CREATED"
+SCANNED_MAX = 5_000
+
+_UNREADABLE = (errors.Damaged, errors.RunLogInvalid, errors.ForkImpossible, errors.HistoryPruned)
+
+
+def listed(service: Service, principal: Principal, *, after: str, limit: int) -> dict[str, Any]:
+    """The runs that the principal may see, in order of id; `next` is what to go on after."""
+    found: list[dict[str, Any]] = []
+    last: str | None = None
+    for run in _ids(service, principal, after):
+        found.append(_summary(service, run))
+        if len(found) >= limit:
+            last = run
+            break
+    return {"runs": found, "next": last}
+
+
+def _ids(service: Service, principal: Principal, after: str) -> Iterator[str]:
+    """The runs behind an id, of those that a workflow made; a bounded number of streams is looked at."""
+    place, scanned = RUNS + after, 0
+    while (page := service.store.streams(after=place)) and scanned < SCANNED_MAX:
+        for info in page:
+            if not info.stream.startswith(RUNS):
+                return
+            scanned += 1
+            if not service.hides(principal, info.stream, info.org) and _is_run(service, info.stream):
+                yield info.stream.removeprefix(RUNS)
+        place = page[-1].stream
+
+
+def _is_run(service: Service, stream: str) -> bool:
+    try:
+        first = service.store.read_stream(stream, limit=1)
+    except (errors.Damaged, errors.HistoryPruned):
+        return True
+    return bool(first) and first[0].type == FIRST
+
+
+def _summary(service: Service, run: str) -> dict[str, Any]:
+    try:
+        state = runs.load(service.store, run).state
+    except _UNREADABLE as problem:
+        return {"run": run, "unreadable": problem.message}
+    return {
+        "run": run,
+        "workflow": state.workflow,
+        "state": state.run_state,
+        "nodes": len(state.work_items),
+        "finished": sum(item.state == "finished" for item in state.work_items),
+        "open_issues": sum(issue.state == "open" for issue in state.issues),
+        "created": state.created_at,
+        "updated": state.updated_at,
+    }
+
+
+def one(service: Service, principal: Principal, run: str) -> dict[str, Any]:
+    """How one run stands, node by node, with the graph that its nodes make."""
+    state = loaded(service, principal, run)
+    drawn = drawing(state)
+    return {
+        "run": state.run_id,
+        "workflow": state.workflow,
+        "state": state.run_state,
+        "events": state.seq,
+        "created": state.created_at,
+        "updated": state.updated_at,
+        "parent": msgspec.to_builtins(state.parent),
+        "nodes": [msgspec.to_builtins(item) for item in state.work_items],
+        "artifacts": msgspec.to_builtins(state.artifacts_index),
+        "issues": msgspec.to_builtins(state.issues),
+        "graph": msgspec.to_builtins(drawn),
+    }
+
+
+def loaded(service: Service, principal: Principal, run: str) -> RunState:
+    """The state of a run that the principal may see; else it is not there."""
+    names.stream_kind(RUNS + run)
+    reading.stream_head(service, principal, RUNS + run)
+    return runs.load(service.store, run).state
+
+
+def telemetry(
+    service: Service, principal: Principal, question: runs.Question, *, after: str, limit: int
+) -> dict[str, Any]:
+    """Who did what, when, from which commit: every attempt that is asked for, of so many runs; then go on after `next`."""
+    if question.run is not None:
+        names.stream_kind(RUNS + question.run)
+        reading.stream_head(service, principal, RUNS + question.run)
+        return _answer(service, question, [question.run]) | {"next": None}
+    chosen: list[str] = []
+    for run in _ids(service, principal, after):
+        chosen.append(run)
+        if len(chosen) >= limit:
+            break
+    return _answer(service, question, chosen) | {"next": chosen[-1] if len(chosen) >= limit else None}
+
+
+def _answer(service: Service, question: runs.Question, chosen: list[str]) -> dict[str, Any]:
+    activities: list[Any] = []
+    unreadable: dict[str, str] = {}
+    for run in chosen:
+        found = runs.telemetry(service.store, msgspec.structs.replace(question, run=run))
+        activities += msgspec.to_builtins(found.activities)
+        unreadable |= found.unreadable
+    return {"activities": activities, "unreadable": unreadable}

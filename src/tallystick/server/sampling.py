@@ -1,0 +1,114 @@
+"""How the store is, looked at now and then: sizes, growth, lag, free space, damage. Cheap, however long the log is.
+
+One look serves everybody who asks within `AGE_SECONDS`, so that scrapes and probes cannot wear the store out.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import chain
+from tallystick.projections import Gauge, gauges
+from tallystick.store import gauges as store_gauges
+from tallystick.store.events import Problem
+from tallystick.store.store import Store
+
+AGE_SECONDS = 2.0
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One look. Sizes in bytes, None where the engine does not know; `failure` says why the store did not answer."""
+
+    taken: float
+    head: int = 0
+    floor: int = 0
+    bytes: int | None = None
+    free_bytes: int | None = None
+    events_per_day: float = 0.0
+    readonly: bool = False
+    holes: int = 0
+    lags: tuple[Gauge, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    failure: str = ""
+
+
+class Sampler:
+    """Looks at one store, one look at a time."""
+
+    def __init__(
+        self, store: Store, *, age_seconds: float = AGE_SECONDS, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store = store
+        self._age_seconds = age_seconds
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._last: Sample | None = None
+
+    @property
+    def last(self) -> Sample | None:
+        """The last look, whenever it was."""
+        return self._last
+
+    def sample(self, *, anew: bool = False) -> Sample:
+        """A look that is not too old. Reads the store: call it in a thread."""
+        with self._lock:
+            last = self._last
+            if last is None or anew or self._monotonic() - last.taken >= self._age_seconds:
+                last = self._last = self._look()
+            return last
+
+    def _look(self) -> Sample:
+        taken = self._monotonic()
+        try:
+            return look(self._store, taken=taken)
+        except errors.TallyError as problem:
+            return Sample(taken=taken, failure=type(problem).__name__)
+
+
+def look(store: Store, *, taken: float) -> Sample:
+    """Look at a store."""
+    report = store.report()
+    grown = store_gauges.growth(store) if has_order(store) else None
+    free = report.facts.get("free_bytes")
+    size = next((report.facts[name] for name in ("log_bytes", "table_bytes") if name in report.facts), None)
+    return Sample(
+        taken=taken,
+        head=store.head(),
+        floor=store.floor(),
+        bytes=size,
+        free_bytes=free if isinstance(free, int) else None,
+        events_per_day=grown.events_per_day if grown is not None else 0.0,
+        readonly=store.log.readonly,
+        holes=len(store.holes()),
+        lags=tuple(gauges(store)) if has_order(store) else (),
+        problems=(*report.problems, *newest_event_problems(store)),
+    )
+
+
+def has_order(store: Store) -> bool:
+    """Whether the log has one order, so that lag and growth have a meaning."""
+    return "global_order" in store.log.capabilities
+
+
+def newest_event_problems(store: Store) -> list[Problem]:
+    """What is wrong with the newest event: its bytes, and whether the index leads to it by id and by stream.
+
+    A glance that costs three lookups. Verification looks at everything.
+    """
+    if not has_order(store) or not (head := store.head()):
+        return []
+    found = store.log.read(after=head - 1, until=head, limit=1, over_holes=True, over_pruned=True).events
+    if not found:
+        return []
+    event = found[0]
+    if event.payload is not None and chain.checksum(event.payload) != event.checksum:
+        return [Problem("checksum", "the newest payload does not have its checksum", head, event.stream, event.seq)]
+    by_id, by_stream = store.log.find(event.id), store.log.stream_head(event.stream)
+    if by_id is None or by_id.link != event.link or by_stream is None or by_stream.seq < event.seq:
+        return [Problem("index", "the index does not lead to the newest event", head, event.stream, event.seq)]
+    return []

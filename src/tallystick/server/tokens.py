@@ -1,0 +1,274 @@
+"""Tokens: who may use the service. Control facts of the store itself: every engine keeps them, the audit shows them.
+
+A token is `tally_<kind>_<43 characters of base 62>`: 256 bits from the system, and a form that secret scanners and our
+own guard recognise. It is shown once, when it is issued; the store holds its SHA-256 and nothing else of it.
+
+- A token is refused from the moment it expires or its revocation is recorded by this process; a revocation that another
+  process recorded takes effect within `FRESH_SECONDS`.
+- When the facts cannot be read, nobody is let in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import re
+import secrets
+import string
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import names
+from tallystick.event.model import Event, NewEvent
+from tallystick.store import facts
+from tallystick.store.store import Store
+
+STREAM = "tally.store/tokens"
+ISSUED = "tally.token.issued"
+REVOKED = "tally.token.revoked"
+
+KINDS = ("tenant", "writer", "admin", "peer")
+LIFETIME_DAYS = 90
+LIFETIME_DAYS_MAX = 3650
+FRESH_SECONDS = 0.5
+
+FORM = re.compile(r"tally_(?:tenant|writer|admin|peer)_[0-9A-Za-z]{43}")
+
+_DAY_NS = 24 * 3600 * 1_000_000_000
+_BASE62 = string.digits + string.ascii_letters
+_RANDOM_CHARACTERS = 43  # 62^43 > 2^256
+_PAGE = 1000
+
+
+class TokenIssued(facts.Fact, frozen=True, kw_only=True):
+    """A token was issued. Its org is here and not in the meta: one stream holds the tokens of all orgs."""
+
+    id: str
+    kind: str
+    actor: str
+    org: str | None
+    sha256: str
+    expires: int
+    note: str = ""
+
+
+class TokenRevoked(facts.Fact, frozen=True, kw_only=True):
+    """A token was revoked, and why."""
+
+    id: str
+    reason: str = ""
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a token; times in ns. Nothing in here lets anybody in."""
+
+    id: str
+    kind: str
+    actor: str
+    org: str | None
+    issued: int
+    expires: int
+    revoked: int | None = None
+    note: str = ""
+
+    def refusal(self, now: int) -> str | None:
+        """Why it is not accepted at this time; None if it is."""
+        if self.revoked is not None:
+            return "it was revoked"
+        return "it has expired" if now >= self.expires else None
+
+
+class Issued(msgspec.Struct, frozen=True):
+    """A new token with its secret, which exists nowhere else from now on."""
+
+    token: Token
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"Issued(token={self.token!r}, secret=…)"
+
+
+class Tokens:
+    """The tokens of a store. Checking asks no disk; `refresh` looks at what was recorded since."""
+
+    def __init__(self, store: Store, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._monotonic = monotonic
+        self._reading = threading.Lock()
+        self._turn: asyncio.Lock | None = None
+        self._seq = 0
+        self._by_id: dict[str, Token] = {}
+        self._id_by_hash: dict[str, str] = {}
+        self._refreshed = float("-inf")
+        self.refresh()
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    @property
+    def required(self) -> bool:
+        """Whether anybody was ever issued a token. That the last one expired must not open the door again."""
+        return bool(self._by_id)
+
+    @property
+    def usable(self) -> bool:
+        """Whether some token is accepted now."""
+        now = self._store.clock()
+        return any(token.refusal(now) is None for token in self._by_id.values())
+
+    def all(self) -> list[Token]:
+        """Every token that was ever issued, oldest first."""
+        return sorted(self._by_id.values(), key=lambda token: (token.issued, token.id))
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether another process may have recorded something since."""
+        return self._monotonic() - self._refreshed >= FRESH_SECONDS
+
+    def check(self, secret: str) -> Token:
+        """The token behind a secret, if it is accepted now; else `TokenRefused`. Looks again first when it is stale."""
+        if self.is_stale:
+            self.refresh()
+        return self._check(secret)
+
+    async def authenticate(self, secret: str) -> Token:
+        """`check` for an event loop: one task looks again in a thread, the others wait for it."""
+        await self.fresh()
+        return self._check(secret)
+
+    async def fresh(self) -> None:
+        """Look again if it is time to."""
+        if not self.is_stale:
+            return
+        self._turn = self._turn or asyncio.Lock()
+        async with self._turn:
+            if self.is_stale:
+                await asyncio.to_thread(self.refresh)
+
+    def _check(self, secret: str) -> Token:
+        if not FORM.fullmatch(secret):
+            raise errors.TokenRefused(reason="it does not have the form of one")
+        digest = _hash(secret)
+        id_ = self._id_by_hash.get(digest)
+        token = self._by_id.get(id_) if id_ is not None else None
+        # The lookup compares hashes, which tell nothing about a secret that is near; the kind is part of the secret.
+        if token is None or not hmac.compare_digest(secret.split("_")[1], token.kind):
+            raise errors.TokenRefused(reason="it is unknown here")
+        if (reason := token.refusal(self._store.clock())) is not None:
+            raise errors.TokenRefused(reason=reason)
+        return token
+
+    def refresh(self) -> None:
+        """Read what was recorded since the last look."""
+        with self._reading:
+            looked = self._monotonic()
+            head = self._store.stream_head(STREAM)
+            while head is not None and self._seq < head.seq:
+                self._take(self._store.read_stream(STREAM, after=self._seq, until=head.seq, limit=_PAGE))
+            self._refreshed = looked
+
+    def _take(self, events: list[Event]) -> None:
+        if not events:
+            raise errors.ReadFailed(path=STREAM, reason="events are missing there")
+        tokens, hashes = dict(self._by_id), dict(self._id_by_hash)
+        for event in events:
+            if event.type == ISSUED:
+                issued = facts.parse(event, TokenIssued)
+                tokens.setdefault(issued.id, _token(issued, event.time))
+                hashes.setdefault(issued.sha256, issued.id)
+            elif event.type == REVOKED:
+                id_ = facts.parse(event, TokenRevoked).id
+                if id_ in tokens and tokens[id_].revoked is None:
+                    tokens[id_] = msgspec.structs.replace(tokens[id_], revoked=event.time)
+        self._by_id, self._id_by_hash, self._seq = tokens, hashes, events[-1].seq
+
+    # --- changing --------------------------------------------------------------------------------------------------
+
+    def issue(
+        self,
+        kind: str,
+        *,
+        actor: str,
+        org: str | None = None,
+        days: float = LIFETIME_DAYS,
+        note: str = "",
+        by: str = "local",
+    ) -> Issued:
+        """Issue a token. `actor` is whom it stands for; a tenant's must name the org, others may. `by` asks for it."""
+        _check_claims(kind, actor, org, days, note)
+        self.refresh()
+        secret = f"tally_{kind}_" + "".join(secrets.choice(_BASE62) for _ in range(_RANDOM_CHARACTERS))
+        fact = TokenIssued(
+            stream="",
+            id=self._new_id(),
+            kind=kind,
+            actor=actor,
+            org=org,
+            sha256=_hash(secret),
+            expires=self._store.clock() + round(days * _DAY_NS),
+            note=note,
+        )
+        self._record(ISSUED, fact, by)
+        return Issued(self._by_id[fact.id], secret)
+
+    def revoke(self, id: str, *, reason: str = "", by: str = "local") -> Token:
+        """Revoke a token; doing it again changes nothing."""
+        if reason:
+            names.check_label("reason", reason)
+        self.refresh()
+        if id not in self._by_id:
+            raise errors.TokenUnknown(id=_shown(id))
+        if self._by_id[id].revoked is None:
+            self._record(REVOKED, TokenRevoked(stream="", id=id, reason=reason), by)
+        return self._by_id[id]
+
+    def _new_id(self) -> str:
+        while (id_ := secrets.token_hex(6)) in self._by_id:
+            continue
+        return id_
+
+    def _record(self, type_: str, fact: facts.Fact, by: str) -> None:
+        meta = {"actor_type": "user", "actor_id": by}
+        self._store.record([(STREAM, NewEvent(type_, fact.payload, meta=meta))])
+        self.refresh()
+
+
+def _token(fact: TokenIssued, time_ns: int) -> Token:
+    return Token(
+        id=fact.id,
+        kind=fact.kind,
+        actor=fact.actor,
+        org=fact.org,
+        issued=time_ns,
+        expires=fact.expires,
+        note=fact.note,
+    )
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _shown(id: str) -> str:
+    """An id as it may be repeated: who puts the secret in the place of the id must not find it in a log."""
+    return "…" if id.startswith("tally_") else id[:40]
+
+
+def _check_claims(kind: str, actor: str, org: str | None, days: float, note: str) -> None:
+    if kind not in KINDS:
+        raise errors.InvalidValue(what="kind of token", value=names.shown(kind), must="one of " + ", ".join(KINDS))
+    names.check_label("actor", actor)
+    if org is not None:
+        names.check_label("org", org)
+    elif kind == "tenant":
+        raise errors.InvalidValue(what="org", value=None, must="the org that the tenant belongs to")
+    if org is not None and kind in ("admin", "peer"):
+        raise errors.InvalidValue(what="org", value=org, must=f"left out: a token of kind {kind!r} is for the store")
+    if note:
+        names.check_label("note", note)
+    if not 0 < days <= LIFETIME_DAYS_MAX:
+        raise errors.InvalidValue(what="days", value=days, must=f"more than 0, at most {LIFETIME_DAYS_MAX}")

@@ -1,0 +1,101 @@
+"""What the service does by itself: snapshots, retention, validation, and forgetting old commands. One thread.
+
+What is due is what the log says, so a restart neither forgets a job nor does one twice. Old commands are forgotten
+here and not in retention's bounded step, because a busy service adds them faster than that removes them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from tallystick import errors
+from tallystick.commands.retention import forget_old
+from tallystick.scheduler import Fired, Scheduler
+from tallystick.state.policy import Policy
+from tallystick.state.reducer import Reducer
+from tallystick.store.store import Store
+
+TICK_SECONDS = 1.0
+FORGET_SECONDS = 600.0
+COMMANDS = "commands"
+
+
+class Upkeep:
+    """The scheduler of a service, in its thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        reducers: Sequence[Reducer],
+        policy: Policy,
+        *,
+        tell: Callable[[Fired], None] = lambda fired: None,
+        tick_seconds: float = TICK_SECONDS,
+    ) -> None:
+        self.policy = policy
+        self.failure = ""
+        self._store = store
+        self._scheduler = Scheduler(store, reducers, policy)
+        self._tell = tell
+        self._tick_seconds = tick_seconds
+        self._stop = threading.Event()
+        self._ticked = time.monotonic()
+        self._forgot = float("-inf")
+        self._thread = threading.Thread(target=self._run, name="tallystick-upkeep", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the job that is under way."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is at work."""
+        return self._thread.is_alive() and not self.failure
+
+    @property
+    def behind_seconds(self) -> float:
+        """How long ago it last looked at what is due."""
+        return time.monotonic() - self._ticked
+
+    def tick(self) -> None:
+        """Do what is due now."""
+        for fired in self._scheduler.tick():
+            self._tell(fired)
+        if time.monotonic() - self._forgot >= FORGET_SECONDS:
+            self._forget()
+        self._ticked = time.monotonic()
+
+    def _forget(self) -> None:
+        self._forgot = time.monotonic()
+        try:
+            count = forget_old(self._store, kept_ns=self.policy.commands_ns)
+        except (errors.Refused, errors.Busy, errors.NoSpace, errors.Damaged) as problem:
+            self._tell(Fired(COMMANDS, "time", f"failed: {problem.message}"))
+            return
+        if count:
+            self._tell(Fired(COMMANDS, "time", f"forgot {count}"))
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._tick_seconds):
+            try:
+                self.tick()
+            except (errors.StoreClosed, errors.StoreFailed, errors.ReadOnly) as problem:
+                self.failure = type(problem).__name__
+                return
+            except Exception as problem:  # a reducer is somebody's code; the next tick may go well
+                self._tell(Fired("scheduler", "", f"failed: {type(problem).__name__}"))
+
+
+def is_ok(fired: Fired) -> bool:
+    """Whether what fired did what it was for."""
+    if fired.job == "validation":
+        return fired.result == "nothing is wrong"
+    return "failed:" not in fired.result
