@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from tallystick import errors
 from tallystick.server import problems
 from tallystick.server.access import Anybody
+from tallystick.server.console import pages
 from tallystick.server.front import Front
 from tallystick.server.routes import append, audit, events, follow, schemas, states, store, streams, waiting
 from tallystick.server.service import Service
@@ -53,6 +54,7 @@ def build(service: Service) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     app.include_router(document)
+    app.include_router(pages.router())
     return app
 
 

@@ -14,6 +14,7 @@ from tallystick.server.console.events import answer
 from tallystick.server.console.routing import PageRoute
 from tallystick.server.console.signing_in import Operator
 from tallystick.server.service import Service
+from tallystick.server.verifying import begin_verify
 from tallystick.store.store import Store
 
 PROBLEMS_DRAWN = 12
@@ -77,7 +78,7 @@ def _holes(store: Store) -> Iterator[dict[str, Any]]:
 
 
 @data.post("/integrity/verify", include_in_schema=False)
-def begin_verify(request: Request) -> Response:
+def verify(request: Request) -> Response:
     """Begin to verify the whole log."""
-    service: Service = request.app.state.service
-    return answer({"id": service.operations.verify(by="console").id})
+    by = request.scope["tally.principal"].actor
+    return answer({"id": begin_verify(request.app.state.service, by=by).id})

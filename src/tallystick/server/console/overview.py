@@ -68,12 +68,12 @@ class Watch:
         )
 
 
-def watch_of(service: Service) -> Watch:
-    """The watch of a service, made with the first look."""
-    found: Watch | None = getattr(service, "console_watch", None)
-    if found is None:
-        found = Watch(service)
-        service.console_watch = found  # type: ignore[attr-defined]
+def watch_of(request: Request) -> Watch:
+    """The watch of this app, made with the first look."""
+    kept = request.app.state
+    if not hasattr(kept, "watch"):
+        kept.watch = Watch(kept.service)
+    found: Watch = kept.watch
     return found
 
 
@@ -81,7 +81,7 @@ def watch_of(service: Service) -> Watch:
 async def show_overview(request: Request) -> Response:
     """The first page."""
     service: Service = request.app.state.service
-    watch = watch_of(service)
+    watch = watch_of(request)
     await watch.look()
     now = await service.in_thread(_now, service, watch)
     return await service.in_thread(
@@ -101,7 +101,7 @@ async def show_overview(request: Request) -> Response:
 async def look(request: Request, since: float = 0.0) -> Response:
     """The samples since a time, and how everything is now."""
     service: Service = request.app.state.service
-    watch = watch_of(service)
+    watch = watch_of(request)
     await watch.look()
     now = await service.in_thread(_now, service, watch)
     return answer({"samples": [each for each in watch.samples if each["time"] > since]} | now)

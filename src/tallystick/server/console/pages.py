@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import RedirectResponse, Response
 
+from tallystick import errors
 from tallystick.server.access import Anybody
 from tallystick.server.console import (
     assets,
@@ -20,9 +21,20 @@ from tallystick.server.console import (
     snapshots,
     streams,
 )
+from tallystick.server.console.routing import PageRoute
+from tallystick.server.console.signing_in import Operator
 
 _PAGES = (overview, events, streams, projections, snapshots, integrity, runs, community)
 _DATA = (overview, events, streams, projections, snapshots, integrity, runs, jobs)
+
+
+elsewhere = APIRouter(route_class=PageRoute, dependencies=[Operator])
+
+
+@elsewhere.get("/{rest:path}", include_in_schema=False)
+def show_nothing(rest: str) -> Response:
+    """A page that is not there."""
+    raise errors.NothingHere()
 
 
 def router() -> APIRouter:
@@ -35,6 +47,7 @@ def router() -> APIRouter:
         made.include_router(module.pages, prefix="/console")
     for module in _DATA:
         made.include_router(module.data, prefix="/console/data")
+    made.include_router(elsewhere, prefix="/console")
     return made
 
 

@@ -8,14 +8,14 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tallystick import errors
-from tallystick.projections import TableProjection, gauges, rebuild
+from tallystick.projections import gauges
 from tallystick.projections.gauges import Gauge
 from tallystick.server.console import rendering, shown
 from tallystick.server.console.events import answer
 from tallystick.server.console.routing import PageRoute
 from tallystick.server.console.signing_in import Operator
 from tallystick.server.jobs import Job
+from tallystick.server.projecting import begin_rebuild
 from tallystick.server.sampling import has_order
 from tallystick.server.service import Service
 from tallystick.store.views import Place
@@ -67,7 +67,7 @@ def _told(service: Service, gauge: Gauge, place: Place | None) -> dict[str, Any]
         "keyed": defined.key if defined else "its own tables",
         "types": defined.types if defined else list(getattr(loaded, "types", ())),
         "failure": failure,
-        "loaded": loaded is not None and not isinstance(loaded, TableProjection),
+        "loaded": loaded is not None,
         "job": next((job.id for job in jobs if job.state == "running"), ""),
         "rebuilt": _last(next((job for job in jobs if job.state != "running"), None), service.store.clock()),
     }
@@ -81,14 +81,7 @@ def _last(job: Job | None, now: int) -> str:
 
 
 @data.post("/projections/{name}/rebuild", include_in_schema=False)
-def begin_rebuild(request: Request, name: str) -> Response:
+def rebuild(request: Request, name: str) -> Response:
     """Begin to make the rows of a projection anew."""
-    service: Service = request.app.state.service
-    projection = service.projections.get(name)
-    if projection is None or isinstance(projection, TableProjection):
-        raise errors.NothingHere()
-    store = service.store
-    job = service.operations.jobs.begin(
-        REBUILD, lambda move: rebuild(store, projection, progress=move).position, subject=name, total=store.head()
-    )
-    return answer({"id": job.id})
+    by = request.scope["tally.principal"].actor
+    return answer({"id": begin_rebuild(request.app.state.service, name, by=by).id})

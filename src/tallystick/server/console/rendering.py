@@ -15,18 +15,7 @@ from tallystick.server.access import Principal
 from tallystick.server.console import shown
 from tallystick.server.service import Service
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-HEADERS = {
-    "content-security-policy": POLICY,
-    "cache-control": "no-store",
-    "x-frame-options": "DENY",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-}
+HEADERS = {"cache-control": "no-store"}  # the rest of the headers, every answer of the service carries
 MENU = (
     ("", "Overview", "o"),
     ("/events", "Events", "e"),

@@ -151,7 +151,7 @@ def _told(store: Store, stream: str, at: int, before: State | None, after: State
     event = found[0] if found else None
     changed, more = changes.between(before.value if before is not None else {}, after.value)
     text, left = shown.pretty(after.body, STATE_CHARACTERS_MAX)
-    source = f"from the snapshot at {after.seq - after.events:,}, " if after.snapshot else "from the first event, "
+    source = "from a snapshot on" if after.snapshot else "from the first event on"
     return {
         "seq": at,
         "state": text + (f"\n… {left:,} more characters" if left else ""),
@@ -160,5 +160,5 @@ def _told(store: Store, stream: str, at: int, before: State | None, after: State
         "quiet": "It changed nothing in this state.",
         "event": event.type if event is not None else "this event",
         "time": shown.moment(event.time) if event is not None else "",
-        "from": f"folded {source}{after.events:,} events",
+        "from": f"folded {source}",
     }

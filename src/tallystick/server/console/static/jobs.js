@@ -18,11 +18,16 @@ function show(place, job) {
   place.dataset.state = job.state;
 }
 
+function goTo(address) {
+  if (address) location.assign(address);
+  else location.reload();
+}
+
 async function follow(place, id) {
   const job = await ask(`/data/jobs/${id}`);
   show(place, job);
   if (job.over) {
-    if (job.state === "done" && place.dataset.reload !== undefined) location.assign(place.dataset.reload || location.href);
+    if (job.state === "done" && place.dataset.reload !== undefined) goTo(place.dataset.reload.replace("{id}", id));
     return;
   }
   setTimeout(() => follow(place, id).catch(complain), PAUSE_MS);

@@ -38,7 +38,6 @@ function tell(now) {
     put("size", last.bytes === null ? "not told" : bytes(last.bytes));
     showHead(last.head);
   }
-  put("latency", now.latency_ms === null ? "–" : `${now.latency_ms.toFixed(1)} ms`);
   now.projections.forEach((each) => {
     const row = [...document.querySelectorAll("[data-projection]")].find((found) => found.dataset.projection === each.key);
     if (!row) return;
