@@ -1,13 +1,84 @@
-"""Stores and services for the tests of operating: real ones, on loopback."""
+"""Stores and services for the tests of operating: real ones, on loopback, in this process or in one of their own."""
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
+
+from tallystick.server import listening
+from tallystick.server.service import Service, open_service
+from tallystick.server.settings import Settings
+
+WAIT_SECONDS = 30
 
 
 @pytest.fixture(params=["files", "sqlite", "ndjson"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A place for a store, once with each engine that keeps its tokens on this disk."""
     return f"{request.param}:{tmp_path / 'log'}"
+
+
+class Running:
+    """A service that listens on a free port of this machine."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._ready = threading.Event()
+        self._socket: socket.socket = listening.bind(service.settings)
+        self._server = listening.Listener(service, ready=self._listens)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        assert self._ready.wait(WAIT_SECONDS)
+        self.client = httpx.Client(base_url=self.address, timeout=WAIT_SECONDS)
+
+    def _listens(self, address: str) -> None:
+        self.address = address
+        self._ready.set()
+
+    def _run(self) -> None:
+        asyncio.run(self._server.serve([self._socket]))
+
+    def stop(self) -> None:
+        self.client.close()
+        self._server.should_exit = True
+        self._thread.join(WAIT_SECONDS)
+        assert not self._thread.is_alive()
+
+    def get(self, path: str, **given: Any) -> Any:
+        """The JSON answer to a GET."""
+        return self.client.get(path, **given).json()
+
+    def finished(self, begun: httpx.Response) -> dict[str, Any]:
+        """The job that an answer tells of, once it is over."""
+        assert begun.status_code == 202, begun.text
+        deadline = time.monotonic() + WAIT_SECONDS
+        while (job := self.get(begun.headers["location"]))["state"] == "running":
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return dict(job)
+
+
+Serve = Callable[..., Running]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Start services; all are stopped at the end."""
+    started: list[Running] = []
+
+    def start(url: str | None = None, *, settings: dict[str, Any] | None = None, **parts: Any) -> Running:
+        chosen = Settings(url=url or f"files:{tmp_path / 'log'}", port=0, **(settings or {}))
+        started.append(Running(open_service(chosen, **parts)))
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.stop()

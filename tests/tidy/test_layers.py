@@ -53,6 +53,8 @@ WHERE_ALLOWED = {
     "starlette": frozenset({"community", "server"}),
     "fastapi": frozenset({"server"}),
     "httptools": frozenset({"server"}),
+    "prometheus_client": frozenset({"server"}),
+    "opentelemetry": frozenset({"server"}),
     "uvicorn": frozenset({"cli", "server"}),
     "click": frozenset({"cli"}),
     "rich": frozenset({"cli", "demo"}),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from tallystick.errors.refused import Refused
 
 __all__ = [
@@ -21,6 +23,7 @@ class TokenRefused(Refused):
 class TokenUnknown(Refused):
     """There is no token of that id."""
 
+    status: ClassVar[int] = 404
     template = "there is no token {id!r}"
     advice = "`tally token list` shows the ids; the secret itself is not its id."
     id: str

@@ -15,7 +15,25 @@ from tallystick.server import problems
 from tallystick.server.access import Anybody
 from tallystick.server.console import pages
 from tallystick.server.front import Front
-from tallystick.server.routes import append, audit, events, follow, schemas, states, store, streams, waiting
+from tallystick.server.routes import (
+    append,
+    audit,
+    events,
+    follow,
+    integrity,
+    jobs,
+    probes,
+    projections,
+    retention,
+    runs,
+    schemas,
+    snapshots,
+    states,
+    store,
+    streams,
+    tokens,
+    waiting,
+)
 from tallystick.server.service import Service
 
 ROUTERS: tuple[APIRouter, ...] = (
@@ -28,6 +46,14 @@ ROUTERS: tuple[APIRouter, ...] = (
     audit.router,
     waiting.router,
     store.router,
+    projections.router,
+    snapshots.router,
+    integrity.router,
+    retention.router,
+    runs.router,
+    tokens.router,
+    jobs.router,
+    probes.router,
 )
 DESCRIPTION = "An event store over HTTP. Errors are application/problem+json; `code` tells them apart."
 

@@ -62,6 +62,7 @@ class Front:
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "unknown")
             self._service.meter.request(route=route, method=scope["method"], status=answer.status, seconds=seconds)
+            self._service.operations.watched(scope, route=route, status=answer.status, seconds=seconds)
 
     async def _answer(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         try:

@@ -6,7 +6,7 @@ What happens is counted as it happens; how the store is (sizes, lag, damage) is 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -36,9 +36,7 @@ class Metrics:
         self.registry = CollectorRegistry(support_collectors_without_names=True)
         own = {"registry": self.registry}
         self._requests = Counter("tally_http_requests", "Requests answered.", ["route", "method", "status"], **own)
-        self._seconds = Histogram(
-            "tally_http_request_seconds", "Time to answer.", ["route"], buckets=SECONDS, **own
-        )
+        self._seconds = Histogram("tally_http_request_seconds", "Time to answer.", ["route"], buckets=SECONDS, **own)
         self._refusals = Counter("tally_http_refusals", "Requests refused, by code.", ["code"], **own)
         self._appends = Counter("tally_appends", "Appends acknowledged over HTTP.", **own)
         self._append_bytes = Counter("tally_append_body_bytes", "Bytes of acknowledged append bodies.", **own)
@@ -194,5 +192,3 @@ def _of_lags(sample: Sample) -> Iterator[Metric]:
         if gauge.kind == "consumer":
             letters.add_metric([gauge.name], gauge.dead_letters)
     yield from (events, seconds, letters)
-
-

@@ -61,6 +61,19 @@ class Operations:
             self.telemetry.stop()
         logs.log(logging.INFO, "the service has stopped")
 
+    def watched(self, scope: Any, *, route: str, status: int, seconds: float) -> None:
+        """A request was answered: log it, and send a span if somebody collects them."""
+        method, request_id = scope["method"], scope["tally.request_id"]
+        who = scope.get("tally.principal")
+        logs.request(
+            method=method, route=route, status=status, seconds=seconds, request_id=request_id, by=who and who.kind
+        )
+        if self.telemetry is not None:
+            parent = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"traceparent"), "")
+            self.telemetry.request(
+                method=method, route=route, status=status, seconds=seconds, request_id=request_id, parent=parent
+            )
+
     # --- what is watched -------------------------------------------------------------------------------------------
 
     def runners(self) -> dict[str, bool]:

@@ -19,9 +19,12 @@ from tallystick.projections import Live, TableProjection, TableRunner
 from tallystick.server.access import NoTokens, Principal, TokenBook
 from tallystick.server.gate import Gate
 from tallystick.server.merging import merge
-from tallystick.server.meter import Meter, NoMeter
+from tallystick.server.meter import Meter
+from tallystick.server.metrics import Metrics
+from tallystick.server.operations import Operations
 from tallystick.server.settings import Settings
 from tallystick.server.tail import Tail
+from tallystick.server.tokens import Tokens
 from tallystick.store.store import Store
 
 THREADS = 16
@@ -47,8 +50,10 @@ class Service:
         self.settings = settings
         self.limits = limits
         self.tokens: TokenBook = tokens or NoTokens()
-        self.meter: Meter = meter or NoMeter()
-        self.reducers = {item.name: item for item in state.registry([*reducers, merge])}
+        metrics = Metrics()
+        self.meter: Meter = meter or metrics
+        self.own_reducers = state.registry(reducers)
+        self.reducers = {item.name: item for item in state.registry([*self.own_reducers, merge])}
         self.projections = {item.name: item for item in projections}
         self.failures: dict[str, str] = {}  # projection -> why its runner stopped
         self.draining = False
@@ -60,6 +65,7 @@ class Service:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tallystick-reader")
         self._stopping = threading.Event()
         self._runners: list[threading.Thread] = []
+        self.operations = Operations(self, metrics)
 
     @property
     def log(self) -> AsyncStore:
@@ -100,7 +106,8 @@ class Service:
     # --- life ------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin: the writer thread, and the runners of projections."""
+        """Begin: the writer thread, the runners of projections, and what runs by itself."""
+        self.operations.start()
         self._log = AsyncStore(self.store, window_ms=self.settings.window_ms)
         for projection in self.projections.values():
             runner = threading.Thread(
@@ -129,6 +136,7 @@ class Service:
         await self.tail.stop()
         for runner in self._runners:
             await asyncio.to_thread(runner.join)
+        await asyncio.to_thread(self.operations.stop)
         if self._log is not None:
             await self._log.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -143,7 +151,7 @@ def open_service(settings: Settings, *, catalog: Any = None, **parts: Any) -> Se
         names.check_kind(kind)
     store = opening.open(settings.url, readonly=settings.readonly, catalog=catalog, **options)
     try:
-        return Service(store, settings, **parts)
+        return Service(store, settings, **{"tokens": Tokens(store)} | parts)
     except BaseException:
         store.close()
         raise

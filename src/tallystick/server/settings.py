@@ -38,6 +38,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     waiters_max: int = 200
     wait_seconds_max: float = 30.0
     drain_seconds: float = 20.0
+    free_bytes_min: int = 256 << 20
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,7 +32,9 @@ def begin_verify(service: Service, *, by: str) -> Job:
 
     def work(progress: Progress) -> dict[str, Any]:
         found = verify(service.store.log, progress=halves(progress, size))
-        counted = {name: getattr(found, name) for name in ("events", "streams", "erased", "pruned", "snapshots", "head")}
+        counted = {
+            name: getattr(found, name) for name in ("events", "streams", "erased", "pruned", "snapshots", "head")
+        }
         problems = [msgspec.to_builtins(problem) for problem in found.problems[:TOLD_MAX]]
         return counted | {"ok": found.ok, "problems": problems, "truncated": found.truncated}
 
