@@ -52,6 +52,8 @@ def show_integrity(request: Request) -> Response:
 
 
 def _value(key: str, value: Any) -> str:
+    if not value and isinstance(value, (list, tuple, dict)):
+        return "none"
     if key.endswith("bytes") and isinstance(value, int):
         return shown.size(value)
     return shown.count(value) if type(value) is int else shown.cut(str(value), 300)[0]

@@ -2,7 +2,7 @@
 
 import { finite, svg } from "./draw.js";
 
-const STICK = { upper: [22, 60], lower: [64, 102], depth: 27, height: 124 };
+const STICK = { upper: [6, 54], lower: [58, 106], depth: 36, height: 112 };
 
 export function stick(root, upper, lower) {
   const width = Math.max(root.clientWidth, 200);
