@@ -40,7 +40,9 @@ def browser() -> Iterator[Browser]:
     """One Chromium for all tests."""
     if CHROMIUM is None:
         (pytest.fail if os.environ.get(REQUIRED) == "1" else pytest.skip)(ADVICE)
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=WAIT_MS)
 
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)

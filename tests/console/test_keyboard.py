@@ -6,7 +6,7 @@ import re
 from importlib import resources
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from .conftest import OpenPage
 from .serving import Served
@@ -14,6 +14,10 @@ from .serving import Served
 TOKENS = resources.files("tallystick.server.console").joinpath("static/tokens.css")
 TEXTS = ("ink", "ink-2", "ink-3", "accent", "ok", "warn", "bad")
 GROUNDS = ("paper", "sheet")
+
+
+def _wait_for_script(page: Page) -> None:
+    page.wait_for_function("document.documentElement.dataset.ready === 'yes'")
 
 
 def test_from_the_skip_link_to_an_event_by_keys_alone(shop_server: Served, open_page: OpenPage) -> None:
@@ -28,11 +32,13 @@ def test_from_the_skip_link_to_an_event_by_keys_alone(shop_server: Served, open_
     page.keyboard.press("g")
     page.keyboard.press("s")
     expect(page.get_by_role("heading", level=1)).to_have_text("Streams")
+    _wait_for_script(page)
     page.keyboard.press("/")
     expect(page.get_by_label("Begin with")).to_be_focused()
     page.keyboard.type("order/1007")
     page.keyboard.press("Enter")
     expect(page.locator("tbody tr").first).to_contain_text("order/1007")
+    _wait_for_script(page)
     page.keyboard.press("j")
     row = page.get_by_role("link", name="order/1007", exact=True)
     expect(row).to_be_focused()

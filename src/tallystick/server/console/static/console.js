@@ -10,6 +10,12 @@ function isTyping(target) {
   return target instanceof HTMLElement && (target.matches("input:not([type=range]), select, textarea") || target.isContentEditable);
 }
 
+function showPlace(nav) {
+  // by hand: scrollIntoView would also move the place from which Tab goes on, past the skip link
+  const here = nav?.querySelector("[aria-current=page]");
+  if (here) nav.scrollLeft = here.offsetLeft - (nav.clientWidth - here.offsetWidth) / 2;
+}
+
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (isTyping(event.target)) {
@@ -111,4 +117,5 @@ export function contented() {
 document.addEventListener("keydown", onKey);
 document.querySelector("[data-theme-toggle]")?.addEventListener("click", toggleTheme);
 document.querySelector("[data-keys]")?.addEventListener("click", ACTS["?"]);
-document.querySelector(".rail nav [aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "center" });
+document.documentElement.dataset.ready = "yes";
+showPlace(document.querySelector(".rail nav"));
