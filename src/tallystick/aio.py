@@ -88,6 +88,11 @@ class AsyncStore:
             await self._committer.room()
         return await self._committer.hand_in(request)
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for the writer thread to take them."""
+        return self._committer.waiting
+
     # --- reading ---------------------------------------------------------------------------------------------------
 
     async def read(
@@ -228,6 +233,11 @@ class Committer:
         if not self._work.is_set():
             self._work.set()
         return done
+
+    @property
+    def waiting(self) -> int:
+        """How many were handed in and not taken yet."""
+        return len(self._queue)
 
     @property
     def is_full(self) -> bool:

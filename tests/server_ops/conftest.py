@@ -56,6 +56,19 @@ class Running:
         """The JSON answer to a GET."""
         return self.client.get(path, **given).json()
 
+    def append(self, stream: str, *payloads: dict[str, Any], type: str = "noted", **given: Any) -> httpx.Response:
+        """Append events over HTTP."""
+        events = [{"type": type, "payload": payload} for payload in payloads]
+        return self.client.post(f"/v1/streams/{stream}/events", json={"events": events}, **given)
+
+    def until(self, path: str, holds: Callable[[Any], bool]) -> Any:
+        """The JSON answer to a GET as soon as it is as wanted."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not holds(found := self.get(path)):
+            assert time.monotonic() < deadline, found
+            time.sleep(0.02)
+        return found
+
     def finished(self, begun: httpx.Response) -> dict[str, Any]:
         """The job that an answer tells of, once it is over."""
         assert begun.status_code == 202, begun.text
@@ -74,9 +87,12 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     """Start services; all are stopped at the end."""
     started: list[Running] = []
 
-    def start(url: str | None = None, *, settings: dict[str, Any] | None = None, **parts: Any) -> Running:
+    def start(
+        url: str | None = None, *, store: Any = None, settings: dict[str, Any] | None = None, **parts: Any
+    ) -> Running:
         chosen = Settings(url=url or f"files:{tmp_path / 'log'}", port=0, **(settings or {}))
-        started.append(Running(open_service(chosen, **parts)))
+        service = open_service(chosen, **parts) if store is None else Service(store, chosen, **parts)
+        started.append(Running(service))
         return started[-1]
 
     yield start

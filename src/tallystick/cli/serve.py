@@ -37,7 +37,7 @@ def command(url: str, as_json: bool, **given: Any) -> None:
     TALLY_SERVE_… set its limits: docs/service.md.
     """
     try:
-        from tallystick.server import listening, service
+        from tallystick.server import listening, logs, service
     except ModuleNotFoundError as missing:
         raise click.ClickException(f"{missing.name} is not installed: pip install 'tallystick[serve]'") from None
     parts = {
@@ -45,6 +45,7 @@ def command(url: str, as_json: bool, **given: Any) -> None:
         "reducers": code.load_reducers(given.pop("references")),
         "projections": [modules.projection(reference) for reference in given.pop("projections")],
     }
+    logged = logs.Logs(level=logs.level_from(os.environ))
     opened = service.open_service(_settings(url, given), **parts)
     try:
         listening.require_safe(opened)
@@ -53,7 +54,8 @@ def command(url: str, as_json: bool, **given: Any) -> None:
         opened.store.close()
         raise
     _tell_damage(opened)
-    listening.Listener(opened, ready=lambda address: _ready(address, as_json=as_json)).run([socket])
+    with logged:
+        listening.Listener(opened, ready=lambda address: _ready(address, as_json=as_json)).run([socket])
 
 
 def _settings(url: str, given: dict[str, Any]) -> Settings:

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from tallystick import errors
 from tallystick.server import problems
@@ -18,6 +19,7 @@ from tallystick.server.front import Front
 from tallystick.server.routes import (
     append,
     audit,
+    community,
     events,
     follow,
     integrity,
@@ -52,6 +54,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     retention.router,
     runs.router,
     tokens.router,
+    community.router,
     jobs.router,
     probes.router,
 )
@@ -60,9 +63,24 @@ DESCRIPTION = "An event store over HTTP. Errors are application/problem+json; `c
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
+class Application(FastAPI):
+    """The app, with its front outermost."""
+
+    def __init__(self, service: Service, **options: Any) -> None:
+        super().__init__(**options)
+        self.state.service = service
+        self._front = Front(super().__call__, service)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the life of the app."""
+        scope["app"] = self
+        await self._front(scope, receive, send)
+
+
 def build(service: Service) -> FastAPI:
     """The app that serves a service."""
-    app = FastAPI(
+    app = Application(
+        service,
         title="Tallystick",
         version="1",
         description=DESCRIPTION,
@@ -72,8 +90,6 @@ def build(service: Service) -> FastAPI:
         lifespan=_lifespan,
         redirect_slashes=False,
     )
-    app.state.service = service
-    app.add_middleware(Front, service=service)
     app.add_exception_handler(errors.TallyError, _refused)
     app.add_exception_handler(RequestValidationError, _unfit)
     app.add_exception_handler(HTTPException, _http)

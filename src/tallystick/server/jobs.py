@@ -1,4 +1,4 @@
-"""Long operations (verify, rebuild, snapshot, retention): each in a thread of its own, with progress, bounded in number.
+"""Long operations (verify, rebuild, snapshot, retention): each in its own thread, with progress, bounded in number.
 
 A job lives in this process alone. What it does to the store is recorded there; what it was asked and how it ended is
 kept here for as long as there is room.
@@ -25,7 +25,7 @@ Work = Callable[[Progress], Any]
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job stands. `state` is running, done, failed or stopped; times in ns; `total` is None if nobody knows it."""
+    """How a job stands. `state` is running, done, failed or stopped; times in ns; `total` is None if unknown."""
 
     id: str
     kind: str

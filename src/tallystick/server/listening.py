@@ -36,6 +36,7 @@ class Listener(Server):
                 access_log=False,
                 log_config=None,
                 server_header=False,
+                proxy_headers=False,
                 backlog=BACKLOG,
                 timeout_keep_alive=int(limits.idle_seconds),
                 timeout_graceful_shutdown=int(limits.drain_seconds),

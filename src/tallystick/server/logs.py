@@ -1,4 +1,4 @@
-"""Logs as JSON, a line a record, on stderr. Nothing of an event is ever in them: no payload, no meta, no query, no header.
+"""Logs as JSON, a line a record, on stderr. Nothing of an event is in them: no payload, no meta, no query, no header.
 
 What we log is a fixed sentence and named fields. Of other libraries' records above INFO only the template is kept, and
 of every exception only its type and where it was raised: a message may quote what was sent.
@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from logging.handlers import QueueHandler, QueueListener
+from types import TracebackType
 from typing import Any, TextIO
 
 import msgspec
@@ -135,6 +136,15 @@ class Logs:
     def dropped(self) -> int:
         """How many lines were dropped."""
         return self._handler.dropped
+
+    def __enter__(self) -> Logs:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
 
     def start(self) -> None:
         """Take over the root of logging. The access log of the HTTP server is silenced: it would show queries."""

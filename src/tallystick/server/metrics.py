@@ -5,6 +5,7 @@ What happens is counted as it happens; how the store is (sizes, lag, damage) is 
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
@@ -34,27 +35,29 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(support_collectors_without_names=True)
-        own = {"registry": self.registry}
-        self._requests = Counter("tally_http_requests", "Requests answered.", ["route", "method", "status"], **own)
-        self._seconds = Histogram("tally_http_request_seconds", "Time to answer.", ["route"], buckets=SECONDS, **own)
-        self._refusals = Counter("tally_http_refusals", "Requests refused, by code.", ["code"], **own)
-        self._appends = Counter("tally_appends", "Appends acknowledged over HTTP.", **own)
-        self._append_bytes = Counter("tally_append_body_bytes", "Bytes of acknowledged append bodies.", **own)
-        self._append_seconds = Histogram(
-            "tally_append_seconds", "From an append's body to its acknowledgement.", buckets=SECONDS, **own
+        counter = functools.partial(Counter, registry=self.registry)
+        gauge = functools.partial(Gauge, registry=self.registry)
+        histogram = functools.partial(Histogram, registry=self.registry)
+        self._requests = counter("tally_http_requests", "Requests answered.", ["route", "method", "status"])
+        self._seconds = histogram("tally_http_request_seconds", "Time to answer.", ["route"], buckets=SECONDS)
+        self._refusals = counter("tally_http_refusals", "Requests refused, by code.", ["code"])
+        self._appends = counter("tally_appends", "Appends acknowledged over HTTP.")
+        self._append_bytes = counter("tally_append_body_bytes", "Bytes of acknowledged append bodies.")
+        self._append_seconds = histogram(
+            "tally_append_seconds", "From an append's body to its acknowledgement.", buckets=SECONDS
         )
-        self._events = Counter("tally_events_recorded", "Events recorded by this process.", **own)
-        self._commit_seconds = Histogram(
-            "tally_commit_seconds", "Time of a commit, its fsync included.", buckets=SECONDS, **own
+        self._events = counter("tally_events_recorded", "Events recorded by this process.")
+        self._commit_seconds = histogram(
+            "tally_commit_seconds", "Time of a commit, its fsync included.", buckets=SECONDS
         )
-        self._commits_refused = Counter("tally_appends_refused", "Appends that the store refused.", **own)
-        self._commit_failures = Counter("tally_commit_failures", "Commits that failed.", ["error"], **own)
-        self._poisoned = Gauge("tally_writer_poisoned", "1 while the writer acknowledges nothing.", **own)
-        self._followers = Gauge("tally_followers", "Open followers.", **own)
-        self._dropped = Counter("tally_followers_dropped", "Followers sent off for being slow.", **own)
-        self._snapshots = Counter("tally_snapshots", "Snapshots made and failed.", ["result"], **own)
-        self._scheduled = Counter("tally_scheduler_jobs", "What fired by itself.", ["job", "result"], **own)
-        self._jobs = Counter("tally_jobs", "Long operations that are over.", ["kind", "state"], **own)
+        self._commits_refused = counter("tally_appends_refused", "Appends that the store refused.")
+        self._commit_failures = counter("tally_commit_failures", "Commits that failed.", ["error"])
+        self._poisoned = gauge("tally_writer_poisoned", "1 while the writer acknowledges nothing.")
+        self._followers = gauge("tally_followers", "Open followers.")
+        self._dropped = counter("tally_followers_dropped", "Followers sent off for being slow.")
+        self._snapshots = counter("tally_snapshots", "Snapshots made and failed.", ["result"])
+        self._scheduled = counter("tally_scheduler_jobs", "What fired by itself.", ["job", "result"])
+        self._jobs = counter("tally_jobs", "Long operations that are over.", ["kind", "state"])
         for result in ("made", "failed"):
             self._snapshots.labels(result)
         self._by_route: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tallystick import errors
 from tallystick.scheduler import Fired
 from tallystick.server import logs, telemetry
 from tallystick.server.jobs import Job, Jobs
@@ -16,6 +18,7 @@ from tallystick.server.upkeep import Upkeep, is_ok
 from tallystick.state.policy import policy
 
 if TYPE_CHECKING:
+    from tallystick.server.gossip import Community
     from tallystick.server.service import Service
     from tallystick.state.policy import Policy
 
@@ -40,6 +43,7 @@ class Operations:
         self.telemetry: telemetry.Telemetry | None = None
         self.free_bytes_min = service.limits.free_bytes_min
         self.verified: Job | None = None
+        self.community: Community | None = None
         self._environment = environment
         metrics.registry.register(Sampled(self))
 
@@ -50,10 +54,18 @@ class Operations:
             self.metrics.measure(self.service.store)
             self.upkeep = Upkeep(self.service.store, self.service.own_reducers, self.policy, tell=self._fired)
             self.upkeep.start()
+        self.community = _community(self.service)
+        if self.community is not None:
+            self.community.start()
         logs.log(logging.INFO, "the service has started", engine=self.service.store.log.engine)
 
-    def stop(self) -> None:
-        """End it, before the store is closed. Blocks: call it in a thread."""
+    async def stop(self) -> None:
+        """End it, before the store is closed."""
+        if self.community is not None:
+            await self.community.stop()
+        await asyncio.to_thread(self._stop)
+
+    def _stop(self) -> None:
         self.jobs.stop()
         if self.upkeep is not None:
             self.upkeep.stop()
@@ -114,3 +126,18 @@ class Operations:
             self.verified = job
         fields: dict[str, Any] = {"job": job.id, "kind": job.kind, "state": job.state}
         logs.log(logging.INFO if job.state == "done" else logging.WARNING, "a job is over", **fields)
+
+
+def _community(service: Service) -> Community | None:
+    """The community whose log is served; None if it is no community's, or only read."""
+    if service.store.profile.name != "community" or service.store.log.readonly:
+        return None
+    try:
+        from tallystick.server import gossip
+    except ModuleNotFoundError as missing:
+        raise errors.NotLoadable(
+            reference="tallystick.community",
+            reason=f"{missing.name} is not installed: pip install 'tallystick[community]'",
+        ) from missing
+    directory = gossip.directory_of(service.settings.url)
+    return gossip.Community(service.store, directory) if directory is not None else None

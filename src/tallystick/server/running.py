@@ -101,7 +101,7 @@ def loaded(service: Service, principal: Principal, run: str) -> RunState:
 def telemetry(
     service: Service, principal: Principal, question: runs.Question, *, after: str, limit: int
 ) -> dict[str, Any]:
-    """Who did what, when, from which commit: every attempt that is asked for, of so many runs; then go on after `next`."""
+    """Who did what, when, from which commit: every attempt that is asked for, of so many runs; then go on at `next`."""
     if question.run is not None:
         names.stream_kind(RUNS + question.run)
         reading.stream_head(service, principal, RUNS + question.run)

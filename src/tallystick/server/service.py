@@ -57,6 +57,7 @@ class Service:
         self.projections = {item.name: item for item in projections}
         self.failures: dict[str, str] = {}  # projection -> why its runner stopped
         self.draining = False
+        self._always_token = settings.require_token or not settings.is_loopback
         self.appends = Gate("appends", count_max=limits.pending_requests_max, bytes_max=limits.pending_bytes_max)
         self.reads = Gate("reads", count_max=limits.reads_max)
         self.waits = Gate("waits", count_max=limits.waiters_max)
@@ -77,7 +78,7 @@ class Service:
     @property
     def needs_token(self) -> bool:
         """Whether a request without a token is nobody's."""
-        return self.settings.require_token or self.tokens.required or not self.settings.is_loopback
+        return self._always_token or self.tokens.required
 
     @property
     def is_readonly(self) -> bool:
@@ -136,7 +137,7 @@ class Service:
         await self.tail.stop()
         for runner in self._runners:
             await asyncio.to_thread(runner.join)
-        await asyncio.to_thread(self.operations.stop)
+        await self.operations.stop()
         if self._log is not None:
             await self._log.close()
         self._threads.shutdown(wait=False, cancel_futures=True)

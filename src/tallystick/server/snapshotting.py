@@ -19,6 +19,7 @@ from tallystick.store import facts
 
 STREAMS_SCANNED_MAX = 2_000
 ID_BYTES = 16
+BEFORE_STREAMS = "!"  # sorts before every stream, behind the store itself
 
 
 def of_stream(service: Service, stream: str, *, after: str, limit: int) -> dict[str, Any]:
@@ -38,13 +39,10 @@ def of_stream(service: Service, stream: str, *, after: str, limit: int) -> dict[
 def of_all(service: Service, *, after: str, limit: int) -> dict[str, Any]:
     """The newest snapshots of every stream in order of name, the store's own first; `next` is a stream."""
     found: list[Entry] = []
-    last, scanned = after, 0
-    for stream in _subjects(service, after):
-        scanned += 1
+    for scanned, stream in enumerate(_subjects(service, after), 1):
         found += islice(shelf.entries(service.store, stream), limit)
-        last = stream
         if len(found) >= limit or scanned >= STREAMS_SCANNED_MAX:
-            return {"snapshots": [told(entry) for entry in found], "next": last or None}
+            return {"snapshots": [told(entry) for entry in found], "next": stream or BEFORE_STREAMS}
     return {"snapshots": [told(entry) for entry in found], "next": None}
 
 

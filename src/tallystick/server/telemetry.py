@@ -1,6 +1,6 @@
-"""OpenTelemetry, when the environment names a collector: a span a request, and the figures of /metrics, by OTLP over HTTP.
+"""OpenTelemetry, when the environment names a collector: a span a request and the figures of /metrics, by OTLP/HTTP.
 
-Needs the extra `otel`. Everything else is OpenTelemetry's own settings (`OTEL_…`): endpoint, headers, sampler, interval.
+Needs the extra `otel`. All else is OpenTelemetry's own settings (`OTEL_…`): endpoint, headers, sampler, interval.
 Spans carry the route, the method, the status and the request's id; never a path, a query, a header or a payload.
 """
 
@@ -71,7 +71,8 @@ class Telemetry:
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         ended = time.time_ns()
-        attributes = {"http.request.method": method, "http.route": route, "http.response.status_code": status}
+        attributes: dict[str, str | int] = {"http.request.method": method, "http.route": route}
+        attributes["http.response.status_code"] = status
         if request_id:
             attributes["tally.request_id"] = request_id
         span = self._tracer.start_span(

@@ -237,22 +237,35 @@ class Preparer:
         if profile.name == "plain" and not self.defaults and given.count(None) == len(given):
             return [None] * len(events), [_EMPTY_META] * len(events)
         metas: list[dict[str, Any] | None] = []
+        alike: dict[tuple[int, str], dict[str, Any]] = {}  # a service stamps one object on a whole request
         for index, (event, id_, part, told) in enumerate(zip(events, event_ids, parts, given, strict=True)):
-            meta = {} if told is None else told
-            if type(meta) is not dict:
-                raise errors.NotCanonical(what="meta", pointer="", reason="it is not an object")
-            kind = names.kind_of(part.stream)
-            if self.defaults and names.is_reserved(kind):  # a fact has the org of what it is about, and no other
-                meta = {key: value for key, value in self.defaults.items() if key not in SCOPE_KEYS} | meta
-            elif self.defaults:
-                meta = self.defaults | meta
-            profiles.check_meta(meta)
-            if not names.is_reserved(kind):
-                meta = profiles.complete(profile, meta, id_=id_, index=index, type_=event.type)
-                if profile.tenants and "org" not in meta and self.catalog.is_tenant(kind):
-                    raise errors.MissingMeta(index=index, type=event.type, key="org", profile=profile.name)
+            same = (id(told), part.stream)
+            meta = alike.get(same)
+            if meta is None:
+                meta = self._meta(told, part.stream, id_=id_, index=index, type_=event.type)
+                if told is not None and not profile.fill:
+                    alike[same] = meta
             metas.append(meta)
-        return metas, canonical.encode_many(metas, what="meta")
+        unlike = {id(meta): meta for meta in metas}
+        encoded = dict(zip(unlike, canonical.encode_many(list(unlike.values()), what="meta"), strict=True))
+        return metas, [encoded[id(meta)] for meta in metas]
+
+    def _meta(self, told: Any, stream: str, *, id_: bytes, index: int, type_: str) -> dict[str, Any]:
+        """The meta of one event with the defaults and what the profile fills in."""
+        meta = {} if told is None else told
+        if type(meta) is not dict:
+            raise errors.NotCanonical(what="meta", pointer="", reason="it is not an object")
+        kind = names.kind_of(stream)
+        if self.defaults and names.is_reserved(kind):  # a fact has the org of what it is about, and no other
+            meta = {key: value for key, value in self.defaults.items() if key not in SCOPE_KEYS} | meta
+        elif self.defaults:
+            meta = self.defaults | meta
+        profiles.check_meta(meta)
+        if not names.is_reserved(kind):
+            meta = profiles.complete(self.profile, meta, id_=id_, index=index, type_=type_)
+            if self.profile.tenants and "org" not in meta and self.catalog.is_tenant(kind):
+                raise errors.MissingMeta(index=index, type=type_, key="org", profile=self.profile.name)
+        return meta
 
     def _check_sizes(self, events: Sequence[NewEvent], payloads: list[bytes], metas: list[bytes]) -> None:
         largest = max(map(len, payloads)) + max(map(len, metas))

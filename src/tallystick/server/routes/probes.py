@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from fastapi import APIRouter, Request, Response
 
@@ -14,7 +16,7 @@ from tallystick.server.routes.asking import service_of
 router = APIRouter(tags=["operations"])
 
 _TEXT = {"type": "string"}
-_PROBE = {
+_PROBE: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/json": {"schema": shapes.ANY_OBJECT}}, "description": "yes"},
     503: {"content": {"application/json": {"schema": shapes.ANY_OBJECT}}, "description": "no, with the reasons"},
 }

