@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import os
 import signal
@@ -12,7 +13,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
@@ -155,23 +155,41 @@ class Started:
         return self.process.returncode, said.decode()
 
 
+@pytest.fixture(scope="module", params=ENGINES)
+def everywhere(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service over each engine that offers everything, shared by the tests of a module."""
+    engine = str(request.param)
+    with ExitStack() as places:
+        if engine == "postgres":
+            url = str(places.enter_context(postgres.database()))
+        else:
+            url = "memory:" if engine == "memory" else f"{engine}:{tmp_path_factory.mktemp('log')}/{engine}.log"
+        served = Served(Service(tallystick.open(url), Settings(url="", port=0)))
+        yield served
+        served.stop()
+
+
+_NUMBERS = itertools.count(1)
+
+
+@pytest.fixture
+def fresh() -> str:
+    """The name of a stream that no other test uses."""
+    return f"order/{next(_NUMBERS)}"
+
+
+@pytest.fixture(scope="session")
+def listen() -> Callable[..., Served]:
+    """Serve an open store for longer than one test; whoever does that stops it."""
+    return lambda store, *, tokens=None, **given: Served(
+        Service(store, Settings(url="", port=0, **given), tokens=tokens)
+    )
+
+
 @pytest.fixture(scope="session")
 def book() -> type[Book]:
     """Makes books of tokens."""
     return Book
-
-
-@pytest.fixture
-def urls(tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """The URL of a store of each engine."""
-    with ExitStack() as places:
-
-        def url_of(engine: str) -> str:
-            if engine == "postgres":
-                return str(places.enter_context(postgres.database()))
-            return "memory:" if engine == "memory" else f"{engine}:{tmp_path / engine}.log"
-
-        yield url_of
 
 
 @pytest.fixture

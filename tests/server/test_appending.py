@@ -31,7 +31,9 @@ def test_an_answer_says_where_the_events_are(serve: Any) -> None:
     assert told["link"] == events[-1]["link"]
 
 
-@pytest.mark.parametrize(("expected", "status"), [(0, 201), ("none", 201), ("any", 201), (None, 201), (1, 409), (7, 409)])
+@pytest.mark.parametrize(
+    ("expected", "status"), [(0, 201), ("none", 201), ("any", 201), (None, 201), (1, 409), (7, 409)]
+)
 def test_a_stream_that_is_elsewhere_is_a_conflict(serve: Any, expected: Any, status: int) -> None:
     """`expected` is a seq, none or any; a wrong one is 409 with both numbers, and nothing is written."""
     served = serve()

@@ -1,0 +1,260 @@
+"""Who may do what: one authorisation a route, tenants within their org, one answer for absent and not yours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+
+from tallystick import Catalog, NewEvent, Store, open
+from tallystick.server.access import MAY, Need, Needs
+from tallystick.server.app import build
+from tallystick.server.express import Express, needs_of
+from tallystick.server.service import Service
+from tallystick.server.settings import Settings
+
+TOKENS = {
+    "tenant": ("tenant", "acme"),
+    "writer": ("writer", "acme"),
+    "service": ("writer", None),
+    "admin": ("admin", None),
+    "peer": ("peer", None),
+}
+
+
+def all_routes(routes_of: Any) -> list[Any]:
+    """The routes of the app as it is built."""
+    with open("memory:") as store:
+        return list(routes_of(build(Service(store, Settings(url="")))))
+
+
+def test_every_route_names_exactly_one_authorisation(routes_of: Any) -> None:
+    """CP-10: a route that lets its caller in by no call, or by two, fails here."""
+    for route in all_routes(routes_of):
+        assert len(needs_of(route)) == 1, f"{route.path} must have one `Depends(needs(…))`"
+
+
+def test_the_authorisation_is_no_second_hand_one(routes_of: Any) -> None:
+    """It is the route's own dependency, not one that some other dependency happens to ask for."""
+
+    def below(dependant: Any) -> Iterator[Any]:
+        for found in dependant.dependencies:
+            yield found
+            yield from below(found)
+
+    for route in all_routes(routes_of):
+        assert sum(isinstance(found.call, Needs) for found in below(route.dependant)) == 1, route.path
+
+
+def test_the_short_way_asks_what_the_route_names(routes_of: Any) -> None:
+    """Appends that pass the framework by are authorised by the very need that their routes declare."""
+    with open("memory:") as store:
+        lines = Express(Service(store, Settings(url=""))).lines
+    assert {line.route.path for line in lines} == {"/v1/append", "/v1/streams/{kind}/{name}/events"}
+    assert {line.needs.need for line in lines} == {Need.APPEND}
+    assert all(line.route in all_routes(routes_of) for line in lines)
+
+
+def test_only_what_is_public_needs_nobody(routes_of: Any) -> None:
+    """What a caller without a token may see is this list."""
+    public = {route.path for route in all_routes(routes_of) if needs_of(route)[0].need is Need.OPEN}
+    assert public <= PUBLIC
+
+
+PUBLIC = {"/openapi.json", "/health", "/ready", "/metrics", "/"}
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Store]:
+    """A store with streams of two orgs, of none, of the infrastructure, and control facts of an org."""
+    catalog = Catalog()
+    catalog.declare_kind("host", tenant=False)
+    with open("memory:", catalog=catalog) as store:
+        for org in ("acme", "other"):
+            store.append(f"order/{org}", [NewEvent("noted", {"of": org, "n": n}, meta={"org": org}) for n in range(3)])
+            store.append(f"host/{org}", NewEvent("noted", {"of": org}, meta={"org": org}))
+            store.append(f"cluster/{org}", NewEvent("noted", {"of": org}, meta={"org": org}))
+        store.append("order/nobody", NewEvent("noted", {"of": "nobody"}))
+        yield store
+
+
+@pytest.fixture(scope="module")
+def served(listen: Any, book: Any, shop: Store) -> Iterator[Any]:
+    """That store, served to holders of tokens."""
+    running = listen(shop, tokens=book(**TOKENS), infrastructure=("cluster",))
+    yield running
+    running.stop()
+
+
+EXAMPLES = {
+    "/v1/events": ("?limit=1000", "?org=acme", "?stream=order/{org}", "?kind=host", "?kind=cluster", "?type=noted"),
+    "/v1/events/{id}": ("{order}", "{host}"),
+    "/v1/follow": ("?after=0", "?after=0&stream=order/{org}"),
+    "/v1/streams": ("", "?kind=order", "?kind=host", "?limit=1"),
+    "/v1/streams/{kind}/{name}": ("order/{org}", "host/{org}", "cluster/{org}"),
+    "/v1/streams/{kind}/{name}/events": ("order/{org}/events", "host/{org}/events"),
+    "/v1/streams/{kind}/{name}/state": ("order/{org}/state", "cluster/{org}/state"),
+    "/v1/schemas": ("",),
+    "/v1/store": ("",),
+    "/v1/wait": ("?projection=none&position=0",),
+}
+"""How to ask each route that tenants may read from for something of one org. A new route must be added here."""
+
+ORGS = ("acme", "other", "nobody")
+FOREIGN = re.compile(r'"of":"(other|nobody)"|(host|cluster)/|"org":"other"')
+
+
+def asked(path: str, example: str, store: Store, org: str) -> str:
+    """The path of a request about an org."""
+    ids = {kind: _first_id(store, f"{kind}/{org}") for kind in ("order", "host")}
+    place = path if example[:1] in ("", "?") else path.partition("{")[0]
+    return place + example.format(org=org, **ids)
+
+
+def _first_id(store: Store, stream: str) -> str:
+    found = store.read_stream(stream)
+    return str(found[0].uuid) if found else "01890000-0000-7000-8000-000000000000"
+
+
+def routes_for_tenants(routes_of: Any) -> list[str]:
+    """The paths that a tenant's token opens, beside those that are open to all."""
+    return [
+        route.path
+        for route in all_routes(routes_of)
+        if needs_of(route)[0].need in MAY["tenant"] - {Need.OPEN} and "GET" in route.methods
+    ]
+
+
+def test_every_route_for_tenants_is_in_the_matrix(routes_of: Any) -> None:
+    """A new read route is asked for other orgs below, or this fails."""
+    console = {path for path in routes_for_tenants(routes_of) if path.startswith("/console")}
+    assert set(routes_for_tenants(routes_of)) - console == set(EXAMPLES)
+
+
+def text_of(served: Any, token: str, path: str) -> tuple[int, str]:
+    """The status and the whole answer; of a stream, as far as it is there already."""
+    with served.as_(token) as client, client.stream("GET", path) as answer:
+        if answer.headers.get("content-type", "").startswith("text/event-stream"):
+            return answer.status_code, next(answer.iter_text())
+        return answer.status_code, answer.read().decode()
+
+
+@pytest.mark.parametrize("token", ["tenant", "writer"])
+def test_who_is_bound_to_an_org_reads_that_org_alone(served: Any, shop: Store, token: str) -> None:
+    """CP-10: every read route × own, other and missing org: nothing of others, of nobody or of the infrastructure."""
+    for path, examples in EXAMPLES.items():
+        for example, org in product(examples, ORGS):
+            status, text = text_of(served, token, asked(path, example, shop, org))
+            where = f"{path} {example} {org}: {status} {text[:300]}"
+            assert status in (200, 404), where
+            assert not FOREIGN.search(text), where
+            if "{" in path:  # it is about one thing: an order of the own org, or nothing
+                assert status == (200 if org == "acme" and "order" in example else 404), where
+
+
+@pytest.mark.parametrize("path", ["/v1/events?org=other", "/v1/streams?org=other", "/v1/follow?after=0&org=other"])
+def test_to_ask_for_another_org_is_to_ask_for_nothing(served: Any, path: str) -> None:
+    """CP-10: an org that is there and one that is not are answered alike."""
+    there = text_of(served, "tenant", path)
+    absent = text_of(served, "tenant", path.replace("other", "absent"))
+    assert there == absent
+    assert there[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("hidden", "absent"),
+    [
+        ("/v1/streams/order/other", "/v1/streams/order/absent"),
+        ("/v1/streams/order/other/events", "/v1/streams/order/absent/events"),
+        ("/v1/streams/order/other/state", "/v1/streams/order/absent/state"),
+        ("/v1/streams/host/acme", "/v1/streams/host/absent"),
+        ("/v1/streams/tally.store/settings", "/v1/streams/tally.store/absent"),
+    ],
+)
+def test_absent_and_not_yours_are_the_same_to_the_byte(served: Any, hidden: str, absent: str) -> None:
+    """CP-10: a tenant cannot find out what others have."""
+    with served.as_("tenant") as client:
+        one, other = client.get(hidden), client.get(absent)
+    assert one.status_code == 404
+    assert one.content == other.content
+    own = {"date", "x-request-id"}
+    assert {k: v for k, v in one.headers.items() if k not in own} == {
+        k: v for k, v in other.headers.items() if k not in own
+    }
+
+
+def test_a_tenant_never_appends(served: Any, shop: Store) -> None:
+    """CP-10: only trusted services append; not even to the own org, on neither way."""
+    before = shop.head()
+    one = {"type": "noted", "payload": {}}
+    with served.as_("tenant") as client:
+        to_one = client.post("/v1/streams/order/acme/events", json={"events": [one]})
+        to_many = client.post("/v1/append", json={"parts": [{"stream": "order/acme", "events": [one]}]})
+    assert {(done.status_code, done.json()["code"]) for done in (to_one, to_many)} == {(403, "not_allowed")}
+    assert shop.head() == before
+
+
+@pytest.mark.parametrize("expected", ["none", "any", 3, 99])
+def test_a_writer_of_one_org_learns_nothing_of_others_streams(served: Any, shop: Store, expected: Any) -> None:
+    """CP-10: whatever it expects of another's stream, it is told that there is nothing."""
+    before = shop.head()
+    refused = served.append("order/other", {}, token="writer", expected=expected)
+    assert (refused.status_code, refused.json()["code"]) == (404, "not_found")
+    hidden = served.append("host/acme", {}, token="writer", expected=expected)
+    assert (hidden.status_code, hidden.content) == (404, refused.content)
+    assert shop.head() == before
+
+
+def test_an_id_of_another_org_tells_nothing(served: Any, shop: Store) -> None:
+    """CP-10: an id that is taken is refused without saying by whom."""
+    taken = str(shop.read_stream("order/other")[0].uuid)
+    event = {"type": "noted", "payload": {}, "id": taken}
+    with served.as_("writer") as client:
+        refused = client.post("/v1/streams/order/acme/events", json={"events": [event]})
+    assert refused.status_code == 409
+    assert refused.json()["values"]["reason"] == "it is taken"
+    assert "order/other" not in refused.text
+
+
+def test_kinds_of_tokens_may_what_they_may(served: Any) -> None:
+    """A service reads all orgs, an operator sees the audit, a peer neither."""
+    wanted = {
+        "tenant": (200, 403),
+        "writer": (200, 403),
+        "service": (200, 403),
+        "admin": (200, 200),
+        "peer": (403, 403),
+    }
+    for token, statuses in wanted.items():
+        with served.as_(token) as client:
+            assert tuple(client.get(path).status_code for path in ("/v1/events", "/v1/audit")) == statuses, token
+    with served.as_("service") as client:
+        assert '"of":"other"' in client.get("/v1/events").text
+        assert client.get("/v1/streams/host/acme").status_code == 200
+
+
+def test_without_a_token_one_is_asked_for(served: Any) -> None:
+    """Every route but the public ones answers 401 and how to do better."""
+    refused = served.client.get("/v1/events")
+    assert (refused.status_code, refused.json()["code"]) == (401, "not_authenticated")
+    assert refused.headers["www-authenticate"].startswith("Bearer")
+    assert served.append("order/acme", {}).status_code == 401
+    assert served.client.get("/openapi.json").status_code == 200
+    assert served.client.get("/v1/events", headers={"cookie": "token=admin"}).status_code == 401
+
+
+def test_a_token_that_was_taken_back_is_refused_at_once(serve: Any, book: Any) -> None:
+    """Revoking takes effect with the next request of the same connection."""
+    tokens = book(tenant=("tenant", "acme"), admin=("admin", None))
+    with serve(tokens=tokens).as_("tenant") as client:
+        assert client.get("/v1/events").status_code == 200
+        tokens.revoke("tenant")
+        assert client.get("/v1/events").status_code == 401
+
+
+def test_a_service_that_must_have_tokens_lets_nobody_in_without(serve: Any) -> None:
+    """--require-token holds also while the store has none."""
+    assert serve(require_token=True).client.get("/v1/events").status_code == 401
