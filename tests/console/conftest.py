@@ -5,6 +5,7 @@ TALLY_REQUIRE_BROWSER=1 makes its absence a failure. TALLY_CHROMIUM names the pr
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -104,11 +105,27 @@ def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]
     url = f"sqlite:{place}/log.db"
     with tallystick.open(url) as store:
         store.append("order/1", tallystick.NewEvent("order.placed", {"cents": 5}, {"org": "acme"}))
-    admin = serving.tally("token", "issue", url, "admin", "--actor", "night-watch")
-    tenant = serving.tally("token", "issue", url, "tenant", "--actor", "acme", "--org", "acme")
+    admin = serving.tally("token", "issue", url, "admin", "--actor", "night-watch", "--json")
+    tenant = serving.tally("token", "issue", url, "tenant", "--actor", "acme", "--org", "acme", "--json")
     named = {"admin": admin["token"], "tenant": tenant["token"]}
     with serving.serving(url, named=named, log=place / "log.txt") as served:
         yield served
+
+
+@pytest.fixture(scope="session")
+def community_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A newcomer of a community, served beside the founder, with whom it gossips."""
+    place = tmp_path_factory.mktemp("community")
+    founder, newcomer = place / "founder", place / "newcomer"
+    founded = serving.tally("community", "init", str(founder), "--name", "our street", "--json")
+    invitation = place / "invitation"
+    invitation.write_text(json.dumps(serving.tally("community", "invite", str(founder))))
+    with serving.serving(f"sqlite:{founder}/log.db", log=place / "founder.txt") as first:
+        joined = serving.tally("community", "join", str(newcomer), str(invitation), "--allow-private", "--json")
+        peer = f"{founded['node']}@{first.address}"
+        serving.tally("community", "sync", str(newcomer), "--peer", peer, "--allow-private", "--json")
+        with serving.serving(f"sqlite:{newcomer}/log.db", named=joined, log=place / "newcomer.txt") as served:
+            yield served
 
 
 def _flip(directory: Path, text: bytes) -> None:

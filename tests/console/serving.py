@@ -55,7 +55,7 @@ class Served:
 def tally(*arguments: str) -> dict[str, Any]:
     """Run a command of `tally` to its end; gives what it printed as JSON."""
     done = subprocess.run(
-        [*COMMAND, *arguments, "--json"],
+        [*COMMAND, *arguments],
         cwd=HERE,
         env=os.environ | SOURCES,
         check=True,

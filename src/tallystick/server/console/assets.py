@@ -16,7 +16,7 @@ from tallystick.server.console.routing import PageRoute
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(prefix="/console", route_class=PageRoute)
 
 
 @lru_cache(maxsize=1)

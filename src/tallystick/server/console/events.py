@@ -23,8 +23,8 @@ from tallystick.store.store import Store
 TAIL_PAGE = 200
 META_CHARACTERS_MAX = 2_000
 
-pages = APIRouter(route_class=PageRoute, dependencies=[Operator])
-data = APIRouter(dependencies=[Operator])
+pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
+data = APIRouter(prefix="/console/data", dependencies=[Operator])
 
 
 @pages.get("/events", include_in_schema=False)

@@ -21,8 +21,8 @@ PROBLEMS_DRAWN = 12
 HOLES_DRAWN = 8
 VERIFY = "verify"
 
-pages = APIRouter(route_class=PageRoute, dependencies=[Operator])
-data = APIRouter(dependencies=[Operator])
+pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
+data = APIRouter(prefix="/console/data", dependencies=[Operator])
 
 
 @pages.get("/integrity", include_in_schema=False)

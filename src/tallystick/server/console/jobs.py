@@ -10,7 +10,7 @@ from tallystick.server.console.signing_in import Operator
 from tallystick.server.jobs import Job
 from tallystick.server.service import Service
 
-data = APIRouter(dependencies=[Operator])
+data = APIRouter(prefix="/console/data", dependencies=[Operator])
 
 
 @data.get("/jobs/{id_}", include_in_schema=False)

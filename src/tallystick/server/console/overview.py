@@ -23,8 +23,8 @@ EVERY_SECONDS = 1.0
 KEPT = 600
 IDLE_SECONDS = 900.0
 
-pages = APIRouter(route_class=PageRoute, dependencies=[Operator])
-data = APIRouter(dependencies=[Operator])
+pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
+data = APIRouter(prefix="/console/data", dependencies=[Operator])
 
 
 class Watch:

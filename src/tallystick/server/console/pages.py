@@ -28,7 +28,7 @@ _PAGES = (overview, events, streams, projections, snapshots, integrity, runs, co
 _DATA = (overview, events, streams, projections, snapshots, integrity, runs, jobs)
 
 
-elsewhere = APIRouter(route_class=PageRoute, dependencies=[Operator])
+elsewhere = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
 
 
 @elsewhere.get("/{rest:path}", include_in_schema=False)
@@ -42,12 +42,12 @@ def router() -> APIRouter:
     made = APIRouter()
     made.add_api_route("/", go_to_console, include_in_schema=False)
     for part in (assets, signing_in):
-        made.include_router(part.router, prefix="/console")
+        made.include_router(part.router)
     for module in _PAGES:
-        made.include_router(module.pages, prefix="/console")
+        made.include_router(module.pages)
     for module in _DATA:
-        made.include_router(module.data, prefix="/console/data")
-    made.include_router(elsewhere, prefix="/console")
+        made.include_router(module.data)
+    made.include_router(elsewhere)
     return made
 
 

@@ -22,8 +22,8 @@ from tallystick.store.views import Place
 
 REBUILD = "rebuild"
 
-pages = APIRouter(route_class=PageRoute, dependencies=[Operator])
-data = APIRouter(dependencies=[Operator])
+pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
+data = APIRouter(prefix="/console/data", dependencies=[Operator])
 
 
 @pages.get("/projections", include_in_schema=False)

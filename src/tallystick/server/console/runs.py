@@ -24,8 +24,8 @@ OVER = frozenset({"finished", "failed"})
 TONES = {"finished": "ok", "failed": "bad", "running": "live", "stale": "warn"}
 _RUNS = "run/"
 
-pages = APIRouter(route_class=PageRoute, dependencies=[Operator])
-data = APIRouter(dependencies=[Operator])
+pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
+data = APIRouter(prefix="/console/data", dependencies=[Operator])
 
 
 @pages.get("/runs", include_in_schema=False)

@@ -21,7 +21,7 @@ COOKIE = "tally_console"
 HOME = "/console"
 FORM_BYTES_MAX = 8_192
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(prefix="/console", route_class=PageRoute)
 
 
 class SignedIn(Needs):

@@ -30,8 +30,8 @@ DEEDS_SHOWN = 200
 TRIAL = "retention trial"
 PRESET_NAMES = (("", "as this service is set"), *((name, f"preset {name}") for name in PRESETS))
 
-pages = APIRouter(route_class=PageRoute, dependencies=[Operator])
-data = APIRouter(dependencies=[Operator])
+pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
+data = APIRouter(prefix="/console/data", dependencies=[Operator])
 
 
 @pages.get("/snapshots", include_in_schema=False)

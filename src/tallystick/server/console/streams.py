@@ -23,8 +23,8 @@ PAGE_STREAMS = 100
 PAGE_EVENTS = 40
 STATE_CHARACTERS_MAX = 64_000
 
-pages = APIRouter(route_class=PageRoute, dependencies=[Operator])
-data = APIRouter(dependencies=[Operator])
+pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
+data = APIRouter(prefix="/console/data", dependencies=[Operator])
 
 
 @pages.get("/streams", include_in_schema=False)
