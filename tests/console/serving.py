@@ -12,7 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
 import tallystick
+from tallystick.cli import main
 
 HERE = Path(__file__).parent
 COMMAND = (sys.executable, "-c", "from tallystick.cli.main import main; main()")
@@ -54,14 +57,8 @@ class Served:
 
 def tally(*arguments: str) -> dict[str, Any]:
     """Run a command of `tally` to its end; gives what it printed as JSON."""
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=HERE,
-        env=os.environ | SOURCES,
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
+    done = CliRunner().invoke(main.tally, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

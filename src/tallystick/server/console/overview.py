@@ -94,6 +94,7 @@ async def show_overview(request: Request) -> Response:
         sample=watch.last,
         projections=now["projections"],
         health=now["health"],
+        running=sum(each["kind"] == "projection" for each in now["projections"]),
     )
 
 
@@ -132,8 +133,8 @@ def _health(service: Service, sample: Sample | None) -> list[dict[str, str]]:
     said |= {"space": "enough is free", "writer": "takes appends", "verification": "found nothing wrong"}
     if verdict.facts["verified"] is None:
         said["verification"] = "not done since the service began"
-    if service.store.log.readonly:
-        said["writer"] = "opened for reading"
+    if service.is_readonly:
+        said["writer"] = "opened for reading" if service.store.log.readonly else "refuses appends while the log is damaged"
     lines = []
     for check, holds in verdict.facts["checks"].items():
         why = "; ".join(reason.reason for reason in verdict.reasons if reason.check == check)

@@ -57,7 +57,7 @@ def ago(ns: int, now: int) -> str:
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if passed >= 2 * size:
             return f"{passed / size:.0f} {unit} ago"
-    return f"{passed:.0f} s ago"
+    return f"{passed:.0f} s ago" if passed >= 2 else "just now"
 
 
 def count(number: int | float | None) -> str:

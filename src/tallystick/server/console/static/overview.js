@@ -46,7 +46,7 @@ function tell(now) {
     row.querySelector("[data-bar]").style.width = `${each.part}%`;
   });
   const list = document.getElementById("health");
-  list.replaceChildren(...now.health.map((each) => html("li", {}, html("span", { class: `chip ${each.state}` }, each.what), " ", html("span", { class: "quiet small" }, each.says))));
+  list.replaceChildren(...now.health.map((each) => html("li", { class: each.state }, html("span", { class: `chip ${each.state}` }, each.what), html("span", { class: "says" }, each.says))));
 }
 
 async function look() {
