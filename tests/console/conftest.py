@@ -25,10 +25,16 @@ if TYPE_CHECKING:
 CHROMIUM = os.environ.get("TALLY_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 REQUIRED = "TALLY_REQUIRE_BROWSER"
 ADVICE = "the console is tested in Chromium, which is not here: `apt-get install chromium`, then `make test` again"
-ARGUMENTS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 WAIT_MS = 30_000  # for what happens at once on a quiet machine
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1280, "height": 900}

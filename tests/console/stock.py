@@ -58,9 +58,13 @@ def _order(story: Story, number: int) -> dict[str, str]:
     stream, customer = f"order/{1000 + number}", f"customer-{number % 7}"
     items = [WARES[(number + step) % len(WARES)] for step in range(1 + number % 3)]
     chain = {"correlation_id": f"basket-{number}"}
-    placed = story.tell(stream, "order.placed", {"customer": customer, "items": items, "cents": 995 * len(items)}, **chain)
+    placed = story.tell(
+        stream, "order.placed", {"customer": customer, "items": items, "cents": 995 * len(items)}, **chain
+    )
     added = story.tell(stream, "order.item_added", {"item": "postcard", "cents": 150}, placed, **chain)
-    paid = story.tell(f"payment/{number}", "payment.taken", {"order": stream, "cents": 995 * len(items) + 150}, added, **chain)
+    paid = story.tell(
+        f"payment/{number}", "payment.taken", {"order": stream, "cents": 995 * len(items) + 150}, added, **chain
+    )
     packed = story.tell(stream, "order.packed", {"parcel": f"P-{number:05}"}, paid, **chain)
     sent = story.tell(stream, "order.sent", {"parcel": f"P-{number:05}"}, packed, **chain)
     story.tell(f"stock/{items[0]}", "stock.taken", {"count": 1}, packed, **chain)

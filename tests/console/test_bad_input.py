@@ -24,7 +24,12 @@ def _require_inert(page: Page) -> None:
     """Nothing of what was written ran, no element was made of it, nothing was fetched from elsewhere."""
     assert page.evaluate("window.broken") is None
     assert page.evaluate("({}).broken") is None
-    assert page.locator("main img, main iframe, main object, main embed, main script:not([type='application/json'])").count() == 0
+    assert (
+        page.locator(
+            "main img, main iframe, main object, main embed, main script:not([type='application/json'])"
+        ).count()
+        == 0
+    )
     links = page.locator("a").evaluate_all("all => all.map(one => new URL(one.getAttribute('href'), location).origin)")
     assert set(links) == {page.evaluate("location.origin")}
 
@@ -99,7 +104,14 @@ def test_a_filter_is_never_a_pattern_nor_markup(query: str, shop_server: Served,
 
 @pytest.mark.parametrize(
     "path",
-    ["/streams/x/%3Cscript%3E", "/events/%3Cscript%3Ealert(1)%3C%2Fscript%3E", "/runs/..%2f..%2fx", "/streams/a/b%00", "/no", "/events/%C0%AE"],
+    [
+        "/streams/x/%3Cscript%3E",
+        "/events/%3Cscript%3Ealert(1)%3C%2Fscript%3E",
+        "/runs/..%2f..%2fx",
+        "/streams/a/b%00",
+        "/no",
+        "/events/%C0%AE",
+    ],
 )
 def test_an_address_that_leads_nowhere_says_so(path: str, shop_server: Served, open_page: OpenPage) -> None:
     """UI 1: the page of what is not there repeats nothing of the address, and shows the way back."""
@@ -139,7 +151,18 @@ def test_no_other_site_can_frame_the_console(shop_server: Served, open_page: Ope
 
 @pytest.mark.parametrize(
     "target",
-    ["//evil.example", "https://evil.example", "/\\evil.example", "/console//evil.example", "javascript:alert(1)", "/v1/events", "/console\\@evil", "/consolevil", "/console/\r\nSet-Cookie: a=b", ""],
+    [
+        "//evil.example",
+        "https://evil.example",
+        "/\\evil.example",
+        "/console//evil.example",
+        "javascript:alert(1)",
+        "/v1/events",
+        "/console\\@evil",
+        "/consolevil",
+        "/console/\r\nSet-Cookie: a=b",
+        "",
+    ],
 )
 def test_signing_in_leads_to_the_console_alone(target: str) -> None:
     """UI 17: `next` leads to a page of the console, or to the first one."""
@@ -151,7 +174,9 @@ def test_signing_in_leads_back_to_where_one_was() -> None:
     assert safe_next("/console/events?type=a.b&since=2026-01-01") == "/console/events?type=a.b&since=2026-01-01"
 
 
-@pytest.mark.parametrize("path", ["/data/integrity/verify", "/data/projections/Spending/rebuild", "/data/retention/trial", "/logout"])
+@pytest.mark.parametrize(
+    "path", ["/data/integrity/verify", "/data/projections/Spending/rebuild", "/data/retention/trial", "/logout"]
+)
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", None])
 def test_another_site_can_change_nothing(path: str, origin: str | None, shop_server: Served) -> None:
     """HTTP 5: a form that was not sent by the console's own page is refused, also where nobody has to sign in."""
@@ -176,7 +201,20 @@ def _directives(policy: str) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize(
     "path",
-    ["", "/events", "/events?type=7", "/streams/order/1003", "/integrity", "/nothing", "/login", "/static/console.js", "/static/nothing", "/data/overview", "/data/jobs/none", "/data/tail?type=7"],
+    [
+        "",
+        "/events",
+        "/events?type=7",
+        "/streams/order/1003",
+        "/integrity",
+        "/nothing",
+        "/login",
+        "/static/console.js",
+        "/static/nothing",
+        "/data/overview",
+        "/data/jobs/none",
+        "/data/tail?type=7",
+    ],
 )
 def test_every_answer_has_a_strict_policy(path: str, shop_server: Served) -> None:
     """UI 15: pages, data, files and failures: nothing inline, nothing from elsewhere, no frames, no sniffing."""

@@ -1,4 +1,4 @@
-"""What pages are made from, without a browser: pages by cursor, causes, chains, differences, and how values are shown."""
+"""What pages are made from, without a browser: cursors, causes, chains, differences, and how values are shown."""
 
 from __future__ import annotations
 
@@ -176,7 +176,13 @@ def test_a_state_that_changed_all_over_is_told_in_part() -> None:
 
 @pytest.mark.parametrize(
     ("text", "seen"),
-    [("plain", "plain"), ("a\u202eb", "a‹U+202E›b"), ("a\u0000b", "a‹U+0000›b"), ("ü 😀\n", "ü 😀\n"), ("\u2028", "‹U+2028›")],
+    [
+        ("plain", "plain"),
+        ("a\u202eb", "a‹U+202E›b"),
+        ("a\u0000b", "a‹U+0000›b"),
+        ("ü 😀\n", "ü 😀\n"),
+        ("\u2028", "‹U+2028›"),
+    ],
 )
 def test_every_character_can_be_seen(text: str, seen: str) -> None:
     """What turns, joins or hides text stands there by its number; letters of any language stay."""
@@ -185,7 +191,13 @@ def test_every_character_can_be_seen(text: str, seen: str) -> None:
 
 @pytest.mark.parametrize(
     ("given", "field"),
-    [({"type": "(a+)+$"}, "type"), ({"stream": "x"}, "stream"), ({"since": "yesterday"}, "since"), ({"till": "1500-01-01"}, "till"), ({"org": "\u202e"}, "org")],
+    [
+        ({"type": "(a+)+$"}, "type"),
+        ({"stream": "x"}, "stream"),
+        ({"since": "yesterday"}, "since"),
+        ({"till": "1500-01-01"}, "till"),
+        ({"org": "\u202e"}, "org"),
+    ],
 )
 def test_a_filter_names_the_field_that_is_wrong(given: dict[str, str], field: str) -> None:
     """CP-09: a filter that cannot be meant is refused with the field and the form it must have."""
@@ -199,7 +211,10 @@ def test_a_filter_selects_what_was_typed() -> None:
     asked = asking.read({"type": "order.placed", "since": "2026-01-31", "till": "2026-01-31T00:00:01+00:00", "x": "y"})
     assert asked.selection.types == frozenset({"order.placed"})
     assert asked.selection.time_until - asked.selection.time_from == 1_000_000_000  # type: ignore[operator]
-    assert asking.read(dict(pair.split("=") for pair in asked.query.replace("%3A", ":").replace("%2B", "+").split("&"))) == asked
+    assert (
+        asking.read(dict(pair.split("=") for pair in asked.query.replace("%3A", ":").replace("%2B", "+").split("&")))
+        == asked
+    )
 
 
 @pytest.mark.parametrize(

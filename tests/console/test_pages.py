@@ -47,7 +47,9 @@ def test_the_overview_moves_with_the_log(shop_server: Served, open_page: OpenPag
     page = open_page(shop_server.console)
     placed = {"customer": "customer-1", "items": ["tin"], "cents": 5}
     position = shop_server.append("order/overview", *[("order.placed", placed)] * 5)
-    expect(page.locator("dd[data-show=head]")).to_have_text(re.compile(rf"^({position:,}|{position + 1:,}|{position + 2:,})$"))
+    expect(page.locator("dd[data-show=head]")).to_have_text(
+        re.compile(rf"^({position:,}|{position + 1:,}|{position + 2:,})$")
+    )
     expect(page.locator("#stick .cut").first).to_be_attached()
     expect(page.locator("[data-projection='projection Spending'] [data-lag]")).to_have_text("0")
     expect(page.locator("#health .chip.ok")).not_to_have_count(0)

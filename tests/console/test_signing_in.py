@@ -40,7 +40,7 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites(guarded_server: Served,
 
 @pytest.mark.parametrize("kind", ["wrong", "tenant", "empty"])
 def test_only_an_operator_is_let_in(kind: str, guarded_server: Served, open_page: OpenPage) -> None:
-    """CP-10: a token that is unknown or a tenant's is refused with the reason and the next step, and gives no cookie."""
+    """CP-10: a token that is unknown or a tenant's is refused with the reason and the next step, without a cookie."""
     page = open_page(f"{guarded_server.console}/login", expect="401")
     _sign_in(page, {"wrong": "tally_admin_" + "x" * 40, "empty": " "}.get(kind) or guarded_server.named[kind])
     expect(page.get_by_role("alert")).to_contain_text("Not signed in.")
@@ -60,13 +60,17 @@ def test_going_back_after_signing_out_shows_nothing(guarded_server: Served, open
     assert page.context.cookies() == []
 
 
-@pytest.mark.parametrize("path", ["/data/overview", "/data/tail", "/data/streams/order/1/state?seq=1", "/data/jobs/x", "/events/x/payload"])
+@pytest.mark.parametrize("path", ["/data/overview", "/data/tail", "/data/streams/order/1/state?seq=1", "/data/jobs/x"])
 def test_data_is_for_those_who_are_signed_in(path: str, guarded_server: Served) -> None:
-    """CP-10: what scripts ask for needs the cookie too; a page's address leads to the login."""
-    try:
-        with urllib.request.urlopen(guarded_server.console + path, timeout=30) as answer:
-            assert answer.geturl().startswith(f"{guarded_server.console}/login")
-            assert b"Show your half" in answer.read()
-    except urllib.error.HTTPError as refusal:
-        assert refusal.code == 401
-        refusal.close()
+    """CP-10: what scripts ask for needs the cookie too."""
+    with pytest.raises(urllib.error.HTTPError) as refusal:
+        urllib.request.urlopen(guarded_server.console + path, timeout=30)
+    refusal.value.close()
+    assert refusal.value.code == 401
+
+
+def test_the_address_of_a_file_leads_to_the_login(guarded_server: Served) -> None:
+    """CP-10: whoever has the address of a payload but no cookie gets the login page instead."""
+    with urllib.request.urlopen(f"{guarded_server.console}/events/x/payload", timeout=30) as answer:
+        assert answer.geturl().startswith(f"{guarded_server.console}/login")
+        assert b"Show your half" in answer.read()

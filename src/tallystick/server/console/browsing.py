@@ -59,7 +59,9 @@ def _look(store: Store, found: Found, selection: Selection, window: int, limit: 
     found.reached = taken[-1].position - 1 if len(taken) < len(seen) else first
 
 
-def _pages(store: Store, after: int, until: int, selection: Selection) -> Iterator[tuple[list[Event], tuple[Hole, ...]]]:
+def _pages(
+    store: Store, after: int, until: int, selection: Selection
+) -> Iterator[tuple[list[Event], tuple[Hole, ...]]]:
     while after < until:
         page = store.read(
             after=after, until=until, selection=selection, limit=until - after, over_holes=True, over_pruned=True

@@ -124,7 +124,12 @@ def drawing(found: Story, href: Any) -> dict[str, Any]:
     for id_ in found.depth:
         event = found.events.get(id_)
         if event is None:
-            nodes[id_] = {"name": "not in this store", "fact": id_[:24], "state": "missing", "title": f"{id_}: not here"}
+            nodes[id_] = {
+                "name": "not in this store",
+                "fact": id_[:24],
+                "state": "missing",
+                "title": f"{id_}: not here",
+            }
             continue
         title = f"{event.type}, {event.stream} at {event.seq}, position {event.position}"
         state = "self" if event.id == found.event.id else ""

@@ -72,4 +72,10 @@ def _peer(peer: dict[str, Any], now: int) -> dict[str, Any]:
     sent, received = peer["result"]["sent_count"], peer["result"]["received_count"]
     says = f"{sent + received:,} events were on one side alone; now they are on both."
     same = "None: both had the same."
-    return blank | {"when": when, "tone": "ok", "sent": sent, "received": received, "says": says if sent + received else same}
+    return blank | {
+        "when": when,
+        "tone": "ok",
+        "sent": sent,
+        "received": received,
+        "says": says if sent + received else same,
+    }

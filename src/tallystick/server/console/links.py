@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 
 from tallystick import errors
@@ -31,7 +33,7 @@ def of_stream(store: Store, stream: str, seq: int, *, reach: int = REACH) -> lis
     head = store.stream_head(stream)
     last = min(seq + reach, head.seq if head else seq)
     rings = []
-    before: Event | None | bytes = _before(store, stream, max(1, seq - reach))
+    before: Event | bytes | None = _before(store, stream, max(1, seq - reach))
     for at in range(max(1, seq - reach), max(last, seq) + 1):
         found = _event(store, stream, at)
         if isinstance(found, Ring):
@@ -107,6 +109,6 @@ def _at_position(event: Event) -> Ring:
 
 def _broken(rings: list[Ring]) -> list[Ring]:
     """Mark where the chain does not hold: on both sides of whatever is not good."""
-    for ring, after in zip(rings, rings[1:], strict=False):
+    for ring, after in pairwise(rings):
         ring.breaks = ring.kind in ("hole", "missing", "bad") or after.kind in ("hole", "missing", "bad")
     return rings

@@ -134,7 +134,9 @@ def _health(service: Service, sample: Sample | None) -> list[dict[str, str]]:
     if verdict.facts["verified"] is None:
         said["verification"] = "not done since the service began"
     if service.is_readonly:
-        said["writer"] = "opened for reading" if service.store.log.readonly else "refuses appends while the log is damaged"
+        said["writer"] = (
+            "opened for reading" if service.store.log.readonly else "refuses appends while the log is damaged"
+        )
     lines = []
     for check, holds in verdict.facts["checks"].items():
         why = "; ".join(reason.reason for reason in verdict.reasons if reason.check == check)

@@ -58,5 +58,10 @@ def failure(request: Request, problem: errors.TallyError) -> Response:
     """The page of a failure."""
     status = problems.status_of(type(problem))
     heading = _HEADINGS.get(status, "That did not work" if status < 500 else "The store cannot answer")
-    facts = {"code": problems.code_of(type(problem)), "heading": heading, "detail": problem.message, "advice": problem.next_step}
+    facts = {
+        "code": problems.code_of(type(problem)),
+        "heading": heading,
+        "detail": problem.message,
+        "advice": problem.next_step,
+    }
     return rendering.page(request, "error.html", here="?", title=heading, status=status, **facts)

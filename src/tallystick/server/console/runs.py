@@ -123,7 +123,8 @@ def told(state: RunState) -> dict[str, Any]:
 def _graph(state: RunState) -> dict[str, Any]:
     found = drawing(state)
     nodes: dict[str, Any] = {
-        name: {"name": shown.plain(name.removeprefix(INPUT)), "fact": "input", "state": "input"} for name in found.inputs
+        name: {"name": shown.plain(name.removeprefix(INPUT)), "fact": "input", "state": "input"}
+        for name in found.inputs
     }
     for item in found.items:
         title = f"{item.node}: {item.state}"

@@ -124,7 +124,7 @@ def _reducers(service: Service, stream: str) -> list[str]:
     return sorted(fitting, key=lambda name: name == "merge")
 
 
-# --- the state ---------------------------------------------------------------------------------------------------------
+# --- the state -------------------------------------------------------------------------------------------------------
 
 
 @data.get("/streams/{kind}/{name}/state", include_in_schema=False)
