@@ -101,6 +101,7 @@ def damaged_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]
     url, named = _stocked(place, worn=True)
     _flip(place / "log", b'"P-00030"')
     with serving.serving(url, "--reducer", "shop:order", named=named, log=place / "log.txt") as served:
+        served.look("/streams/order/1030")  # what reads the damaged place finds the damage
         yield served
 
 
@@ -129,7 +130,7 @@ def community_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve
     with serving.serving(f"sqlite:{founder}/log.db", log=place / "founder.txt") as first:
         joined = serving.tally("community", "join", str(newcomer), str(invitation), "--allow-private", "--json")
         peer = f"{founded['node']}@{first.address}"
-        serving.tally("community", "sync", str(newcomer), "--peer", peer, "--allow-private", "--json")
+        serving.tally_apart("community", "sync", str(newcomer), "--peer", peer, "--allow-private")
         with serving.serving(f"sqlite:{newcomer}/log.db", named=joined, log=place / "newcomer.txt") as served:
             yield served
 

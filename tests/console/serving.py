@@ -36,6 +36,11 @@ class Served:
         """The first page."""
         return f"{self.address}/console"
 
+    def look(self, path: str) -> None:
+        """Ask for a page, and wait for all of it."""
+        with urllib.request.urlopen(self.console + path, timeout=30) as answer:
+            answer.read()
+
     def append(self, stream: str, *events: tuple[str, Any]) -> int:
         """Append over the API; gives the last position."""
         body = {"events": [{"type": type_, "payload": payload} for type_, payload in events]}
@@ -61,6 +66,11 @@ def tally(*arguments: str) -> dict[str, Any]:
     assert done.exit_code == 0, done.output
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def tally_apart(*arguments: str) -> None:
+    """Run a command of `tally` in a process of its own: the browser's driver has an event loop running in this one."""
+    subprocess.run([*COMMAND, *arguments], env=os.environ | SOURCES, check=True, capture_output=True, timeout=60)
 
 
 @contextmanager

@@ -11,9 +11,10 @@ from .serving import Served
 
 
 def test_every_page_says_that_the_log_is_damaged(damaged_server: Served, open_page: OpenPage) -> None:
-    """Settled 15: whoever opens any page learns of the damage and where to look."""
+    """Settled 15: whoever opens any page learns of the damage and where to look, as soon as it was found."""
     page = open_page(damaged_server.console)
-    for path in ("", "/streams", "/projections", "/runs"):
+    expect(page.get_by_role("alert").filter(has_text="This log is damaged.")).to_be_visible()
+    for path in ("/streams", "/projections", "/runs"):
         page.goto(damaged_server.console + path)
         expect(page.get_by_role("alert").filter(has_text="This log is damaged.")).to_be_visible()
     page.goto(damaged_server.console)

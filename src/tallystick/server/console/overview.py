@@ -109,7 +109,8 @@ async def look(request: Request, since: float = 0.0) -> Response:
 
 
 def _now(service: Service, watch: Watch) -> dict[str, Any]:
-    return {"projections": _lags(watch.last), "health": _health(service, watch.last)}
+    holes = len(service.store.holes())
+    return {"projections": _lags(watch.last), "health": _health(service), "holes": holes}
 
 
 def _lags(sample: Sample | None) -> list[dict[str, Any]]:
@@ -126,7 +127,7 @@ def _lags(sample: Sample | None) -> list[dict[str, Any]]:
     ]
 
 
-def _health(service: Service, sample: Sample | None) -> list[dict[str, str]]:
+def _health(service: Service) -> list[dict[str, str]]:
     """A line for each check: what it is called, whether it holds, and what to do if not."""
     verdict = health(service.operations)
     said = {"store": "answers", "log": "no damage is known", "index": "leads to the newest event"}

@@ -53,6 +53,7 @@ async function look() {
   try {
     const now = await ask(`/data/overview?since=${samples.at(-1)?.time ?? 0}`);
     samples = [...samples, ...now.samples].slice(-600);
+    if (String(now.holes) !== document.getElementById("main").dataset.holes) location.reload(); // damage was found
     tell(now);
     paint();
     contented();
