@@ -18,7 +18,7 @@ from tallystick import Event, Store
 from tallystick.store import facts
 from tallystick.store.verify import verify
 
-ROUNDS = int(os.environ.get("TALLY_KILL_ROUNDS", "60"))
+ROUNDS = int(os.environ.get("TALLY_KILL_ROUNDS", "30"))
 ROUNDS_PER_STORE = 10
 DELAY_S_MAX = 0.06
 STREAMS = ("order/a", "order/b")

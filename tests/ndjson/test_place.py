@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -173,6 +174,21 @@ def test_a_store_of_a_newer_format_is_refused(url: str, tmp_path: Path) -> None:
     path.write_text("{}")
     with pytest.raises(errors.UnknownUrl):
         tallystick.open(url)
+
+
+def test_a_flipped_bit_gives_no_store_another_identity(url: str, tmp_path: Path) -> None:
+    """Settled 15: every flipped bit of `store.json` is refused, or the identity that is read is the one written."""
+    with tallystick.open(url) as store:
+        identity = store.log.store_id
+    path = tmp_path / "store/store.json"
+    written = path.read_bytes()
+    for bit in range(8 * len(written)):
+        flipped = bytearray(written)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        refused = contextlib.suppress(errors.UnknownUrl, errors.NewerFormat)
+        with refused, tallystick.open(url, readonly=True) as store:
+            assert (store.log.store_id, store.log.profile) == (identity, "plain"), bit
 
 
 def test_a_line_of_another_run_is_damage(url: str, tmp_path: Path) -> None:

@@ -180,6 +180,36 @@ def test_an_error_that_quotes_a_secret_is_withheld(bench: Any, store: Store) -> 
     assert runs.load(store, "r").state.work_items[0].history[0].error == "(withheld: it looks like a secret)"
 
 
+def test_an_issue_whose_code_is_a_secret_does_not_stop_the_run(bench: Any, store: Store) -> None:
+    """CP-11: the issue is recorded under another code, and the node after it is run."""
+    secret = "AKIA" + "IOSFODNN7ABCDEFG"
+    flow = Workflow("leaky")
+    flow.add("a", lambda work: work.open_issue(secret, "look at this"))
+    flow.add("b", nothing, after=["a"])
+    runs.start(store, flow, run="r", workspace=bench.workspace)
+    state = runs.load(store, "r").state
+    assert [item.state for item in state.work_items] == ["finished", "finished"]
+    assert [issue.code for issue in state.issues] == ["Withheld"]
+    assert secret.encode() not in b"".join(event.payload or b"" for event in store.read_stream("run/r"))
+
+
+def test_an_exception_that_cannot_say_what_it_is_fails_its_node_alone(bench: Any, store: Store) -> None:
+    """RUN-08: the node is recorded as failed under the name of the exception's kind."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise LookupError("no words")
+
+    def failing(work: Any) -> None:
+        raise Mute
+
+    flow = Workflow("mute")
+    flow.add("a", failing)
+    with pytest.raises(errors.RunFault, match="Mute"):
+        runs.start(store, flow, run="r", workspace=bench.workspace)
+    assert runs.load(store, "r").state.work_items[0].state == "failed"
+
+
 def test_a_full_disk_stops_the_run_and_room_lets_it_go_on(make_bench: Any) -> None:
     """RUN-09, settled 16: wherever the disk fills up, the log is whole, and a resume repeats no finished node."""
     stopped = set()

@@ -35,6 +35,7 @@ from tallystick.runs.workspace import Content, Workspace
 BACKOFF_MS_MAX = 60_000
 ERROR_CHARACTERS_MAX = 2000
 WITHHELD = "(withheld: it looks like a secret)"
+WITHHELD_CODE = "Withheld"
 NODE_FAILED = "NodeFailed"
 
 
@@ -174,8 +175,7 @@ class Runner:
         except KeyboardInterrupt:
             raise
         except BaseException as problem:  # sys.exit() too: a node cannot end the run
-            text = f"{type(problem).__name__}: {problem}"[:ERROR_CHARACTERS_MAX]
-            return Ended(begun, issues=work.issues, error=text.encode(errors="replace").decode().replace("\0", "�"))
+            return Ended(begun, issues=work.issues, error=_said(problem))
         return Ended(begun, contents, work.issues)
 
     # --- ending ----------------------------------------------------------------------------------------------------
@@ -247,9 +247,15 @@ class Runner:
         try:
             self._journal.record(batch)
         except errors.SecretFound:  # an error message may quote what must not be written for ever
-            self._journal.record([_without_message(item) for item in batch])
+            self._record_withheld([_without_message(item) for item in batch])
         self._fresh.clear()
         self._journal.save_snapshot_if_due()
+
+    def _record_withheld(self, batch: list[Fact | tuple[Fact, str]]) -> None:
+        try:
+            self._journal.record(batch)
+        except errors.SecretFound:  # not in a message: then a node gave an issue such a code
+            self._journal.record([_without_code(item) for item in batch])
 
     def _close(self, status: str) -> None:
         """Record how the session ended, and leave a snapshot of it."""
@@ -258,6 +264,22 @@ class Runner:
         self._batch += [ended, msgspec.convert({"state": status}, RunStateChanged)]
         self._flush()
         self._journal.save_snapshot()
+
+
+def _said(problem: BaseException) -> str:
+    """What an exception says, as text that can be recorded; its kind alone if it cannot even say it."""
+    try:
+        text = f"{type(problem).__name__}: {problem}"
+    except Exception:
+        text = f"{type(problem).__name__}: (it fails when it is asked what it says)"
+    return text[:ERROR_CHARACTERS_MAX].encode(errors="replace").decode().replace("\0", "�")
+
+
+def _without_code(item: Fact | tuple[Fact, str]) -> Fact | tuple[Fact, str]:
+    fact, span = item if isinstance(item, tuple) else (item, "")
+    if isinstance(fact, IssueOpened) and fact.code != NODE_FAILED:
+        fact = msgspec.structs.replace(fact, code=WITHHELD_CODE)
+    return (fact, span) if span else fact
 
 
 def _without_message(item: Fact | tuple[Fact, str]) -> Fact | tuple[Fact, str]:

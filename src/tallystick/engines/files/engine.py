@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -13,6 +12,7 @@ from typing import Any
 
 from tallystick import errors
 from tallystick.engines.files import checking, discovery, frame, generation, opener, segment, side
+from tallystick.engines.files.bell import Bell
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.frame import Body
 from tallystick.engines.files.heads import HeadCache
@@ -72,7 +72,7 @@ class FilesLog(Beside):
         self._heads = HeadCache()
         self._buffer = frame.FrameBuffer()
         self._pid = os.getpid()
-        self._changed = threading.Condition()
+        self._bell = Bell()
         self._reclaimer = Reclaimer(self._view, self.commands, seal=self._seal, clock=clock)
         self._writer: Writer | None = None
         if opened.mark_file is not None:
@@ -142,8 +142,7 @@ class FilesLog(Beside):
             raise
         if records.dropped:
             self.snapshots.remove(records.dropped)
-        with self._changed:
-            self._changed.notify_all()
+        self._bell.ring()
 
     def _publish(self, writer: Writer, records: SideRecords) -> None:
         try:
@@ -315,8 +314,7 @@ class FilesLog(Beside):
     def wait(self, after: int, *, timeout: float) -> int:
         if self.readonly:
             return self._poll(after, timeout)
-        with self._changed:
-            self._changed.wait_for(lambda: self._view.closed or self.head() > after, timeout)
+        self._bell.wait_for(lambda: self._view.closed or self.head() > after, timeout)
         return self.head()
 
     def _poll(self, after: int, timeout: float) -> int:
@@ -372,8 +370,7 @@ class FilesLog(Beside):
                     item.base.close()
             if self._view.opened.lock is not None:
                 self._view.opened.lock.release()
-        with self._changed:
-            self._changed.notify_all()
+        self._bell.ring()
 
     def _leave(self) -> None:
         """Give leases back, and write down the current index unless almost all of it is written."""

@@ -1,6 +1,9 @@
 """Opening a store of runs by its directory: `store.json` says who it is.
 
-{"created":…,"format":1,"profile":"plain","store_id":"<32 hex>"}
+{"check":"<64 hex>","created":…,"format":1,"profile":"plain","store_id":"<32 hex>"}
+
+`check` is the SHA-256 of the other values, in this order, as a JSON array: a store that took another's identity by a
+flipped bit would refuse its own checkpoints. Stores made before it was written have none.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from tallystick.engines.ndjson import line as lines
 from tallystick.engines.ndjson.engine import FORMAT, NdjsonLog
 from tallystick.engines.ndjson.registry import Registry
 from tallystick.engines.ndjson.stream_log import EVENTS
-from tallystick.event import canonical, names
+from tallystick.event import canonical, chain, names
 from tallystick.store.filesystem import FileSystem, replace_file
 
 STORE = "store.json"
@@ -33,6 +36,12 @@ class Identity(msgspec.Struct, frozen=True):
     format: int
     profile: str
     store_id: str
+    check: str | None = None
+
+    def digest(self) -> str:
+        """What `check` must be."""
+        rest = [self.created, self.format, self.profile, self.store_id]
+        return chain.checksum(msgspec.json.encode(rest)).hex()
 
 
 def open_ndjson(
@@ -89,6 +98,9 @@ def _load(files: FileSystem, directory: str) -> Identity | None:
         file.close()
     if found.format > FORMAT:
         raise errors.NewerFormat(path=path, found=found.format, known=FORMAT)
+    if found.check is not None and found.check != found.digest():
+        reason = f"{STORE} is damaged: its check does not fit what it says"
+        raise errors.UnknownUrl(url=f"ndjson:{directory}", reason=reason)
     return found
 
 
@@ -99,6 +111,7 @@ def _prepare(files: FileSystem, directory: str, profile: str, clock: Callable[[]
         identity = _load(files, directory)
         if identity is None:
             identity = Identity(clock(), FORMAT, profile, secrets.token_hex(16))
+            identity = msgspec.structs.replace(identity, check=identity.digest())
             data = canonical.encode(msgspec.to_builtins(identity), what="store")
             replace_file(files, directory, STORE, data + b"\n")
         return identity, _adopt(files, directory)

@@ -7,7 +7,7 @@ in another process has its own place, and SQLite lets several processes write.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from tallystick import errors
 from tallystick.engines.tables import checkpoints, deadletters, views
@@ -16,6 +16,8 @@ from tallystick.engines.tables.owned import OwnedTables
 from tallystick.event.model import Row
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.views import Inline, apart
+
+_NOTHING = nullcontext()
 
 
 class Beside:
@@ -29,13 +31,13 @@ class Beside:
         self.dead_letters = deadletters.SqliteDeadLetters(self._beside)
         self.inline: Inline | None = None
 
-    @contextmanager
-    def projecting(self, rows: Sequence[Row]) -> Iterator[None]:
+    def projecting(self, rows: Sequence[Row]) -> AbstractContextManager[None]:
         """Let inline projections fold what the block is about to write, and store their rows after it."""
-        if self.inline is None or not rows:
-            yield
-            return
-        store_rows = self.inline.prepare(rows, self.views)
+        return _NOTHING if self.inline is None or not rows else self._projecting(self.inline, rows)
+
+    @contextmanager
+    def _projecting(self, inline: Inline, rows: Sequence[Row]) -> Iterator[None]:
+        store_rows = inline.prepare(rows, self.views)
         yield
         try:
             store_rows(self.views)
