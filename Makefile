@@ -8,7 +8,7 @@ PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint co
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-postgres test test-slow lint bench bench-spark soak clean
+.PHONY: help demo demo-postgres test test-slow lint bench bench-spark bench-http soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ bench: $(STAMP)-bench ## measure beside other event stores (ARGS=--quick: two mi
 
 bench-spark: $(STAMP)-bench ## measure the pipeline on Spark (ARGS=--quick: 200,000 events)
 	$(RUN) -m bench.spark $(ARGS)
+
+bench-http: $(STAMP)-bench ## measure the service over HTTP (ARGS=--quick: two minutes)
+	$(RUN) -m bench.http $(ARGS)
 
 soak: $(STAMP) ## append for five minutes and watch the rate and the memory (ARGS="--minutes 60")
 	$(RUN) -m bench.soak $(ARGS)

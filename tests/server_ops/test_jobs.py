@@ -39,13 +39,15 @@ def test_progress_never_goes_back_and_never_past_the_end():
         for done in (4, 10, 2, 10, 5):
             move(done)
             seen.append(jobs.get(job_id[0]).done)
+        progress(1)
+        seen.append(jobs.get(job_id[0]).done)
 
     job_id: list[str] = []
     gate = threading.Event()
     job_id.append(jobs.begin("verify", lambda progress: gate.wait(WAIT_SECONDS) and work(progress), total=20).id)
     gate.set()
     assert over(jobs, job_id[0]) == "done"
-    assert seen == [4, 10, 12, 20, 20]
+    assert seen == [4, 10, 12, 20, 20, 20]
 
 
 def test_the_same_job_is_not_begun_twice():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tallystick
-from tallystick.projections import Consumer, Projection
+from tallystick.projections import Consumer, Live, Projection
 from tallystick.server import tokens
 from tallystick.server.tokens import Tokens
 from tallystick.state import reducer
@@ -70,6 +70,30 @@ def test_a_projection_is_rebuilt_with_progress(serve):
 def test_only_a_registered_projection_can_be_rebuilt(serve):
     """Rows can be made anew by their code alone; another name is not there."""
     assert serve().client.post("/v1/projections/nothing/rebuild").status_code == 404
+
+
+class Renewed(OrderTotals):
+    """The projection of the shop in a newer version, under the same name."""
+
+    name = "OrderTotals"
+    version = 2
+
+
+def test_a_rebuild_starts_a_runner_that_had_stopped(serve, tmp_path):
+    """CP-13: rows of an older definition stop the runner; after a rebuild it follows the log again."""
+    url = f"files:{tmp_path / 'log'}"
+    with tallystick.open(url) as store:
+        store.append("order/1", [order_event(PLACED) for _ in range(5)])
+        Live(store, OrderTotals()).catch_up()
+    running = serve(url, projections=[Renewed()])
+    (found,) = running.until("/v1/projections", lambda answer: answer["projections"][0]["failure"])["projections"]
+    assert found["running"] is False
+    assert running.finished(running.client.post("/v1/projections/OrderTotals/rebuild"))["state"] == "done"
+    running.append("order/1", {"customer": "c", "amount": 1}, type=PLACED)
+    (found,) = running.until("/v1/projections", lambda answer: answer["projections"][0]["lag_events"] == 0)[
+        "projections"
+    ]
+    assert (found["running"], found["failure"]) == (True, None)
 
 
 def test_a_projection_that_fails_is_shown_and_the_service_goes_on(serve):

@@ -76,7 +76,7 @@ WHERE_ALLOWED = {
 }
 """Where a module may be imported. A library that is not here may be imported nowhere."""
 
-LIBRARY_OF = {"google_re2": "re2", "pynacl": "nacl", "pydantic": "pydantic"}
+LIBRARY_OF = {"google_re2": "re2", "opentelemetry_sdk": "opentelemetry", "pynacl": "nacl", "pydantic": "pydantic"}
 
 
 class Import:

@@ -26,6 +26,7 @@ from tallystick import errors
 from tallystick.event import limits
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
+_encode_as_given = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 _STRICT_PACK = (
@@ -95,7 +96,7 @@ def parse(text: bytes | str, *, what: str = "payload", bytes_max: int = 2 * limi
         raise errors.TooLarge(what=what, size=len(raw), unit="bytes", limit=bytes_max)
     try:
         value = _decode(raw)
-        if _encode(value) == raw:  # already canonical, so it has no duplicate keys
+        if _encode_as_given(value) == raw:  # nothing was lost on the way in, so no key stands twice
             return value
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         _refuse_text(what, problem)

@@ -93,6 +93,7 @@ def build(service: Service) -> FastAPI:
     app.add_exception_handler(errors.TallyError, _refused)
     app.add_exception_handler(RequestValidationError, _unfit)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _failed)
     for router in ROUTERS:
         app.include_router(router)
     app.include_router(document)
@@ -124,6 +125,12 @@ async def _refused(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, errors.TallyError)
     request.app.state.service.meter.refused(code=problems.code_of(type(problem)))
     return problems.response(problem)
+
+
+async def _failed(request: Request, problem: Exception) -> Response:
+    """What nobody expected. The framework raises it again for the front, which logs it under the request's id."""
+    detail = "the service failed; the log has the reason under this request id"
+    return problems.plain(500, "internal", detail)
 
 
 async def _unfit(request: Request, problem: Exception) -> Response:

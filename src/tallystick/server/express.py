@@ -25,7 +25,7 @@ class Line:
     def __init__(self, route: APIRoute) -> None:
         self.route = route
         self.path: re.Pattern[str] = route.path_regex
-        self.method = next(iter(route.methods))
+        (self.method,) = route.methods or ("",)
         self.endpoint: Callable[..., Awaitable[Response]] = route.endpoint
         self.needs = needs_of(route)[0]
 

@@ -16,7 +16,7 @@ from tallystick.server.tail import FAILED, PAGE_EVENTS, STOPPING, Channel, Follo
 from tallystick.store import capabilities
 from tallystick.store.selection import Selection
 
-HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
+HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "connection": "close"}
 
 
 async def follow(
@@ -104,8 +104,9 @@ class EventStream(Response):
 
     def _beat(self) -> bytes:
         """A sign of life. It moves the id on, so that who is let nothing through does not search it all again."""
-        joined = self._follower.after
-        return b": alive\nid: %d\n\n" % (max(self._service.tail.position, joined) if joined else self._after)
+        follower = self._follower
+        reached = max(self._service.tail.position, follower.after) if follower.joined else self._after
+        return b": alive\nid: %d\n\n" % reached
 
 
 def _nothing(stream: str) -> bool:

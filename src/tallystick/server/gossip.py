@@ -83,11 +83,13 @@ class Community:
         self._task: asyncio.Task[None] | None = None
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a peer."""
+        """Answer a peer. Who was invited by another process of this node, or shut out, counts at once."""
+        await asyncio.to_thread(self.log.refresh)
         await self._app(scope, receive, send)
 
     def told(self) -> dict[str, Any]:
         """How the community stands here: members, peers, the last round with each, and in what it differs."""
+        self.log.refresh()
         replica, heads = self.log.replica, self.log.heads()
         return {
             "community": replica.community,

@@ -41,12 +41,12 @@ def log(level: int, message: str, **fields: Any) -> None:
         logger.log(level, message, extra={_FIELDS: fields})
 
 
-def request(*, method: str, route: str, status: int, seconds: float, **fields: Any) -> None:
+def request(*, method: str, route: str, status: int, seconds: float, patient: bool = False, **fields: Any) -> None:
     """Log a request: failures as errors, slow ones as warnings, refused ones as information, the rest for debugging."""
     level = logging.DEBUG
     if status >= 500 and status != 503:
         level = logging.ERROR
-    elif seconds >= SLOW_SECONDS and fields.get("streaming") is not True:
+    elif seconds >= SLOW_SECONDS and not patient:
         level = logging.WARNING
     elif status >= 400:
         level = logging.INFO
@@ -74,6 +74,8 @@ class JsonFormatter(logging.Formatter):
             "message": _message(record),
         }
         found.update(getattr(record, _FIELDS, {}))
+        if (request_id := getattr(record, "request_id", None)) is not None:
+            found["request_id"] = request_id
         if record.exc_info and record.exc_info[0] is not None:
             found["error"] = record.exc_info[0].__name__
             found["at"] = _frames(record.exc_info[2])

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from tallystick.state.policy import Policy
 
 
+PATIENT = ("/follow", "/tail", "/wait")
+"""Routes of this ending take long by design."""
+
+
 class Operations:
     """Made with the service, started and stopped with it. Handlers of operating use it."""
 
@@ -78,7 +82,13 @@ class Operations:
         method, request_id = scope["method"], scope["tally.request_id"]
         who = scope.get("tally.principal")
         logs.request(
-            method=method, route=route, status=status, seconds=seconds, request_id=request_id, by=who and who.kind
+            method=method,
+            route=route,
+            status=status,
+            seconds=seconds,
+            patient=route.endswith(PATIENT),
+            request_id=request_id,
+            by=who and who.kind,
         )
         if self.telemetry is not None:
             parent = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"traceparent"), "")

@@ -59,9 +59,16 @@ def begin_rebuild(service: Service, name: str, *, by: str) -> Job:
         raise errors.NothingHere()
 
     def work(progress: Progress) -> dict[str, Any]:
-        if isinstance(projection, TableProjection):
-            return {"position": TableRunner(service.store, projection).rebuild(progress=progress)}
-        made = rebuild(service.store, projection, progress=progress)
-        return {"position": made.position, "epoch": made.epoch}
+        made = _rebuilt(service, projection, progress)
+        if name in service.failures:  # rows of an older definition are what stops a runner most often
+            service.run_projection(name)
+        return made
 
     return service.operations.jobs.begin("rebuild", work, subject=name, total=service.store.head(), by=by)
+
+
+def _rebuilt(service: Service, projection: Any, progress: Progress) -> dict[str, Any]:
+    if isinstance(projection, TableProjection):
+        return {"position": TableRunner(service.store, projection).rebuild(progress=progress)}
+    made = rebuild(service.store, projection, progress=progress)
+    return {"position": made.position, "epoch": made.epoch}

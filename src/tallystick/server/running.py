@@ -9,7 +9,7 @@ import msgspec
 
 from tallystick import errors, runs
 from tallystick.event import names
-from tallystick.runs.graph import drawing
+from tallystick.runs.graph import INPUT, drawing
 from tallystick.runs.state import RunState
 from tallystick.server import reading
 from tallystick.server.access import Principal
@@ -75,7 +75,6 @@ def _summary(service: Service, run: str) -> dict[str, Any]:
 def one(service: Service, principal: Principal, run: str) -> dict[str, Any]:
     """How one run stands, node by node, with the graph that its nodes make."""
     state = loaded(service, principal, run)
-    drawn = drawing(state)
     return {
         "run": state.run_id,
         "workflow": state.workflow,
@@ -87,7 +86,25 @@ def one(service: Service, principal: Principal, run: str) -> dict[str, Any]:
         "nodes": [msgspec.to_builtins(item) for item in state.work_items],
         "artifacts": msgspec.to_builtins(state.artifacts_index),
         "issues": msgspec.to_builtins(state.issues),
-        "graph": msgspec.to_builtins(drawn),
+        "graph": _graph(state),
+    }
+
+
+def _graph(state: RunState) -> dict[str, Any]:
+    """What there is to draw. Inputs and nodes may share a name, so an end of an edge says which it is."""
+    drawn = drawing(state)
+    return {
+        "inputs": [name.removeprefix(INPUT) for name in drawn.inputs],
+        "nodes": [item.node for item in drawn.items],
+        "edges": [
+            {
+                "source": edge.source.removeprefix(INPUT),
+                "from_input": edge.source.startswith(INPUT),
+                "target": edge.target,
+                "label": edge.label,
+            }
+            for edge in drawn.edges
+        ],
     }
 
 

@@ -1,6 +1,7 @@
 """How the store is, looked at now and then: sizes, growth, lag, free space, damage. Cheap, however long the log is.
 
-One look serves everybody who asks within `AGE_SECONDS`, so that scrapes and probes cannot wear the store out.
+One look serves everybody who asks within `AGE_SECONDS`, so that scrapes and probes cannot wear the store out. While a
+look is under way nobody else waits for it: a store that hangs must not take every thread with it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from tallystick.store.events import Problem
 from tallystick.store.store import Store
 
 AGE_SECONDS = 2.0
+STUCK_SECONDS = 10.0
+FIRST_LOOK_SECONDS = 2.0
+NOT_ENDED = "a look at it has not ended"
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,12 +59,23 @@ class Sampler:
         return self._last
 
     def sample(self, *, anew: bool = False) -> Sample:
-        """A look that is not too old. Reads the store: call it in a thread."""
-        with self._lock:
-            last = self._last
-            if last is None or anew or self._monotonic() - last.taken >= self._age_seconds:
-                last = self._last = self._look()
+        """A look that is not too old; the last one while somebody else looks. Reads the store: call it in a thread."""
+        last = self._last
+        if last is not None and not anew and self._monotonic() - last.taken < self._age_seconds:
             return last
+        if not self._lock.acquire(timeout=FIRST_LOOK_SECONDS if last is None else 0):
+            return self._meanwhile()
+        try:
+            self._last = self._look()
+            return self._last
+        finally:
+            self._lock.release()
+
+    def _meanwhile(self) -> Sample:
+        last, now = self._last, self._monotonic()
+        if last is None or now - last.taken >= self._age_seconds + STUCK_SECONDS:
+            return Sample(taken=now, failure=NOT_ENDED)
+        return last
 
     def _look(self) -> Sample:
         taken = self._monotonic()

@@ -110,12 +110,18 @@ class Service:
         """Begin: the writer thread, the runners of projections, and what runs by itself."""
         self.operations.start()
         self._log = AsyncStore(self.store, window_ms=self.settings.window_ms)
-        for projection in self.projections.values():
-            runner = threading.Thread(
-                target=self._follow, args=(projection,), name=f"tallystick-{projection.name}", daemon=True
-            )
-            runner.start()
-            self._runners.append(runner)
+        for name in self.projections:
+            self.run_projection(name)
+
+    def run_projection(self, name: str) -> None:
+        """Keep the rows of a projection current from now on; one that had failed begins anew."""
+        if self._stopping.is_set():
+            return
+        self.failures.pop(name, None)
+        given = (self.projections[name],)
+        runner = threading.Thread(target=self._follow, args=given, name=f"tallystick-{name}", daemon=True)
+        runner.start()
+        self._runners.append(runner)
 
     def _follow(self, projection: Any) -> None:
         """Keep the rows of a projection current until the service stops; why it stopped is kept for those who ask."""

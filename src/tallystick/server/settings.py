@@ -29,7 +29,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     pending_requests_max: int = 1000
     pending_bytes_max: int = 64 << 20
     reads_max: int = 64
-    page_events_max: int = 10_000
     page_bytes_max: int = 8 << 20
     followers_max: int = 500
     follower_bytes_max: int = 1 << 20

@@ -8,6 +8,7 @@ in time is sent off, and comes back with the id of the last event it got.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ class Follower:
     def __init__(self, channel: Channel, *, bytes_max: int) -> None:
         self.channel = channel
         self.after = 0
+        self.joined = False
         self.farewell = b""
         self._bytes_max = bytes_max
         self._waiting: deque[bytes] = deque()
@@ -68,11 +70,9 @@ class Follower:
     async def next(self, seconds: float) -> bytes:
         """What there is to send, as soon as there is something; empty when the time is up."""
         if not self._waiting and not self.farewell:
-            try:
+            with contextlib.suppress(TimeoutError):  # something may have come all the same before this task went on
                 async with asyncio.timeout(seconds):
                     await self._news.wait()
-            except TimeoutError:
-                return b""
         chunk = b"".join(self._waiting)
         self._waiting.clear()
         self._bytes = 0
@@ -107,7 +107,7 @@ class Tail:
             self._task = asyncio.get_running_loop().create_task(self._run())
         if after < self.position:
             return False
-        follower.after = after
+        follower.after, follower.joined = after, True
         self._channels.setdefault(follower.channel, set()).add(follower)
         if self._service.draining:
             follower.end(STOPPING)

@@ -56,6 +56,7 @@ class Telemetry:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         resource = Resource.create({NAME_KEY: environment.get("OTEL_SERVICE_NAME", SERVICE_NAME)})
+        self._stopped = False
         self._propagator = TraceContextTextMapPropagator()
         self._tracing = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._tracing.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
@@ -87,7 +88,10 @@ class Telemetry:
         span.end(ended)
 
     def stop(self) -> None:
-        """Send what waits, for a bounded time, and end."""
+        """Send what waits, for a bounded time, and end. Safe to call twice."""
+        if self._stopped:
+            return
+        self._stopped = True
         self._tracing.force_flush(FLUSH_MS)
         self._metering.force_flush(FLUSH_MS)
         self._tracing.shutdown()
@@ -116,6 +120,6 @@ def _observed(registry: CollectorRegistry, name: str) -> Callable[[Any], Iterato
         for family in registry.restricted_registry([name]).collect():
             for sample in family.samples:
                 if sample.name == name:
-                    yield Observation(sample.value, dict(sample.labels))
+                    yield Observation(float(sample.value), dict(sample.labels))
 
     return observe

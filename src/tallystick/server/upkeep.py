@@ -19,6 +19,7 @@ from tallystick.store.store import Store
 
 TICK_SECONDS = 1.0
 FORGET_SECONDS = 600.0
+STOP_SECONDS = 10.0
 COMMANDS = "commands"
 
 
@@ -50,10 +51,10 @@ class Upkeep:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the job that is under way."""
+        """End after the job that is under way, if that is soon; else it ends when the store is closed under it."""
         self._stop.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(STOP_SECONDS)
 
     @property
     def is_running(self) -> bool:

@@ -13,7 +13,7 @@ from tallystick.server import appending, bodies
 from tallystick.server.access import Appender, Principal
 from tallystick.server.appending import Caller, Done, PartIn, PartsIn, StreamIn
 from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import service_of
+from tallystick.server.routes.asking import Kind, Name, service_of
 from tallystick.server.service import Service
 
 router = APIRouter(tags=["append"])
@@ -25,7 +25,7 @@ router = APIRouter(tags=["append"])
     openapi_extra=shapes.body(shapes.STREAM_BODY) | shapes.IDEMPOTENT,
     responses=shapes.answers(201, shapes.APPENDED, 401, 403, 404, 408, 409, 413, 415, 422, 429, 501, 503, 507),
 )
-async def append_to_stream(kind: str, name: str, request: Request, who: Appender) -> Response:
+async def append_to_stream(kind: Kind, name: Name, request: Request, who: Appender) -> Response:
     """Append events to a stream, all or none, and answer when they are on disk."""
     service = service_of(request)
     length = bodies.expect_json(request)

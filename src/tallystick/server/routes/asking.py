@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Path, Query, Request
 
 from tallystick.event import limits, names
 from tallystick.server.service import Service
 from tallystick.store.selection import Selection
 
 LIMIT = 1000
+EXAMPLE_ID = "01890000-0000-7000-8000-000000000000"
 
+Kind = Annotated[str, Path(pattern=f"^{names.KIND.pattern}$")]
+Name = Annotated[str, Path(pattern=f"^{names.NAME.pattern}$")]
+Id = Annotated[str, Path(min_length=26, max_length=36, description="A UUID or a ULID.", examples=[EXAMPLE_ID])]
 Position = Annotated[int, Query(ge=0, le=limits.INT_MAX)]
 MaybePosition = Annotated[int | None, Query(ge=0, le=limits.INT_MAX)]
 Limit = Annotated[int, Query(ge=1, le=10_000)]

@@ -9,7 +9,7 @@ from tallystick.server.access import Reader
 from tallystick.server.pages import Page
 from tallystick.server.reading import Asked
 from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import LIMIT, Chosen, Limit, MaybePosition, Position, service_of
+from tallystick.server.routes.asking import LIMIT, Chosen, Id, Limit, MaybePosition, Position, service_of
 
 router = APIRouter(tags=["read"])
 
@@ -38,6 +38,6 @@ async def read_events(
 
 
 @router.get("/v1/events/{id}", responses=shapes.answers(200, shapes.EVENT, 401, 403, 404, 410, 422, 429, 501, 503))
-async def read_event(id: str, request: Request, who: Reader) -> Response:
+async def read_event(id: Id, request: Request, who: Reader) -> Response:
     """The event with this id."""
     return await Page.of(service_of(request), reading.event, who, id)

@@ -33,6 +33,7 @@ EXPECTED = {
     "anyOf": [_POSITION, {"enum": ["any", "none"]}, {"type": "null"}],
     "description": "Where the stream must be: a seq, none (it is new) or any.",
 }
+_STREAM = {"type": "string", "pattern": f"^{names.KIND.pattern}/{names.NAME.pattern}$"}
 _EVENTS = {"type": "array", "items": EVENT_BODY, "minItems": 1}
 STREAM_BODY = _exactly(["events"], events=_EVENTS, expected=EXPECTED)
 PARTS_BODY = _exactly(
@@ -40,7 +41,7 @@ PARTS_BODY = _exactly(
     parts={
         "type": "array",
         "minItems": 1,
-        "items": _exactly(["stream", "events"], stream={"type": "string"}, events=_EVENTS, expected=EXPECTED),
+        "items": _exactly(["stream", "events"], stream=_STREAM, events=_EVENTS, expected=EXPECTED),
     },
 )
 

@@ -13,7 +13,7 @@ from tallystick.server.access import Reader
 from tallystick.server.merging import merge
 from tallystick.server.pages import Page
 from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import MaybePosition, service_of
+from tallystick.server.routes.asking import Kind, MaybePosition, Name, service_of
 
 router = APIRouter(tags=["streams"])
 
@@ -23,8 +23,8 @@ router = APIRouter(tags=["streams"])
     responses=shapes.answers(200, shapes.STATE, 401, 403, 404, 409, 410, 422, 429, 501, 503),
 )
 async def read_state(
-    kind: str,
-    name: str,
+    kind: Kind,
+    name: Name,
     request: Request,
     who: Reader,
     reducer: Annotated[str, Query(max_length=200)] = merge.name,

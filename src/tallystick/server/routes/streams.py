@@ -11,7 +11,7 @@ from tallystick.server import reading
 from tallystick.server.access import Reader
 from tallystick.server.pages import Page
 from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import LIMIT, Label, Limit, MaybePosition, Position, service_of
+from tallystick.server.routes.asking import LIMIT, Kind, Label, Limit, MaybePosition, Name, Position, service_of
 
 router = APIRouter(tags=["streams"])
 
@@ -35,7 +35,7 @@ async def list_streams(
 @router.get(
     "/v1/streams/{kind}/{name}", responses=shapes.answers(200, shapes.STREAM, 401, 403, 404, 422, 429, 501, 503)
 )
-async def read_stream(kind: str, name: str, request: Request, who: Reader) -> Response:
+async def read_stream(kind: Kind, name: Name, request: Request, who: Reader) -> Response:
     """How long a stream is, whose it is, the link of its last event, and what was pruned of it."""
     return await Page.of(service_of(request), reading.stream, who, f"{kind}/{name}")
 
@@ -45,8 +45,8 @@ async def read_stream(kind: str, name: str, request: Request, who: Reader) -> Re
     responses=shapes.answers(200, shapes.EVENTS, 401, 403, 404, 410, 422, 429, 501, 503),
 )
 async def read_stream_events(
-    kind: str,
-    name: str,
+    kind: Kind,
+    name: Name,
     request: Request,
     who: Reader,
     after: Position = 0,

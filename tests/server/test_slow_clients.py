@@ -1,0 +1,126 @@
+"""Bounds on clients that are slow or many: they are told, and the others are served."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import tallystick
+from tallystick import NewEvent
+from tallystick.engines.disk import Disk
+from tallystick.testing.faults import FaultyFileSystem
+
+HEAD = b"POST /v1/streams/order/1/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+BODY = b'{"events":[{"type":"noted","payload":{}}]}'
+
+
+def test_8_a_head_that_does_not_end_is_closed(serve: Any) -> None:
+    """Slowloris: a connection that trickles headers, or says nothing, is told 408 and closed."""
+    served = serve(limits={"header_seconds": 0.2})
+    assert served.raw(b"GET /v1/events HTTP/1.1\r\nhost: loc").startswith(b"HTTP/1.1 408 ")
+    assert served.raw(b"").startswith(b"HTTP/1.1 408 ")
+    assert served.client.get("/v1/events").status_code == 200
+
+
+def test_a_body_that_does_not_end_is_refused(serve: Any) -> None:
+    """408 after the time for bodies; nothing is recorded and its place is free again."""
+    served = serve(limits={"body_seconds": 0.2})
+    answer = served.raw(HEAD + b"content-length: 1000\r\n\r\n" + BODY)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"body_too_slow" in answer
+    assert served.service.store.head() == 0
+    assert served.service.appends.count == 0
+    assert served.append("order/1", {}).status_code == 201
+
+
+def test_an_idle_connection_is_closed(serve: Any) -> None:
+    """After an answer a connection may be idle for a while, not for ever."""
+    served = serve(limits={"idle_seconds": 1})
+    answer = served.raw(b"GET /v1/store HTTP/1.1\r\nhost: localhost\r\n\r\n", seconds=30)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+def test_connections_are_bounded(serve: Any) -> None:
+    """One too many is told 429 and closed; the others keep theirs."""
+    served = serve(limits={"connections_max": 3})
+    held = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(3)]
+    refused = served.raw(b"GET /v1/store HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert refused.startswith(b"HTTP/1.1 429 ")
+    assert b"retry-after: 1" in refused
+    held[0].sendall(b"GET /v1/store HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+    assert held[0].recv(65536).startswith(b"HTTP/1.1 200 ")
+    for connection in held:
+        connection.close()
+
+
+class Stuck(FaultyFileSystem):
+    """A disk whose syncs take until they are let go."""
+
+    def __init__(self) -> None:
+        super().__init__(Disk())
+        self.go = threading.Event()
+        self.go.set()
+
+    def is_due(self, operation: str, path: str) -> bool:
+        """Wait for it."""
+        if operation == "sync" and path.endswith("current.log"):
+            assert self.go.wait(60)
+        return super().is_due(operation, path)
+
+
+def test_more_appends_than_fit_are_sent_away(serve: Any, tmp_path: Any) -> None:
+    """Back-pressure: 429 with Retry-After while the disk is stuck; what was accepted is recorded, and nothing else."""
+    disk = Stuck()
+    served = serve(tallystick.open(f"files:{tmp_path}/log", filesystem=disk), limits={"pending_requests_max": 4})
+    disk.go.clear()
+    with ThreadPoolExecutor(4) as threads:
+        accepted = [threads.submit(served.append, f"order/{number}", {}) for number in range(4)]
+        while served.service.appends.count < 4:
+            threading.Event().wait(0.002)
+        refused = served.append("order/9", {})
+        assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
+        assert refused.headers["retry-after"] == "1"
+        assert served.client.get("/v1/events").status_code == 200
+        disk.go.set()
+        assert {done.result().status_code for done in accepted} == {201}
+    assert served.append("order/9", {}).status_code == 201
+    assert served.service.store.head() == 5
+
+
+def test_bodies_are_bounded_together(serve: Any, tmp_path: Any) -> None:
+    """Memory: what waits is counted in bytes as well, a single one always fits, and what left gives its room back."""
+    disk = Stuck()
+    store = tallystick.open(f"files:{tmp_path}/log", filesystem=disk)
+    served = serve(store, limits={"pending_bytes_max": 50_000})
+    large = {"text": "x" * 60_000}
+    disk.go.clear()
+    with ThreadPoolExecutor(1) as threads:
+        accepted = threads.submit(served.append, "order/1", large)
+        while served.service.log.waiting or served.service.appends.bytes < 60_000:
+            threading.Event().wait(0.002)
+        assert served.append("order/2", large).status_code == 429
+        assert served.append("order/2", {}).status_code == 429
+        disk.go.set()
+        assert accepted.result().status_code == 201
+    assert served.service.appends.bytes == 0
+    assert served.append("order/2", large).status_code == 201
+
+
+def test_reads_are_bounded(serve: Any) -> None:
+    """A reader that does not take its page keeps its place, and one too many is sent away until it is cut off."""
+    served = serve(limits={"reads_max": 1, "follower_seconds": 0.5})
+    for _ in range(400):
+        served.service.store.append("order/1", NewEvent("noted", {"text": "x" * 50_000}))
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.connect(("127.0.0.1", served.port))
+    slow.sendall(b"GET /v1/events?limit=10000 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    while not served.service.reads.count:
+        threading.Event().wait(0.002)
+    assert served.client.get("/v1/store").status_code == 429
+    while served.service.reads.count:
+        threading.Event().wait(0.01)
+    assert served.client.get("/v1/store").status_code == 200
+    slow.close()

@@ -1,0 +1,71 @@
+"""A community that is served: peers sync with it, and it tells how it stands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tallystick.cli.main import tally
+from tallystick.server import gossip
+
+
+def run(*arguments: str, stdin: str | None = None) -> Any:
+    """`tally community …` in this process: the JSON that it printed."""
+    done = CliRunner().invoke(tally, ["community", *arguments], input=stdin, prog_name="tally")
+    assert done.exit_code == 0, done.output
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return lines[0] if len(lines) == 1 else lines
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a new community in it."""
+    monkeypatch.chdir(tmp_path)
+    run("init", "a", "--name", "Club", "--json")
+    return tmp_path / "a"
+
+
+def test_a_peer_joins_and_syncs_with_a_service(serve, place, tmp_path):
+    """COM-09: the endpoints of gossip are mounted; after a round both have the same fingerprint, without any token."""
+    running = serve(f"sqlite:{place / 'log.db'}")
+    running.service.tokens.issue("admin", actor="root")
+    invitation = run("invite", "a", "--address", running.address)
+    run("join", "b", "-", "--allow-private", "--json", stdin=json.dumps(invitation))
+    run("sync", "b", "--json")
+    run("append", "b", "chat.message.sent", '{"text":"hi"}', "--json")
+    assert run("sync", "b", "--json")["sent_count"] == 1
+    mine = run("status", "b", "--json")
+    secret = running.service.tokens.issue("admin", actor="root").secret
+    told = running.client.get("/v1/community", headers={"authorization": f"Bearer {secret}"}).json()
+    assert (told["fingerprint"], told["events"]) == (mine["fingerprint"], mine["events"])
+    assert len(told["members"]) == 2
+
+
+def test_who_does_not_sign_is_refused(serve, place):
+    """COM-09: what is mounted is open to nobody but peers; the answer is the community's own, with our headers."""
+    running = serve(f"sqlite:{place / 'log.db'}")
+    answer = running.client.get("/sync/v1/heads")
+    assert answer.status_code == 403
+    assert "content-security-policy" in answer.headers
+    assert running.client.post("/sync/v1/events", json={}).status_code == 403
+    assert running.client.post("/sync/v1/heads").status_code == 405
+
+
+def test_without_a_community_nothing_is_mounted(serve):
+    """Another log has no such paths, not even for an administrator."""
+    running = serve()
+    for path in ("/sync/v1/heads", "/v1/community"):
+        assert running.client.get(path).status_code == 404
+
+
+def test_a_log_is_a_community_only_where_one_was_made(tmp_path):
+    """The file beside the log decides, and a damaged one is refused by name."""
+    assert gossip.directory_of(f"sqlite:{tmp_path / 'log.db'}") is None
+    (tmp_path / "community.json").write_text("{}")
+    assert gossip.directory_of(f"sqlite:{tmp_path / 'log.db'}") == tmp_path
+    assert gossip.directory_of(f"files:{tmp_path / 'log.db'}") is None
+    assert gossip.directory_of(f"sqlite:{tmp_path / 'other.db'}") is None

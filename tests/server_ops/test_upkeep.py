@@ -1,0 +1,119 @@
+"""What the service does by itself: snapshots, retention, validation, forgetting old commands."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+import tallystick
+from tallystick.scheduler import Fired
+from tallystick.server.upkeep import COMMANDS, Upkeep, is_ok
+from tallystick.state import as_reducer, entries, reducer
+from tallystick.state.policy import DAY, HOUR, Policy
+from tallystick.store.idempotency import CommandKey, CommandRecord
+from tallystick.store.prepare import Part, Request
+from tallystick.testing.clock import ManualClock
+
+WAIT_SECONDS = 30
+
+
+@reducer(name="count", version=1)
+def count(state: dict[str, Any], event: Any) -> dict[str, Any]:
+    """How many events there were."""
+    return {"count": state.get("count", 0) + 1}
+
+
+@reducer(name="broken", version=1)
+def broken(state: dict[str, Any], event: Any) -> dict[str, Any]:
+    """A reducer that cannot."""
+    raise ValueError
+
+
+def with_command(store: Any, key: str) -> None:
+    """Append under an idempotency key."""
+    record = CommandRecord(CommandKey("", "ada", "append", key), b"\0" * 32, b"{}", store.clock())
+    (done,) = store.submit([Request([Part("note/a", [tallystick.NewEvent("noted", {"key": key})])], command=record)])
+    assert isinstance(done, list), done
+
+
+def test_a_service_makes_snapshots_by_itself(serve, monkeypatch):
+    """LH-17: the scheduler is on, what it did is counted, and the snapshot is there to be listed."""
+    monkeypatch.setenv("TALLY_SNAPSHOT_STREAM_EVENTS", "3")
+    running = serve(reducers=[count])
+    running.append("note/a", *({"n": n} for n in range(3)))
+    found = running.until("/v1/snapshots", lambda answer: answer["snapshots"])
+    assert (found["snapshots"][0]["stream"], found["snapshots"][0]["seq"]) == ("note/a", 3)
+    page = running.client.get("/metrics").text
+    assert 'tally_snapshots_total{result="made"} 1.0' in page
+    assert 'tally_scheduler_jobs_total{job="stream snapshot",result="done"} 1.0' in page
+    assert "tally_scheduler_running 1.0" in page
+
+
+def test_a_snapshot_that_fails_is_counted_as_failed(serve, monkeypatch):
+    """LH-17: snapshot failures are figures that an alert can watch."""
+    monkeypatch.setenv("TALLY_SNAPSHOT_STREAM_EVENTS", "1")
+    running = serve(reducers=[broken])
+    running.append("note/a", {"n": 1})
+    deadline = threading.Event()
+    for _ in range(300):
+        page = running.client.get("/metrics").text
+        if 'tally_snapshots_total{result="failed"} 0.0' not in page:
+            break
+        deadline.wait(0.1)
+    assert 'tally_scheduler_jobs_total{job="stream snapshot",result="failed"}' in page
+    assert running.append("note/a", {"n": 2}).status_code == 201
+
+
+@pytest.mark.parametrize("engine", ["files", "sqlite"])
+def test_old_commands_are_forgotten_and_young_ones_kept(engine, tmp_path):
+    """CP-06: records of idempotency are kept for a day and not for ever, however many there are."""
+    clock = ManualClock()
+    with tallystick.open(f"{engine}:{tmp_path / 'log'}", clock=clock) as store:
+        for number in range(3):
+            with_command(store, f"old-{number}")
+        clock.advance(seconds=25 * 3600)
+        with_command(store, "young")
+        told: list[Fired] = []
+        Upkeep(store, (), Policy(retain_every_ns=365 * DAY), tell=told.append).tick()
+        assert [fired.result for fired in told if fired.job == COMMANDS] == ["forgot 3"]
+        keys = [CommandKey("", "ada", "append", key) for key in ("old-0", "young")]
+        assert [store.log.commands.load(key) is None for key in keys] == [True, False]
+
+
+def test_retention_and_validation_fire_when_they_are_due():
+    """LH-17: each is done once in its time and told; the thread ends when it is asked to."""
+    clock = ManualClock()
+    with tallystick.open("memory:", clock=clock) as store:
+        store.append("note/a", tallystick.NewEvent("noted", {"n": 1}))
+        told: list[Fired] = []
+        policy = Policy(stream_events=1, retain_every_ns=HOUR, validate_every_ns=DAY)
+        upkeep = Upkeep(store, (as_reducer(count),), policy, tell=told.append)
+        upkeep.tick()
+        clock.advance(seconds=3600)
+        upkeep.tick()
+        clock.advance(seconds=23 * 3600)
+        upkeep.tick()
+        upkeep.tick()
+        jobs = [fired.job for fired in told if is_ok(fired)]
+        assert (jobs.count("stream snapshot"), jobs.count("retention"), jobs.count("validation")) == (1, 2, 1)
+        assert len(list(entries(store, "note/a"))) == 1
+
+
+def test_the_scheduler_ends_with_the_store_and_says_so(tmp_path):
+    """A store that is gone ends the loop instead of filling the log; readiness can tell."""
+    store = tallystick.open(f"files:{tmp_path / 'log'}")
+    upkeep = Upkeep(store, (as_reducer(count),), Policy(stream_events=1), tick_seconds=0.01)
+    store.close()
+    upkeep.start()
+    upkeep._thread.join(WAIT_SECONDS)
+    assert (upkeep.is_running, upkeep.failure) == (False, "StoreClosed")
+
+
+def test_what_failed_is_told_apart():
+    """A validation that found something is no success."""
+    assert is_ok(Fired("validation", "time", "nothing is wrong"))
+    assert not is_ok(Fired("validation", "time", "snapshot x: it changed"))
+    assert not is_ok(Fired("retention", "", "failed: busy"))
+    assert is_ok(Fired("retention", "time", "nothing to do"))
