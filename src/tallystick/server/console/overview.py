@@ -94,6 +94,7 @@ async def show_overview(request: Request) -> Response:
         sample=watch.last,
         projections=now["projections"],
         health=now["health"],
+        verdict=now["verdict"],
         running=sum(each["kind"] == "projection" for each in now["projections"]),
     )
 
@@ -110,7 +111,14 @@ async def look(request: Request, since: float = 0.0) -> Response:
 
 def _now(service: Service, watch: Watch) -> dict[str, Any]:
     holes = len(service.store.holes())
-    return {"projections": _lags(watch.last), "health": _health(service), "holes": holes}
+    lines = _health(service)
+    return {"projections": _lags(watch.last), "health": lines, "verdict": _verdict(lines), "holes": holes}
+
+
+def _verdict(lines: list[dict[str, str]]) -> dict[str, Any]:
+    """All checks in a few words."""
+    bad = sum(line["state"] == "bad" for line in lines)
+    return {"ok": not bad, "says": f"{bad} {'things need' if bad > 1 else 'thing needs'} you" if bad else "All is well"}
 
 
 def _lags(sample: Sample | None) -> list[dict[str, Any]]:

@@ -45,6 +45,9 @@ function tell(now) {
     row.querySelector("[data-age]").textContent = seconds(each.seconds);
     row.querySelector("[data-bar]").style.width = `${each.part}%`;
   });
+  const verdict = document.getElementById("verdict");
+  if (verdict.textContent !== now.verdict.says) verdict.textContent = now.verdict.says;
+  verdict.className = `chip large ${now.verdict.ok ? "ok" : "bad"}`;
   const list = document.getElementById("health");
   list.replaceChildren(...now.health.map((each) => html("li", { class: each.state }, html("span", { class: `chip ${each.state}` }, each.what), html("span", { class: "says" }, each.says))));
 }
