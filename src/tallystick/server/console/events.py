@@ -1,13 +1,12 @@
-"""The events page, its live tail, and the page of one event."""
+"""The events page, and the page of one event."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 from fastapi import APIRouter, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from tallystick import errors
 from tallystick.event import canonical, chain, ids
@@ -15,12 +14,9 @@ from tallystick.event.model import Event
 from tallystick.server.console import asking, browsing, causes, rendering, shown
 from tallystick.server.console.routing import PageRoute
 from tallystick.server.console.signing_in import Operator
-from tallystick.server.service import Service
 from tallystick.store import facts
-from tallystick.store.selection import Selection
 from tallystick.store.store import Store
 
-TAIL_PAGE = 200
 META_CHARACTERS_MAX = 2_000
 
 pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
@@ -57,52 +53,6 @@ def show_events(request: Request, before: int | None = None) -> Response:
         newest=store.head(),
         live="no" if before is not None or asked.problem else "yes",
     )
-
-
-# --- the live tail ---------------------------------------------------------------------------------------------------
-
-
-@data.get("/tail", include_in_schema=False)
-async def tail(request: Request, after: int = 0) -> Response:
-    """New events that pass a filter, as they come: server-sent events. Resumes from the last that arrived."""
-    service: Service = request.app.state.service
-    asked = asking.read(dict(request.query_params))
-    if asked.problem:
-        raise errors.InvalidValue(what="filter", value=asked.wrong[0], must=asked.problem)
-    last = request.headers.get("last-event-id", "")
-    begin = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else max(0, after)
-    stream = _follow(request, service, begin, asked.selection)
-    return StreamingResponse(stream, media_type="text/event-stream", headers=rendering.HEADERS)
-
-
-async def _follow(request: Request, service: Service, after: int, selection: Selection) -> AsyncIterator[bytes]:
-    """Read on from a position; while nothing comes, a comment each second shows whether somebody still listens."""
-    yield b": the tail begins\n\n"
-    while not service.draining and not await request.is_disconnected():
-        page = await service.in_thread(
-            service.store.read, after=after, selection=selection, limit=TAIL_PAGE, over_holes=True, over_pruned=True
-        )
-        if page.events:
-            yield b"".join(_message(event) for event in page.events)
-        if page.through <= after:
-            await service.in_thread(service.store.wait, after, timeout=1.0)
-            yield b": nothing new\n\n"
-        after = page.through
-
-
-def _message(event: Event) -> bytes:
-    summary = {
-        "position": event.position,
-        "type": event.type,
-        "stream": event.stream,
-        "seq": event.seq,
-        "glance": shown.glance(event.payload),
-        "time": shown.moment(event.time),
-        "instant": shown.instant(event.time),
-        "href": rendering.event_href(event),
-        "stream_href": rendering.stream_href(event.stream),
-    }
-    return b"id: %d\nevent: event\ndata: %s\n\n" % (event.position, msgspec.json.encode(summary))
 
 
 # --- one event -------------------------------------------------------------------------------------------------------

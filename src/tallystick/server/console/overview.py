@@ -42,8 +42,9 @@ class Watch:
         """Take a first sample, and go on taking them."""
         self._asked = time.monotonic()
         if self._task is None or self._task.done():
-            await self._take()
             self._task = asyncio.get_running_loop().create_task(self._run())
+        if self.last is None:
+            await self._take()
 
     async def _run(self) -> None:
         while not self._service.draining and time.monotonic() - self._asked < IDLE_SECONDS:

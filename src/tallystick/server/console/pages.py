@@ -20,12 +20,13 @@ from tallystick.server.console import (
     signing_in,
     snapshots,
     streams,
+    tail,
 )
 from tallystick.server.console.routing import PageRoute
 from tallystick.server.console.signing_in import Operator
 
 _PAGES = (overview, events, streams, projections, snapshots, integrity, runs, community)
-_DATA = (overview, events, streams, projections, snapshots, integrity, runs, jobs)
+_DATA = (overview, events, tail, streams, projections, snapshots, integrity, runs, jobs)
 
 
 elsewhere = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])

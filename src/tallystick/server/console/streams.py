@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tallystick import errors, state
+from tallystick.event import canonical
 from tallystick.event.model import Event
 from tallystick.server.console import changes, rendering, shown
 from tallystick.server.console.events import answer
@@ -15,6 +16,7 @@ from tallystick.server.console.routing import PageRoute
 from tallystick.server.console.signing_in import Operator
 from tallystick.server.service import Service
 from tallystick.state import Reducer, State, Until
+from tallystick.state.fold import replay
 from tallystick.store import facts
 from tallystick.store.ledger import Head
 from tallystick.store.store import Store
@@ -137,19 +139,23 @@ def state_at(request: Request, kind: str, name: str, seq: int, reducer: str = ""
     if chosen is None:
         raise errors.InvalidValue(what="reducer", value=reducer[:100], must="one that is served")
     at = min(max(seq, first), head.seq)
-    after = _fold(service.store, chosen, stream, at)
-    before = _fold(service.store, chosen, stream, at - 1) if at > first else None
+    before, after = _around(service.store, chosen, stream, at, first)
     return answer(_told(service.store, stream, at, before, after))
 
 
-def _fold(store: Store, reducer: Reducer, stream: str, seq: int) -> State:
-    return state.fold(store, reducer, stream, until=Until(seq=seq))
+def _around(store: Store, reducer: Reducer, stream: str, at: int, first: int) -> tuple[Any, State]:
+    """The value before an event, and the state after it. What is left of a pruned stream begins with nothing before."""
+    if at <= first:
+        return {}, state.fold(store, reducer, stream, until=Until(seq=at))
+    found = state.fold(store, reducer, stream, until=Until(seq=at - 1))
+    before = canonical.decode(found.body)  # its own copy: somebody's reducer may change what it is given
+    return before, replay(store, reducer, found, until=Until(seq=at))
 
 
-def _told(store: Store, stream: str, at: int, before: State | None, after: State) -> dict[str, Any]:
+def _told(store: Store, stream: str, at: int, before: Any, after: State) -> dict[str, Any]:
     found = store.log.read_stream(stream, after=at - 1, until=at, limit=1)
     event = found[0] if found else None
-    changed, more = changes.between(before.value if before is not None else {}, after.value)
+    changed, more = changes.between(before, after.value)
     text, left = shown.pretty(after.body, STATE_CHARACTERS_MAX)
     source = "from a snapshot on" if after.snapshot else "from the first event on"
     return {
