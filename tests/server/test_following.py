@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -10,8 +12,12 @@ from typing import Any
 
 import pytest
 
-from tallystick import NewEvent
+from tallystick import NewEvent, open, state
 from tallystick.server import tail
+from tallystick.server.merging import merge
+from tallystick.server.service import Service
+from tallystick.server.settings import Settings
+from tallystick.store.selection import Selection
 
 
 def messages(answer: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -179,6 +185,42 @@ def test_followers_are_bounded_in_number(serve: Any) -> None:
     until(lambda: served.service.tail.count == 0)
     with served.client.stream("GET", "/v1/follow") as answer:
         assert answer.status_code == 200
+
+
+def test_a_follower_joins_the_tail_without_a_gap_or_a_repetition() -> None:
+    """One that is behind the tail has to read on first; one that is ahead gets only what it has not read."""
+
+    async def work() -> tuple[bool, list[bytes]]:
+        store = open("memory:")
+        store.append("order/1", [NewEvent("noted", {"n": n}) for n in range(10)])
+        service = Service(store, Settings(url=""))
+        await service.start()
+        channel = tail.Channel(Selection(), False)
+        level, behind, ahead = (service.tail.follower(channel) for _ in range(3))
+        assert service.tail.join(level, 10)
+        store.append("order/1", [NewEvent("noted", {"n": n}) for n in range(10, 13)])
+        joined = service.tail.join(behind, 9)
+        assert service.tail.join(ahead, 12)
+        found = [await follower.next(60) for follower in (level, ahead)]
+        await service.stop()
+        return joined, found
+
+    joined, (level, ahead) = asyncio.run(work())
+    assert not joined
+    assert re.findall(rb"^id: (\d+)$", level, re.MULTILINE) == [b"11", b"12", b"13"]
+    assert re.findall(rb"^id: (\d+)$", ahead, re.MULTILINE) == [b"13"]
+
+
+def test_one_that_is_refused_takes_no_place(serve: Any) -> None:
+    """Following from what was pruned is 410, as often as it is tried, and the place is still free."""
+    served = serve(limits={"followers_max": 1})
+    store = served.service.store
+    store.append("order/1", [NewEvent("noted", {"n": number}) for number in range(4)])
+    state.prune(store, "order/1", before=3, reducers=[merge], snapshot=True, accept=True)
+    for _ in range(3):
+        assert served.client.get("/v1/follow?after=0").status_code == 410
+    with served.client.stream("GET", "/v1/follow?after=0&over_pruned=true&kind=order") as answer:
+        assert take(answer, 2) == [3, 4]
 
 
 @pytest.mark.parametrize("id_", ["-1", "x", "1e3", "9" * 30, ""])

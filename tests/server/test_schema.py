@@ -6,22 +6,15 @@ from itertools import product
 from typing import Any
 
 import hypothesis
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, given
 from schemathesis import GenerationMode, checks
 
 from tallystick import NewEvent, open
 
-EXAMPLES = 8
+EXAMPLES, EXAMPLES_SLOW = 5, 100
 ENDLESS = "/v1/follow"
-SETTINGS = hypothesis.settings(
-    max_examples=EXAMPLES,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
-)
 CHECKS = [
     checks.not_a_server_error,
     checks.status_code_conformance,
@@ -30,7 +23,8 @@ CHECKS = [
 ]
 
 
-def test_no_request_that_the_document_allows_is_a_failure_of_ours(listen: Any) -> None:
+@pytest.mark.parametrize("count", [EXAMPLES, pytest.param(EXAMPLES_SLOW, marks=pytest.mark.slow)])
+def test_no_request_that_the_document_allows_is_a_failure_of_ours(listen: Any, count: int) -> None:
     """Every operation, with data made from its description, valid or not: no 500, and nothing that is not described."""
     store = open("memory:")
     store.append("order/1", [NewEvent("noted", {"n": n}, meta={"org": "acme"}) for n in range(3)])
@@ -42,15 +36,22 @@ def test_no_request_that_the_document_allows_is_a_failure_of_ours(listen: Any) -
         operations = [found.ok() for found in schema.get_all_operations()]
         assert len(operations) >= 11
         for operation, mode in product(operations, GenerationMode):
-            _try(operation, mode)
+            _try(operation, mode, count)
     finally:
         served.stop()
 
 
-def _try(operation: Any, mode: GenerationMode) -> None:
+def _try(operation: Any, mode: GenerationMode, count: int) -> None:
     """Send what is made from one operation's description: what fits it, or what does not."""
 
-    @SETTINGS
+    @hypothesis.settings(
+        max_examples=count,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+    )
     @given(case=operation.as_strategy(generation_mode=mode))
     def send(case: Any) -> None:
         case.call_and_validate(checks=CHECKS, timeout=60)

@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tallystick import errors
 from tallystick.server import problems
+from tallystick.server.bodies import WHOLE
 from tallystick.server.front import SECURITY_HEADERS
 from tallystick.server.settings import Limits
 
@@ -99,6 +100,11 @@ class Connection(HttpToolsProtocol):
         """The head is there; how long the body may take is the handler's to say."""
         self._cancel_head()
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The body is there too. Most come with their head: their handlers need not watch the clock."""
+        self.scope[WHOLE] = True  # type: ignore[literal-required]
+        super().on_message_complete()
 
     # --- what is sent is taken ----------------------------------------------------------------------------------------
 

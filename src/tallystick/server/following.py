@@ -29,7 +29,11 @@ async def follow(
     begin = await service.run(service.store.head) if after is None else after
     channel = Channel(chosen, principal.org is not None)
     stream = EventStream(service, channel, begin, over_pruned=over_pruned)
-    stream.first = await service.run(stream.read)
+    try:
+        stream.first = await service.run(stream.read)
+    except BaseException:
+        stream.leave()
+        raise
     return stream
 
 
@@ -60,6 +64,10 @@ class EventStream(Response):
         self._after = max(page.through, self._after)
         return b"".join([frame(event) for event in page.events if not hidden(event.stream)])
 
+    def leave(self) -> None:
+        """Make room for another follower."""
+        self._service.tail.leave(self._follower)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the reader leaves, is too slow, or the service stops."""
         gone = asyncio.ensure_future(_disconnected(receive))
@@ -67,7 +75,7 @@ class EventStream(Response):
         try:
             await asyncio.wait([gone, sending], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._service.tail.leave(self._follower)
+            self.leave()
             for task in (gone, sending):
                 task.cancel()
             await asyncio.gather(gone, sending, return_exceptions=True)
