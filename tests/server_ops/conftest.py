@@ -47,6 +47,7 @@ class Running:
         asyncio.run(self._server.serve([self._socket]))
 
     def stop(self) -> None:
+        """End the service in order; safe to call twice."""
         self.client.close()
         self._server.should_exit = True
         self._thread.join(WAIT_SECONDS)

@@ -62,6 +62,13 @@ def test_without_a_community_nothing_is_mounted(serve):
         assert running.client.get(path).status_code == 404
 
 
+def test_a_damaged_community_is_told_before_anything_listens(place):
+    """`tally serve` names what is wrong and exits with 2, instead of serving the log without its peers."""
+    (place / "community.json").write_text("{")
+    done = CliRunner().invoke(tally, ["serve", f"sqlite:{place / 'log.db'}", "--port", "0"], prog_name="tally")
+    assert (done.exit_code, "community.json is damaged" in done.stderr) == (2, True)
+
+
 def test_a_log_is_a_community_only_where_one_was_made(tmp_path):
     """The file beside the log decides, and a damaged one is refused by name."""
     assert gossip.directory_of(f"sqlite:{tmp_path / 'log.db'}") is None

@@ -63,7 +63,7 @@ def test_no_byte_of_what_was_sent_is_in_the_log(tmp_path: Path):
 
 
 def test_an_internal_error_is_a_problem_that_quotes_nothing(serve):
-    """Whatever a handler trips over, the answer is problem+json with the request's id, and says nothing of the reason."""
+    """Whatever a handler trips over, the answer is problem+json with the request's id, and not a word of the reason."""
     running = serve()
 
     def broken() -> None:
@@ -143,6 +143,6 @@ def test_a_reader_that_stands_still_does_not_stop_the_service():
 
 def test_a_level_that_does_not_exist_is_refused():
     """A wrong TALLY_LOG is told before the service starts."""
-    assert logs.level_from({}) == logging.INFO
+    assert logs.level_from({}) == logging.WARNING
     with pytest.raises(errors.InvalidValue):
         logs.level_from({"TALLY_LOG": "loud"})

@@ -234,6 +234,27 @@ def flip(path: Path, running: Any) -> None:
     connection.close()
 
 
+# --- profiling -------------------------------------------------------------------------------------------------------
+
+
+def test_a_running_service_tells_where_its_time_goes(serve):
+    """LH-17: folded stacks of every thread, the writer's among them, with names of code and nothing else."""
+    running = serve()
+    running.append("note/a", {"text": "payload-mark"})
+    job = running.finished(running.client.post("/v1/profile", json={"seconds": 0.2}))
+    stacks = job["result"]["stacks"]
+    assert (job["done"], job["result"]["looks"]) == (20, 20)
+    assert any(line.startswith("tallystick-writer;") and "aio.py:_run" in line for line in stacks)
+    assert sum(stacks.values()) >= 20
+    assert "payload-mark" not in json.dumps(job)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 61, 1e308, "5"])
+def test_a_profile_is_bounded_in_time(serve, seconds):
+    """Nobody can have all threads watched for ever."""
+    assert serve().client.post("/v1/profile", json={"seconds": seconds}).status_code == 422
+
+
 # --- tokens ----------------------------------------------------------------------------------------------------------
 
 
@@ -292,7 +313,14 @@ def test_operating_needs_an_admin(serve):
         running.service.tokens.issue("tenant", actor="t", org="acme").secret,
     ]
     gets = ("metrics", "v1/projections", "v1/snapshots", "v1/integrity", "v1/retention", "v1/jobs", "v1/tokens")
-    posts = ("v1/snapshots", "v1/snapshots/verify", "v1/integrity/verify", "v1/retention", "v1/projections/x/rebuild")
+    posts = (
+        "v1/snapshots",
+        "v1/snapshots/verify",
+        "v1/integrity/verify",
+        "v1/retention",
+        "v1/profile",
+        "v1/projections/x/rebuild",
+    )
     for secret in secrets:
         headers = {"authorization": f"Bearer {secret}"}
         assert {running.client.get(f"/{path}", headers=headers).status_code for path in gets} == {403}

@@ -12,6 +12,7 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tallystick import errors
 from tallystick.server import telemetry
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -121,6 +122,14 @@ def test_a_wrong_parent_makes_a_new_trace(serve, collector):
         assert running.client.get("/health", headers={"traceparent": parent.encode("utf-8")}).status_code == 200
     running.service.operations.telemetry.stop()
     assert len([span for span in collector.spans if span.name == "GET /health" and not span.parent_span_id]) == 4
+
+
+def test_a_collector_without_the_libraries_is_refused_by_name(monkeypatch):
+    """What is missing is told before anything listens; without a collector nothing is needed."""
+    monkeypatch.setattr(telemetry, "LIBRARIES", ("no_such_library.sdk",))
+    telemetry.require({})
+    with pytest.raises(errors.InvalidValue, match=r"tallystick\[otel\]"):
+        telemetry.require({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"})
 
 
 @pytest.mark.parametrize(

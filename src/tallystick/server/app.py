@@ -25,6 +25,7 @@ from tallystick.server.routes import (
     integrity,
     jobs,
     probes,
+    profile,
     projections,
     retention,
     runs,
@@ -57,6 +58,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     community.router,
     jobs.router,
     probes.router,
+    profile.router,
 )
 DESCRIPTION = "An event store over HTTP. Errors are application/problem+json; `code` tells them apart."
 

@@ -57,7 +57,7 @@ def request(*, method: str, route: str, status: int, seconds: float, patient: bo
 
 def level_from(environment: Mapping[str, str]) -> int:
     """The level that the environment asks for."""
-    name = environment.get(VARIABLE, "info").strip().lower()
+    name = environment.get(VARIABLE, "warning").strip().lower()
     if name not in LEVELS:
         raise errors.InvalidValue(what=VARIABLE, value=name[:40], must="one of " + ", ".join(LEVELS))
     return LEVELS[name]

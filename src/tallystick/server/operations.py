@@ -47,7 +47,8 @@ class Operations:
         self.telemetry: telemetry.Telemetry | None = None
         self.free_bytes_min = service.limits.free_bytes_min
         self.verified: Job | None = None
-        self.community: Community | None = None
+        self.community: Community | None = _community(service)  # what cannot be opened is told before anything listens
+        telemetry.require(environment)
         self._environment = environment
         metrics.registry.register(Sampled(self))
 
@@ -58,7 +59,6 @@ class Operations:
             self.metrics.measure(self.service.store)
             self.upkeep = Upkeep(self.service.store, self.service.own_reducers, self.policy, tell=self._fired)
             self.upkeep.start()
-        self.community = _community(self.service)
         if self.community is not None:
             self.community.start()
         logs.log(logging.INFO, "the service has started", engine=self.service.store.log.engine)

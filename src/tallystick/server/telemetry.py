@@ -6,6 +6,7 @@ Spans carry the route, the method, the status and the request's id; never a path
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -19,6 +20,7 @@ ENDPOINTS = (
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
 )
+LIBRARIES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 DISABLED = "OTEL_SDK_DISABLED"
 SERVICE_NAME = "tallystick"
 FLUSH_MS = 3000
@@ -30,15 +32,24 @@ def is_wanted(environment: Mapping[str, str]) -> bool:
     return not off and any(environment.get(name) for name in ENDPOINTS)
 
 
+def require(environment: Mapping[str, str]) -> None:
+    """Refuse an environment that names a collector while the libraries for it are missing."""
+    missing = [name for name in LIBRARIES if is_wanted(environment) and not _is_installed(name)]
+    if missing:
+        must = f"unset, because {missing[0]} is not installed: pip install 'tallystick[otel]'"
+        raise errors.InvalidValue(what=ENDPOINTS[0], value="…", must=must)
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # a parent of it is missing
+        return False
+
+
 def start(registry: CollectorRegistry, environment: Mapping[str, str]) -> Telemetry | None:
     """Telemetry for a service; None if no collector is named."""
-    if not is_wanted(environment):
-        return None
-    try:
-        return Telemetry(registry, environment)
-    except ModuleNotFoundError as missing:
-        must = f"unset, because {missing.name} is not installed: pip install 'tallystick[otel]'"
-        raise errors.InvalidValue(what=ENDPOINTS[0], value="…", must=must) from missing
+    return Telemetry(registry, environment) if is_wanted(environment) else None
 
 
 class Telemetry:
