@@ -113,11 +113,13 @@ class Held(FaultyFileSystem):
         super().__init__(Disk())
         self.go = threading.Event()
         self.go.set()
+        self.entered = threading.Event()
         self.syncs = 0
 
     def is_due(self, operation: str, path: str) -> bool:
         """Wait, and count."""
         if operation == "sync" and path.endswith("current.log"):
+            self.entered.set()
             assert self.go.wait(60)
             self.syncs += 1
         return super().is_due(operation, path)
@@ -138,6 +140,7 @@ def test_appends_that_wait_together_share_a_sync(serve: Any, tmp_path: Any, keye
     served = serve(tallystick.open(f"files:{tmp_path}/log", filesystem=disk))
     before = disk.syncs
     disk.go.clear()
+    disk.entered.clear()
 
     def append(number: int) -> int:
         headers = {"idempotency-key": str(number)} if keyed else {}
@@ -145,7 +148,7 @@ def test_appends_that_wait_together_share_a_sync(serve: Any, tmp_path: Any, keye
 
     with ThreadPoolExecutor(16) as threads:
         first = threads.submit(append, 0)
-        until(lambda: served.service.log.waiting == 0 and served.service.appends.count == 1)
+        assert disk.entered.wait(60)
         others = [threads.submit(append, number) for number in range(1, 16)]
         until(lambda: served.service.log.waiting == 15)
         disk.go.set()

@@ -144,7 +144,7 @@ def idle_follower(port: int) -> socket.socket:
 
 def test_who_does_not_read_is_sent_off_and_the_others_go_on(serve: Any) -> None:
     """Its queue is bounded; it is told, and a quick follower misses nothing."""
-    served = serve(limits={"follower_bytes_max": 200_000, "follower_seconds": 30})
+    served = serve(limits={"follower_bytes_max": 200_000, "follower_seconds": 600})
     store = served.service.store
     with idle_follower(served.port) as slow, served.client.stream("GET", "/v1/follow") as quick:
         until(lambda: sum(map(len, served.service.tail._channels.values())) == 2)
