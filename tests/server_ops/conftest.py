@@ -70,6 +70,14 @@ class Running:
             time.sleep(0.02)
         return found
 
+    def scraped_until(self, *wanted: str) -> str:
+        """The page of /metrics as soon as all of this is in it."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not all(text in (page := self.client.get("/metrics").text) for text in wanted):
+            assert time.monotonic() < deadline, page
+            time.sleep(0.05)
+        return page
+
     def finished(self, begun: httpx.Response) -> dict[str, Any]:
         """The job that an answer tells of, once it is over."""
         assert begun.status_code == 202, begun.text

@@ -79,10 +79,12 @@ def test_a_store_that_does_not_answer_is_told(serve):
     running = serve()
     running.service.store.close()
     running.service.operations.sampler.sample(anew=True)
+    running.service.tokens._refreshed = float("-inf")  # it cannot say any more who has a token, either
     for path in ("/health", "/ready"):
         answer = running.client.get(path)
         assert (answer.status_code, "store" in checks(answer)) == (503, True)
-    assert "tally_store_up 0.0" in running.client.get("/metrics").text
+    assert running.client.get("/metrics").status_code == 503, "nobody is let in who would need a token"
+    assert b"tally_store_up 0.0" in running.service.operations.metrics.page()
 
 
 def test_an_index_that_leads_nowhere_is_told(monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
@@ -45,10 +44,11 @@ def test_a_service_makes_snapshots_by_itself(serve, monkeypatch):
     running.append("note/a", *({"n": n} for n in range(3)))
     found = running.until("/v1/snapshots", lambda answer: answer["snapshots"])
     assert (found["snapshots"][0]["stream"], found["snapshots"][0]["seq"]) == ("note/a", 3)
-    page = running.client.get("/metrics").text
-    assert 'tally_snapshots_total{result="made"} 1.0' in page
-    assert 'tally_scheduler_jobs_total{job="stream snapshot",result="done"} 1.0' in page
-    assert "tally_scheduler_running 1.0" in page
+    running.scraped_until(
+        'tally_snapshots_total{result="made"} 1.0',
+        'tally_scheduler_jobs_total{job="stream snapshot",result="done"} 1.0',
+        "tally_scheduler_running 1.0",
+    )
 
 
 def test_a_snapshot_that_fails_is_counted_as_failed(serve, monkeypatch):
@@ -56,13 +56,8 @@ def test_a_snapshot_that_fails_is_counted_as_failed(serve, monkeypatch):
     monkeypatch.setenv("TALLY_SNAPSHOT_STREAM_EVENTS", "1")
     running = serve(reducers=[broken])
     running.append("note/a", {"n": 1})
-    deadline = threading.Event()
-    for _ in range(300):
-        page = running.client.get("/metrics").text
-        if 'tally_snapshots_total{result="failed"} 0.0' not in page:
-            break
-        deadline.wait(0.1)
-    assert 'tally_scheduler_jobs_total{job="stream snapshot",result="failed"}' in page
+    failed = 'tally_scheduler_jobs_total{job="stream snapshot",result="failed"}'
+    assert 'tally_snapshots_total{result="failed"} 0.0' not in running.scraped_until(failed)
     assert running.append("note/a", {"n": 2}).status_code == 201
 
 

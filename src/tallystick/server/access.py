@@ -144,12 +144,12 @@ async def authorise(service: Service, scope: Any, need: Need) -> Principal:
 
 
 async def _identify(service: Service, secret: str | None, need: Need) -> Principal:
+    if need is Need.OPEN:  # answered also when the store cannot say who has a token: probes are for that
+        return NOBODY
     if secret is None:
         if service.tokens.is_stale:
             await service.tokens.fresh()
         return NOBODY if service.needs_token else LOCAL
-    if need is Need.OPEN:
-        return NOBODY
     return await holder(service.tokens, secret)
 
 

@@ -124,9 +124,9 @@ class Operations:
 
     def _fired(self, fired: Fired) -> None:
         ok = is_ok(fired)
-        self.metrics.fired(job=fired.job, ok=ok)
         if fired.job.endswith("snapshot"):
             self.metrics.snapshot(made=ok)
+        self.metrics.fired(job=fired.job, ok=ok)
         level = logging.INFO if ok else logging.WARNING
         logs.log(level, "the scheduler did something" if ok else "the scheduler failed", job=fired.job)
 
