@@ -174,6 +174,9 @@ def test_a_damaged_store_serves_what_it_has_and_says_so(serve: Any, tmp_path: An
     assert len(told["holes"]) == 1
     lost = range(page["holes"][0]["first"], page["holes"][0]["last"] + 1)
     assert [event["position"] for event in page["events"]] == [n for n in range(1, 7) if n not in lost]
+    before = served.client.get("/v1/events").json()
+    assert [event["position"] for event in before["events"]] == list(range(1, lost[0]))
+    assert before["through"] == lost[0] - 1
     stopped = served.client.get("/v1/events", params={"after": lost[0] - 1})
     assert (stopped.status_code, stopped.json()["code"]) == (503, "damaged")
     refused = served.append("order/1", {})

@@ -57,14 +57,19 @@ def _page(service: Service, principal: Principal, asked: Asked) -> tuple[list[Ev
     holes: list[Hole] = []
     after, room, step = asked.after, service.limits.page_bytes_max, min(STEP_EVENTS, asked.limit)
     while True:
-        page = service.store.read(
-            after=after,
-            until=asked.until,
-            selection=selection,
-            limit=step,
-            over_holes=asked.over_holes,
-            over_pruned=asked.over_pruned,
-        )
+        try:
+            page = service.store.read(
+                after=after,
+                until=asked.until,
+                selection=selection,
+                limit=step,
+                over_holes=asked.over_holes,
+                over_pruned=asked.over_pruned,
+            )
+        except (errors.Damaged, errors.HistoryPruned):
+            if after == asked.after:
+                raise
+            return found, after, holes  # the next page begins there, and says it
         seen = visible(service, principal, page.events)
         found += seen
         holes += page.holes
