@@ -12,8 +12,9 @@ import tallystick
 from bench import payloads
 from bench.harness import Bar, Row, Samples, Spec, alternate, measures, percentile, rate
 from bench.http.client import Connection, exchange, get, post
-from bench.http.followers import Followers
+from bench.http.followers import GIVE_UP_SECONDS, Followers
 from bench.http.serving import Address, served
+from bench.http.writers import Writers
 from bench.peers import umadb
 from bench.workshop import QUICK, Workshop, fill, remove
 
@@ -23,6 +24,8 @@ BATCH_CONNECTIONS = 4
 PAGE = 10_000
 FOLLOWERS = 100
 FOLLOWED_PER_SECOND = 200
+WRITERS = 8
+STEP_SECONDS = 0.001
 UNIT = "events/s"
 SHARED = "client and server share the cores"
 
@@ -142,39 +145,33 @@ def following(workshop: Workshop) -> Iterator[Row]:
     """A writer at a steady rate, and a hundred who follow it."""
     seconds = 5 if workshop.scale == QUICK else 20
     with served(f"files:{workshop.place('files')}") as address:
-        missing, delays = _follow(address, FOLLOWED_PER_SECOND * seconds)
-    note = f"{FOLLOWED_PER_SECOND * seconds:,} events to each follower"
+        missing, delays, sent_a_second = _follow(address, FOLLOWED_PER_SECOND * seconds)
+    note = f"{FOLLOWED_PER_SECOND * seconds:,} events to each follower, sent at {sent_a_second:.0f} a second"
     yield FOLLOWING.row(missing, note=note)
     yield DELAY.row(percentile(sorted(delays), 0.99) * 1000, note=note)
 
 
-def _follow(address: Address, count: int) -> tuple[int, list[float]]:
-    followers, writer = Followers(address, FOLLOWERS), Connection(address)
-    requests = [post("/v1/streams/order/1/events", _body([body])) for body in payloads.orders(count)]
-    sent: list[float] = []
-    delays: list[float] = []
-    began = time.perf_counter()
+def _follow(address: Address, count: int) -> tuple[int, list[float], float]:
+    """What was missing, how long each event took to the last follower, and how many were sent a second."""
+    followers, writers = Followers(address, FOLLOWERS), Writers(address, WRITERS)
+    waiting = [post("/v1/streams/order/1/events", _body([body])) for body in payloads.orders(count)]
+    arrived: list[float] = []
+    began, sent, passed, last = time.perf_counter(), 0, 0.0, 0.0
     try:
-        for number, request in enumerate(requests):
-            due = began + number / FOLLOWED_PER_SECOND
-            while (now := time.perf_counter()) < due:
-                followers.take(seconds=due - now)
-                _note_delays(followers, sent, delays)
-            sent.append(now)
-            writer.ask(request)
-        followers.take_until(count)
-        _note_delays(followers, sent, delays)
-        return followers.missing(count), delays
+        while len(arrived) < count and passed < count / FOLLOWED_PER_SECOND + GIVE_UP_SECONDS:
+            passed = time.perf_counter() - began
+            if sent < count and passed >= sent / FOLLOWED_PER_SECOND and writers.send(waiting[sent]):
+                sent += 1
+                last = passed
+            writers.take()
+            followers.take(seconds=STEP_SECONDS)
+            arrived += [time.perf_counter()] * (followers.furthest_behind - len(arrived))
+        times = sorted(writers.sent.items())
+        delays = [at - began_at for at, (_, began_at) in zip(arrived, times, strict=False)]
+        return followers.missing(count), delays or [GIVE_UP_SECONDS], count / max(last, 1e-9)
     finally:
         followers.close()
-        writer.close()
-
-
-def _note_delays(followers: Followers, sent: list[float], delays: list[float]) -> None:
-    """Positions count from 1 in a new log, so the one that everybody is at says which requests have arrived."""
-    now = time.perf_counter()
-    while len(delays) < followers.furthest_behind:
-        delays.append(now - sent[len(delays)])
+        writers.close()
 
 
 CASES = (singles, batches, reading, following)
