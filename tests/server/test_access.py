@@ -65,6 +65,7 @@ def test_only_what_is_public_needs_nobody(routes_of: Any) -> None:
 
 
 PUBLIC = {"/openapi.json", "/health", "/ready", "/metrics", "/"}
+PUBLIC |= {"/console/login", "/console/logout", "/console/static/{name}"}
 SIGNED_BY_PEERS = {f"/sync/v1/{name}" for name in ("heads", "events", "fetch", "reconcile", "snapshot")}
 
 

@@ -53,6 +53,7 @@ WHERE_ALLOWED = {
     "httpx": frozenset({"community"}),
     "starlette": frozenset({"community", "server"}),
     "fastapi": frozenset({"server"}),
+    "jinja2": frozenset({"server"}),
     "httptools": frozenset({"server"}),
     "prometheus_client": frozenset({"server"}),
     "opentelemetry": frozenset({"server"}),

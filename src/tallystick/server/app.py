@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from tallystick import errors
 from tallystick.server import problems
 from tallystick.server.access import Anybody
+from tallystick.server.console import pages
 from tallystick.server.front import Front
 from tallystick.server.routes import (
     append,
@@ -98,6 +99,7 @@ def build(service: Service) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     app.include_router(document)
+    app.include_router(pages.router())
     return app
 
 

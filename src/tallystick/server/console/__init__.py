@@ -1,0 +1,1 @@
+"""The console: pages for people over one store, rendered on the server, with small modules where something moves."""

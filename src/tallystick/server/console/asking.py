@@ -1,0 +1,74 @@
+"""What a person asked for in the filter of the events page, checked. What cannot be meant is said beside the field."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
+
+import msgspec
+
+from tallystick import errors
+from tallystick.store.selection import EVERYTHING, Selection, select
+
+FIELDS = (
+    ("type", "Type", "order.placed"),
+    ("stream", "Stream", "order/1"),
+    ("kind", "Kind of stream", "order"),
+    ("org", "Org", "acme"),
+    ("app", "App", ""),
+    ("env", "Env", ""),
+    ("since", "Since, UTC", "2026-01-31 03:00"),
+    ("till", "Before, UTC", "2026-01-31 04:00"),
+)
+NAMES = tuple(name for name, _, _ in FIELDS)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TEXT_MAX = 300
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The filter as it was typed, what it selects, and what is wrong with it."""
+
+    typed: dict[str, str]
+    selection: Selection = EVERYTHING
+    problem: str = ""
+    wrong: tuple[str, ...] = ()
+
+    @property
+    def query(self) -> str:
+        """The filter as a query."""
+        return urlencode({name: value for name, value in self.typed.items() if value})
+
+    @property
+    def filtered(self) -> bool:
+        """Whether anything is asked for."""
+        return any(self.typed.values())
+
+
+def read(given: dict[str, str]) -> Asked:
+    """The filter in a query. Nothing is a pattern: names are compared as they are."""
+    typed = {name: given.get(name, "").strip()[:_TEXT_MAX] for name in NAMES}
+    parts: dict[str, str | int] = {}
+    for name, value in typed.items():
+        if not value:
+            continue
+        try:
+            key = {"since": "time_from", "till": "time_until"}.get(name, name)
+            parts[key] = _time(value) if name in ("since", "till") else value
+            select(**{key: parts[key]})  # type: ignore[arg-type]
+        except errors.TallyError as problem:
+            return Asked(typed, problem=f"{problem.message} {problem.next_step}", wrong=(name,))
+    return Asked(typed, select(**parts))  # type: ignore[arg-type]
+
+
+def _time(text: str) -> int:
+    """A time in ns: a date, or a date and a time of day, in UTC unless it says otherwise."""
+    must = "a time such as 2026-01-31 or 2026-01-31 03:00:00, in UTC"
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise errors.InvalidValue(what="time", value=text[:40], must=must) from None
+    passed = (found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH
+    ns = passed // timedelta(microseconds=1) * 1000
+    if not -(1 << 63) <= ns < 1 << 63:
+        raise errors.InvalidValue(what="time", value=text[:40], must="between the years 1678 and 2262")
+    return ns

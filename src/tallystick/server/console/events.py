@@ -1,0 +1,161 @@
+"""The events page, and the page of one event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from tallystick import errors
+from tallystick.event import canonical, chain, ids
+from tallystick.event.model import Event
+from tallystick.server.console import asking, browsing, causes, rendering, shown
+from tallystick.server.console.routing import PageRoute
+from tallystick.server.console.signing_in import Operator
+from tallystick.store import facts
+from tallystick.store.store import Store
+
+META_CHARACTERS_MAX = 2_000
+
+pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
+data = APIRouter(prefix="/console/data", dependencies=[Operator])
+
+
+@pages.get("/events", include_in_schema=False)
+def show_events(request: Request, before: int | None = None) -> Response:
+    """The newest events that pass a filter."""
+    store: Store = request.app.state.service.store
+    asked = asking.read(dict(request.query_params))
+    if asked.problem:
+        found = browsing.Found([], 0)
+    else:
+        until = None if before is None else max(0, before)
+        found = browsing.newest(store, until=until, selection=asked.selection)
+    return rendering.page(
+        request,
+        "events.html",
+        here="/events",
+        title="Events",
+        status=422 if asked.problem else 200,
+        fields=asking.FIELDS,
+        asked=asked.typed,
+        filtered=asked.filtered,
+        query=asked.query,
+        problem=asked.problem,
+        wrong=asked.wrong,
+        events=found.events,
+        holes=found.holes,
+        reached=found.reached,
+        more=found.more,
+        before=before,
+        newest=store.head(),
+        live="no" if before is not None or asked.problem else "yes",
+    )
+
+
+# --- one event -------------------------------------------------------------------------------------------------------
+
+
+def _event(store: Store, id_: str) -> Event:
+    """The event of that id; what is no id is not here either."""
+    try:
+        found = store.find(id_)
+    except errors.InvalidInput:
+        found = None
+    if found is None:
+        raise errors.NothingHere()
+    return found
+
+
+@pages.get("/events/{id_}", include_in_schema=False)
+def show_event(request: Request, id_: str) -> Response:
+    """One event: payload, causes and consequences, envelope, hashes."""
+    store: Store = request.app.state.service.store
+    event = _event(store, id_)
+    story = causes.story(store, event)
+    payload, left = shown.pretty(event.payload) if event.payload is not None else (None, 0)
+    return rendering.page(
+        request,
+        "event.html",
+        here="/events",
+        title=event.type,
+        event=event,
+        id=ids.to_text(event.id),
+        payload=payload,
+        left=left,
+        bytes=len(event.payload or b""),
+        about=facts.stream_about(event.stream) if not event.stream.startswith("tally.") else event.stream,
+        graph=causes.drawing(story, rendering.event_href),
+        reach=causes.REACH,
+        meta=_meta(event),
+        previous=_neighbour(store, event, -1),
+        following=_neighbour(store, event, 1),
+        **_hashes(store, event),
+    )
+
+
+def _meta(event: Event) -> list[tuple[str, str]]:
+    """The meta, a line a key."""
+    found = []
+    for key, value in sorted(event.metadata.items()):
+        text = value if isinstance(value, str) else canonical.encode_state(value).decode()
+        found.append((key, shown.cut(text, META_CHARACTERS_MAX)[0]))
+    return found
+
+
+def _neighbour(store: Store, event: Event, by: int) -> str | None:
+    found = _beside(store, event, by)
+    return rendering.event_href(found) if found is not None else None
+
+
+def _beside(store: Store, event: Event, by: int) -> Event | None:
+    seq = event.seq + by
+    if seq < 1:
+        return None
+    try:
+        found = store.log.read_stream(event.stream, after=seq - 1, until=seq, limit=1)
+    except (errors.Damaged, errors.HistoryPruned):
+        return None
+    return found[0] if found else None
+
+
+def _hashes(store: Store, event: Event) -> dict[str, Any]:
+    """Checksum and link, computed again."""
+    holds = event.payload is None or chain.checksum(event.payload) == event.checksum
+    says = "erased, so it cannot be compared" if event.payload is None else "holds" if holds else "does not hold"
+    before = _beside(store, event, -1)
+    cut = store.cut(event.stream)
+    at_cut = cut.link if cut is not None and cut.through == event.seq - 1 else None
+    previous = chain.GENESIS if event.seq == 1 else before.link if before is not None else at_cut
+    if previous is None:
+        link = ("warn", "the event before it cannot be read, so it cannot be compared")
+    elif chain.link(event, previous) == event.link:
+        link = ("ok", "holds")
+    else:
+        link = ("bad", "does not hold")
+    return {"checksum_holds": holds, "checksum_says": says, "link_tone": link[0], "link_says": link[1]}
+
+
+@pages.get("/events/{id_}/payload", include_in_schema=False)
+def download_payload(request: Request, id_: str) -> Response:
+    """The payload as bytes to keep: never shown by the browser, whatever it is."""
+    event = _event(request.app.state.service.store, id_)
+    if event.payload is None:
+        raise errors.NothingHere()
+    disposition = {"content-disposition": f'attachment; filename="{event.id.hex()}.json"'}
+    return Response(event.payload, 200, rendering.HEADERS | disposition, "application/octet-stream")
+
+
+@data.get("/events/{id_}/causes", include_in_schema=False)
+def look_further(request: Request, id_: str, reach: int = causes.REACH) -> Response:
+    """Causes and consequences, looked for further."""
+    store: Store = request.app.state.service.store
+    story = causes.story(store, _event(store, id_), reach=reach)
+    return answer(causes.drawing(story, rendering.event_href))
+
+
+def answer(found: Any) -> Response:
+    """Data for a script."""
+    return Response(msgspec.json.encode(found), 200, rendering.HEADERS, "application/json")

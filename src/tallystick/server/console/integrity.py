@@ -1,0 +1,86 @@
+"""The integrity page: verifying the whole log with progress, and the chain drawn around whatever is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from tallystick import errors
+from tallystick.server.console import links, rendering, shown
+from tallystick.server.console.events import answer
+from tallystick.server.console.routing import PageRoute
+from tallystick.server.console.signing_in import Operator
+from tallystick.server.service import Service
+from tallystick.server.verifying import begin_verify
+from tallystick.store.store import Store
+
+PROBLEMS_DRAWN = 12
+HOLES_DRAWN = 8
+VERIFY = "verify"
+
+pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
+data = APIRouter(prefix="/console/data", dependencies=[Operator])
+
+
+@pages.get("/integrity", include_in_schema=False)
+def show_integrity(request: Request) -> Response:
+    """What is known to be wrong, and the last verification."""
+    service: Service = request.app.state.service
+    jobs = [job for job in service.operations.jobs.all() if job.kind == VERIFY]
+    last = next((job for job in jobs if job.state == "done"), None)
+    report = last.result if last is not None else None
+    told = service.store.report()
+    problems = report["problems"] if report else []
+    ended = shown.ago(last.ended, service.store.clock()) if last is not None and last.ended else ""
+    return rendering.page(
+        request,
+        "integrity.html",
+        here="/integrity",
+        title="Integrity",
+        job=next((job.id for job in jobs if job.state == "running"), ""),
+        report=report,
+        verified=f"Verified {ended}." if ended else "",
+        problems=list(_drawn(service.store, problems[:PROBLEMS_DRAWN])),
+        unshown=max(0, len(problems) - PROBLEMS_DRAWN),
+        holes=list(_holes(service.store)),
+        recovered=told.recovered,
+        facts=[(key.replace("_", " "), _value(key, value)) for key, value in told.facts.items()],
+    )
+
+
+def _value(key: str, value: Any) -> str:
+    if not value and isinstance(value, (list, tuple, dict)):
+        return "none"
+    if key.endswith("bytes") and isinstance(value, int):
+        return shown.size(value)
+    return shown.count(value) if type(value) is int else shown.cut(str(value), 300)[0]
+
+
+def _drawn(store: Store, problems: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for problem in problems:
+        yield problem | {"rings": _rings(store, problem["stream"], problem["seq"])}
+
+
+def _rings(store: Store, stream: str, seq: int) -> list[links.Ring]:
+    """The chain around a problem that has a place in a stream."""
+    if not stream or not seq:
+        return []
+    try:
+        return links.of_stream(store, stream, seq)
+    except errors.TallyError:  # what is damaged may keep even its surroundings from being read
+        return []
+
+
+def _holes(store: Store) -> Iterator[dict[str, Any]]:
+    for hole in store.holes()[:HOLES_DRAWN]:
+        yield {"first": hole.first, "last": hole.last, "reason": hole.reason, "rings": links.around_hole(store, hole)}
+
+
+@data.post("/integrity/verify", include_in_schema=False)
+def verify(request: Request) -> Response:
+    """Begin to verify the whole log."""
+    by = request.scope["tally.principal"].actor
+    return answer({"id": begin_verify(request.app.state.service, by=by).id})

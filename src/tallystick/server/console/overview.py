@@ -1,0 +1,156 @@
+"""The overview: how fast, how far behind, how large, how sound; sampled once a second while somebody looks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from tallystick import errors
+from tallystick.server.console import rendering
+from tallystick.server.console.events import answer
+from tallystick.server.console.routing import PageRoute
+from tallystick.server.console.signing_in import Operator
+from tallystick.server.health import health
+from tallystick.server.sampling import Sample, Sampler
+from tallystick.server.service import Service
+
+EVERY_SECONDS = 1.0
+KEPT = 600
+IDLE_SECONDS = 900.0
+
+pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
+data = APIRouter(prefix="/console/data", dependencies=[Operator])
+
+
+class Watch:
+    """Samples of one service, the last ten minutes. It begins with the first look and ends when nobody looks."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._sampler = Sampler(service.store, age_seconds=EVERY_SECONDS / 2)
+        self._task: asyncio.Task[None] | None = None
+        self._asked = 0.0
+        self.samples: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self.last: Sample | None = None
+
+    async def look(self) -> None:
+        """Take a first sample, and go on taking them."""
+        self._asked = time.monotonic()
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        if self.last is None:
+            await self._take()
+
+    async def _run(self) -> None:
+        while not self._service.draining and time.monotonic() - self._asked < IDLE_SECONDS:
+            await asyncio.sleep(EVERY_SECONDS)
+            if not self._service.draining:
+                await self._take()
+
+    async def _take(self) -> None:
+        try:
+            self.last = await self._service.in_thread(self._sampler.sample)
+        except (errors.TallyError, RuntimeError):  # the service is ending
+            return
+        applied = [gauge.lag.position for gauge in self.last.lags if gauge.kind == "projection"]
+        self.samples.append(
+            {
+                "time": time.time(),
+                "head": self.last.head,
+                "applied": min(applied) if applied else None,
+                "lag": max((gauge.lag.events for gauge in self.last.lags if gauge.kind == "projection"), default=0),
+                "bytes": self.last.bytes,
+            }
+        )
+
+
+def watch_of(request: Request) -> Watch:
+    """The watch of this app, made with the first look."""
+    kept = request.app.state
+    if not hasattr(kept, "watch"):
+        kept.watch = Watch(kept.service)
+    found: Watch = kept.watch
+    return found
+
+
+@pages.get("", include_in_schema=False)
+async def show_overview(request: Request) -> Response:
+    """The first page."""
+    service: Service = request.app.state.service
+    watch = watch_of(request)
+    await watch.look()
+    now = await service.in_thread(_now, service, watch)
+    return await service.in_thread(
+        rendering.page,
+        request,
+        "overview.html",
+        here="",
+        title="Overview",
+        data={"samples": list(watch.samples)},
+        sample=watch.last,
+        projections=now["projections"],
+        health=now["health"],
+        verdict=now["verdict"],
+        running=sum(each["kind"] == "projection" for each in now["projections"]),
+    )
+
+
+@data.get("/overview", include_in_schema=False)
+async def look(request: Request, since: float = 0.0) -> Response:
+    """The samples since a time, and how everything is now."""
+    service: Service = request.app.state.service
+    watch = watch_of(request)
+    await watch.look()
+    now = await service.in_thread(_now, service, watch)
+    return answer({"samples": [each for each in watch.samples if each["time"] > since]} | now)
+
+
+def _now(service: Service, watch: Watch) -> dict[str, Any]:
+    holes = len(service.store.holes())
+    lines = _health(service)
+    return {"projections": _lags(watch.last), "health": lines, "verdict": _verdict(lines), "holes": holes}
+
+
+def _verdict(lines: list[dict[str, str]]) -> dict[str, Any]:
+    """All checks in a few words."""
+    bad = sum(line["state"] == "bad" for line in lines)
+    return {"ok": not bad, "says": f"{bad} {'things need' if bad > 1 else 'thing needs'} you" if bad else "All is well"}
+
+
+def _lags(sample: Sample | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "key": f"{gauge.kind} {gauge.name}",
+            "name": gauge.name,
+            "kind": gauge.kind,
+            "events": gauge.lag.events,
+            "seconds": gauge.lag.seconds,
+            "part": round(100 * gauge.lag.position / gauge.lag.head, 2) if gauge.lag.head else 100,
+        }
+        for gauge in (sample.lags if sample is not None else ())
+    ]
+
+
+def _health(service: Service) -> list[dict[str, str]]:
+    """A line for each check: what it is called, whether it holds, and what to do if not."""
+    verdict = health(service.operations)
+    said = {"store": "answers", "log": "no damage is known", "index": "leads to the newest event"}
+    said |= {"space": "enough is free", "writer": "takes appends", "verification": "found nothing wrong"}
+    if verdict.facts["verified"] is None:
+        said["verification"] = "not done since the service began"
+    if service.is_readonly:
+        said["writer"] = (
+            "opened for reading" if service.store.log.readonly else "refuses appends while the log is damaged"
+        )
+    lines = []
+    for check, holds in verdict.facts["checks"].items():
+        why = "; ".join(reason.reason for reason in verdict.reasons if reason.check == check)
+        lines.append({"what": check, "state": "ok" if holds else "bad", "says": why or said.get(check, "")})
+    for name, why in service.failures.items():
+        lines.append({"what": f"projection {name}", "state": "bad", "says": f"its runner stopped: {why}"})
+    return lines

@@ -1,0 +1,155 @@
+"""The snapshots page: what there is, what a policy would prune and why not, and what was pruned."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from tallystick import errors
+from tallystick.server.console import rendering
+from tallystick.server.console.events import answer
+from tallystick.server.console.routing import PageRoute
+from tallystick.server.console.signing_in import Operator, read_form
+from tallystick.server.jobs import Job
+from tallystick.server.service import Service
+from tallystick.state import shelf
+from tallystick.state.policy import DAY, PRESETS, Policy, policy
+from tallystick.state.retention import retain
+from tallystick.state.shelf import Entry
+from tallystick.store import facts
+from tallystick.store.store import Store
+
+STREAMS_PAGE = 40
+SNAPSHOTS_EACH = 3
+CUTS_SHOWN = 50
+DEEDS_SHOWN = 200
+TRIAL = "retention trial"
+PRESET_NAMES = (("", "as this service is set"), *((name, f"preset {name}") for name in PRESETS))
+
+pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
+data = APIRouter(prefix="/console/data", dependencies=[Operator])
+
+
+@pages.get("/snapshots", include_in_schema=False)
+def show_snapshots(request: Request, after: str = "", trial: str = "") -> Response:
+    """Snapshots by stream, the last trial of a policy, and the cuts."""
+    service: Service = request.app.state.service
+    names, following = _streams_with_facts(service.store, after)
+    entries = [] if after else _entries(service.store, "")
+    for name in names:
+        entries += _entries(service.store, name)
+    return rendering.page(
+        request,
+        "snapshots.html",
+        here="/snapshots",
+        title="Snapshots and retention",
+        snapshots=[_row(service.store, entry) for entry in entries],
+        after=after,
+        following=following,
+        looked=len(names),
+        presets=PRESET_NAMES,
+        cuts=service.store.log.cuts(limit=CUTS_SHOWN),
+        **_trial(service, trial),
+    )
+
+
+def _streams_with_facts(store: Store, after: str) -> tuple[list[str], str]:
+    """The streams that facts are told of, a page of them, and the cursor behind it."""
+    found = store.streams(after=after or f"{facts.KIND}/", limit=STREAMS_PAGE + 1)
+    mine = [info for info in found if info.stream.startswith(f"{facts.KIND}/")]
+    names = [name for info in mine[:STREAMS_PAGE] if (name := _subject(store, info.stream, info.seq))]
+    return names, mine[STREAMS_PAGE - 1].stream if len(mine) > STREAMS_PAGE else ""
+
+
+def _subject(store: Store, about: str, seq: int) -> str:
+    """The stream that the newest fact of a stream of facts is about."""
+    try:
+        found = store.log.read_stream(about, after=seq - 1, until=seq, limit=1)
+    except errors.Damaged:
+        return ""
+    name = (found[0].data or {}).get("stream", "") if found else ""
+    return name if isinstance(name, str) and facts.stream_about(name) == about else ""
+
+
+def _entries(store: Store, stream: str) -> list[Entry]:
+    return list(islice(shelf.entries(store, stream), SNAPSHOTS_EACH))
+
+
+def _row(store: Store, entry: Entry) -> dict[str, Any]:
+    why = shelf.why_unusable(store, entry)
+    fact = entry.fact
+    return {
+        "stream": fact.stream,
+        "reducer": fact.reducer,
+        "version": fact.reducer_version,
+        "at": fact.seq or fact.position,
+        "kind": fact.kind,
+        "bytes": fact.body_bytes,
+        "made": entry.made,
+        "tone": "bad" if why else "ok",
+        "says": why or ("protected" if entry.protected else "good"),
+    }
+
+
+# --- the trial -------------------------------------------------------------------------------------------------------
+
+
+def _trial(service: Service, id_: str) -> dict[str, Any]:
+    """What the trial of this id found; nothing if there is none."""
+    job = next((job for job in service.operations.jobs.all() if (job.id, job.kind) == (id_, TRIAL)), None)
+    blank = {"preset": "", "trial": None, "trial_more": False, "policy_says": "", "nothing_says": "", "job": ""}
+    if job is None:
+        return blank
+    if job.state == "running":
+        return blank | {"preset": job.subject, "job": job.id}
+    chosen = _policy(service, job.subject)
+    return blank | {
+        "preset": job.subject,
+        "trial": _deeds(job),
+        "trial_more": len((job.result or {}).get("deeds", ())) > DEEDS_SHOWN,
+        "policy_says": _policy_says(chosen),
+        "nothing_says": _nothing_says(service, chosen),
+    }
+
+
+def _deeds(job: Job) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (job.result or {}).get("deeds", [])
+    return found[:DEEDS_SHOWN]
+
+
+def _policy(service: Service, preset: str) -> Policy:
+    return policy(preset) if preset else service.operations.policy
+
+
+def _policy_says(chosen: Policy) -> str:
+    if chosen.prune_ns is None:
+        return "This policy keeps every event for ever."
+    return f"This policy prunes events that were recorded more than {chosen.prune_ns / DAY:g} days ago and are covered."
+
+
+def _nothing_says(service: Service, chosen: Policy) -> str:
+    if chosen.prune_ns is None:
+        return "Everything is kept. Choose a preset with a retention window to see what it would do."
+    if not service.own_reducers:
+        return "No reducer is served, so nothing can be covered by a snapshot. Serve with --reducer to make snapshots."
+    return "Nothing is older than the window of this policy."
+
+
+@data.post("/retention/trial", include_in_schema=False)
+async def begin_trial(request: Request) -> Response:
+    """Try a policy in the background, without changing anything."""
+    service: Service = request.app.state.service
+    preset = (await read_form(request)).get("preset", "")
+    if preset and preset not in PRESETS:
+        raise errors.InvalidValue(what="preset", value=preset[:40], must="one of " + ", ".join(PRESETS))
+    chosen = _policy(service, preset)
+
+    def work(move: Any) -> dict[str, Any]:
+        deeds, _ = retain(service.store, service.own_reducers, chosen, dry_run=True, progress=move)
+        return {"deeds": msgspec.to_builtins(deeds[: DEEDS_SHOWN + 1])}
+
+    return answer({"id": service.operations.jobs.begin(TRIAL, work, subject=preset).id})

@@ -1,0 +1,10 @@
+// Sets the chosen theme before anything is painted. A plain script in the head: a module would come too late.
+"use strict";
+(() => {
+  try {
+    const chosen = localStorage.getItem("tally.theme");
+    if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+  } catch {
+    // storage may be forbidden; the system's choice stands then
+  }
+})();

@@ -1,0 +1,170 @@
+"""Streams: the listing, the timeline of one, and its state at any event with what that event changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from tallystick import errors, state
+from tallystick.event import canonical
+from tallystick.event.model import Event
+from tallystick.server.console import changes, rendering, shown
+from tallystick.server.console.events import answer
+from tallystick.server.console.routing import PageRoute
+from tallystick.server.console.signing_in import Operator
+from tallystick.server.service import Service
+from tallystick.state import Reducer, State, Until
+from tallystick.state.fold import replay
+from tallystick.store import facts
+from tallystick.store.ledger import Head
+from tallystick.store.store import Store
+
+PAGE_STREAMS = 100
+PAGE_EVENTS = 40
+STATE_CHARACTERS_MAX = 64_000
+
+pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
+data = APIRouter(prefix="/console/data", dependencies=[Operator])
+
+
+@pages.get("/streams", include_in_schema=False)
+def show_streams(request: Request, after: str = "") -> Response:
+    """Streams in order of name, behind a cursor or from a beginning of a name on."""
+    store: Store = request.app.state.service.store
+    begin = request.query_params.get("from", "").strip()
+    found = store.streams(after=after or _before(begin), limit=PAGE_STREAMS + 1)
+    return rendering.page(
+        request,
+        "streams.html",
+        here="/streams",
+        title="Streams",
+        streams=found[:PAGE_STREAMS],
+        begin=begin,
+        after=after,
+        following=found[PAGE_STREAMS - 1].stream if len(found) > PAGE_STREAMS else "",
+    )
+
+
+def _before(begin: str) -> str:
+    """A text that stands right before a beginning, so that a cursor behind it begins there."""
+    if len(begin) < 2 or not begin.isascii():
+        return ""
+    return begin[:-1] + chr(ord(begin[-1]) - 1) + "~" if ord(begin[-1]) > ord("!") else begin[:-1]
+
+
+@pages.get("/streams/{kind}/{name}", include_in_schema=False)
+def show_stream(request: Request, kind: str, name: str, before: int | None = None, at: int | None = None) -> Response:
+    """One stream: its state by a slider, and its timeline."""
+    service: Service = request.app.state.service
+    stream = f"{kind}/{name}"
+    head, first = _bounds(service.store, stream)
+    last = head.seq if before is None else min(max(0, before), head.seq)
+    events, damage = _timeline(service.store, stream, first, last)
+    shown_at = min(max(at if at is not None else last, first), head.seq)
+    about = facts.stream_about(stream) if not kind.startswith("tally.") else ""
+    known = service.store.stream_head(about) if about else None
+    return rendering.page(
+        request,
+        "stream.html",
+        here="/streams",
+        title=stream,
+        stream=stream,
+        org=head.org,
+        link=head.link.hex(),
+        first=first,
+        last=head.seq,
+        at=shown_at,
+        cut=first - 1,
+        events=events,
+        damage=damage,
+        before=before,
+        older=events[-1].seq - 1 if events and events[-1].seq > first else 0,
+        reducers=_reducers(service, stream),
+        about=about,
+        known=known.seq if known else 0,
+    )
+
+
+def _bounds(store: Store, stream: str) -> tuple[Head, int]:
+    """The end of a stream, and the first seq that is left of it."""
+    try:
+        head = store.stream_head(stream)
+    except errors.InvalidName:
+        head = None
+    if head is None:
+        raise errors.NothingHere()
+    cut = store.cut(stream)
+    return head, min(cut.through + 1 if cut is not None else 1, head.seq)
+
+
+def _timeline(store: Store, stream: str, first: int, last: int) -> tuple[list[Event], str]:
+    """Events down from `last`, newest first; and what keeps some from being read."""
+    begin = max(first - 1, last - PAGE_EVENTS)
+    try:
+        return store.read_stream(stream, after=begin, until=last, limit=PAGE_EVENTS)[::-1], ""
+    except errors.Damaged as damage:
+        return _readable(store, stream, begin, last), damage.message
+    except errors.HistoryPruned:
+        return [], ""
+
+
+def _readable(store: Store, stream: str, begin: int, last: int) -> list[Event]:
+    found = []
+    for seq in range(last, begin, -1):
+        try:
+            found += store.read_stream(stream, after=seq - 1, until=seq, limit=1)
+        except errors.Damaged:
+            continue
+    return found
+
+
+def _reducers(service: Service, stream: str) -> list[str]:
+    """The reducers that fit a stream, the user's own first."""
+    fitting = [item.name for item in service.reducers.values() if item.scope == "stream" and item.wants(stream)]
+    return sorted(fitting, key=lambda name: name == "merge")
+
+
+# --- the state -------------------------------------------------------------------------------------------------------
+
+
+@data.get("/streams/{kind}/{name}/state", include_in_schema=False)
+def state_at(request: Request, kind: str, name: str, seq: int, reducer: str = "") -> Response:
+    """The state right after an event, and what that event changed."""
+    service: Service = request.app.state.service
+    stream = f"{kind}/{name}"
+    head, first = _bounds(service.store, stream)
+    chosen = service.reducers.get(reducer or (_reducers(service, stream) or ["merge"])[0])
+    if chosen is None:
+        raise errors.InvalidValue(what="reducer", value=reducer[:100], must="one that is served")
+    at = min(max(seq, first), head.seq)
+    before, after = _around(service.store, chosen, stream, at, first)
+    return answer(_told(service.store, stream, at, before, after))
+
+
+def _around(store: Store, reducer: Reducer, stream: str, at: int, first: int) -> tuple[Any, State]:
+    """The value before an event, and the state after it. What is left of a pruned stream begins with nothing before."""
+    if at <= first:
+        return {}, state.fold(store, reducer, stream, until=Until(seq=at))
+    found = state.fold(store, reducer, stream, until=Until(seq=at - 1))
+    before = canonical.decode(found.body)  # its own copy: somebody's reducer may change what it is given
+    return before, replay(store, reducer, found, until=Until(seq=at))
+
+
+def _told(store: Store, stream: str, at: int, before: Any, after: State) -> dict[str, Any]:
+    found = store.log.read_stream(stream, after=at - 1, until=at, limit=1)
+    event = found[0] if found else None
+    changed, more = changes.between(before, after.value)
+    text, left = shown.pretty(after.body, STATE_CHARACTERS_MAX)
+    source = "from a snapshot on" if after.snapshot else "from the first event on"
+    return {
+        "seq": at,
+        "state": text + (f"\n… {left:,} more characters" if left else ""),
+        "changes": changed,
+        "cut": f"only the first {changes.CHANGES_MAX} changes are shown" if more else "",
+        "quiet": "It changed nothing in this state.",
+        "event": event.type if event is not None else "this event",
+        "time": shown.moment(event.time) if event is not None else "",
+        "from": f"folded {source}",
+    }

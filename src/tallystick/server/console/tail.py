@@ -1,0 +1,111 @@
+"""The live tail of the events page: new events that pass a filter, as server-sent events.
+
+However many follow, one thread waits for news; so many may follow at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from tallystick import errors
+from tallystick.event.model import Event
+from tallystick.server.console import asking, rendering, shown
+from tallystick.server.console.signing_in import Operator
+from tallystick.server.service import Service
+from tallystick.store.selection import Selection
+
+PAGE_EVENTS = 200
+WAIT_SECONDS = 1.0
+FOLLOWERS_MAX = 100
+_POSITION_DIGITS_MAX = 18
+
+data = APIRouter(prefix="/console/data", dependencies=[Operator])
+
+
+class News:
+    """Waits for the log to grow, once for all who follow."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._waiting: asyncio.Future[int] | None = None
+        self._after = 0
+        self.followers = 0
+
+    async def wait(self, after: int) -> None:
+        """Return when there may be something behind a position, or when the time is up."""
+        if self._waiting is None or self._waiting.done() or after < self._after:
+            self._after = after
+            waiting = self._service.in_thread(self._service.store.wait, after, timeout=WAIT_SECONDS)
+            self._waiting = asyncio.ensure_future(waiting)
+            self._waiting.add_done_callback(lambda done: done.cancelled() or done.exception())  # reading says it again
+        await asyncio.wait([self._waiting])
+
+
+def news_of(request: Request) -> News:
+    """The news of this app."""
+    kept = request.app.state
+    if not hasattr(kept, "news"):
+        kept.news = News(kept.service)
+    found: News = kept.news
+    return found
+
+
+@data.get("/tail", include_in_schema=False)
+async def follow(request: Request, after: int = 0) -> Response:
+    """New events as they come. Resumes from the last that arrived."""
+    asked = asking.read(dict(request.query_params))
+    if asked.problem:
+        raise errors.InvalidValue(what="filter", value=asked.wrong[0], must=asked.problem)
+    if news_of(request).followers >= FOLLOWERS_MAX:
+        raise errors.Overloaded(what="followers")
+    last = request.headers.get("last-event-id", "")
+    is_position = last.isascii() and last.isdigit() and len(last) <= _POSITION_DIGITS_MAX
+    messages = _messages(request, int(last) if is_position else max(0, after), asked.selection)
+    return StreamingResponse(messages, media_type="text/event-stream", headers=rendering.HEADERS)
+
+
+async def _messages(request: Request, after: int, selection: Selection) -> AsyncIterator[bytes]:
+    """Read on from a position; while nothing comes, a comment a second shows whether somebody still listens."""
+    service: Service = request.app.state.service
+    news = news_of(request)
+    news.followers += 1
+    try:
+        yield b": the tail begins\n\n"
+        while not service.draining and not await request.is_disconnected():
+            page = await service.in_thread(
+                service.store.read,
+                after=after,
+                selection=selection,
+                limit=PAGE_EVENTS,
+                over_holes=True,
+                over_pruned=True,
+            )
+            if page.events:
+                yield b"".join(message(event) for event in page.events)
+            if page.through <= after:
+                await news.wait(after)
+                yield b": nothing new\n\n"
+            after = page.through
+    finally:
+        news.followers -= 1
+
+
+def message(event: Event) -> bytes:
+    """A line of the list, as one message; its id is the position."""
+    summary = {
+        "position": event.position,
+        "type": event.type,
+        "stream": event.stream,
+        "seq": event.seq,
+        "glance": shown.glance(event.payload),
+        "time": shown.moment(event.time),
+        "instant": shown.instant(event.time),
+        "href": rendering.event_href(event),
+        "stream_href": rendering.stream_href(event.stream),
+    }
+    return b"id: %d\nevent: event\ndata: %s\n\n" % (event.position, msgspec.json.encode(summary))

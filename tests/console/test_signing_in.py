@@ -1,0 +1,76 @@
+"""Signing in: an operator's token in a cookie that only the console sees, until it is given back."""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+import urllib.request
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from .conftest import OpenPage
+from .serving import Served
+
+
+def _sign_in(page: Page, token: str) -> None:
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def test_a_page_asks_for_a_token_and_leads_back(guarded_server: Served, open_page: OpenPage) -> None:
+    """CP-10: whoever is not signed in is asked to, and then sees what they wanted to see."""
+    page = open_page(f"{guarded_server.console}/streams?from=order/")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Show your half")
+    _sign_in(page, guarded_server.named["admin"])
+    expect(page).to_have_url(f"{guarded_server.console}/streams?from=order/")
+    expect(page.locator(".store")).to_contain_text("night-watch")
+
+
+def test_the_cookie_is_kept_from_scripts_and_other_sites(guarded_server: Served, open_page: OpenPage) -> None:
+    """UI 19: HttpOnly, SameSite=Strict, and for /console alone."""
+    page = open_page(guarded_server.console, expect="401")
+    _sign_in(page, guarded_server.named["admin"])
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    (cookie,) = page.context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/console")
+    assert page.evaluate("document.cookie") == ""
+    assert page.evaluate("fetch('/v1/streams').then(answer => answer.status)") == 401
+
+
+@pytest.mark.parametrize("kind", ["wrong", "tenant", "empty"])
+def test_only_an_operator_is_let_in(kind: str, guarded_server: Served, open_page: OpenPage) -> None:
+    """CP-10: a token that is unknown or a tenant's is refused with the reason and the next step, without a cookie."""
+    page = open_page(f"{guarded_server.console}/login", expect="401")
+    _sign_in(page, {"wrong": "tally_admin_" + "x" * 40, "empty": " "}.get(kind) or guarded_server.named[kind])
+    expect(page.get_by_role("alert")).to_contain_text("Not signed in.")
+    expect(page.get_by_role("alert").locator("p")).to_have_text(re.compile(r"\w+.*\."))
+    assert page.context.cookies() == []
+
+
+def test_going_back_after_signing_out_shows_nothing(guarded_server: Served, open_page: OpenPage) -> None:
+    """UI 16: pages are not kept by the browser, so the back button leads to the login."""
+    page = open_page(guarded_server.console)
+    _sign_in(page, guarded_server.named["admin"])
+    page.goto(f"{guarded_server.console}/streams")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Show your half")
+    page.go_back()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Show your half")
+    assert page.context.cookies() == []
+
+
+@pytest.mark.parametrize("path", ["/data/overview", "/data/tail", "/data/streams/order/1/state?seq=1", "/data/jobs/x"])
+def test_data_is_for_those_who_are_signed_in(path: str, guarded_server: Served) -> None:
+    """CP-10: what scripts ask for needs the cookie too."""
+    with pytest.raises(urllib.error.HTTPError) as refusal:
+        urllib.request.urlopen(guarded_server.console + path, timeout=30)
+    refusal.value.close()
+    assert refusal.value.code == 401
+
+
+def test_the_address_of_a_file_leads_to_the_login(guarded_server: Served) -> None:
+    """CP-10: whoever has the address of a payload but no cookie gets the login page instead."""
+    with urllib.request.urlopen(f"{guarded_server.console}/events/x/payload", timeout=30) as answer:
+        assert answer.geturl().startswith(f"{guarded_server.console}/login")
+        assert b"Show your half" in answer.read()
