@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
 
@@ -62,7 +63,7 @@ def measured(works: Mapping[int, Callable[[], object]], *, rounds: int) -> dict[
         turns[events].append(Turn(time.perf_counter() - started, effort.now().since(before)))
         return turns[events][-1].seconds
 
-    alternate({str(events): (lambda events=events: run(events)) for events in works}, rounds=rounds)
+    alternate({str(events): partial(run, events) for events in works}, rounds=rounds)
     return {events: _job(events, found) for events, found in turns.items()}
 
 

@@ -183,7 +183,7 @@ def _jobs(spark: SparkSession) -> dict[Spec, Callable[[Log], object]]:
 
 
 def _sizes(logs: Sequence[Log], work: Callable[[Log], object]) -> dict[int, Job]:
-    return measured({log.events: (lambda log=log: work(log)) for log in logs}, rounds=ROUNDS)
+    return measured({log.events: partial(work, log) for log in logs}, rounds=ROUNDS)
 
 
 def _archived(spark: SparkSession, log: Log) -> None:

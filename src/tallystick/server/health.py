@@ -66,7 +66,7 @@ def _of_store(sample: Sample) -> Iterator[Reason]:
     if sample.failure:
         yield Reason("store", f"the store does not answer: {sample.failure}")
     if sample.holes:
-        yield Reason("log", f"{sample.holes} damaged ranges; run `tally doctor`")
+        yield Reason("log", f"damaged ranges: {sample.holes}; run `tally doctor`")
     found = sorted({problem.what for problem in sample.problems if problem.what not in ("hole", "damage", "writer")})
     for what in found:
         check = "index" if what == "index" else "log"
