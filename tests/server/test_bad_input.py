@@ -187,6 +187,7 @@ def test_12_an_expectation_that_is_none(served: Any, expected: Any) -> None:
         "%",
         "%zz",
     ],
+    ids=range(15),
 )
 def test_13_to_16_names_that_are_none(served: Any, name: str) -> None:
     """SQL, paths, zero bytes, broken UTF-8, line breaks and 10 kB: no name, no stream, no header."""
