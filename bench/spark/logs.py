@@ -32,7 +32,7 @@ class Turnover(Projection):
 
 
 def build(url: str, events: int) -> None:
-    """Fill a log, in commits of a thousand events over ten streams."""
+    """Fill a log, in commits of a thousand events over ten streams. No two payloads are alike."""
     bodies = payloads.orders(1000)
     streams = max(events // STREAM_EVENTS, 1)
     with tallystick.open(url, secrets="off") as store:
@@ -41,8 +41,12 @@ def build(url: str, events: int) -> None:
             requests = []
             for number in range(GROUP):
                 stream = f"order/o{(done // STREAM_EVENTS + number) % streams}"
-                chosen = bodies[number * STREAM_EVENTS : (number + 1) * STREAM_EVENTS]
-                requests.append(Request([Part(stream, [NewEvent(payloads.TYPE, body) for body in chosen])]))
+                first = number * STREAM_EVENTS
+                chosen = [
+                    NewEvent(payloads.TYPE, body | {"order_id": f"ord_{done + at:08}"})
+                    for at, body in enumerate(bodies[first : first + STREAM_EVENTS], first)
+                ]
+                requests.append(Request([Part(stream, chosen)]))
             for outcome in store.submit(requests):
                 assert not isinstance(outcome, Exception), outcome
             done += GROUP * STREAM_EVENTS

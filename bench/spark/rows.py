@@ -1,31 +1,62 @@
-"""The rows of the pipeline. Sessions are warm: what Spark needs to start is measured on its own."""
+"""The rows of the pipeline. Sessions are warm: what Spark needs to start is measured on its own.
+
+Each job runs over three logs, so that what it costs before the first event is known and taken out of what is compared.
+"""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 import tallystick
-from bench.harness import Bar, Row, Samples, Spec, measures, rate
+from bench.harness import Bar, Row, Spec, measures, rate
+from bench.spark.costs import Job, Line, growth, line, measured
 from bench.spark.logs import Turnover, build
 from bench.workshop import QUICK, Workshop, remove
-from tallystick.pipeline import findings, read_events, session
-from tallystick.pipeline.archive import archive
+from tallystick.pipeline import findings, partitions, read_events, session, source
+from tallystick.pipeline.archive import BUCKET_EVENTS, archive
+from tallystick.pipeline.bucketing import stage_range
+from tallystick.pipeline.columns import COLUMNS
+from tallystick.pipeline.question import Question
 from tallystick.pipeline.rebuilding import rebuild
 from tallystick.pipeline.whole import read_archive
 from tallystick.projections import rebuild as rebuild_in_process
+from tallystick.projections.crossover import crossover_events
 from tallystick.store.verify import verify as verify_in_process
+from tallystick.testing import postgres
 
 ROUNDS = 3
 UNIT = "events/s"
+ALONE = "one process"
+CORES_OF_CROSSOVER = 8
 
-SOURCE = Spec(name="source over files, to nowhere", unit=UNIT, bar=Bar("value", ">=", 400_000), covers=("PIPE-01",))
+SOURCE = Spec(
+    name="source over files, to nowhere",
+    unit=UNIT,
+    against=f"{ALONE}, into the same batches",
+    bar=Bar("value", ">=", 400_000),
+    covers=("PIPE-01",),
+)
 SOURCE_SQLITE = Spec(name="source over sqlite, to nowhere", unit=UNIT)
+SOURCE_POSTGRES = Spec(
+    name="source over postgres, to nowhere",
+    unit=UNIT,
+    bar=Bar("value", ">=", 300_000),
+    note="the server works on the same cores",
+    covers=("PIPE-01",),
+)
 ARCHIVE = Spec(
-    name="archive, files to Parquet with manifest", unit=UNIT, bar=Bar("value", ">=", 200_000), covers=("PIPE-02",)
+    name="archive, files to Parquet with manifest",
+    unit=UNIT,
+    against=f"{ALONE}, the same files",
+    bar=Bar("value", ">=", 200_000),
+    covers=("PIPE-02",),
 )
 CHECKSUMS = Spec(
     name="verify over the archive: payload checksums", unit=UNIT, bar=Bar("value", ">=", 1_200_000), covers=("PIPE-03",)
@@ -33,25 +64,39 @@ CHECKSUMS = Spec(
 CHAIN = Spec(
     name="verify over the archive: chain",
     unit=UNIT,
-    against="one process, everything",
+    against=f"{ALONE}, everything",
     bar=Bar("value", ">=", 350_000),
     note="the process checks frames, checksums and links of the log in one go",
 )
 REBUILD = Spec(
     name="rebuild over the archive, a Python projection",
     unit=UNIT,
-    against="one process, over the log",
+    against=f"{ALONE}, over the log",
     bar=Bar("value", ">=", 250_000),
     covers=("PIPE-04",),
 )
 START = Spec(name="starting Spark and its first job", unit="s")
 CROSSOVER = Spec(
-    name="events from which Spark is the faster rebuild", unit="events", note="start-up over the gain an event"
+    name="events from which Spark with 8 cores is the faster rebuild",
+    unit="events",
+    against="what `--on auto` goes by",
+    note="computed from costs: what comes before the first event, over the gain an event",
 )
 GROWTH = Spec(
-    name="cost of an event, chain, large log over small", unit="x", bar=Bar("value", "<=", 1.2), note="after start-up"
+    name="cost of one more event, large log over small",
+    unit="x",
+    bar=Bar("value", "<=", 1.2),
+    note="slopes, so that start-up is in neither; the worst of source, archive and chain",
 )
-CORES = Spec(name="chain on local[2] over local[1]", unit="x", bar=Bar("value", ">=", 1.4))
+CORES = Spec(name="verify: chain on local[2] over local[1]", unit="x", bar=Bar("value", ">=", 1.4))
+
+
+class Log(msgspec.Struct, frozen=True):
+    """A log of so many events, and where its archive goes."""
+
+    events: int
+    url: str
+    place: Path
 
 
 def nowhere(table: DataFrame) -> None:
@@ -59,57 +104,91 @@ def nowhere(table: DataFrame) -> None:
     table.write.format("noop").mode("overwrite").save()
 
 
-def best(count: int, work: Callable[[], object], *, rounds: int = ROUNDS) -> Samples:
-    """The rate of some work, after one round that only warms up."""
-    work()
-    return Samples([rate(count, work) for _ in range(rounds)])
+@cache
+def logs_of(workshop: Workshop) -> tuple[Log, ...]:
+    """A tiny, a small and a large log, made once."""
+    sizes = (20_000, 60_000, 200_000) if workshop.scale == QUICK else (20_000, 200_000, 2_000_000)
+    logs = tuple(Log(size, f"files:{workshop.place('log')}", workshop.place("archive")) for size in sizes)
+    for log in logs:
+        build(log.url, log.events)
+    return logs
 
 
-@measures(SOURCE, SOURCE_SQLITE, ARCHIVE, CHECKSUMS, CHAIN, REBUILD, START, CROSSOVER, GROWTH, CORES)
+@measures(START, SOURCE, ARCHIVE, CHECKSUMS, CHAIN, GROWTH, CORES)
 def pipeline(workshop: Workshop) -> Iterator[Row]:
-    """Every row, over one large and one small log."""
-    large, small = (200_000, 20_000) if workshop.scale == QUICK else (2_000_000, 200_000)
-    note = f"{large:,} events"
-    url, small_url = (f"files:{workshop.place('log')}" for _ in range(2))
-    build(url, large)
-    build(small_url, small)
+    """Source, archive and verify over three logs."""
+    logs = logs_of(workshop)
+    large = logs[-1]
+    spark, start = _started(logs)
+    yield START.row(start)
+    found = {spec: _sizes(logs, work) for spec, work in _jobs(spark).items()}
+    for spec, jobs in found.items():
+        yield _row(spec, jobs[large.events], _alone(spec, large, workshop))
+    yield _grown({spec.name: jobs for spec, jobs in found.items() if spec is not CHECKSUMS})
+    spark.stop()
+    yield _on_one_core(large, found[CHAIN][large.events])
+
+
+@measures(SOURCE_SQLITE, SOURCE_POSTGRES)
+def databases(workshop: Workshop) -> Iterator[Row]:
+    """The source over the engines that are databases: smaller logs, since they take longer to fill."""
+    count = 50_000 if workshop.scale == QUICK else 500_000
+    spark = session("local[2]", memory="3g")
+    yield _source(spark, SOURCE_SQLITE, f"sqlite:{workshop.place('log')}.db", count)
+    with postgres.database() as url:
+        yield _source(spark, SOURCE_POSTGRES, url, count)
+    spark.stop()
+
+
+@measures(REBUILD, CROSSOVER)
+def rebuilding(workshop: Workshop) -> Iterator[Row]:
+    """The same projection, folded on Spark and in one process, and where they meet."""
+    logs = logs_of(workshop)
+    spark, start = _started(logs)
+    for log in logs:
+        if not log.place.exists():
+            archive(spark, log.url, log.place)
+    ours = _sizes(logs, lambda log: _rebuilt(spark, log))
+    spark.stop()
+    alone = _sizes(logs, _rebuilt_in_process)
+    _, small, large = (log.events for log in logs)
+    yield _row(REBUILD, ours[large], alone[large].rate)
+    yield _met(line(alone[small], alone[large]), line(ours[small], ours[large]), start)
+
+
+def _started(logs: tuple[Log, ...]) -> tuple[SparkSession, float]:
+    """A session, and what it took until its first job was done."""
     started = time.perf_counter()
     spark = session("local[2]", memory="3g")
-    nowhere(read_events(spark, small_url, until=100))
-    start = time.perf_counter() - started
-    yield START.row(start)
-    yield _row(SOURCE, best(large, lambda: nowhere(read_events(spark, url))), note)
-    yield from _sqlite(spark, workshop, small)
-    place, small_place = workshop.place("archive"), workshop.place("archive")
-    yield _row(ARCHIVE, best(large, lambda: _archived(spark, url, place)), note)
-    _archived(spark, small_url, small_place)
-    yield _row(CHECKSUMS, best(large, lambda: _checksums(spark, place)), note)
-    chain = best(large, lambda: _chain(spark, place))
-    alone = _alone(url, large)
-    yield CHAIN.row(chain.highest, alone, note=f"{note}, {chain.spread}")
-    small_chain = best(small, lambda: _chain(spark, small_place))
-    yield GROWTH.row(small_chain.highest / chain.highest, note=f"{small:,} to {large:,} events")
-    yield from _rebuilding(spark, url, place, large, start)
-    spark.stop()
-    spark = session("local[1]", memory="3g")
-    single = best(large, lambda: _chain(spark, place))
-    spark.stop()
-    yield CORES.row(chain.highest / single.highest, note=note)
+    nowhere(read_events(spark, logs[0].url, until=100))
+    return spark, time.perf_counter() - started
 
 
-def _row(spec: Spec, found: Samples, note: str) -> Row:
-    return spec.row(found.highest, note=f"{note}, {found.spread}")
+def _row(spec: Spec, found: Job, against: float | None = None) -> Row:
+    note = f"{found.events:,} events, best of {ROUNDS}, {found.told}"
+    return spec.row(found.rate, against, note=note)
 
 
-def _sqlite(spark: SparkSession, workshop: Workshop, count: int) -> Iterator[Row]:
-    url = f"sqlite:{workshop.place('log')}.db"
-    build(url, count)
-    yield _row(SOURCE_SQLITE, best(count, lambda: nowhere(read_events(spark, url))), f"{count:,} events")
+# --- on Spark --------------------------------------------------------------------------------------------------------
 
 
-def _archived(spark: SparkSession, url: str, place: Path) -> None:
-    remove(place)
-    archive(spark, url, place)
+def _jobs(spark: SparkSession) -> dict[Spec, Callable[[Log], object]]:
+    """What is done with each log, in an order in which the archive is there when it is read."""
+    return {
+        SOURCE: lambda log: nowhere(read_events(spark, log.url)),
+        ARCHIVE: lambda log: _archived(spark, log),
+        CHECKSUMS: lambda log: _checksums(spark, log.place),
+        CHAIN: lambda log: _chain(spark, log.place),
+    }
+
+
+def _sizes(logs: Sequence[Log], work: Callable[[Log], object]) -> dict[int, Job]:
+    return measured({log.events: (lambda log=log: work(log)) for log in logs}, rounds=ROUNDS)
+
+
+def _archived(spark: SparkSession, log: Log) -> None:
+    remove(log.place)
+    archive(spark, log.url, log.place)
 
 
 def _checksums(spark: SparkSession, place: Path) -> None:
@@ -124,21 +203,77 @@ def _chain(spark: SparkSession, place: Path) -> None:
     assert findings.wrong_places(findings.chained(events, pruned)).count() == 0
 
 
-def _alone(url: str, count: int) -> float:
-    with tallystick.open(url, readonly=True) as store:
-        return rate(count, lambda: verify_in_process(store.log))
+def _grown(found: Mapping[str, dict[int, Job]]) -> Row:
+    each = {name: growth(*(jobs[size] for size in sorted(jobs))) for name, jobs in found.items()}
+    if any(figure is None for figure in each.values()):
+        return GROWTH.failed("the machine was too busy: a larger log took less time than a smaller one")
+    figures = {name: figure for name, figure in each.items() if figure is not None}
+    note = ", ".join(f"{name.partition(',')[0]} {figure:.2f}" for name, figure in figures.items())
+    return GROWTH.row(max(figures.values()), note=note)
 
 
-def _rebuilding(spark: SparkSession, url: str, place: Path, count: int, start: float) -> Iterator[Row]:
-    with tallystick.open(url) as store:
-        ours = best(count, lambda: rebuild(spark, store, Turnover(), place), rounds=2).highest
-        alone = rate(count, lambda: rebuild_in_process(store, Turnover()))
-    yield REBUILD.row(ours, alone, note=f"{count:,} events, rows written and switched to")
-    gain = 1 / alone - 1 / ours
-    if gain > 0:
-        yield CROSSOVER.row(round(start / gain))
-    else:
-        yield CROSSOVER.failed("one process was faster at this size")
+def _source(spark: SparkSession, spec: Spec, url: str, count: int) -> Row:
+    build(url, count)
+    return _row(spec, measured({count: lambda: nowhere(read_events(spark, url))}, rounds=ROUNDS)[count])
 
 
-CASES = (pipeline,)
+def _on_one_core(log: Log, both: Job) -> Row:
+    spark = session("local[1]", memory="3g")
+    one = measured({log.events: lambda: _chain(spark, log.place)}, rounds=ROUNDS)[log.events]
+    spark.stop()
+    return CORES.row(one.best.seconds / both.best.seconds, note=f"{log.events:,} events, {one.told} on one")
+
+
+# --- in one process --------------------------------------------------------------------------------------------------
+
+
+def _alone(spec: Spec, log: Log, workshop: Workshop) -> float | None:
+    """The same job without Spark, where there is one."""
+    question = Question(url=log.url, until=log.events, over_pruned=True)
+    if spec is SOURCE:
+        return rate(log.events, lambda: _read(question))
+    if spec is ARCHIVE:
+        place = workshop.place("staged")
+        place.mkdir(parents=True)
+        parts = partitions.split(0, log.events, partition_events=BUCKET_EVENTS)
+        return rate(log.events, lambda: [stage_range(question, part, place) for part in parts])
+    if spec is CHAIN:
+        with tallystick.open(log.url, readonly=True) as store:
+            return rate(log.events, lambda: verify_in_process(store.log))
+    return None
+
+
+def _read(question: Question) -> None:
+    for _ in source.read_range(question, COLUMNS, partitions.Range(0, question.until or 0)):
+        pass
+
+
+# --- where they meet -------------------------------------------------------------------------------------------------
+
+
+def _met(process: Line, spark: Line, start: float) -> Row:
+    """Where a rebuild on Spark, its start included, takes as long as one in a process, by the number of cores."""
+    meets = {}
+    for cores in sorted({os.cpu_count() or 1, 4, CORES_OF_CROSSOVER, 16}):
+        gain = process.each - spark.each / cores
+        waited = start + spark.fixed / cores - process.fixed
+        meets[cores] = round(waited / gain) if gain > 0 else None
+    told = ", ".join(f"{'never' if found is None else f'{found:,}'} with {cores}" for cores, found in meets.items())
+    note = f"{process.each * 1e6:.1f} µs an event in one process, {spark.each * 1e6:.1f} on Spark; by cores: {told}"
+    value = meets[CORES_OF_CROSSOVER]
+    if value is None:
+        return CROSSOVER.failed(note)
+    return CROSSOVER.row(value, crossover_events(CORES_OF_CROSSOVER), note=note)
+
+
+def _rebuilt(spark: SparkSession, log: Log) -> None:
+    with tallystick.open(log.url) as store:
+        rebuild(spark, store, Turnover(), log.place)
+
+
+def _rebuilt_in_process(log: Log) -> None:
+    with tallystick.open(log.url) as store:
+        rebuild_in_process(store, Turnover())
+
+
+CASES = (pipeline, databases, rebuilding)

@@ -15,6 +15,7 @@ from tallystick.event.model import Event
 from tallystick.pipeline import columns, register
 from tallystick.pipeline.session import session
 from tallystick.state import Until, make, reducer
+from tallystick.testing import postgres
 
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
@@ -35,10 +36,21 @@ def spark() -> Iterator[SparkSession]:
     started.stop()
 
 
-@pytest.fixture(params=["files", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A place for a log, once with each engine that Spark can read."""
-    return url_of(request.param, tmp_path)
+@pytest.fixture(params=["files", "sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A place for a log, once with each engine that has an order over all events."""
+    if request.param != "postgres":
+        yield url_of(request.param, tmp_path)
+        return
+    with postgres.database() as found:
+        yield found
+
+
+@pytest.fixture
+def postgres_url() -> Iterator[str]:
+    """A new database."""
+    with postgres.database() as found:
+        yield found
 
 
 @pytest.fixture

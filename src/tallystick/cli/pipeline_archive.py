@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tallystick.cli import options, output, progress, spark
+
+if TYPE_CHECKING:
+    from tallystick.pipeline.registering import Registered
 
 
 @click.command("archive", short_help="Put what is new into an archive of Parquet files.")
@@ -31,6 +35,13 @@ from tallystick.cli import options, output, progress, spark
     show_default=True,
     help="How long files stay that are no longer part of the archive.",
 )
+@click.option(
+    "--register",
+    "formats",
+    type=click.Choice(("delta", "iceberg")),
+    multiple=True,
+    help="List the files as a table of this format too.",
+)
 @spark.master
 @spark.memory
 @options.as_json
@@ -40,6 +51,7 @@ def command(
     until: int | None,
     bucket_events: int,
     grace_seconds: float,
+    formats: tuple[str, ...],
     master: str,
     memory: str,
     as_json: bool,
@@ -54,9 +66,18 @@ def command(
         done = archive(
             session, url, directory, until=until, bucket_events=bucket_events, grace_seconds=grace_seconds, show=show
         )
+        listed = [_registered(directory, kind) for kind in formats]
     if as_json:
         output.document(done)
         return
     erased = f", {done.erased} erased payloads taken out" if done.erased else ""
     click.echo(f"archived {done.events} events in {done.buckets} buckets{erased}")
+    for table in listed:
+        click.echo(f"{table.format}: {table.files} files listed, {table.added} new, {table.removed} gone")
     click.echo(f"{directory} holds {done.rows} events, {output.size(done.size)}, through position {done.through}")
+
+
+def _registered(directory: Path, kind: str) -> Registered:
+    from tallystick.pipeline.registering import register
+
+    return register(directory, kind)

@@ -13,6 +13,7 @@ __all__ = [
     "ArchiveNotFound",
     "JavaNotFound",
     "JobFailed",
+    "LakeMissing",
     "NotForSpark",
     "PipelineError",
     "SchemaMisfit",
@@ -33,6 +34,14 @@ class SparkMissing(PipelineError):
     library: str
 
 
+class LakeMissing(PipelineError):
+    """The library of a lake format is not installed."""
+
+    template = "registering the archive needs {library!r}, which is not installed"
+    advice = "Install it: pip install 'tallystick[lake]'."
+    library: str
+
+
 class JavaNotFound(PipelineError):
     """There is no Java that Spark runs on."""
 
@@ -45,7 +54,7 @@ class NotForSpark(Refused):
     """What was asked cannot be done by Spark over this engine."""
 
     template = "Spark cannot {what} {url!r}: {reason}"
-    advice = "Use a log that other processes can read: files:DIR or sqlite:FILE."
+    advice = "Use a log that other processes can read, in one order: files:DIR, sqlite:FILE or postgresql://…."
     what: str
     url: str
     reason: str

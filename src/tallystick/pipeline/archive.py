@@ -14,13 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick import errors
-from tallystick.pipeline import digests, manifest, shelving
+from tallystick.pipeline import bucketing, manifest, shelving
+from tallystick.pipeline.bucketing import Staged
 from tallystick.pipeline.columns import DDL
 from tallystick.pipeline.failures import clear
-from tallystick.pipeline.manifest import Block, Bucket, DataFile, Manifest
+from tallystick.pipeline.manifest import Bucket, DataFile, Manifest
+from tallystick.pipeline.partitions import Range, split
 from tallystick.pipeline.progress import Show, watched
-from tallystick.pipeline.question import open_log, require_order
-from tallystick.pipeline.reading import read_events
+from tallystick.pipeline.question import Question, absolute, open_log, require_order
 from tallystick.store import facts
 from tallystick.store.maintenance import Cut
 from tallystick.store.selection import Selection
@@ -113,47 +114,21 @@ def _new_buckets(
     spark: SparkSession, url: str, place: Path, before: Manifest, head: int, bucket_events: int
 ) -> list[Bucket]:
     """Stage the events behind the last bucket, a task and a file each bucket, and put the files in place."""
-    begin = before.through
-    if head <= begin:
-        return []
-    staging = place / shelving.STAGING / shelving.EVENTS
-    events = read_events(spark, url, after=begin, until=head, over_pruned=True, partition_events=bucket_events)
-    events.write.option("compression", "zstd").parquet(str(staging))
-    files = [path for path in shelving.staged_files(staging) if shelving.rows_in(path)]
-    staged = {(shelving.positions_in(path)[0] - begin - 1) // bucket_events: path for path in files}
-    assert len(staged) == len(files), "a file is a bucket"
-    blocks = _described(spark, place, files, begin, bucket_events) if files else {}
-    found = []
-    for index, low in enumerate(range(begin, head, bucket_events)):
-        first, last = low + 1, min(low + bucket_events, head)
-        if index in staged:
-            found.append(_bucket(place, staged[index], index, blocks[index], first=first, last=last))
-        else:  # everything in this range was pruned, or nothing was ever recorded there
-            found.append(Bucket(first=first, last=last, rows=0, events=None, heads=None, blocks=[]))
-    return found
+    question = Question(url=absolute(url), until=head, over_pruned=True)
+    ranges = split(before.through, head, partition_events=bucket_events)
+    done = bucketing.stage(spark, question, ranges, place / shelving.STAGING)
+    return [_bucket(place, staged, part) for staged, part in zip(done, ranges, strict=True)]
 
 
-def _described(
-    spark: SparkSession, place: Path, files: list[Path], begin: int, bucket_events: int
-) -> dict[int, list[Block]]:
-    """The blocks of every new bucket by its number; the ends of streams are staged, a folder a bucket."""
-    number = ((F.col("position") - begin - 1) / bucket_events).cast("bigint").alias("bucket")
-    events = spark.read.schema(DDL).parquet(*map(str, files)).select("position", "stream", "seq", "link", number)
-    ends = digests.heads(events, "bucket").repartition("bucket").sortWithinPartitions("bucket", "stream")
-    ends.write.partitionBy("bucket").parquet(str(place / shelving.STAGING / shelving.HEADS))
-    found: dict[int, list[Block]] = {}
-    for row in digests.blocks(events, "bucket").orderBy("bucket", "block").collect():
-        found.setdefault(row["bucket"], []).append(digests.as_block(row))
-    return found
-
-
-def _bucket(place: Path, staged: Path, index: int, blocks: list[Block], *, first: int, last: int) -> Bucket:
+def _bucket(place: Path, staged: Staged, part: Range) -> Bucket:
     """Put the files of one bucket in place."""
-    (ends,) = shelving.staged_files(place / shelving.STAGING / shelving.HEADS / f"bucket={index}")
-    heads = shelving.shelve(place, shelving.HEADS, ends, first=first, last=last)
-    events = shelving.shelve(place, shelving.EVENTS, staged, first=first, last=last)
-    assert events.rows == sum(block.rows for block in blocks), "what was described is what was written"
-    return Bucket(first=first, last=last, rows=events.rows, events=events, heads=heads, blocks=blocks)
+    first, last = part.after + 1, part.until
+    if staged.events is None or staged.heads is None:  # all of it was pruned, or nothing was ever recorded there
+        return Bucket(first=first, last=last, rows=0, events=None, heads=None, blocks=[])
+    heads = shelving.shelve(place, shelving.HEADS, Path(staged.heads), first=first, last=last)
+    events = shelving.shelve(place, shelving.EVENTS, Path(staged.events), first=first, last=last)
+    assert events.rows == staged.rows, "what was described is what was written"
+    return Bucket(first=first, last=last, rows=events.rows, events=events, heads=heads, blocks=staged.blocks)
 
 
 def _note_lacking(store: Store, buckets: list[Bucket]) -> list[Bucket]:

@@ -22,7 +22,7 @@ from tallystick.event.model import Event
 from tallystick.pipeline import columns
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.keys import key_name, with_key
-from tallystick.projections import model, ordering
+from tallystick.projections import model
 from tallystick.state.reducer import Reducer
 from tallystick.store.views import KEY_CHARACTERS_MAX
 
@@ -145,7 +145,7 @@ def _row(projection: Any, key: str, state: Any, last: Event) -> tuple[str, bytes
         raise failed(projection, last, problem.message) from problem
     if projection.order == model.BY_POSITION:
         return key, body, b""
-    mark = ordering.mark_of(last)
+    mark = projection.mark(last)
     if mark is None:
         raise failed(projection, last, "it has no lamport in its meta")
     return key, body, mark

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 from tallystick import errors
 from tallystick.pipeline import columns, partitions
 from tallystick.pipeline.failures import told
-from tallystick.pipeline.question import Question, open_log, require_order
+from tallystick.pipeline.question import Question, open_asked, require_order
 from tallystick.pipeline.source import read_range
 
 
@@ -33,7 +33,7 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Before the first event that is wanted."""
-        with told(), open_log(self._question.url) as store:
+        with told(), open_asked(self._question) as store:
             require_order(store, what="follow")
             return self._offset(store.log.store_id, self._question.after)
 
@@ -44,12 +44,12 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Fix where a query ends that processes what is there and stops."""
-        with told(), open_log(self._question.url) as store:
+        with told(), open_asked(self._question) as store:
             self._target = self._end(store.log.head())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """How far the next batch goes."""
-        with told(), open_log(self._question.url) as store:
+        with told(), open_asked(self._question) as store:
             store_id = store.log.store_id
             self._require_same(start, store_id, store.log.head())
             end = self._end(store.log.head()) if self._target is None else self._target
@@ -59,7 +59,7 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The head of the log, for whoever wants to know the lag."""
-        with told(), open_log(self._question.url) as store:
+        with told(), open_asked(self._question) as store:
             return self._offset(store.log.store_id, self._end(store.log.head()))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:

@@ -1,7 +1,7 @@
 """The key of each event as a column: by the JVM where that is provably the same, else by Python.
 
-It is the same where the key is the stream; or a field of the payload that is a JSON text, no upcaster stands between
-(then the stored payload is what the projection sees), and the path has plain names.
+It is the same where the key is the stream or its kind; or a field of the payload that is a JSON text, no upcaster
+stands between (then the stored payload is what the projection sees), and the path has plain names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tallystick.event.catalog import Catalog
 from tallystick.pipeline import columns
 from tallystick.pipeline.failures import told
 from tallystick.projections import model
-from tallystick.store.views import BY_PAYLOAD, BY_STREAM
+from tallystick.store.views import BY_KIND, BY_PAYLOAD, BY_STREAM
 
 KEY = "key"
 KEYED_DDL = f"{columns.DDL}, {KEY} string"
@@ -33,6 +33,8 @@ def with_key(events: DataFrame, projection: Any, catalog: Catalog) -> DataFrame:
     """
     if projection.key == BY_STREAM:
         return events
+    if projection.key == BY_KIND:
+        return events.withColumn(KEY, F.substring_index("stream", "/", 1))
     there = events.where(F.col("payload").isNotNull())
     if is_plain(projection, catalog):
         return there.withColumn(KEY, _text_at(projection.key.removeprefix(BY_PAYLOAD)))

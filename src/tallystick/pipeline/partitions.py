@@ -1,7 +1,8 @@
 """How a log is split for Spark: ranges of positions, fixed when a table is planned, read through the port.
 
 A range names positions and no files: whoever reads it opens segments by their identity, so that rotation, sealing and
-compaction between planning and reading change nothing. The upper bound is the safe head of that moment.
+compaction between planning and reading change nothing. The upper bound is the safe head of that moment. A log without
+an order over all of its streams (ndjson) is split by stream, each up to its own end.
 """
 
 from __future__ import annotations
@@ -11,9 +12,16 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
+from tallystick import errors
 from tallystick.event.model import Event
 from tallystick.pipeline.question import BATCH_EVENTS, PARTITIONS_MAX, Question
+from tallystick.store import capabilities
 from tallystick.store.store import Store
+
+PARTITIONS_WANTED = 4  # beginning a task costs Spark as much as ten thousand events
+PARTITION_EVENTS_MIN = 50_000
+PARTITION_EVENTS_MAX = 250_000
+_STREAMS_PAGE = 100  # a log remembers the damage of the streams it looked at last
 
 
 @dataclass
@@ -24,18 +32,53 @@ class Range(InputPartition):
     until: int
 
 
-def split(after: int, until: int, *, partition_events: int) -> list[Range]:
-    """Ranges of one size that cover (after, until]; none if that is empty."""
-    size = max(partition_events, -(-(until - after) // PARTITIONS_MAX))
+def split(after: int, until: int, *, partition_events: int | None) -> list[Range]:
+    """Ranges of one size that cover (after, until]; none if that is empty. None: a size that suits the number."""
+    count = until - after
+    fit = min(max(-(-count // PARTITIONS_WANTED), PARTITION_EVENTS_MIN), PARTITION_EVENTS_MAX)
+    size = max(partition_events or fit, -(-count // PARTITIONS_MAX))
     return [Range(begin, min(begin + size, until)) for begin in range(after, until, size)]
 
 
 def plan(store: Store, question: Question) -> list[Range]:
     """The ranges of a question, up to the safe head as it is now. Never none: Spark would make one up."""
+    if capabilities.GLOBAL_ORDER not in store.log.capabilities:
+        return list(_by_stream(store, question)) or [Range(question.after, question.after)]
     head = store.log.head()
     until = head if question.until is None else min(question.until, head)
     found = split(question.after, until, partition_events=question.partition_events)
     return found or [Range(question.after, question.after)]
+
+
+def _by_stream(store: Store, question: Question) -> Iterator[Range]:
+    """One range a stream that may be wanted: the positions of a stream stand together, and are its own."""
+    wanted, name = question.selection.streams, ""
+    while found := store.log.streams(after=name, limit=_STREAMS_PAGE):
+        for info in found:
+            if not wanted or info.stream in wanted:
+                before = _before(store, info.stream)
+                begin = max(before, question.after)
+                end = before + info.seq if question.until is None else min(before + info.seq, question.until)
+                if begin < end:
+                    yield Range(begin, end)
+        name = found[-1].stream
+        if not question.over_holes:  # a damaged end is in no range: it would be left out without a word
+            _require_whole(store, question)
+
+
+def _require_whole(store: Store, question: Question) -> None:
+    for hole in store.log.holes():
+        if hole.last > question.after and (question.until is None or hole.first <= question.until):
+            raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
+
+
+def _before(store: Store, stream: str) -> int:
+    """The position in front of a stream's first event."""
+    try:
+        (first,) = store.log.read_stream(stream, limit=1)
+    except errors.Damaged as damage:  # the first event itself: the hole begins where it was
+        return int(damage.values["first"]) - 1
+    return first.position - first.seq
 
 
 def pages(store: Store, question: Question, part: Range) -> Iterator[list[Event]]:

@@ -12,9 +12,9 @@ from tallystick import Store, errors
 from tallystick.store import capabilities
 from tallystick.store.selection import Selection
 
-PARTITION_EVENTS = 250_000
-BATCH_EVENTS = 10_000
+BATCH_EVENTS = 2_000  # about a megabyte: events are made into columns while a core still has them near
 PARTITIONS_MAX = 10_000
+_SERVERS = ("postgresql:", "postgres:")
 _PATHS = frozenset({"files", "sqlite", "ndjson"})
 OPTIONS = frozenset(
     {
@@ -51,7 +51,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     selection: Selection = Selection()
     over_pruned: bool = False
     over_holes: bool = False
-    partition_events: int = PARTITION_EVENTS
+    partition_events: int | None = None
     trigger_events: int | None = None
 
 
@@ -71,7 +71,7 @@ def parse(options: Mapping[str, str]) -> Question:
         selection=_selection(given),
         over_pruned=_choice(given, "pruned"),
         over_holes=_choice(given, "holes"),
-        partition_events=_number(given, "partitionevents", least=1) or PARTITION_EVENTS,
+        partition_events=_number(given, "partitionevents", least=1),
         trigger_events=_number(given, "maxeventspertrigger", least=1),
     )
 
@@ -120,6 +120,13 @@ def open_log(url: str) -> Store:
     """The log, for reading, in whichever process Spark wants it read."""
     require_shared(url)
     return tallystick.open(url, readonly=True)
+
+
+def open_asked(question: Question) -> Store:
+    """The log that a question is about. A server is told the tenant, so that its row security holds the reader too."""
+    if question.selection.org is None or not question.url.startswith(_SERVERS):
+        return open_log(question.url)
+    return tallystick.open(question.url, readonly=True, org=question.selection.org)
 
 
 def require_shared(url: str) -> None:

@@ -63,6 +63,7 @@ def _fill(spark: SparkSession, store: Store, projection: Any, staged: Place, arc
 def folded(spark: SparkSession, store: Store, projection: Any, source: Whole) -> DataFrame:
     """The rows of a projection over the whole log."""
     catalog = only_upcasters(store.catalog)  # type: ignore[arg-type]
+    projection.prepare(store, until=source.until)
     carry(projection, catalog)
     return fold(source.table(spark, types=projection.types), projection, catalog)
 

@@ -13,10 +13,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from tallystick import errors
-from tallystick.pipeline import columns, partitions
+from tallystick.pipeline import adbc, columns, partitions
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.partitions import Range
-from tallystick.pipeline.question import Question, open_log, parse, require_order
+from tallystick.pipeline.question import Question, open_asked, parse
+from tallystick.store.stating import States
 
 NAME = "tallystick"
 
@@ -30,8 +31,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[Any]:
         """Ranges up to the safe head. Spark plans once a table, so that every query of it sees the same events."""
-        with told(), open_log(self._question.url) as store:
-            require_order(store, what="split")
+        with told(), open_asked(self._question) as store:
             return list(partitions.plan(store, self._question))
 
     def read(self, partition: Any) -> columns.Batches:
@@ -41,10 +41,28 @@ class BatchReader(DataSourceReader):
 
 def read_range(question: Question, names: tuple[str, ...], part: Range) -> columns.Batches:
     """The events of a range as Arrow batches of these columns."""
-    make = columns.batch_maker(names)
-    with told(), open_log(question.url) as store:
+    with told(), open_asked(question) as store:
+        if isinstance(store.log, States) and adbc.is_there():
+            came = 0
+            for batch in _from_server(store.log, question, names, part):
+                came += batch.num_rows
+                yield batch
+            if came or question.over_pruned or store.log.floor() <= part.after:
+                return  # else nothing came, maybe because it was pruned: the log itself says so
+        make = columns.batch_maker(names)
         for events in partitions.pages(store, question, part):
             yield make(events)
+
+
+def _from_server(log: States, question: Question, names: tuple[str, ...], part: Range) -> columns.Batches:
+    stated = log.stated(
+        names,
+        selection=question.selection,
+        after=part.after,
+        until=part.until,
+        over_pruned=question.over_pruned,
+    )
+    return adbc.batches(question.url, stated, columns.arrow_schema(names), shown=log.url)
 
 
 class TallystickSource(DataSource):

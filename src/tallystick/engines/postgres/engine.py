@@ -7,7 +7,6 @@ what was pruned are seen with one snapshot.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import starmap
 
@@ -23,10 +22,11 @@ from tallystick.engines.postgres.owned import PostgresTables
 from tallystick.engines.postgres.place import Opened, Opening
 from tallystick.engines.postgres.publisher import Publisher
 from tallystick.engines.postgres.safe_head import SafeHead
-from tallystick.engines.postgres.selecting import page_query
+from tallystick.engines.postgres.selecting import page_query, range_query
 from tallystick.engines.postgres.snapshots import PostgresSnapshots
 from tallystick.engines.postgres.view import cut_of
 from tallystick.engines.postgres.views import PostgresViews, not_whole
+from tallystick.engines.postgres.waiting import Waiting
 from tallystick.engines.postgres.writing import Writer
 from tallystick.event import limits, names
 from tallystick.event.model import Event
@@ -40,13 +40,13 @@ from tallystick.store.maintenance import Cut, Reclaimed, require_history, requir
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
+from tallystick.store.stating import Stated
 from tallystick.store.views import Inline
 
 BUSY_MS = 60_000
 CONNECTIONS_MAX = 16
 _BUSY_MS_MAX = 3_600_000
 _CONNECTIONS_LIMIT = 1000
-_POLL_S = 0.01
 
 
 def open_postgres(
@@ -138,6 +138,7 @@ class PostgresLog:
         self._connections = connections
         self._readonly_reason = readonly_reason
         self._safe_head = SafeHead(connections)
+        self._waiting = Waiting(self._safe_head)
         self._writer = writer
         self._publisher = publisher
         self._closed = False
@@ -159,6 +160,7 @@ class PostgresLog:
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         outcomes = self._require_writer().commit(transactions)
+        self._waiting.wake()
         if self._publisher is not None:
             self._publisher.note()
         return outcomes
@@ -205,6 +207,13 @@ class PostgresLog:
         if not events and not over_pruned:  # cuts only grow: what the page was refused for is there now, too
             require_positions(selection, self._cuts_of(selection.streams), self.floor(), after=after)
         return Page(events, events[-1].position if len(events) == limit else end)
+
+    def stated(
+        self, columns: Sequence[str], *, selection: Selection, after: int, until: int, over_pruned: bool
+    ) -> Stated:
+        assert isinstance(self._connections, Connections), "a tenant's handle of its own, not one over a service's"
+        query, values = range_query(columns, selection, after=after, until=until, over_pruned=over_pruned)
+        return Stated(self._connections.set_up_elsewhere(), self._connections.quoted(query, values))
 
     def _end(self, after: int, until: int | None) -> int:
         """How far a page may go: the proof is asked for only if what is known does not reach."""
@@ -258,13 +267,7 @@ class PostgresLog:
         return rows[0][0] if rows else None
 
     def wait(self, after: int, *, timeout: float) -> int:
-        deadline = time.monotonic() + timeout
-        while True:
-            head = self._safe_head.known if self._closed else self._safe_head.glance()
-            left = deadline - time.monotonic()
-            if head > after or left <= 0 or self._closed:
-                return head
-            time.sleep(min(left, _POLL_S))
+        return self._waiting.head(after, timeout=timeout)
 
     # --- health ----------------------------------------------------------------------------------------------------
 
@@ -289,6 +292,7 @@ class PostgresLog:
         if self._closed:
             return
         self._closed = True
+        self._waiting.close()
         if self._publisher is not None:
             self._publisher.close()
         if self._writer is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, LiteralString
 
 from tallystick.engines.postgres import statements
 from tallystick.store.selection import Selection
 
 _PLACE = "/* and it is selected */"
-_CONDITIONS = {
+_CONDITIONS: dict[str, LiteralString] = {
     "type": "type = %(type)s",
     "types": "type = ANY (%(types)s::text[])",
     "streams": "stream = ANY (%(streams)s::text[])",
@@ -18,6 +19,22 @@ _CONDITIONS = {
     "env": "env = %(env)s",
     "time_from": "time >= %(time_from)s",
     "time_until": "time < %(time_until)s",
+}
+_COLUMNS_PLACE = "/* these columns */"
+_OF_STREAM: LiteralString = " AND stream = %(stream)s"
+_COLUMNS: dict[str, LiteralString] = {
+    "position": "position",
+    "stream": "stream",
+    "seq": "seq",
+    "type": "type",
+    "version": "version",
+    "id": "uuid_send(id) AS id",
+    "time": "time",
+    "payload": "payload",
+    "meta": "meta",
+    "checksum": "checksum",
+    "link": "link",
+    "signature": "signature",
 }
 _LOG_IS_WHOLE: LiteralString = " AND NOT EXISTS (SELECT FROM tally.cuts WHERE last_position > %(after)s)"
 _STREAMS_ARE_WHOLE: LiteralString = (
@@ -36,11 +53,28 @@ def page_query(
     """
     bounds = {"after": after, "until": until, "limit": limit}
     values = _values(selection)
-    conditions = "".join(f" AND {_CONDITIONS[name]}" for name in values if name in _CONDITIONS)
+    query = statements.named("read_page_of_stream" if "stream" in values else "read_page")
+    return query.replace(_PLACE, _conditions(selection, values, over_pruned=over_pruned)), bounds | values
+
+
+def range_query(
+    columns: Sequence[str], selection: Selection, *, after: int, until: int, over_pruned: bool
+) -> tuple[LiteralString, dict[str, Any]]:
+    """As `page_query`, for some columns of everything up to `until`, payload and meta as text."""
+    values = _values(selection)
+    conditions = _conditions(selection, values, over_pruned=over_pruned)
+    if "stream" in values:
+        conditions += _OF_STREAM
+    listed = ", ".join(_COLUMNS[name] for name in columns)
+    query = statements.named("read_range").replace(_COLUMNS_PLACE, listed).replace(_PLACE, conditions)
+    return query, {"after": after, "until": until} | values
+
+
+def _conditions(selection: Selection, values: dict[str, Any], *, over_pruned: bool) -> LiteralString:
+    conditions: LiteralString = "".join(f" AND {_CONDITIONS[name]}" for name in values if name in _CONDITIONS)
     if not over_pruned:
         conditions += _STREAMS_ARE_WHOLE if selection.streams else _LOG_IS_WHOLE
-    query = statements.named("read_page_of_stream" if "stream" in values else "read_page")
-    return query.replace(_PLACE, conditions), bounds | values
+    return conditions
 
 
 def _values(selection: Selection) -> dict[str, Any]:

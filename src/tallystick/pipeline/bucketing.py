@@ -1,0 +1,170 @@
+"""Writing buckets: each task of Spark reads one range of the log, writes it as Parquet, and says what it wrote.
+
+Rows go from Arrow to Parquet inside the task: the JVM never sees them, and they need no sort, since a range is read in
+the order of positions. On the way the task computes what the manifest says of a bucket: digests of blocks, and the ends
+of streams. Files are staged under names of their own, so that a repeated task disturbs nobody.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import operator
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from tallystick.pipeline.columns import COLUMNS, Batches, arrow_schema
+from tallystick.pipeline.manifest import BLOCK_POSITIONS, Block
+from tallystick.pipeline.partitions import Range
+from tallystick.pipeline.question import Question
+from tallystick.pipeline.source import read_range
+
+GROUP_BYTES = 64 << 20
+_REPEATING = ["stream", "type", "version", "meta"]  # a dictionary pays off for these; hashes never come again
+_HEADS = pa.schema([("stream", pa.string()), ("seq", pa.int64()), ("link", pa.binary())])
+_DESCRIBED = "number int, description binary"
+_DESCRIBED_ARROW = pa.schema([("number", pa.int32()), ("description", pa.binary())])
+_LAST = [("seq", "last"), ("link", "last")]
+_HEX_DIGITS = 64
+
+
+class Staged(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a range: its staged files, or none if nothing was left in it."""
+
+    rows: int
+    events: str | None = None
+    heads: str | None = None
+    blocks: list[Block] = []
+
+
+def stage(spark: SparkSession, question: Question, ranges: Sequence[Range], place: Path) -> list[Staged]:
+    """Write every range into a file below `place`, a task each."""
+    if not ranges:
+        return []
+    wanted = list(ranges)
+
+    def write(batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                done = msgspec.json.encode(stage_range(question, wanted[number], place))
+                yield pa.RecordBatch.from_pydict({"number": [number], "description": [done]}, schema=_DESCRIBED_ARROW)
+
+    place.mkdir(parents=True, exist_ok=True)
+    rows = spark.range(0, len(wanted), 1, len(wanted)).mapInArrow(write, _DESCRIBED).collect()
+    found = {row["number"]: msgspec.json.decode(bytes(row["description"]), type=Staged) for row in rows}
+    assert sorted(found) == list(range(len(wanted))), "every range was staged"
+    return [found[number] for number in range(len(wanted))]
+
+
+def stage_range(question: Question, part: Range, place: Path) -> Staged:
+    """Write the events of one range and the ends of its streams; runs in a worker."""
+    name = f"{part.after:019d}-{uuid.uuid4().hex}.parquet"
+    events, heads = place / f"events-{name}", place / f"heads-{name}"
+    blocks, ends = Blocks(), Ends()
+    with _writer(events, arrow_schema(COLUMNS)) as writer:
+        for group in _groups(read_range(question, COLUMNS, part)):
+            blocks.take(group)
+            ends.take(group)
+            writer.write_table(group, row_group_size=group.num_rows)
+    found = blocks.close()
+    rows = sum(block.rows for block in found)
+    if not rows:
+        events.unlink()
+        return Staged(rows=0)
+    with _writer(heads, _HEADS) as writer:
+        writer.write_table(ends.table())
+    return Staged(rows=rows, events=str(events), heads=str(heads), blocks=found)
+
+
+def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    names = [name for name in _REPEATING if name in schema.names]
+    return pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=names, store_schema=False)
+
+
+def _groups(batches: Batches) -> Iterator[pa.Table]:
+    """Batches as tables that are large enough for a row group, and small enough for a worker's memory."""
+    kept: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        kept.append(batch)
+        size += batch.nbytes
+        if size >= GROUP_BYTES:
+            yield pa.Table.from_batches(kept)
+            kept, size = [], 0
+    if kept:
+        yield pa.Table.from_batches(kept)
+
+
+class Blocks:
+    """Digests of blocks over `position ‖ link` lines, of tables that ascend by position."""
+
+    def __init__(self) -> None:
+        self._found: list[Block] = []
+        self._number = -1
+        self._rows = 0
+        self._last = 0
+        self._digest = hashlib.sha256()
+
+    def take(self, events: pa.Table) -> None:
+        """Take in the rows behind those before."""
+        positions = events.column("position").to_numpy().tolist()
+        links = _hexes(events.column("link"))
+        assert all(map(operator.lt, [self._last, *positions], positions)), "a range is read in the order of positions"
+        self._last = positions[-1]
+        begin = 0
+        while begin < len(positions):
+            number = (positions[begin] - 1) // BLOCK_POSITIONS
+            end = bisect.bisect_right(positions, (number + 1) * BLOCK_POSITIONS, lo=begin)
+            self._begin(number)
+            lines: list[str] = [""] * (2 * (end - begin) + 1)
+            lines[0:-1:2] = map(str, positions[begin:end])
+            lines[1::2] = links[begin:end]
+            self._digest.update("\n".join(lines).encode())
+            self._rows += end - begin
+            begin = end
+
+    def _begin(self, number: int) -> None:
+        if number != self._number:
+            self._end()
+            self._number, self._rows, self._digest = number, 0, hashlib.sha256()
+
+    def _end(self) -> None:
+        if self._rows:
+            self._found.append(Block(self._number, self._rows, self._digest.hexdigest()))
+
+    def close(self) -> list[Block]:
+        """The blocks, in order."""
+        self._end()
+        return self._found
+
+
+def _hexes(links: pa.ChunkedArray) -> list[str]:
+    """Hashes as lower-case hex."""
+    joined = b"".join(links.to_pylist()).hex()
+    assert len(joined) == _HEX_DIGITS * len(links), "a link is a SHA-256"
+    return [joined[at : at + _HEX_DIGITS] for at in range(0, len(joined), _HEX_DIGITS)]
+
+
+class Ends:
+    """The last event of every stream, of tables that ascend by position."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[int, bytes]] = {}
+
+    def take(self, events: pa.Table) -> None:
+        """Take in the rows behind those before."""
+        found = events.select(_HEADS.names).group_by("stream", use_threads=False).aggregate(_LAST)
+        ends = zip(found.column("seq_last").to_pylist(), found.column("link_last").to_pylist(), strict=True)
+        self._last.update(zip(found.column("stream").to_pylist(), ends, strict=True))
+
+    def table(self) -> pa.Table:
+        """(stream, seq, link) in order of stream."""
+        rows = sorted((stream, *end) for stream, end in self._last.items())
+        columns = zip(zip(*rows, strict=True), _HEADS.types, strict=True)
+        return pa.table([pa.array(values, kind) for values, kind in columns], schema=_HEADS)

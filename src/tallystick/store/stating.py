@@ -1,0 +1,36 @@
+"""A log that other drivers can ask too: it states its question, and whoever has a faster way to the server asks there.
+
+What is stated is complete: values are quoted in it, and what a session must be set to stands before it, so that the
+answer is the one that the log itself would give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from tallystick.store.selection import Selection
+
+
+class Stated(msgspec.Struct, frozen=True):
+    """Statements for a fresh session: `before` set it up, `query` answers with the columns that were named, in order.
+
+    The answer is empty where the log would refuse with `HistoryPruned`: whoever gets nothing asks the log why.
+    """
+
+    before: tuple[str, ...]
+    query: str
+
+
+@runtime_checkable
+class States(Protocol):
+    """What a log offers beside the port if it lives in a server."""
+
+    url: str
+
+    def stated(
+        self, columns: Sequence[str], *, selection: Selection, after: int, until: int, over_pruned: bool
+    ) -> Stated:
+        """The question for these columns of events with after < position <= until, a bound that is final already."""

@@ -1,0 +1,186 @@
+"""One source over four engines: the same events give the same table, and each engine keeps its own rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import tallystick
+from tallystick import NewEvent, errors
+from tallystick.event.model import Event
+from tallystick.pipeline import adbc, clear, partitions, read_events, source
+from tallystick.pipeline.columns import COLUMNS, to_events
+from tallystick.pipeline.question import Question, open_asked
+from tallystick.pipeline.sink import write_events
+from tallystick.store.selection import Selection
+from tallystick.testing import builders, postgres
+
+RowsOf = Callable[[DataFrame], list[Event]]
+RUNS, EVENTS = 3, 30
+TIME = 1_760_000_000_000_000_000
+
+
+@pytest.fixture
+def urls(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The same events, ids and times given, in a store of each engine."""
+    with postgres.database() as database:
+        places = {
+            "files": f"files:{tmp_path}/log",
+            "sqlite": f"sqlite:{tmp_path}/log.db",
+            "postgres": database,
+            "ndjson": f"ndjson:{tmp_path}/runs",
+        }
+        for url in places.values():
+            with tallystick.open(url) as store:
+                for number in range(1, EVENTS + 1):
+                    store.append(f"run/r{number % RUNS}", _event(number))
+        yield places
+
+
+def _event(number: int) -> NewEvent:
+    return NewEvent(
+        "run.started" if number <= RUNS else "run.noted",
+        {"n": number, "note": "é日" * number},
+        meta={"org": "acme" if number % RUNS == 1 else "bolt"},
+        id=builders.event_id(number),
+        time=TIME + number,
+    )
+
+
+def _content(rows: list[Event]) -> list[tuple[object, ...]]:
+    """Everything but the position, by stream: ndjson has positions of each run."""
+    return sorted((event.row[1:] for event in rows), key=lambda row: (row[0], row[1]))
+
+
+def _table(spark: SparkSession, url: str, **options: str) -> DataFrame:
+    return spark.read.format("tallystick").option("url", url).options(**options).load()
+
+
+def test_the_same_events_are_the_same_table(spark: SparkSession, urls: dict[str, str], rows_of: RowsOf) -> None:
+    """PIPE-01: every field of every event, whole and selected, over files, sqlite, postgres and ndjson."""
+    for options in ({}, {"type": "run.noted", "stream": "run/r0,run/r1"}, {"tenant": "acme"}):
+        found = {engine: rows_of(_table(spark, url, **options)) for engine, url in urls.items()}
+        assert found["files"] == found["sqlite"] == found["postgres"]
+        assert _content(found["files"]) == _content(found["ndjson"])
+        assert len(found["files"]) == {0: EVENTS, 1: EVENTS // RUNS, 2: 2 * (EVENTS // RUNS - 1)}[len(options)]
+
+
+def test_runs_are_read_one_by_one_up_to_where_they_were(spark: SparkSession, urls: dict[str, str]) -> None:
+    """PIPE-01: ndjson is one partition a run, planned once: queries of one table agree while the runs grow."""
+    table = read_events(spark, urls["ndjson"])
+    assert table.rdd.getNumPartitions() == RUNS
+    with tallystick.open(urls["ndjson"]) as store:
+        store.append("run/r1", _event(EVENTS + 1))
+        store.append("run/later", _event(EVENTS + 2))
+    assert table.count() == EVENTS
+    assert table.filter("stream = 'run/r1'").union(table.filter("stream <> 'run/r1'")).count() == EVENTS
+    assert read_events(spark, urls["ndjson"]).count() == EVENTS + 2
+
+
+def test_runs_have_no_order_to_follow(spark: SparkSession, urls: dict[str, str], tmp_path: Path) -> None:
+    """PIPE-01: ndjson is for batches; a stream over it is refused by name."""
+    write = spark.readStream.format("tallystick").option("url", urls["ndjson"]).load().writeStream
+    with pytest.raises(errors.NotForSpark), clear():
+        write.format("noop").option("checkpointLocation", f"{tmp_path}/c").start().awaitTermination()
+
+
+def test_a_damaged_run_is_one_clear_error(urls: dict[str, str], tmp_path: Path) -> None:
+    """PIPE-01: a damaged line is named, be it in the middle of a run or its last one; what is left can be asked for."""
+    (path,) = [path for path in tmp_path.glob("runs/**/events.ndjson") if "r2" in path.parts[-2]]
+    lines = path.read_bytes().splitlines(keepends=True)
+    for at in (3, len(lines) - 1):
+        path.write_bytes(b"".join([*lines[:at], lines[at].replace(b'"n":', b'"m":'), *lines[at + 1 :]]))
+        with pytest.raises(errors.Damaged):
+            _rows(Question(url=urls["ndjson"]))
+        left = _rows(Question(url=urls["ndjson"], over_holes=True))
+        assert EVENTS - RUNS * 3 <= len(left) < EVENTS
+
+
+def _rows(question: Question) -> list[Event]:
+    """What the source reads, without Spark."""
+    with open_asked(question) as store:
+        parts = partitions.plan(store, question)
+    return [
+        event for part in parts for batch in source.read_range(question, COLUMNS, part) for event in to_events(batch)
+    ]
+
+
+def test_psycopg_reads_what_adbc_reads(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """PIPE-01: where ADBC is not installed, the same rows come by psycopg, whatever is asked for."""
+    chosen = Selection(types=frozenset({"run.noted"}), streams=frozenset({"run/r1", "run/r2"}), org="bolt")
+    one = Selection(streams=frozenset({"run/r1"}), kinds=frozenset({"run"}), app=None)
+    questions = [
+        Question(url=urls["postgres"], partition_events=7),
+        Question(url=urls["postgres"], selection=chosen, after=4, until=22),
+        Question(url=urls["postgres"], selection=one),
+    ]
+    assert adbc.is_there()
+    by_adbc = list(map(_rows, questions))
+    monkeypatch.setattr(adbc, "is_there", lambda: False)
+    assert list(map(_rows, questions)) == by_adbc
+    assert list(map(len, by_adbc)) == [EVENTS, 6, EVENTS // RUNS]
+
+
+def test_a_tenant_is_held_by_row_security(spark: SparkSession, postgres_url: str) -> None:
+    """PIPE-01, CP-05: the option `tenant` is the database's tenant: what no tenant may see stays out of the table."""
+    with tallystick.open(postgres_url, infrastructure=("audit",)) as store:
+        for number, stream in enumerate(("order/1", "audit/1", "order/2"), 1):
+            org = "bolt" if stream == "order/2" else "acme"
+            store.append(stream, builders.named(number, meta={"org": org}))
+    found = _table(spark, postgres_url, tenant="acme").select("stream").collect()
+    assert [row["stream"] for row in found] == ["order/1"]
+    assert _table(spark, postgres_url).count() == 3
+
+
+def test_tasks_write_into_postgres_beside_each_other(spark: SparkSession, urls: dict[str, str], tmp_path: Path) -> None:
+    """PIPE-01: a stream over postgres, written into another log, arrives once, also when every batch is repeated."""
+    copy = f"sqlite:{tmp_path}/copy.db"
+    tallystick.open(copy).close()
+    for place in ("one", "two"):  # the second query knows nothing of the first one's checkpoint
+        read = spark.readStream.format("tallystick").option("url", urls["postgres"]).option("maxEventsPerTrigger", "20")
+        write = read.load().coalesce(1).writeStream.format("tallystick").option("order", "position")
+        write = write.options(url=copy, checkpointLocation=f"{tmp_path}/{place}")
+        write.trigger(availableNow=True).start().awaitTermination()
+    with tallystick.open(copy, readonly=True) as store, tallystick.open(urls["postgres"], readonly=True) as original:
+        assert [event.link for event in store.events()] == [event.link for event in original.events()]
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("{server}/no_such_database", errors.StoreNotFound),
+        ("{server}/postgres", errors.StoreNotFound),
+        ("postgresql://nobody@/x?host=/does/not/exist", errors.NotReachable),
+        ("postgresql://nobody@/x?colour=red", errors.UnknownUrl),
+        ("ndjson:/does/not/exist", errors.StoreNotFound),
+        ("sqlite:/does/not/exist.db", errors.StoreNotFound),
+        (f"sqlite:{__file__}", errors.UnknownUrl),
+    ],
+    ids=["no database", "no log", "no server", "no such setting", "no runs", "no file", "no SQLite"],
+)
+def test_bad_input_is_one_clear_error_over_every_engine(
+    spark: SparkSession, url: str, expected: type[errors.TallyError]
+) -> None:
+    """PIPE-01: no such database, no log in it, no server, no such setting, no such file, another kind: a line each."""
+    server = postgres.server_url()
+    given = postgres.with_database(server, url.rpartition("/")[2]) if "{server}" in url else url
+    with pytest.raises(expected) as caught, clear():
+        read_events(spark, given).count()
+    assert "\n" not in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_written_table_of_runs(spark: SparkSession, tmp_path: Path) -> None:
+    """PIPE-01: ndjson is written too, each run by the task that has its rows."""
+    url = f"ndjson:{tmp_path}/copy"
+    tallystick.open(url).close()
+    rows = [(f"run/r{n % 2}", "run.noted", f'{{"n":{n}}}', n) for n in range(10)]
+    table = spark.createDataFrame(rows, "stream string, type string, payload string, at int")
+    for _ in range(2):
+        write_events(table, url, order="at", from_content=True)
+    with tallystick.open(url, readonly=True) as store:
+        for run in (0, 1):
+            assert [event.data["n"] for event in store.read_stream(f"run/r{run}")] == list(range(run, 10, 2))

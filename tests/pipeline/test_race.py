@@ -1,0 +1,101 @@
+"""The source, the archive and a stream beside writers that commit out of order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import tallystick
+from tallystick.event.model import Event
+from tallystick.pipeline import read_events
+from tallystick.pipeline.archive import archive
+from tallystick.pipeline.whole import read_archive
+from tallystick.testing import builders, race
+
+Positions = list[int]
+RowsOf = Callable[[DataFrame], list[Event]]
+
+
+class SparkReader:
+    """Follows the log by one table after the other; whenever there was something new, archive and stream follow too.
+
+    It goes on behind the last position that a table had: a table that went past the safe head would lose events.
+    """
+
+    def __init__(self, spark: SparkSession, url: str, org: str | None, place: Path) -> None:
+        self._spark = spark
+        self._options = {"url": url} if org is None else {"url": url, "tenant": org}
+        self._place = place
+        self._with_jobs = org is None
+
+    def page(self, after: int) -> tuple[Positions, int]:
+        """The positions behind `after`."""
+        read = self._spark.read.format("tallystick").schema("position bigint")
+        found = _positions(read.options(**self._options, after=str(after), partitionEvents="300").load())
+        if found and self._with_jobs:
+            self.follow()
+        return found, found[-1] if found else after
+
+    def follow(self) -> None:
+        """Archive what is there, and let the streaming query process it."""
+        archive(self._spark, self._options["url"], self._place / "archive", bucket_events=500)
+        read = self._spark.readStream.format("tallystick").options(**self._options, maxEventsPerTrigger="1000").load()
+        write = read.writeStream.format("parquet").option("checkpointLocation", f"{self._place}/checkpoint")
+        write.option("path", f"{self._place}/copy").trigger(availableNow=True).start().awaitTermination()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _positions(table: DataFrame) -> Positions:
+    return sorted(row[0] for row in table.select("position").collect())
+
+
+def _race(spark: SparkSession, url: str, place: Path, events: int) -> None:
+    finish = race.run(url, race.Race(events=events), reader=lambda url, org: SparkReader(spark, url, org, place))
+    SparkReader(spark, url, None, place).follow()
+    assert finish.missed == 0
+    assert finish.is_exact
+    assert _positions(read_archive(spark, place / "archive")) == finish.stored
+    assert _positions(spark.read.parquet(f"{place}/copy")) == finish.stored
+
+
+def test_nothing_is_missed_beside_the_race(spark: SparkSession, postgres_url: str, tmp_path: Path) -> None:
+    """PIPE-01, PIPE-02, PIPE-07: 8 writers, rollbacks, late commits: tables, archive and stream have what is stored."""
+    _race(spark, postgres_url, tmp_path, events=1_000)
+
+
+def test_a_late_commit_is_waited_for(spark: SparkSession, postgres_url: str, tmp_path: Path, rows_of: RowsOf) -> None:
+    """PIPE-01, PIPE-02, CP-04: what stands behind one that is still to come is in no table, archive or stream."""
+    with tallystick.open(postgres_url) as store, psycopg.connect(postgres_url) as late:
+        store.append("order/first", builders.named(1))
+        late.execute("SET LOCAL ROLE tally_app")
+        late.execute(
+            "SELECT tally.append_event('order/late', -1, 't', 1, %s::uuid, 0, '{}', '{}', NULL, 0, false, NULL, NULL)",
+            (builders.event_id(2).hex(),),
+        )
+        store.append("order/third", builders.named(3))
+        assert _followed(spark, postgres_url, tmp_path, rows_of) == [["order/first"]] * 3
+        late.commit()
+        assert _followed(spark, postgres_url, tmp_path, rows_of) == [["order/first", "order/late", "order/third"]] * 3
+
+
+def _followed(spark: SparkSession, url: str, place: Path, rows_of: RowsOf) -> list[list[str]]:
+    """The streams of a table, of the archive and of a copy by a streaming query, in the order of positions."""
+    archive(spark, url, place / "archive")
+    read = spark.readStream.format("tallystick").option("url", url).load()
+    write = read.writeStream.format("parquet").option("checkpointLocation", f"{place}/checkpoint")
+    write.option("path", f"{place}/copy").trigger(availableNow=True).start().awaitTermination()
+    tables = (read_events(spark, url), read_archive(spark, place / "archive"), spark.read.parquet(f"{place}/copy"))
+    return [[event.stream for event in rows_of(table)] for table in tables]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_nothing_is_missed_beside_a_long_race(spark: SparkSession, postgres_url: str, tmp_path: Path) -> None:
+    """PIPE-01, PIPE-02, PIPE-07: the same with ten thousand events."""
+    _race(spark, postgres_url, tmp_path, events=10_000)
