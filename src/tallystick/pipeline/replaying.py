@@ -192,11 +192,16 @@ class Check:
             self._erased[facts.parse(event, facts.Erased).seq] = event.position
 
     def _begin(self) -> list[_Run]:
-        self._wanted = {(fact.reducer, fact.seq) for _, fact in self._seals}
-        named = [self._codes[name] for name in sorted({name for name, _ in self._wanted}) if name in self._codes]
-        runs = [_Run(code.reducer, "full fold", None, 0) for code in named]
+        """A fold from the first event for each reducer that sealed here, and one from each of its snapshots.
+
+        Other code than the one that sealed is not run: it may not even get over these events.
+        """
+        made = [fact for _, fact in self._seals if fact.reducer in self._codes and self._codes[fact.reducer].made(fact)]
+        self._wanted = {(fact.reducer, fact.seq) for fact in made}
+        named = sorted({fact.reducer for fact in made})
+        runs = [_Run(self._codes[name].reducer, "full fold", None, 0) for name in named]
         for entry in self._snapshots.values():
-            code = self._codes.get(entry.fact.reducer)
+            code = self._codes.get(entry.fact.reducer) if entry.fact.reducer in named else None
             if code is not None and code.made(entry.fact):
                 body = shelf.body_of(self._store, entry)
                 if body is not None:
