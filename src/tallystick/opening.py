@@ -78,20 +78,27 @@ def refill(
     progress: Callable[[int], None] = lambda done: None,
     filesystem: Any = None,
 ) -> Refilled:
-    """Refill the damaged ranges of a file log from another store (a URL) or from an export (a file).
+    """Refill the damaged ranges of a file log or SQLite log from another store (a URL) or from an export (a file).
 
     Everything is checked before anything is changed; a donor that does not hold exactly what is missing is refused.
     Afterwards the store is verified, and a control fact tells what was done.
     """
     engine, _, place = url.partition(":")
-    if engine != "files":
+    if engine not in ("files", "sqlite"):
         raise errors.RefillRefused(url=url, source=source, reason=f"the engine {engine!r} cannot be refilled")
-    from tallystick.engines.files.place import refill_files
-
+    options: dict[str, Any] = {}
     with _donor(url, source) as donor:
-        done = refill_files(place, donor, clock=clock, progress=progress, filesystem=filesystem)
+        if engine == "sqlite":
+            from tallystick.engines.sqlite.refill import refill_sqlite
+
+            done = refill_sqlite(place, donor, clock=clock, progress=progress)
+        else:
+            from tallystick.engines.files.place import refill_files
+
+            options["filesystem"] = filesystem
+            done = refill_files(place, donor, clock=clock, progress=progress, filesystem=filesystem)
     if done.made:
-        with open(url, create=False, clock=clock, filesystem=filesystem) as store:
+        with open(url, create=False, clock=clock, **options) as store:
             record_refill(store, done)
     return done
 

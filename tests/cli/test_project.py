@@ -99,7 +99,7 @@ def test_tables_are_projected_too(tally, filled, lines):
     """CP-08: the command picks the runner by the kind."""
     assert tally("project", filled, "shop_views:Rows").exit_code == 0
     (made,) = lines(tally("rebuild", filled, "shop_views:Rows", "--json"))
-    assert made == {"projection": "Rows", "position": 3}
+    assert made == {"projection": "Rows", "position": 3, "on": "process", "why": "it owns SQL tables"}
 
 
 @pytest.mark.parametrize("reference", ["shop_views", "shop_views:Nothing", "no_such_module:X", "shop_views:fine"])

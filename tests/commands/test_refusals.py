@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tallystick
-from tallystick import ANY, Store, errors
+from tallystick import ANY, NewEvent, Store, errors
 from tallystick.commands import CommandKey, Commands, Context, Decision
 from tallystick.testing.builders import event
 
@@ -97,3 +97,39 @@ def test_a_requirement_that_nothing_could_break_is_refused(store: Store, require
     """CP-06: a misspelt stream would be found where it is expected, for ever."""
     with pytest.raises((errors.InvalidName, errors.InvalidValue)):
         Commands(store).run(key=KEY, request=1, handler=lambda context: Decision([], 1, require=(required,)))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        None,
+        7,
+        "app/web",
+        [None],
+        [7],
+        ["app/web"],
+        [("app/web",)],
+        [("app/web", [event()], ANY, 1)],
+        [("app/web", None, ANY)],
+        [("app/web", event(), ANY)],
+        [("app/web", [None], ANY)],
+        [("app/web", [], ANY)],
+        [(7, [event()], ANY)],
+        [("app/web", [event()], "any")],
+        [("app/web", [NewEvent("a.b", {}, meta=[1])], ANY)],  # type: ignore[arg-type]
+    ],
+)
+def test_parts_that_are_none_are_refused_by_name(store: Store, parts: Any) -> None:
+    """CP-06: what a handler gets wrong is one of our errors, says what is wrong, and stores nothing."""
+    with pytest.raises(errors.TallyError):
+        Commands(store).run(key=KEY, request={}, handler=lambda context: Decision(parts, None))
+    assert store.head() == 0
+    assert store.log.commands.load(KEY) is None
+
+
+@pytest.mark.parametrize("require", [None, 7, [7], [("app/web",)], [("app/web", "1")], [(7, 1)]])
+def test_requirements_that_are_none_are_refused_by_name(store: Store, require: Any) -> None:
+    """CP-06: so are requirements without their form."""
+    with pytest.raises(errors.TallyError):
+        Commands(store).run(key=KEY, request={}, handler=lambda context: Decision([], None, require))
+    assert store.log.commands.load(KEY) is None

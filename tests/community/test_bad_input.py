@@ -90,10 +90,10 @@ def test_05_a_batch_replayed_a_thousand_times(quiet: Any) -> None:
     log, author, _ = quiet
     batch = [author.write() for _ in range(3)]
     assert codes(log, *batch) == []
-    position = log._store.head()
+    position = log.disk.head()
     for _ in range(1000):
         log.receive(Delivery(community_id=log.community, events=batch), peer="peer")
-    assert log._store.head() == position
+    assert log.disk.head() == position
 
 
 def test_06_a_flipped_bit_in_a_signature(quiet: Any) -> None:

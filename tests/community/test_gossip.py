@@ -17,6 +17,9 @@ from tallystick.community import (
     SnapshotStore,
     build_snapshot,
     declare_floor,
+    endorse_floors,
+    floors,
+    propose_floor,
     restore_from_snapshot,
 )
 from tallystick.community import snapshot as snapshots
@@ -252,13 +255,13 @@ def test_a_newcomer_restarts_from_its_own_disk(busy: EventLog, founder: KeyPair,
     assert again.replica.clock.current >= busy.head()
 
 
-@pytest.mark.parametrize("floors", [1, 2])
-def test_a_full_node_restarts_above_its_floors(open_log: Open, founder: KeyPair, floors: int) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_full_node_restarts_above_its_floors(open_log: Open, founder: KeyPair, count: int) -> None:
     """COM-07, COM-08: views that are registered after floors were reached still begin with what those cover."""
     log = open_log(founder.node, node=founder.node, file="full.db")
     log.append_local("community.created", {}, founder)
     engine = engine_over(log)
-    for round_ in range(floors):
+    for round_ in range(count):
         for number in range(20):
             log.append_local("chat.message.sent", {"n": number}, founder)
             log.append_local("market.post.created", {"post": f"{round_}-{number}"}, founder)
@@ -268,7 +271,7 @@ def test_a_full_node_restarts_above_its_floors(open_log: Open, founder: KeyPair,
     assert again.replica.base.floor == made.base.floor
     assert engine_over(again).states() == engine.states()
     assert states_of(again, made) == engine.states()
-    assert len(engine.states()["chat"]["order"]) == 20 * floors
+    assert len(engine.states()["chat"]["order"]) == 20 * count
 
 
 def test_an_event_older_than_the_floor_is_folded_behind_it(busy: EventLog, founder: KeyPair, open_log: Open) -> None:
@@ -297,8 +300,45 @@ def test_only_the_founder_declares_a_floor(open_log: Open, log: EventLog, founde
     made = build_snapshot(other, engine_over(other), keys(2), 2)
     with pytest.raises(errors.SnapshotRejected):
         declare_floor(other, made, keys(2))
-    from tallystick.community import floors
-
     other.append_local("community.policy.updated", floors.payload_of(made.base, b""), keys(2))
     gossip(other, log)
     assert log.replica.base.floor == other.replica.base.floor == b""
+
+
+def test_an_admin_proposes_a_floor_and_the_founder_endorses_it(
+    busy: EventLog, founder: KeyPair, member: Callable[..., Author], open_log: Open
+) -> None:
+    """COM-12: a proposal settles nothing until the founder's own replay confirms it; then it is everybody's floor.
+    Of a member's proposal, a false one, and one for a floor that was passed, nothing becomes."""
+    admin, plain = member(2, "admin"), member(3)
+    other = open_log(founder.node, node=admin.node)
+    gossip(other, busy)
+    made = build_snapshot(other, engine_over(other), admin.keys, 50)
+    false = msgspec.structs.replace(made, nodes=(plain.node,))
+    with pytest.raises(errors.SnapshotRejected, match="admin"):
+        propose_floor(other, made, plain.keys)
+    propose_floor(other, false, admin.keys)
+    propose_floor(other, made, admin.keys)
+    gossip(other, busy)
+    states = engine_over(busy).states()
+    assert busy.replica.base.floor == other.replica.base.floor == b""
+    assert len(endorse_floors(busy, founder)) == 1
+    assert busy.replica.base.floor == made.base.floor
+    assert endorse_floors(busy, founder) == []
+    gossip(other, busy)
+    assert other.replica.base.floor == made.base.floor
+    assert other.replica.fingerprint() == busy.replica.fingerprint()
+    assert engine_over(other).states() == states
+    with pytest.raises(errors.SnapshotRejected, match="founder"):
+        endorse_floors(other, admin.keys)
+
+
+def test_what_a_member_proposes_is_not_endorsed(
+    busy: EventLog, founder: KeyPair, member: Callable[..., Author]
+) -> None:
+    """COM-12: rank is judged at the event: a proposal from before a demotion's cut counts, one of a member does not."""
+    plain = member(3)
+    made = build_snapshot(busy, engine_over(busy), founder, 50)
+    plain.lamport = busy.head()
+    busy.append_received(plain.write("community.policy.updated", floors.payload_of(made.base, made.after)))
+    assert endorse_floors(busy, founder) == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,51 @@ def test_every_job_from_the_command_line(tally: Callable[..., Result], make_log:
     assert asked == {"n": 41}
     streamed = tally("pipeline", "stream", "files:log", "shop_of_the_pipeline:Paid", "--checkpoint", "c", "--json")
     assert answer(streamed)["position"] == 41
+
+
+def test_a_rebuild_says_where_it_runs_and_why(
+    tally: Callable[..., Result], make_log: MakeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PIPE-04, CP-08: by the size of the log, or as asked; the rows are the same, under a new epoch each time."""
+    make_log("files:log", events=30)
+    rebuild = ("rebuild", "files:log", "shop_of_the_pipeline:Paid", "--json")
+    small = tally(*rebuild)
+    assert "30 events are fewer than the 1,500,000" in small.stderr
+    monkeypatch.setattr("tallystick.projections.crossover.CROSSOVER_EVENTS", 30)
+    large = tally(*rebuild)
+    assert "on spark: 30 events are not fewer than the 30" in large.stderr
+    made = [answer(done) for done in (small, large, tally(*rebuild, "--on", "process"))]
+    assert [item["on"] for item in made] == ["process", "spark", "process"]
+    assert len({item["fingerprint"] for item in made}) == 1
+    with tallystick.open("files:log", readonly=True) as store:
+        (place,) = store.log.views.places()
+        assert place.epoch == 3
+
+
+def test_without_spark_a_rebuild_says_what_to_install(make_log: MakeLog, tmp_path: Path) -> None:
+    """PIPE-04: asked for Spark where it is not installed: exit status 2 and the extra's name, and no trace."""
+    make_log(f"files:{tmp_path}/log", events=3)
+    (tmp_path / "shop_without_spark.py").write_text(CODE)
+    code = "import sys; sys.modules['pyspark'] = None; from tallystick.cli.main import main; sys.exit(main())"
+    arguments = ["rebuild", "files:log", "shop_without_spark:Paid", "--on", "spark"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "tallystick[spark]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_prune_by_the_archive_from_the_command_line(tally: Callable[..., Result], make_log: MakeLog) -> None:
+    """PIPE-06: refused without the archive, done with it; retention takes it too."""
+    make_log("files:log", events=30)
+    tally("pipeline", "archive", "files:log", "archive")
+    prune = ("prune", "files:log", "order/o1", "--before", "3", "--reducer", "shop_of_the_pipeline:count", "--snapshot")
+    assert tally(*prune).exit_code == 1
+    done = answer(tally(*prune, "--archive", "archive", "--json"))
+    assert (done["count"], done["pruned"], done["archived"]) == (2, True, True)
+    kept = tally("retain", "files:log", "--archive", "archive", "--preset", "reach", "--json")
+    assert kept.exit_code == 0, kept.stderr
 
 
 def test_a_job_over_nothing_says_so_in_one_line(tally: Callable[..., Result]) -> None:

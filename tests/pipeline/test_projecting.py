@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tallystick.projections import Live, Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 
 MakeLog = Callable[..., None]
-DEATHS = 10
+DEATHS = 3
 
 
 class Balance(Projection):
@@ -113,6 +114,41 @@ def test_a_repeated_batch_has_no_second_effect(
     with tallystick.open(files_url) as store:
         rebuild_in_process(store, History())
     assert fingerprint(files_url, "History")[1:] == streamed[1:]
+
+
+class Resident(Projection):
+    """The most memory that the worker had while it folded a stream, in MiB."""
+
+    types = ("order.noted",)
+    key = "stream"
+
+    def initial(self) -> dict[str, Any]:
+        """Nothing seen."""
+        return {"events": 0, "mib": 0}
+
+    def apply(self, found: dict[str, Any], event: Any) -> dict[str, Any]:
+        """Look now and then."""
+        seen = found["events"] + 1
+        if seen % 1000:
+            return {"events": seen, "mib": found["mib"]}
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return {"events": seen, "mib": max(found["mib"], pages * os.sysconf("SC_PAGE_SIZE") >> 20)}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux for the memory of a process")
+def test_a_worker_needs_no_more_memory_for_a_longer_stream(spark: SparkSession, files_url: str) -> None:
+    """PIPE-04: twenty times the events in one stream, and the worker grows by less than two batches of them."""
+    most = []
+    with tallystick.open(files_url) as store:
+        for events in (20_000, 400_000):
+            while store.head() < events:
+                many = [NewEvent("order.noted", {"cents": 1, "note": "x" * 300})] * 5000
+                store.append("order/long", [NewEvent(item.type, item.payload) for item in many])
+            rebuild(spark, store, Resident())
+            found = ViewReader(store, "Resident").get("order/long")
+            most.append(found["mib"])
+    assert most[1] - most[0] < 24
 
 
 def test_upcasters_are_passed_on_spark_too(spark: SparkSession, files_url: str) -> None:

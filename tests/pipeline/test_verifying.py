@@ -14,12 +14,15 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import NewEvent, state
-from tallystick.event.ids import to_bytes
-from tallystick.pipeline import manifest
+from tallystick.community import EventLog
+from tallystick.event import canonical, chain
+from tallystick.event.model import Event
+from tallystick.pipeline import columns, manifest
 from tallystick.pipeline.archive import archive
 from tallystick.pipeline.verifying import Verified, verify
 from tallystick.state import Reducer, as_reducer
 from tallystick.store import facts
+from tallystick.testing.community.people import keys
 
 Rows = list[dict[str, Any]]
 Mutation = Callable[[Rows, str, random.Random], None]
@@ -127,23 +130,43 @@ def fake_erasure(rows: Rows, stream: str, chance: random.Random) -> None:
     chance.choice(of(rows, stream))["payload"] = None
 
 
+def told_erasure(rows: Rows, stream: str, chance: random.Random) -> None:
+    """A payload is gone, and a forged fact, with a link that is right, says that it was erased."""
+    row = chance.choice(of(rows, stream))
+    row["payload"] = None
+    fact = {"stream": stream, "seq": row["seq"], "checksum": row["checksum"].hex(), "position": row["position"]}
+    rows.append(linked(forged(row, stream, facts.ERASED, fact)))
+
+
 def forged_tombstone(rows: Rows, stream: str, chance: random.Random) -> None:
     """The beginning of a stream is gone, and a forged fact says that it was pruned."""
     gone = of(rows, stream)[:3]
     for row in gone:
         rows.remove(row)
     fact = {"stream": stream, "through": 3, "link": gone[-1]["link"].hex(), "count": 3}
-    payload = tallystick.event.canonical.encode(fact)
-    rows.append(
-        gone[0]
-        | {
-            "stream": facts.stream_about(stream),
-            "type": facts.PRUNED,
-            "payload": payload.decode(),
-            "checksum": tallystick.event.chain.checksum(payload),
-            "id": to_bytes(f"01a1df09-0000-7000-8000-{chance.randrange(10**9):012d}"),
-        }
-    )
+    rows.append(forged(gone[0], stream, facts.PRUNED, fact))
+
+
+def linked_tombstone(rows: Rows, stream: str, chance: random.Random) -> None:
+    """The same, and the forger computed the link."""
+    forged_tombstone(rows, stream, chance)
+    linked(rows[-1])
+
+
+def forged(row: dict[str, Any], stream: str, type_: str, fact: dict[str, Any]) -> dict[str, Any]:
+    """A control fact that the log never recorded, in the place of a row."""
+    payload = canonical.encode(fact)
+    changes = {"stream": facts.stream_about(stream), "seq": 1, "type": type_, "payload": payload.decode()}
+    made = int.from_bytes(row["id"], "big") ^ 1
+    return row | changes | {"checksum": chain.checksum(payload), "id": made.to_bytes(16, "big")}
+
+
+def linked(row: dict[str, Any]) -> dict[str, Any]:
+    """The first event of a stream, with the link that it has to have."""
+    names = [name for name in columns.COLUMNS if name != "signature"]
+    texts = {"meta": row["meta"].encode(), "payload": None}
+    row["link"] = chain.link(Event(**{name: row[name] for name in names} | texts), chain.GENESIS)
+    return row
 
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -157,8 +180,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     dropped_tail,
     duplicated_row,
     fake_erasure,
+    told_erasure,
     forged_tombstone,
+    linked_tombstone,
 )
+FORGERIES = (told_erasure, forged_tombstone, linked_tombstone)
 
 
 def mutate(place: Path, change: Callable[[Rows], None]) -> None:
@@ -201,14 +227,59 @@ def test_fifty_mutations_are_found_at_their_places(spark: SparkSession, archived
             mutation(rows, stream, chance)
 
     mutate(place, change)
-    named = places(verify(spark, url, place))
-    missed = [
-        (mutation.__name__, stream)
-        for mutation, stream in zip(chosen, victims, strict=True)
-        if (facts.stream_about(stream) if mutation is forged_tombstone else stream) not in named
-    ]
-    assert not missed
-    assert named <= {*victims, *map(facts.stream_about, victims)}
+    found = verify(spark, url, place)
+    named = places(found)
+    assert [pair for pair in zip(chosen, victims, strict=True) if pair[1] not in named] == []
+    forgeries = {facts.stream_about(stream) for one, stream in zip(chosen, victims, strict=True) if one in FORGERIES}
+    assert {(stream, 1) for stream in forgeries} <= {(problem.stream, problem.seq) for problem in found.problems}
+    assert named <= {*victims, *forgeries}
+
+
+def test_the_place_of_each_mutation_is_named(spark: SparkSession, archived: tuple[str, Path]) -> None:
+    """PIPE-03: the very event that was changed or left out is named, with the one before it, and what is wrong."""
+    url, place = archived
+
+    def change(rows: Rows) -> None:
+        of(rows, "run/r1")[3]["payload"] = None
+        of(rows, "run/r2")[3]["link"] = None
+        rows.remove(of(rows, "run/r3")[3])
+        forged_tombstone(rows, "run/r4", random.Random(1))
+
+    mutate(place, change)
+    found = {(item.stream, item.seq, item.what): item for item in verify(spark, url, place).problems if item.stream}
+    assert ("run/r1", 4, "erasure") in found
+    assert ("run/r2", 4, "link") in found
+    assert ("run/r2", 5, "link") in found
+    assert "seq 5 follows 3 (after position" in found["run/r3", 5, "sequence"].reason
+    assert "(after position 0)" in found["run/r4", 4, "sequence"].reason
+    assert {what for stream, seq, what in found if (stream, seq) == (facts.stream_about("run/r4"), 1)} >= {
+        "link",
+        "fact",
+    }
+
+
+def test_signatures_of_a_community_are_checked(spark: SparkSession, tmp_path: Path) -> None:
+    """PIPE-03, COM-03: a feed that its author signed raises no alarm; a changed, missing or foreign signature does."""
+    url, place, founder = f"sqlite:{tmp_path}/log.db", tmp_path / "archive", keys(1)
+    with tallystick.open(url, profile="community") as store:
+        log = EventLog(store, founder.node, node=founder.node)
+        for number in range(8):
+            log.append_local("community.created" if number == 0 else "chat.message.sent", {"number": number}, founder)
+        feed = log.replica.streams.feed(founder.node)
+    archive(spark, url, place)
+    clean = verify(spark, url, place)
+    assert (clean.problems, clean.signed) == ([], 8)
+    assert not any("sign" in text for text in clean.unsure)
+
+    def change(rows: Rows) -> None:
+        mine = of(rows, feed)
+        mine[1]["signature"] = None
+        mine[3]["signature"], mine[4]["signature"] = mine[4]["signature"], mine[3]["signature"]
+        mine[6]["signature"] = keys(2).sign(b"something else")
+
+    mutate(place, change)
+    found = [item for item in verify(spark, url, place).problems if item.stream]
+    assert [(item.what, item.seq) for item in found] == [("signature", seq) for seq in (2, 4, 5, 7)]
 
 
 def test_positions_swapped_between_streams_are_found(spark: SparkSession, archived: tuple[str, Path]) -> None:

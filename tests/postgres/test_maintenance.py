@@ -326,8 +326,9 @@ def test_a_follower_beside_writers_and_prunes_misses_only_what_was_pruned(reopen
                 upkeep.prune(store, f"order/{name}", head.seq - 1)
 
     def follow() -> None:
-        after = 0
-        while not done.is_set() or after < heads[-1]:
+        after, is_over = 0, False
+        while not is_over or after < heads[-1]:
+            is_over = done.is_set()  # before the head, which is then the last one
             heads.append(follower.head())
             page = follower.read(after=after, over_pruned=True, limit=7)
             seen.extend(event.id for event in page.events)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -96,6 +98,43 @@ def test_a_runner_before_a_process_that_dies_right_after_the_erasure_leaves_no_s
     store.log.commit = commit
     live.catch_up()
     assert stored(store, OrderTotals()) == folded(store, OrderTotals())
+
+
+@pytest.mark.parametrize("dies_in", ["_write", "settle_drops"], ids=["before the commit", "after the commit"])
+def test_what_a_runner_made_before_a_crash_of_a_file_log_is_dropped_when_it_is_opened(
+    open_store: Any, monkeypatch: pytest.MonkeyPatch, dies_in: str
+) -> None:
+    """Settled 25: rows stand beside a log of files; what must still be dropped is noted for the next writer."""
+    store = open_store("files")
+    fill(store, 10)
+    live = Live(store, OrderTotals())
+    live.catch_up()
+
+    def dying(*given: Any) -> Any:
+        raise Killed
+
+    def beside(transactions: Any) -> Any:
+        store.log.note_drops = note
+        note(transactions)
+        live.catch_up()
+        monkeypatch.setattr(store.log, dies_in, dying)
+
+    note = store.log.note_drops
+    monkeypatch.setattr(store.log, "note_drops", beside)
+    with pytest.raises(Killed):
+        upkeep.erase(store, "order/1", 1)
+    assert "order/1" in stored(store, OrderTotals())
+    monkeypatch.undo()
+    store.close()
+    store = open_store("files")
+    erased = store.read_stream("order/1", limit=1)[0].payload is None
+    assert erased == (dies_in == "settle_drops")
+    assert ("order/1" in stored(store, OrderTotals())) != erased
+    live = Live(store, OrderTotals())
+    live.catch_up()
+    assert stored(store, OrderTotals()) == folded(store, OrderTotals())
+    with closing(sqlite3.connect(f"{store.log.url.removeprefix('files:')}/beside.db")) as raw:
+        assert raw.execute("SELECT count(*) FROM pending_drops").fetchone() == (0,)
 
 
 def test_an_inline_projection_folds_again_without_the_payload(open_store: Any, engine: str) -> None:

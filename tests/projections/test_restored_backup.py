@@ -39,6 +39,27 @@ def test_a_shorter_log_is_refused(restored: Path) -> None:
             Consumer(store, "mailer", lambda event: None).catch_up()
 
 
+def test_rows_of_another_history_are_not_read(restored: Path) -> None:
+    """CP-08: whoever reads rows is told, too, that they are not of this log; by key, by page and as a whole."""
+    with tallystick.open(f"files:{restored}") as store:
+        reads = [
+            lambda reader: reader.get("order/1"),
+            lambda reader: reader.rows(),
+            lambda reader: list(reader.items()),
+            lambda reader: reader.fingerprint(),
+            lambda reader: reader.position(),
+        ]
+        for read in reads:
+            with pytest.raises(errors.WrongStore):
+                read(ViewReader(store, "OrderTotals"))
+        reader = ViewReader(store, "OrderTotals")
+        store.append("order/1", [order_event(PAID), order_event(NOTED), order_event(NOTED)])
+        with pytest.raises(errors.WrongStore):
+            reader.get("order/1")
+        rebuild(store, OrderTotals())
+        assert reader.get("order/1")["paid"] == 1
+
+
 def test_a_log_that_grew_otherwise_is_refused(restored: Path) -> None:
     """CP-07, CP-08: also when only events differ that the projection does not take; a rebuild makes it right."""
     with tallystick.open(f"files:{restored}") as store:

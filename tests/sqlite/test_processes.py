@@ -25,8 +25,8 @@ store.close()
 
 
 def test_eight_processes_with_expectations_lose_and_double_nothing(path, reopen, spawn):
-    """EVT-01: of 8 x 100 appends with an expected seq, exactly those that were acknowledged are there."""
-    children = [spawn(_RACE, path, "100", str(number)) for number in range(8)]
+    """EVT-01: of 8 x 500 appends with an expected seq, exactly those that were acknowledged are there."""
+    children = [spawn(_RACE, path, "500", str(number)) for number in range(8)]
     for child in children:
         assert child.stdout.readline() == "ready\n"
     for child in children:

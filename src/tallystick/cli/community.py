@@ -10,6 +10,13 @@ import click
 
 from tallystick.cli import community_place, community_sync, options, output
 
+tls_ca = click.option(
+    "--tls-ca",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+    metavar="FILE",
+    help="Authorities that vouch for https peers, in place of the public ones. Written down.",
+)
+pem = click.Path(exists=True, dir_okay=False)
 directory = click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 
 
@@ -72,10 +79,11 @@ def invite(directory: Path, role: str, uses: int, address: str, snapshot: bool) 
 @directory
 @click.argument("invitation", type=click.File("rb"), metavar="FILE|-")
 @click.option("--allow-private", is_flag=True, help="Call peers at private addresses and over plain http.")
+@tls_ca
 @options.as_json
-def join(directory: Path, invitation: Any, allow_private: bool, as_json: bool) -> None:
+def join(directory: Path, invitation: Any, allow_private: bool, tls_ca: str | None, as_json: bool) -> None:
     """Join a community in DIR with an invitation. With a snapshot in it, history before it is not fetched."""
-    found = community_sync.join(directory, invitation.read(), allow_private=allow_private)
+    found = community_sync.join(directory, invitation.read(), allow_private=allow_private, tls_ca=tls_ca or "")
     _show(found, as_json=as_json)
 
 
@@ -83,22 +91,20 @@ def join(directory: Path, invitation: Any, allow_private: bool, as_json: bool) -
 @directory
 @click.argument("type_", metavar="TYPE")
 @click.argument("payload", default="{}", metavar="[DATA|-]")
-@click.option("--offline", is_flag=True, help="Do not ask the peers first whether they have more of this node's feed.")
+@click.option("--offline", is_flag=True, help="Neither ask the peers for this node's own head, nor tell them.")
 @options.as_json
 def append(directory: Path, type_: str, payload: str, offline: bool, as_json: bool) -> None:
     """Sign and keep an event of one of the 19 types. DATA is a JSON object; - reads it from stdin.
 
     The peers are asked first how much of this node's own feed they have, so that a restored backup does not write the
-    same place twice; a peer that does not answer is passed over.
+    same place twice, and are told of the event at once; a peer that does not answer is passed over.
     """
     from tallystick.event import canonical
 
     data = canonical.parse(sys.stdin.buffer.read() if payload == "-" else payload)
     canonical.check(data)
-    with community_place.opened(directory) as community:
-        if not offline:
-            community_sync.ask_for_own_head(community)
-        event = community.log.append_local(type_, data, community.keys)
+    with community_place.opened(directory, offline=offline) as community:
+        event = community_sync.append(community, type_, data, offline=offline)
         _show({"event_id": event.event_id, "lamport": event.lamport, "seq": event.seq}, as_json=as_json)
 
 
@@ -109,6 +115,9 @@ def append(directory: Path, type_: str, payload: str, offline: bool, as_json: bo
 @click.option("--listen", metavar="HOST:PORT", help="Answer peers too, and go on until interrupted.")
 @click.option("--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Seconds between rounds. Default: 300.")
 @click.option("--emergency", is_flag=True, help="Every 30 seconds, with local peers alone.")
+@click.option("--tls-cert", type=pem, metavar="FILE", help="Listen over https with this certificate (chain), in PEM.")
+@click.option("--tls-key", type=pem, metavar="FILE", help="The key of the certificate, in PEM.")
+@tls_ca
 @options.as_json
 def sync(
     directory: Path,
@@ -117,12 +126,15 @@ def sync(
     listen: str | None,
     every: float | None,
     emergency: bool,
+    tls_cert: str | None,
+    tls_key: str | None,
+    tls_ca: str | None,
     as_json: bool,
 ) -> int:
     """One round with every peer; with --listen, rounds without end, and answers to others. Exit 1 if a peer failed."""
-    community_sync.add_peers(directory, peers, allow_private=allow_private)
+    community_sync.add_peers(directory, peers, allow_private=allow_private, tls_ca=tls_ca or "")
     if listen is not None:
-        community_sync.listen(directory, listen, every=every, emergency=emergency)
+        community_sync.listen(directory, community_sync.Listening(listen, every, emergency, tls_cert, tls_key))
         return 0
     results = community_sync.round_with_all(directory, local_only=emergency)
     for result in results:

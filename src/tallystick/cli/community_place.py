@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from tallystick.community import EventLog, KeyPair, ReplayEngine, SnapshotStore
+    from tallystick.community import EventLog, Fanout, KeyPair, OwnHead, ReplayEngine, SnapshotStore
     from tallystick.community.sync import HttpClient, Peer
 
 FILE = "community.json"
 
 
 class Place(msgspec.Struct):
-    """What is written down of a community beside its log. `base` is the snapshot that the log begins with."""
+    """What is written down of a community beside its log. `base` is the snapshot that the log begins with.
+
+    `tls_ca` is a file of authorities that vouch for https peers, in place of the public ones.
+    """
 
     community_id: str
     peers: list[dict[str, str]] = []
@@ -26,23 +29,30 @@ class Place(msgspec.Struct):
     invite: str = ""
     proof: str = ""
     base: int | None = None
+    tls_ca: str = ""
 
 
 class Opened:
     """An open community: its log, its key, its views."""
 
-    def __init__(self, directory: Path, place: Place, keys: KeyPair, log: EventLog) -> None:
+    def __init__(self, directory: Path, place: Place, keys: KeyPair, log: EventLog, own_head: OwnHead) -> None:
         from tallystick.community import ChatView, MarketplaceView, MembersView, ReplayEngine, SnapshotStore
 
         self.directory = directory
         self.place = place
         self.keys = keys
         self.log = log
+        self.own_head = own_head
         self.snapshots: SnapshotStore = SnapshotStore(directory / "snapshots", place.community_id)
         self.engine: ReplayEngine = ReplayEngine(log)
-        self.engine.register("chat", ChatView(), ChatView.types)
-        self.engine.register("marketplace", MarketplaceView(), MarketplaceView.types)
-        self.engine.register("members", MembersView(lambda: log.replica.roster), MembersView.types)
+        members = MembersView(lambda: log.replica.roster)
+        self.engine.register_all(
+            {
+                "chat": (ChatView(), ChatView.types),
+                "marketplace": (MarketplaceView(), MarketplaceView.types),
+                "members": (members, MembersView.types),
+            }
+        )
         if place.base is not None:
             began = self.snapshots.read(place.base)
             self.engine.restart(began.states, floor=began.base.floor)
@@ -50,17 +60,34 @@ class Opened:
     @property
     def peers(self) -> list[Peer]:
         """The peers that were written down."""
-        from tallystick.community import Peer
-
-        return [Peer(each["url"], each["key"]) for each in self.place.peers]
+        return peers_of(self.place)
 
     def client(self, peer: Peer) -> HttpClient:
         """A client for one of them."""
-        from tallystick.community import HttpClient
+        return client_for(self.place, self.keys, peer)
 
-        invite = (self.place.invite, self.place.proof) if self.place.invite else None
-        private = self.place.allow_private
-        return HttpClient(peer, self.keys, self.place.community_id, allow_private=private, invite=invite)
+    def fanout(self) -> Fanout:
+        """What hands new events on to the peers."""
+        from tallystick.community import Fanout
+
+        return Fanout(self.log, lambda: self.peers, self.client)
+
+
+def peers_of(place: Place) -> list[Peer]:
+    """The peers of a community."""
+    from tallystick.community import Peer
+
+    return [Peer(each["url"], each["key"]) for each in place.peers]
+
+
+def client_for(place: Place, keys: KeyPair, peer: Peer) -> HttpClient:
+    """A client for a peer of a community."""
+    from tallystick.community import HttpClient
+    from tallystick.community.sync import trusting
+
+    invite = (place.invite, place.proof) if place.invite else None
+    private, tls = place.allow_private, trusting(place.tls_ca) if place.tls_ca else None
+    return HttpClient(peer, keys, place.community_id, allow_private=private, invite=invite, tls=tls)
 
 
 def create(directory: Path, place: Place, keys: KeyPair) -> None:
@@ -94,17 +121,20 @@ def read(directory: Path) -> Place:
 
 
 @contextmanager
-def opened(directory: Path) -> Iterator[Opened]:
-    """The community in a directory, for one command."""
+def opened(directory: Path, *, offline: bool = False) -> Iterator[Opened]:
+    """The community in a directory, for one command. `offline`: do not ask the peers before the first event."""
     import tallystick
-    from tallystick.community import EventLog, KeyPair, SnapshotStore
+    from tallystick.community import EventLog, KeyPair, OwnHead, SnapshotStore
 
     place = read(directory)
     keys = KeyPair.load(directory / "key")
     snapshots = SnapshotStore(directory / "snapshots", place.community_id)
     base = None if place.base is None else snapshots.read(place.base).base
+    own_head = OwnHead(lambda: peers_of(place), lambda peer: client_for(place, keys, peer))
+    ask = None if offline else own_head
     with tallystick.open(f"sqlite:{directory / 'log.db'}", profile="community") as store:
-        yield Opened(directory, place, keys, EventLog(store, place.community_id, node=keys.node, base=base))
+        log = EventLog(store, place.community_id, node=keys.node, base=base, ask=ask)
+        yield Opened(directory, place, keys, log, own_head)
 
 
 def facts(community: Opened) -> dict[str, Any]:

@@ -14,10 +14,13 @@ from tallystick.cli import community_place, output
 from tallystick.cli.community_place import Opened
 
 if TYPE_CHECKING:
-    from tallystick.community import Peer
+    import socket
+
+    from tallystick.community import Event, Peer
     from tallystick.community.schedule import Schedule, Ticker
 
 Result = TypeVar("Result")
+FLUSH_SECONDS = 11.0
 
 
 class Invitation(msgspec.Struct, frozen=True):
@@ -31,7 +34,7 @@ class Invitation(msgspec.Struct, frozen=True):
     snapshot: str = ""
 
 
-def join(directory: Path, text: bytes, *, allow_private: bool) -> dict[str, Any]:
+def join(directory: Path, text: bytes, *, allow_private: bool, tls_ca: str = "") -> dict[str, Any]:
     """Make a directory for a newcomer, and its first event."""
     from tallystick import errors
     from tallystick.community import KeyPair
@@ -43,14 +46,14 @@ def join(directory: Path, text: bytes, *, allow_private: bool) -> dict[str, Any]
     except (msgspec.MsgspecError, ValueError) as problem:
         raise errors.InvalidValue(what="invitation", value="…", must=f"what `invite` printed ({problem})") from None
     keys = KeyPair.generate()
-    place = community_place.Place(invitation.community_id, allow_private=allow_private, invite=key.node)
+    place = community_place.Place(invitation.community_id, allow_private=allow_private, invite=key.node, tls_ca=tls_ca)
     place.proof = key.sign(proof_text(invitation.community_id, keys.node)).hex()
     place.peers = [invitation.peer] if invitation.peer else []
     community_place.create(directory, place, keys)
     if invitation.snapshot and invitation.peer:
         place.base = _adopt(directory, invitation)
         community_place.save(directory, place)
-    with community_place.opened(directory) as community:
+    with community_place.opened(directory, offline=True) as community:  # nobody has anything of a key this new
         if place.base is not None:
             _rounds(community, community.peers)  # the floor's own event must be here before anything is written
         community.log.replica.clock.observe(invitation.lamport)
@@ -78,8 +81,8 @@ def _adopt(directory: Path, invitation: Invitation) -> int:
         return found.lamport
 
 
-def add_peers(directory: Path, peers: tuple[str, ...], *, allow_private: bool) -> None:
-    """Write down new peers, each as KEY@URL."""
+def add_peers(directory: Path, peers: tuple[str, ...], *, allow_private: bool, tls_ca: str = "") -> None:
+    """Write down new peers, each as KEY@URL, and who vouches for them."""
     from tallystick.community import addresses, identity
 
     place = community_place.read(directory)
@@ -90,8 +93,8 @@ def add_peers(directory: Path, peers: tuple[str, ...], *, allow_private: bool) -
             raise click.BadParameter(f"{text!r} is not KEY@URL.", param_hint="--peer")
         addresses.check(url, allow_private=private)
         place.peers = [each for each in place.peers if each["key"] != key] + [{"url": url, "key": key}]
-    if peers or private != place.allow_private:
-        place.allow_private = private
+    if peers or tls_ca or private != place.allow_private:
+        place.allow_private, place.tls_ca = private, tls_ca or place.tls_ca
         community_place.save(directory, place)
 
 
@@ -120,38 +123,84 @@ async def _round(community: Opened, peer: Peer) -> dict[str, Any]:
     return {"peer": peer.url, **msgspec.to_builtins(result)}
 
 
-def ask_for_own_head(community: Opened) -> None:
-    """Get back from the peers what they have of this node's own feed and it has not, after a restored backup."""
-    for result in _rounds(community, community.peers):
-        if "failed" in result:
-            output.note(f"{result['peer']} was not asked for this node's own head: {result['failed']}")
+def append(community: Opened, type_: str, data: dict[str, Any], *, offline: bool) -> Event:
+    """Write an event, and hand it on to the peers as far as they answer now."""
+    if offline:
+        return community.log.append_local(type_, data, community.keys)
+    with community.fanout() as fanout:
+        event = community.log.append_local(type_, data, community.keys)
+        fanout.flush(FLUSH_SECONDS)
+    for peer, reason in community.own_head.failures.items():
+        output.note(f"{peer} was not asked for this node's own head: {reason}")
+    return event
 
 
-def listen(directory: Path, place: str, *, every: float | None, emergency: bool) -> None:
+class Listening(msgspec.Struct, frozen=True):
+    """How a node listens: where, how often it calls others, and with which certificate, if over https."""
+
+    place: str
+    every: float | None = None
+    emergency: bool = False
+    tls_cert: str | None = None
+    tls_key: str | None = None
+
+    def bind(self) -> socket.socket:
+        """The socket; port 0 takes a free one."""
+        import socket
+
+        host, _, port = self.place.rpartition(":")
+        if not host or not port.isdecimal():
+            raise click.BadParameter(f"{self.place!r} is not HOST:PORT.", param_hint="--listen")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            return socket.create_server((host.strip("[]"), int(port)), family=family)
+        except OSError as problem:
+            raise click.BadParameter(f"{self.place} cannot be had ({problem}).", param_hint="--listen") from None
+
+    def require_pair(self) -> None:
+        """Refuse a certificate and key that do not belong together, before anything is served."""
+        import ssl
+
+        if self.tls_cert is None and self.tls_key is None:
+            return
+        if self.tls_cert is None or self.tls_key is None:
+            raise click.BadParameter("a certificate and its key go together.", param_hint="--tls-cert, --tls-key")
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.tls_cert, self.tls_key)
+        except (OSError, ssl.SSLError) as problem:
+            raise click.BadParameter(f"they are no pair ({problem}).", param_hint="--tls-cert, --tls-key") from None
+
+
+def listen(directory: Path, how: Listening) -> None:
     """Answer peers and call them, until interrupted."""
     import uvicorn
 
     from tallystick.community import SyncServer
     from tallystick.community.schedule import INTERVAL_S, Schedule, beside
 
-    host, _, port = place.rpartition(":")
-    if not host or not port.isdecimal():
-        raise click.BadParameter(f"{place!r} is not HOST:PORT.", param_hint="--listen")
-    with community_place.opened(directory) as community:
+    how.require_pair()
+    with community_place.opened(directory) as community, how.bind() as bound:
         listed = frozenset(peer.key for peer in community.peers)
-        server = SyncServer(community.log, community.keys, listed=listed, snapshots=community.snapshots)
-        schedule = Schedule(interval_s=every or INTERVAL_S, emergency=emergency)
+        fanout = community.fanout()
+        server = SyncServer(community.log, community.keys, listed=listed, snapshots=community.snapshots, fanout=fanout)
         config = uvicorn.Config(
-            server.app(), host=host, port=int(port), log_level="warning", limit_concurrency=50, access_log=False
+            server.app(),
+            log_level="warning",
+            limit_concurrency=50,
+            access_log=False,
+            ssl_certfile=how.tls_cert,
+            ssl_keyfile=how.tls_key,
         )
-        output.note(f"listening on {place} as {community.keys.node}")
-        ticker = _ticker(community, schedule)
-        _run(beside(uvicorn.Server(config).serve(), ticker, now=lambda: datetime.now().astimezone()))
+        host, port = bound.getsockname()[:2]
+        output.note(f"listening on {host}:{port} as {community.keys.node}")
+        ticker = _ticker(community, Schedule(interval_s=how.every or INTERVAL_S, emergency=how.emergency))
+        serving = uvicorn.Server(config).serve(sockets=[bound])
+        _run(beside(serving, ticker, now=lambda: datetime.now().astimezone(), look=community.log.refresh))
 
 
 def _ticker(community: Opened, schedule: Schedule) -> Ticker:
     """Rounds and snapshots of an open community, in the rhythm of a schedule."""
-    from tallystick.community import build_snapshot
+    from tallystick.community import build_snapshot, endorse_floors
     from tallystick.community.schedule import Ticker
     from tallystick.community.sync import local_peers
 
@@ -162,9 +211,28 @@ def _ticker(community: Opened, schedule: Schedule) -> Ticker:
     async def snapshot() -> None:
         with community.log.lock:
             community.snapshots.write(build_snapshot(community.log, community.engine, community.keys))
-        community.snapshots.prune()
+        if community.keys.node == community.log.community:
+            endorse_floors(community.log, community.keys)
+        retain(community)
 
     return Ticker(schedule, round=rounds, snapshot=snapshot)
+
+
+def retain(community: Opened, *, days: float | None = None) -> None:
+    """Let go what a floor has covered for 30 days, and all but the newest snapshots."""
+    from tallystick.community import EVENT_LOG_RETENTION_DAYS, retention
+
+    log, peers = community.log, [peer.key for peer in community.peers]
+    window = EVENT_LOG_RETENTION_DAYS if days is None else days
+    due = retention.due(log, community.engine, community.snapshots, community.keys, days=window, peers=peers)
+    if due is not None:
+        place = community_place.read(community.directory)
+        place.base = community.place.base = due.snapshot.lamport
+        community_place.save(community.directory, place)  # first: whoever opens the log begins there from now on
+        for stream in retention.prune(log, due):
+            output.note(f"{stream.stream}: {stream.why_not or f'{stream.count} events pruned'}")
+    needed = {community.place.base, log.replica.base.lamport} - {None}
+    community.snapshots.prune(keep=needed)  # type: ignore[arg-type]
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:

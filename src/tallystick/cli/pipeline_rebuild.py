@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from tallystick.cli import modules, options, output, progress, spark
-from tallystick.cli.project import open_beside_writer
-
-if TYPE_CHECKING:
-    from tallystick import Store
-
-PLACES = ("auto", "process", "spark")
+from tallystick.cli import modules, options, placing, spark
+from tallystick.cli.rebuild import made_anew
 
 
 @click.command("rebuild", short_help="Make the rows of a projection anew, on Spark.")
@@ -22,7 +16,7 @@ PLACES = ("auto", "process", "spark")
 @click.option(
     "--on",
     "place",
-    type=click.Choice(PLACES),
+    type=click.Choice(placing.PLACES),
     default="spark",
     show_default=True,
     help="Where the log is folded; auto goes by its size.",
@@ -46,44 +40,4 @@ def command(
 
     With --archive, history that the log has pruned comes from there.
     """
-    from tallystick.projections import ViewReader
-
-    projection = modules.projection(reference)
-    with open_beside_writer(url, catalog=catalog) as store:
-        on_spark = place == "spark" or (place == "auto" and _pays_off(store.head()))
-        if on_spark or archive_directory is not None:
-            _on_spark(store, projection, archive_directory, master, memory)
-        else:
-            _in_process(store, projection)
-        found = ViewReader(store, projection.name).fingerprint()
-    answer = {
-        "projection": found.name,
-        "position": found.position,
-        "rows": found.rows,
-        "fingerprint": found.digest,
-        "on": "spark" if on_spark or archive_directory is not None else "process",
-    }
-    if as_json:
-        output.document(answer)
-    else:
-        output.facts(answer.items())
-
-
-def _pays_off(events: int) -> bool:
-    from tallystick.pipeline.rebuilding import pays_off
-
-    return pays_off(events)
-
-
-def _on_spark(store: Store, projection: Any, archive_directory: Path | None, master: str, memory: str) -> None:
-    with spark.session(master, memory=memory) as session, progress.tasks(projection.name) as show:
-        from tallystick.pipeline.rebuilding import rebuild
-
-        rebuild(session, store, projection, archive_directory, show=show)
-
-
-def _in_process(store: Store, projection: Any) -> None:
-    from tallystick.projections import rebuild
-
-    with progress.bar(projection.name, total=store.head()) as move:
-        rebuild(store, projection, progress=move)
+    made_anew(url, reference, place, catalog, placing.Session(master, memory, archive_directory), as_json=as_json)

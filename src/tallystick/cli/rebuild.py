@@ -2,60 +2,77 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tallystick.cli import modules, options, output, progress
+from tallystick.cli import modules, options, output, placing, spark
 from tallystick.cli.project import open_beside_writer
 
 if TYPE_CHECKING:
     from tallystick import Store
-
-PLACES = ("auto", "process")
 
 
 @click.command("rebuild", short_help="Make the rows of a projection anew.")
 @options.url
 @click.argument("reference", metavar="MODULE:NAME")
 @click.option(
-    "--on", "place", type=click.Choice(PLACES), default="auto", show_default=True, help="Where the log is folded."
+    "--on",
+    "place",
+    type=click.Choice(placing.PLACES),
+    default="auto",
+    show_default=True,
+    help="Where the log is folded; auto goes by its size.",
 )
 @modules.catalog
+@spark.archive
+@spark.master
+@spark.memory
 @options.as_json
-def command(url: str, reference: str, place: str, catalog: str | None, as_json: bool) -> None:
+def command(
+    url: str,
+    reference: str,
+    place: str,
+    catalog: str | None,
+    archive_directory: Path | None,
+    master: str,
+    memory: str,
+    as_json: bool,
+) -> None:
     """Fold the whole log into new rows beside the old ones, and switch to them once they have caught up.
 
     Readers see the old rows until then, and never older ones than before. A log of which a part was pruned cannot be
-    folded again: that is refused.
+    folded again, unless --archive has that part: else it is refused. Where it is folded, and why there, is said first.
     """
-    from tallystick.projections import TableProjection, TableRunner, rebuild
+    made_anew(url, reference, place, catalog, placing.Session(master, memory, archive_directory), as_json=as_json)
 
+
+def made_anew(
+    url: str, reference: str, place: str, catalog: str | None, session: placing.Session, *, as_json: bool
+) -> None:
+    """Rebuild a projection and show what came of it."""
     projection = modules.projection(reference)
-    with open_beside_writer(url, catalog=catalog) as store, progress.bar(projection.name, total=store.head()) as move:
-        if isinstance(projection, TableProjection):
-            position = TableRunner(store, projection).rebuild(progress=move)
-            _show({"projection": projection.name, "position": position}, as_json=as_json)
-            return
-        made = rebuild(store, projection, progress=move)
-        fingerprint = _fingerprint(store, projection.name)
-    _show({"projection": made.projection, "position": made.position} | fingerprint, as_json=as_json)
-
-
-def _fingerprint(store: Store, name: str) -> dict[str, Any]:
-    """The fingerprint of the rows, unless a live runner keeps them moving."""
-    from tallystick import errors
-    from tallystick.projections import ViewReader
-
-    try:
-        found = ViewReader(store, name).fingerprint()
-    except errors.ViewMoved:
-        return {"rows": None, "fingerprint": None}
-    return {"rows": found.rows, "fingerprint": found.digest}
-
-
-def _show(found: dict[str, Any], *, as_json: bool) -> None:
+    with open_beside_writer(url, catalog=catalog) as store:
+        choice = placing.choose(place, projection, events=store.head(), archive=session.archive)
+        position = placing.rebuild(store, projection, choice, session)
+        found = {"projection": projection.name, "position": position}
+        found |= _fingerprint(store, projection) | {"on": choice.on, "why": choice.why}
     if as_json:
         output.document(found)
     else:
         output.facts(found.items())
+
+
+def _fingerprint(store: Store, projection: Any) -> dict[str, Any]:
+    """The fingerprint of the rows, unless a live runner keeps them moving, or they are SQL tables."""
+    from tallystick import errors
+    from tallystick.projections import TableProjection, ViewReader
+
+    if isinstance(projection, TableProjection):
+        return {}
+    try:
+        found = ViewReader(store, projection.name).fingerprint()
+    except errors.ViewMoved:
+        return {"rows": None, "fingerprint": None}
+    return {"rows": found.rows, "fingerprint": found.digest}

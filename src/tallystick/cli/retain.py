@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from tallystick.cli import code, options, output, progress
+from tallystick.cli import archived, code, options, output, progress
 
 if TYPE_CHECKING:
     from tallystick.state.retention import Deed
@@ -21,6 +22,7 @@ PRESETS = ("none", "reach", "lighthouse", "community", "control-plane")
 @click.option("--preset", type=click.Choice(PRESETS), help="Whose numbers to take; TALLY_PRESET names it too.")
 @code.reducers
 @code.catalog
+@archived.option
 @click.option("--dry-run", is_flag=True, help="Say what would go and why not, and change nothing.")
 @options.as_json
 def command(
@@ -28,13 +30,15 @@ def command(
     preset: str | None,
     references: tuple[str, ...],
     catalog_reference: str | None,
+    archive_directory: Path | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
     """Thin out snapshots, prune what is old and covered, compress old segments, give room back.
 
     Every knob of the preset can be set by a variable (docs/state.md lists them). Nothing goes that no verified snapshot
-    covers. With no preset everything is kept.
+    covers. With --archive, only events that the archive holds are pruned: each one is looked up there. With no preset
+    everything is kept.
     """
     from tallystick.state.policy import policy
     from tallystick.state.retention import retain
@@ -42,7 +46,8 @@ def command(
     chosen = code.load_reducers(references)
     opened = code.open_store(url, catalog_reference, readonly=dry_run)
     with opened as store, progress.bar("retention", total=None) as move:
-        deeds, reclaimed = retain(store, chosen, policy(preset), dry_run=dry_run, progress=move)
+        archive = archived.covering(archive_directory, store)
+        deeds, reclaimed = retain(store, chosen, policy(preset), dry_run=dry_run, archive=archive, progress=move)
     if as_json:
         output.document({"dry_run": dry_run, "deeds": msgspec.to_builtins(deeds), "reclaimed": reclaimed})
     else:

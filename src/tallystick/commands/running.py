@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from tallystick.event import canonical, limits, names
 from tallystick.event.model import NewEvent
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.idempotency import ERASED_RESPONSE, CommandKey, CommandRecord
-from tallystick.store.prepare import Part, Request
+from tallystick.store.prepare import Part, Request, part_of
 from tallystick.store.store import Store
 
 CONFLICT_TRIES = 10
@@ -72,8 +73,9 @@ class Commands:
         response = canonical.encode_state(decision.response)
         if len(response) > limits.EVENT_BYTES_MAX:
             raise errors.TooLarge(what="the response", size=len(response), unit="bytes", limit=limits.EVENT_BYTES_MAX)
-        for stream, seq in decision.require:
-            _check_required(stream, seq)
+        _check_lists(decision)
+        for required in decision.require:
+            _check_required(required)
         parts = [_part(part, key) for part in decision.parts]
         outcome = self._commit(parts, decision, CommandRecord(key, request_hash, response, now))
         if isinstance(outcome, errors.TallyError):
@@ -104,19 +106,36 @@ def _checked_time(now: object) -> int:
     return now
 
 
-def _check_required(stream: object, seq: object) -> None:
+def _check_lists(decision: Decision) -> None:
+    for name in ("parts", "require"):
+        given = getattr(decision, name)
+        if not isinstance(given, (tuple, list)):
+            raise errors.InvalidValue(what=f"{name} of a decision", value=names.shown(given), must="a list")
+
+
+def _check_required(required: object) -> None:
     """A name that no stream can have would be found at its end for ever."""
+    if not isinstance(required, (tuple, list)) or len(required) != 2:
+        raise errors.InvalidValue(what="requirement", value=names.shown(required), must="(stream, seq)")
+    stream, seq = required
     names.stream_kind(stream)
     if type(seq) is not int or not 0 <= seq <= limits.INT_MAX:
         raise errors.InvalidValue(what="seq of a requirement", value=names.shown(seq), must="a number from 0 on")
 
 
 def _part(given: Any, key: CommandKey) -> Part:
-    part = given if isinstance(given, Part) else Part(*given)
+    part = part_of(given)
+    if not isinstance(part.events, (tuple, list)):
+        raise errors.InvalidValue(what="events", value=names.shown(part.events), must="a list of at least one NewEvent")
     return Part(part.stream, [_traced(event, key) for event in part.events], part.expected)
 
 
 def _traced(event: NewEvent, key: CommandKey) -> NewEvent:
-    """The event with who asked for it and under which key in its meta, unless it says so itself."""
+    """The event with who asked for it and under which key in its meta, unless it says so itself.
+
+    What is no event, or has no meta to add to, goes on as it is: the store refuses it.
+    """
+    if type(event) is not NewEvent or not isinstance(event.meta, (dict, NoneType)):
+        return event
     known = {"idempotency_key": key.key, "actor_id": key.actor} | ({"org": key.org} if key.org else {})
     return msgspec.structs.replace(event, meta=known | (event.meta or {}))

@@ -5,11 +5,14 @@ A node is handed a store (profile `community`) and never opens one. docs/communi
 
 from __future__ import annotations
 
+from tallystick.community.fanout import Fanout
 from tallystick.community.floors import Base
 from tallystick.community.identity import KeyPair
 from tallystick.community.lamport import LamportClock
 from tallystick.community.log import EventLog
 from tallystick.community.messages import HeadsReport
+from tallystick.community.own_head import OwnHead
+from tallystick.community.proposals import endorse_floors, propose_floor
 from tallystick.community.replay import MaterialisedView, ReplayEngine
 from tallystick.community.replica import Replica
 from tallystick.community.service import SyncServer
@@ -41,6 +44,7 @@ __all__ = [
     "EventLog",
     "EventLogError",
     "EventType",
+    "Fanout",
     "HeadsReport",
     "HttpClient",
     "KeyPair",
@@ -48,6 +52,7 @@ __all__ = [
     "MarketplaceView",
     "MaterialisedView",
     "MembersView",
+    "OwnHead",
     "Peer",
     "ReplayEngine",
     "Replica",
@@ -58,5 +63,7 @@ __all__ = [
     "SyncServer",
     "build_snapshot",
     "declare_floor",
+    "endorse_floors",
+    "propose_floor",
     "restore_from_snapshot",
 ]

@@ -35,10 +35,11 @@ def examine(events: Sequence[Event], streams: Streams, verify: Verify = identity
 def _authentic(event: Event, entry: Entry, streams: Streams, verify: Verify) -> Examined:
     if event.community_id != streams.community:
         return _refused("it belongs to another community")
-    if not identity.is_node_id(entry.author):
+    key = _key(entry.author)
+    if key is None:
         return _refused("its author is not a node id")
     text = text_of(streams.feed(entry.author), entry)
-    if not verify(_key(entry.author), text, entry.signature):
+    if not verify(key, text, entry.signature):
         return _refused("the signature does not validate")
     return msgspec.structs.replace(entry, link=chain.checksum(text))
 
@@ -48,5 +49,6 @@ def _refused(reason: str) -> errors.EventLogError:
 
 
 @lru_cache(maxsize=1 << 12)
-def _key(author: str) -> bytes:
-    return bytes.fromhex(author[8:])
+def _key(author: str) -> bytes | None:
+    """The key of an author; None if this is no NodeID."""
+    return identity.public_key(author) if identity.is_node_id(author) else None

@@ -14,15 +14,21 @@ from tallystick.community.types import KNOWN_TYPES, SCHEMA_VERSION
 _FEW = 64
 
 
-def code_of(entry: Entry, feed: Feed, roster: Roster) -> str | None:
-    """Why an event that is stored does not count; None if it counts."""
+def code_of(entry: Entry, fork: int | None, roster: Roster) -> str | None:
+    """Why a stored event does not count; None if it counts. `fork` is where its author's feed forks."""
     if entry.type not in KNOWN_TYPES or entry.version != SCHEMA_VERSION:
         return "schema_unknown"
-    if feed.fork is not None and entry.seq >= feed.fork:
+    if fork is not None and entry.seq >= fork:
         return "revoked_author"
     if roster.rank(entry.author, entry.key, entry.seq):
         return None
     return "revoked_author" if entry.author in roster.lines() else "unknown_author"
+
+
+def stands(entry: Entry, fork: int | None, roster: Roster, floor: Mapping[str, Head]) -> bool:
+    """Whether an event counts and lies above the floor."""
+    below = floor.get(entry.author)
+    return (below is None or entry.seq > below.seq) and code_of(entry, fork, roster) is None
 
 
 class Counted:
@@ -33,7 +39,7 @@ class Counted:
         self.keys: list[Key] = []
         self.by_key: dict[Key, Entry] = {}
         self._of: dict[str, set[Key]] = {}
-        self._tips: tuple[int, dict[str, int]] | None = None
+        self._last: dict[str, Key] = {}  # the last key of each author, kept: to look for it would cost the whole set
         self.version = 0  # moves with every change, so that what was made of the set can be kept until then
 
     def __len__(self) -> int:
@@ -51,8 +57,7 @@ class Counted:
         return self._change([entry for key, entry in stands.items() if key not in had], had - stands.keys())
 
     def _stands(self, entry: Entry, feed: Feed, roster: Roster) -> bool:
-        floor = self.floor.get(entry.author)
-        return (floor is None or entry.seq > floor.seq) and code_of(entry, feed, roster) is None
+        return stands(entry, feed.fork, roster, self.floor)
 
     def _change(self, new: list[Entry], gone: Iterable[Key]) -> int:
         gone = list(gone)
@@ -61,10 +66,15 @@ class Counted:
         self.version += 1
         same = bisect_left(self.keys, min([entry.key for entry in new] + gone))
         for key in gone:
-            self._of[self.by_key.pop(key).author].discard(key)
+            author = self.by_key.pop(key).author
+            self._of[author].discard(key)
+            self._last.pop(author, None)
         for entry in new:
-            self.by_key[entry.key] = entry
-            self._of.setdefault(entry.author, set()).add(entry.key)
+            key = entry.key
+            self.by_key[key] = entry
+            self._of.setdefault(entry.author, set()).add(key)
+            if entry.author in self._last and self._last[entry.author] < key:
+                self._last[entry.author] = key
         if gone or len(new) > _FEW:
             dropped = set(gone)
             kept = [key for key in self.keys[same:] if key not in dropped]
@@ -81,14 +91,14 @@ class Counted:
 
     def tips(self) -> dict[str, int]:
         """The last seq of each author that counts: everything up to it belongs to the evidence."""
-        if self._tips is None or self._tips[0] != self.version:
-            last = {author: max(keys) for author, keys in self._of.items() if keys}  # lamports rise along a feed
-            self._tips = (self.version, {author: self.by_key[key].seq for author, key in last.items()})
-        return self._tips[1]
+        for author, keys in self._of.items():
+            if keys and author not in self._last:
+                self._last[author] = max(keys)  # lamports rise along a feed
+        return {author: self.by_key[key].seq for author, key in self._last.items()}
 
     def clear(self) -> None:
         """Forget everything."""
-        self.keys, self.by_key, self._of = [], {}, {}
+        self.keys, self.by_key, self._of, self._last = [], {}, {}, {}
         self.version += 1
 
 

@@ -58,7 +58,16 @@ def sign_request(
 class Doorkeeper:
     """Lets in whoever is a member, is on the list of peers, or holds an invitation; the rest, nobody."""
 
-    def __init__(self, replica: Replica, *, node: str, listed: frozenset[str], clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        *,
+        node: str,
+        listed: frozenset[str],
+        clock: Callable[[], int],
+        refresh: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._refresh = refresh
         self._replica = replica
         self._node = node
         self._listed = listed
@@ -80,6 +89,8 @@ class Doorkeeper:
         if not identity.verify(identity.public_key(by), text, identity.unhex(headers.get(SIGNATURE, ""))):
             raise errors.PeerRefused(peer=by, reason="the signature of the request does not validate")
         self._remember(nonce)
+        if not self._may(by, headers):
+            self._refresh()  # another process may have invited it a moment ago
         if not self._may(by, headers):
             raise errors.PeerRefused(peer=by, reason="it is no member, no listed peer, and not invited")
         return by

@@ -17,6 +17,10 @@ Place: TypeAlias = "tuple[int, bytes]"
 """A seq of a feed and the link there."""
 
 
+ERASED = b""
+"""The payload of an event whose data was erased here: no JSON object is empty."""
+
+
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """One event of one author's feed."""
 
@@ -42,7 +46,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     @property
     def data(self) -> dict[str, object]:
         """The payload, decoded."""
-        found: dict[str, object] = canonical.decode(self.payload)
+        found: dict[str, object] = {} if self.payload == ERASED else canonical.decode(self.payload)
         return found
 
     @property
@@ -66,7 +70,6 @@ class Streams:
     def __init__(self, community: str) -> None:
         self.community = community
         self.kind = f"community.{community[8:]}"
-        self.aside_kind = f"{self.kind}.aside"
 
     def feed(self, author: str) -> str:
         """The stream of an author's feed."""
@@ -74,30 +77,15 @@ class Streams:
 
     def aside(self, author: str) -> str:
         """The stream that keeps, as they came, events of an author that the feed's stream cannot take."""
-        return f"{self.aside_kind}/{author}"
+        return f"{self.kind}/aside.{author}"
 
 
 def text_of(stream: str, entry: Entry) -> bytes:
     """The text that the link hashes and the author signs."""
-    return chain.text(recorded(stream, entry), entry.previous)
-
-
-def recorded(stream: str, entry: Entry) -> envelope.Event:
-    """The entry as an event of the store, not yet recorded."""
-    return envelope.Event(
-        0,
-        stream,
-        entry.seq,
-        entry.type,
-        entry.version,
-        entry.id,
-        entry.time,
-        entry.payload,
-        entry.meta,
-        entry.checksum,
-        entry.link,
-        entry.signature,
-    )
+    return (
+        f"{chain.DOMAIN}\n{entry.previous.hex()}\n{stream}\n{entry.seq}\n{entry.type}\n{entry.version}\n"
+        f"{entry.id.hex()}\n{entry.time}\n{entry.meta.decode()}\n{entry.checksum.hex()}"
+    ).encode()
 
 
 class _Clocked(msgspec.Struct, gc=False):
@@ -119,7 +107,7 @@ def from_store(event: envelope.Event, previous: bytes) -> Entry:
         event.version,
         event.id,
         event.time,
-        event.payload or b"{}",
+        ERASED if event.payload is None else event.payload,
         event.meta,
         event.checksum,
         event.link,

@@ -1,7 +1,7 @@
 """How a community is kept in a store: a stream an author, and beside it what a stream cannot take.
 
     community.<id>/<author>          the feed: the same bytes, seqs and links on every node
-    community.<id>.aside/<author>    kept as they came on the wire, under ids of this node's own:
+    community.<id>/aside.<author>    kept as they came on the wire, under ids of this node's own:
                                      events whose chosen id the store has already (`community.aside.event`),
                                      events of a feed that begins at a snapshot (the same),
                                      the two events that prove a fork (`community.aside.fork`)
@@ -18,13 +18,14 @@ import msgspec
 from tallystick import errors
 from tallystick.community import wire
 from tallystick.community.entry import Entry, Streams, from_store, text_of
-from tallystick.community.feeds import Head
-from tallystick.community.types import Event
+from tallystick.community.feeds import NOTHING, Head
+from tallystick.community.types import MEMBERSHIP_TYPES, POLICY, Event
 from tallystick.event import canonical, chain, ids
 from tallystick.event import model as envelope
 from tallystick.event.model import Draft
 from tallystick.store.commit import Outcome, Transaction, Write
 from tallystick.store.expectation import ANY
+from tallystick.store.maintenance import before_cut
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
 
@@ -32,6 +33,14 @@ ASIDE_EVENT = "community.aside.event"
 ASIDE_FORK = "community.aside.fork"
 
 Fork = tuple[Entry, Entry]
+
+
+def from_aside(streams: Streams, document: dict[str, object]) -> Entry:
+    """The event of a feed that was kept aside, as it came on the wire."""
+    entry = wire.entries([msgspec.convert(document, Event)])[0]
+    if isinstance(entry, errors.EventLogError):
+        raise errors.EventLogError(code="db_corrupt", reason=entry.reason)
+    return msgspec.structs.replace(entry, link=chain.checksum(text_of(streams.feed(entry.author), entry)))
 
 
 class Keeper:
@@ -43,40 +52,39 @@ class Keeper:
         self.position = 0  # how far the store was read
         self._heads: dict[str, tuple[int, bytes]] = {}  # the ends of the streams of feeds, as written or read
         self._read_links: dict[str, bytes] = {}  # the last link that was read of each feed
-        self._kinds = frozenset({self.streams.kind, self.streams.aside_kind})
+        self._kinds = frozenset({self.streams.kind})
+        self._base: dict[
+            str, Head
+        ] = {}  # what the node begins with: events up to there are not needed, and may be gone
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def news(self) -> Iterator[Entry | Fork]:
+    def news(self, until: int | None = None) -> Iterator[Entry | Fork]:
         """What was recorded since the last look, by this process or another, in the order of recording."""
-        head = self.store.head()
-        if head == self.position:
+        head = self.store.head() if until is None else until
+        if head <= self.position:
             return
-        for event in self.store.events(after=self.position, until=head, selection=Selection(kinds=self._kinds)):
-            yield from self._read(event)
+        selection, begun = Selection(kinds=self._kinds), bool(self._base)
+        for event in self.store.events(after=self.position, until=head, selection=selection, over_pruned=begun):
+            yield from (item for item in self._read(event) if not self._is_covered(item))
         self.position = head
 
     def _read(self, event: envelope.Event) -> Iterator[Entry | Fork]:
         if event.type == ASIDE_EVENT:
-            yield self._from_wire(event.data["event"])
+            yield from_aside(self.streams, event.data["event"])
         elif event.type == ASIDE_FORK:
-            yield (self._from_wire(event.data["one"]), self._from_wire(event.data["other"]))
+            yield (from_aside(self.streams, event.data["one"]), from_aside(self.streams, event.data["other"]))
         else:
             author = event.stream.partition("/")[2]
-            previous = self._read_links.get(author, chain.GENESIS)
+            previous = self._read_links.get(author) or before_cut(self.store.cut(event.stream))[1]
             if chain.link(event, previous) != event.link:
                 raise errors.EventLogError(code="db_corrupt", reason=f"the link of {event.stream}#{event.seq} is wrong")
+            if event.payload is None and (event.type in MEMBERSHIP_TYPES or event.type == POLICY):
+                raise errors.EventLogError(code="db_corrupt", reason=f"{event.stream}#{event.seq} was erased: an act")
             self._read_links[author] = event.link
             if event.seq > self._heads.get(author, (0, b""))[0]:
                 self._heads[author] = (event.seq, event.link)
             yield from_store(event, previous)
-
-    def _from_wire(self, document: dict[str, object]) -> Entry:
-        entry = wire.entries([msgspec.convert(document, Event)])[0]
-        if isinstance(entry, errors.EventLogError):
-            raise errors.EventLogError(code="db_corrupt", reason=entry.reason)
-        text = text_of(self.streams.feed(entry.author), entry)
-        return msgspec.structs.replace(entry, link=chain.checksum(text))
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -110,7 +118,7 @@ class Keeper:
             raise refused
         self._advance(transactions, outcomes)
         if taken:
-            self._commit([Transaction([self._aside(each)]) for each in taken], [])
+            self._commit([Transaction([self._aside(each, own_ids=True)]) for each in taken], [])
 
     def _advance(self, transactions: list[Transaction], outcomes: Sequence[Outcome]) -> None:
         """What was just written need not be read again, if nobody else wrote in between."""
@@ -129,18 +137,23 @@ class Keeper:
     def _transaction(self, entries: list[Entry]) -> Transaction:
         first = entries[0]
         if self._heads.get(first.author, (0, chain.GENESIS)) != (first.seq - 1, first.previous):
-            return Transaction([self._aside(entries)])
+            return Transaction([self._aside(entries, own_ids=False)])
         write = Write(self.streams.feed(first.author), [entry.draft for entry in entries], first.seq - 1)
         write.ids_given = True
         write.times_given = frozenset(range(len(entries)))
         write.after_link = first.previous
         return Transaction([write])
 
-    def _aside(self, entries: list[Entry]) -> Write:
+    def _aside(self, entries: list[Entry], *, own_ids: bool) -> Write:
+        """Events as they came, under the ids of their authors if those are free: all runners then order them alike."""
         community = self.streams.community
         documents = [{"event": msgspec.to_builtins(wire.to_wire(entry, community))} for entry in entries]
         drafts = [self._draft(ASIDE_EVENT, entry, each) for entry, each in zip(entries, documents, strict=True)]
-        return Write(self.streams.aside(entries[0].author), drafts, ANY)
+        if not own_ids:
+            drafts = [(*draft[:2], entry.id, *draft[3:]) for draft, entry in zip(drafts, entries, strict=True)]
+        write = Write(self.streams.aside(entries[0].author), drafts, ANY)
+        write.ids_given = not own_ids
+        return write
 
     def _aside_fork(self, fork: Fork) -> Write:
         one, other = (msgspec.to_builtins(wire.to_wire(entry, self.streams.community)) for entry in fork)
@@ -153,8 +166,22 @@ class Keeper:
         id_ = ids.default.mint(1, time_ns=now)[0]
         return (type_, 1, id_, now, payload, entry.meta, chain.checksum(payload), None)
 
+    def _is_covered(self, item: Entry | Fork) -> bool:
+        """Whether an event lies below where the node begins."""
+        return isinstance(item, Entry) and item.seq <= self._base.get(item.author, NOTHING).seq
+
     def expect(self, heads: dict[str, Head]) -> None:
-        """Feeds that begin at a snapshot have no stream here: everything of them is kept aside."""
+        """Begin at a snapshot. Feeds that have no stream here then cannot get one: they are kept aside.
+
+        A stream that was pruned goes on behind its cut, which must not lie past what the snapshot covers.
+        """
+        self._base = dict(heads)
         for author, head in heads.items():
-            if head.seq and author not in self._heads:
+            stream = self.streams.feed(author)
+            end, cut = self.store.stream_head(stream), self.store.cut(stream)
+            if cut is not None and cut.through > head.seq:
+                raise errors.HistoryPruned(what=f"seqs of {stream!r}", first=head.seq + 1, last=cut.through)
+            if end is not None:
+                self._heads[author] = (end.seq, end.link)
+            elif head.seq:
                 self._heads[author] = (0, b"")

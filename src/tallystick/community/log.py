@@ -10,7 +10,7 @@ import asyncio
 import threading
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from tallystick import errors
 from tallystick.community import identity, wire
@@ -32,8 +32,15 @@ PROFILE = "community"
 RETRIES_MAX = 20
 
 
+Ask: TypeAlias = "Callable[[EventLog], None]"
+"""Asks peers for this node's own head: see own_head.py."""
+
+
 class EventLog(Node):
-    """The log of one community in a store with the profile `community`. `node` is the NodeID that writes here."""
+    """The log of one community in a store with the profile `community`. `node` is the NodeID that writes here.
+
+    `ask` is called once, before the first event is written here.
+    """
 
     def __init__(
         self,
@@ -44,18 +51,22 @@ class EventLog(Node):
         base: Base | None = None,
         verify: Verify = identity.verify,
         held: Held | None = None,
+        ask: Ask | None = None,
     ) -> None:
         if store.profile.name != PROFILE:
             raise errors.InvalidValue(what="profile", value=store.profile.name, must=f"{PROFILE!r} for a community")
         identity.public_key(community_id)
         super().__init__(Replica(community_id, node=node, base=base, verify=verify, held=held))
         self.lock = threading.RLock()
-        self._store = store
+        self.disk = store
         self.clock = store.clock
         self._keeper = Keeper(store, community_id)
-        self._by_id: dict[bytes, list[Entry]] = {}
+        self._by_id: dict[bytes, Entry] = {}
+        self._copies: dict[bytes, list[Entry]] = {}  # further events whose authors chose an id that was taken
         self._arrived: list[Entry] = []
-        self._wakers: list[Callable[[], None]] = []
+        self.wakers: list[Callable[[], None]] = []
+        self._ask = ask
+        self._asking = threading.Lock()
         self.on_append: list[Callable[[Event], None]] = []  # best-effort fan-out to peers
         if base is not None:
             self._keeper.expect(base.heads)
@@ -63,7 +74,7 @@ class EventLog(Node):
 
     def _open(self) -> None:
         try:
-            if holes := self._store.holes():
+            if holes := self.disk.holes():
                 raise errors.EventLogError(code="db_corrupt", reason=holes[0].reason)
             self.refresh()
         except errors.Damaged as damage:
@@ -76,6 +87,7 @@ class EventLog(Node):
         """Mint, sign and keep an event of one's own, then hand it to subscribers and peers."""
         if event_type not in KNOWN_TYPES or event_type in RESERVED_TYPES:
             raise error_of("schema_unknown", f"{event_type!r} is not a type that can be written here")
+        self._ask_first()
         with self.lock:
             self._inspect(event_type, data)
             for _ in range(RETRIES_MAX):
@@ -95,6 +107,13 @@ class EventLog(Node):
         for hand_on in self.on_append:
             hand_on(event)
         return event
+
+    def _ask_first(self) -> None:
+        """Ask the peers for this node's own head, once. Not under the lock of the log: the answers need it."""
+        with self._asking:
+            if self._ask is not None:
+                self._ask(self)
+                self._ask = None
 
     def append_received(self, event: Event, *, peer: str = "") -> bool:
         """Keep an event that a peer sent. True if it is new and counts, False if it was here already.
@@ -202,7 +221,7 @@ class EventLog(Node):
 
     def _inspect(self, event_type: str, data: dict[str, Any]) -> None:
         """The guard looks at what is written here; what peers wrote is theirs, and refusing it would part the nodes."""
-        secrets = guard.make(self._store.settings["secrets"])
+        secrets = guard.make(self.disk.settings["secrets"])
         if secrets is not None:
             payload = canonical.encode(data)
             if secrets.suspects(payload):
@@ -210,10 +229,21 @@ class EventLog(Node):
 
     def _arrive(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            self._by_id.setdefault(entry.id, []).append(entry)
+            if self._by_id.setdefault(entry.id, entry) is not entry:
+                self._copies.setdefault(entry.id, []).append(entry)
         self._arrived += entries
-        for wake in list(self._wakers):
+        for wake in list(self.wakers):
             wake()
+
+    @property
+    def arrivals(self) -> int:
+        """How many events have arrived here, written or received, since this log was opened and read."""
+        return len(self._arrived)
+
+    def arrived(self, at: int) -> tuple[list[Entry], int]:
+        """What has arrived behind the first `at`, and how many that makes."""
+        with self.lock:
+            return self._arrived[at:], len(self._arrived)
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -224,9 +254,10 @@ class EventLog(Node):
     def get(self, event_id: str) -> Event | None:
         """The event with this id; where an id was copied, the first of them that counts in the merged order."""
         try:
-            found = self._by_id.get(ids.from_ulid(event_id), [])
+            id_ = ids.from_ulid(event_id)
         except ValueError:
             return None
+        found = [self._by_id[id_], *self._copies.get(id_, [])] if id_ in self._by_id else []
         counting = sorted((entry for entry in found if entry.key in self.replica.counted.by_key), key=lambda e: e.key)
         chosen = [*counting, *found]
         return wire.to_wire(chosen[0], self.community) if chosen else None
@@ -266,7 +297,7 @@ class EventLog(Node):
             loop.call_soon_threadsafe(news.set)
 
         at = len(self._arrived)
-        self._wakers.append(wake)
+        self.wakers.append(wake)
         try:
             while True:
                 while at < len(self._arrived):
@@ -277,4 +308,4 @@ class EventLog(Node):
                 await news.wait()
                 news.clear()
         finally:
-            self._wakers.remove(wake)
+            self.wakers.remove(wake)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from tallystick import errors
 from tallystick.community import acceptance, messages, wire
-from tallystick.community.entry import Entry
+from tallystick.community.entry import ERASED, Entry
 from tallystick.community.feeds import Head
 from tallystick.community.items import Items
 from tallystick.community.judging import Plan
@@ -28,6 +28,7 @@ class Node:
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
         self._items: tuple[int, Items] | None = None
+        self.floors_seen: dict[str, str] = {}  # peer -> the floor that it said it is at
 
     @property
     def community(self) -> str:
@@ -76,6 +77,8 @@ class Node:
             return entry.code
         if entry.link in plan.codes:
             return plan.codes[entry.link][0]
+        if entry.key in self.replica.counted.by_key:
+            return None
         stored = self.replica.by_link.get(entry.link)
         return None if stored is None else self.replica.code_of(stored)
 
@@ -185,6 +188,8 @@ class Node:
         found: list[Event] = []
         size = 0
         for entry in entries:
+            if entry.payload == ERASED:
+                continue  # nobody could verify it
             size += len(entry.payload) + len(entry.meta) + 600
             if len(found) >= messages.EVENTS_MAX or (found and size > ANSWER_BYTES_MAX):
                 break

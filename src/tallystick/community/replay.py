@@ -66,14 +66,21 @@ class ReplayEngine:
 
     def register(self, name: str, view: MaterialisedView, event_types: Iterable[str]) -> None:
         """Add a view; it is brought to the end at once."""
-        unknown = set(event_types) - KNOWN_TYPES
-        if unknown:
-            raise errors.InvalidValue(what="event types", value=sorted(unknown)[0], must="of the closed set")
-        self.views[name] = view
-        self._types[name] = frozenset(event_types)
-        if self.log.replica.settled and name not in self._base:
-            self._begin(name)
-            self._fold_settled([name], self.log.replica.settled)
+        self.register_all({name: (view, event_types)})
+
+    def register_all(self, views: Mapping[str, tuple[MaterialisedView, Iterable[str]]]) -> None:
+        """Add views, and bring them to the end in one pass."""
+        for name, (view, event_types) in views.items():
+            unknown = set(event_types) - KNOWN_TYPES
+            if unknown:
+                raise errors.InvalidValue(what="event types", value=sorted(unknown)[0], must="of the closed set")
+            self.views[name] = view
+            self._types[name] = frozenset(event_types)
+        fresh = [name for name in views if name not in self._base]
+        if self.log.replica.settled and fresh:
+            for name in fresh:
+                self._begin(name)
+            self._fold_settled(fresh, self.log.replica.settled)
         self.rebuild_all()
 
     def rebuild(self, view_name: str, from_lamport: int = 0) -> None:
@@ -96,6 +103,10 @@ class ReplayEngine:
     def states(self) -> dict[str, dict[str, Any]]:
         """The state of every view."""
         return {name: view.snapshot_state() for name, view in sorted(self.views.items())}
+
+    def floor_states(self) -> dict[str, bytes] | None:
+        """The packed states of all views at the floor; None if a view does not begin there."""
+        return dict(self._base) if self._base and set(self._base) == set(self.views) else None
 
     def restart(self, states: Mapping[str, bytes], *, floor: bytes = b"") -> None:
         """Go on from the packed states of a snapshot at a floor: what it covers is not folded any more."""

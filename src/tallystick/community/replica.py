@@ -189,6 +189,14 @@ class Replica:
         self.acts[entry.link] = act
         return True
 
+    def replace(self, entry: Entry) -> None:
+        """Put an event in the place of the same one: its data was erased."""
+        feed = self.feeds[entry.author]
+        feed.entries[entry.seq - feed.base.seq - 1] = entry
+        self.by_link[entry.link] = entry
+        if entry.key in self.counted.by_key:
+            self.counted.by_key[entry.key] = entry
+
     @property
     def reach(self) -> int:
         """The highest lamport that would be taken now."""
@@ -215,7 +223,7 @@ class Replica:
 
     def code_of(self, entry: Entry) -> str | None:
         """Why a stored event does not count; None if it does."""
-        return code_of(entry, self.feeds[entry.author], self.roster)
+        return code_of(entry, self.feeds[entry.author].fork, self.roster)
 
     def tips(self) -> dict[str, Head]:
         """How far each feed belongs to the evidence: up to its last event that counts, or to the base."""

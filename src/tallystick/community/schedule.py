@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -60,11 +61,18 @@ class Ticker:
             await self._snapshot()
 
 
-async def beside(serving: Coroutine[Any, Any, None], ticker: Ticker, *, now: Callable[[], datetime]) -> None:
-    """Run a ticker for as long as a server runs."""
+async def beside(
+    serving: Coroutine[Any, Any, None],
+    ticker: Ticker,
+    *,
+    now: Callable[[], datetime],
+    look: Callable[[], None] = lambda: None,
+) -> None:
+    """Run a ticker for as long as a server runs. `look` is called every second: other processes may have written."""
     server = asyncio.ensure_future(serving)
     try:
         while not server.done():
+            await asyncio.to_thread(look)
             await ticker.tick(now())
             await asyncio.wait([server], timeout=min(ticker.schedule.wait_s, 1.0))
     finally:
@@ -74,5 +82,10 @@ async def beside(serving: Coroutine[Any, Any, None], ticker: Ticker, *, now: Cal
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run one piece of asynchronous work from a place that has no event loop."""
-    return asyncio.run(work)
+    """Run one piece of asynchronous work to its end, from a thread that has an event loop or has none."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as beside_it:
+        return beside_it.submit(asyncio.run, work).result()

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import msgspec
@@ -26,6 +27,7 @@ from starlette.routing import Route
 from tallystick import errors
 from tallystick.community import credentials
 from tallystick.community.credentials import Doorkeeper
+from tallystick.community.fanout import Fanout
 from tallystick.community.identity import KeyPair
 from tallystick.community.log import EventLog
 from tallystick.community.messages import BODY_BYTES_MAX, Delivery, Fetch, HeadsReport, Receipt, Reconcile
@@ -52,12 +54,14 @@ class SyncServer:
         listed: frozenset[str] = frozenset(),
         snapshots: SnapshotStore | None = None,
         clock: Callable[[], int] = time.time_ns,
+        fanout: Fanout | None = None,
     ) -> None:
+        self._fanout = fanout
         self._log = log
         self._keys = keys
         self._snapshots = snapshots
         self._clock = clock
-        self._door = Doorkeeper(log.replica, node=keys.node, listed=listed, clock=clock)
+        self._door = Doorkeeper(log.replica, node=keys.node, listed=listed, clock=clock, refresh=log.refresh)
         self._bad: dict[str, tuple[int, int]] = {}  # peer -> bad events, and when the last was
 
     async def serve_heads(self) -> HeadsReport:
@@ -83,7 +87,19 @@ class SyncServer:
             ("/sync/v1/reconcile", "POST", self._reconcile),
             ("/sync/v1/snapshot", "GET", self._snapshot),
         ]
-        return Starlette(routes=[Route(path, self._guarded(serve), methods=[way]) for path, way, serve in routes])
+        served = [Route(path, self._guarded(serve), methods=[way]) for path, way, serve in routes]
+        return Starlette(routes=served, lifespan=self._lifespan)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        """While the app is up, this node's events are handed on. Whoever mounts it starts the fan-out itself."""
+        if self._fanout is not None:
+            self._fanout.start()
+        try:
+            yield
+        finally:
+            if self._fanout is not None:
+                await asyncio.to_thread(self._fanout.stop)
 
     # --- endpoints -------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.community import messages
-from tallystick.community.entry import Entry
+from tallystick.community.entry import ERASED, Entry
 from tallystick.community.messages import (
     Delivery,
     Fetch,
@@ -64,6 +64,7 @@ class Session:
     def run(self) -> Talk:
         """The round."""
         theirs = cast(HeadsReport, (yield self._count(HeadsRequest(community_id=self._node.community))))
+        self._node.floors_seen[self._peer] = theirs.floor
         if theirs.tips is None:
             yield from self.push_by_type(theirs)
             return
@@ -75,6 +76,13 @@ class Session:
             yield from self._reconcile()
         if self._replica.held.highest() > self._replica.reach:
             yield from self._climb()
+
+    def take_back(self) -> Talk:
+        """Fetch what the peer has of this node's own feed, and this node has not."""
+        theirs = cast(HeadsReport, (yield self._count(HeadsRequest(community_id=self._node.community))))
+        own = str(self._replica.node)
+        tips = {author: tip for author, tip in (theirs.tips or {}).items() if author == own}
+        yield from self._pull_tips(msgspec.structs.replace(theirs, tips=tips))
 
     def push_by_type(self, theirs: HeadsReport) -> Talk:
         """All that can be done for a peer that says only the highest lamport of each type: it may miss events."""
@@ -183,7 +191,7 @@ class Session:
         return receipt.accepted
 
     def _push(self, entries: Iterable[Entry]) -> Talk:
-        ordered = sorted(entries, key=lambda entry: entry.key)
+        ordered = sorted((e for e in entries if e.payload != ERASED), key=lambda entry: entry.key)
         for at in range(0, len(ordered), messages.EVENTS_MAX):
             events = self._node.events_of(ordered[at : at + messages.EVENTS_MAX])
             receipt = cast(Receipt, (yield self._count(Delivery(community_id=self._node.community, events=events))))

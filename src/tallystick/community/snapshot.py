@@ -11,6 +11,7 @@ import builtins
 import hashlib
 import os
 import zlib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -83,19 +84,30 @@ def build_snapshot(log: EventLog, engine: ReplayEngine, signing_kp: KeyPair, at_
     covered = floors.cover(log.replica, floors.heads_at(log.replica, lamport))
     if covered is None:
         raise errors.SnapshotRejected(reason="what it would cover is not all here")
-    base = covered.base
+    return _signed(log, covered.base, pack(engine.states_of(covered)), signing_kp, after=log.replica.base.floor)
+
+
+def of_floor(log: EventLog, engine: ReplayEngine, signing_kp: KeyPair) -> Snapshot:
+    """A snapshot of the floor that this node has reached, by its own word: it has folded what the floor covers."""
+    states = engine.floor_states()
+    if states is None:
+        raise errors.SnapshotRejected(reason="there is no floor, or a view that does not know what it covers")
+    return _signed(log, log.replica.base, states, signing_kp, after=b"")
+
+
+def _signed(log: EventLog, base: Base, states: dict[str, bytes], signing_kp: KeyPair, *, after: bytes) -> Snapshot:
     snapshot = Snapshot(
         schema_version=1,
         community_id=log.community,
         lamport=base.lamport,
         wall_clock=wire.wall_clock(log.clock()),
-        states=pack(engine.states_of(covered)),
+        states=states,
         covers_events_up_to=base.lamport,
         signer=signing_kp.node,
         heads=base.heads,
         acts=base.acts,
         nodes=base.nodes,
-        after=log.replica.base.floor,
+        after=after,
     )
     signature = signing_kp.sign(identity.tagged(identity.SNAPSHOT_TAG, snapshot.digest().hex()))
     return msgspec.structs.replace(snapshot, signature=signature.hex())
@@ -166,12 +178,20 @@ class SnapshotStore:
             return []
         return sorted(int(path.stem) for path in self._directory.glob("*.bin") if path.stem.isdecimal())
 
-    def prune(self, keep_last_n: int = KEEP_LAST) -> None:
-        """Remove all but the newest."""
+    def written_ns(self, lamport: int) -> int:
+        """When the file of a snapshot was written, by the clock of this machine."""
+        return (self._directory / f"{lamport}.bin").stat().st_mtime_ns
+
+    def remove(self, lamport: int) -> None:
+        """Remove one."""
+        (self._directory / f"{lamport}.bin").unlink()
+
+    def prune(self, keep_last_n: int = KEEP_LAST, *, keep: Collection[int] = ()) -> None:
+        """Remove all but the newest, and those of these lamports: a log may begin at one, or its floor lie there."""
         if keep_last_n < 1:
             raise errors.InvalidValue(what="keep_last_n", value=keep_last_n, must="at least 1")
-        for lamport in self.list()[:-keep_last_n]:
-            (self._directory / f"{lamport}.bin").unlink()
+        for lamport in set(self.list()[:-keep_last_n]) - set(keep):
+            self.remove(lamport)
 
 
 def dump(snap: Snapshot) -> bytes:

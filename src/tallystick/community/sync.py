@@ -7,6 +7,7 @@ peer's key has not signed is no answer.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -31,7 +32,7 @@ from tallystick.community.messages import (
     Request,
     Response,
 )
-from tallystick.community.session import Session
+from tallystick.community.session import Session, Talk
 
 Said = TypeVar("Said")
 
@@ -56,7 +57,7 @@ class SyncResult(msgspec.Struct, frozen=True):
 
 
 class HttpClient:
-    """Signed requests to one peer."""
+    """Signed requests to one peer. Over https its certificate must be valid for its name; `tls` says who may vouch."""
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class HttpClient:
         invite: tuple[str, str] | None = None,
         clock: Callable[[], int] = time.time_ns,
         transport: httpx.AsyncBaseTransport | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.peer = peer
         self._keys = keys
@@ -80,6 +82,7 @@ class HttpClient:
             timeout=SECONDS_MAX,
             follow_redirects=False,
             trust_env=False,
+            verify=True if tls is None else tls,
             transport=transport,
         )
 
@@ -158,15 +161,19 @@ class SyncClient:
     async def sync_with(self, client: HttpClient) -> SyncResult:
         """One round with a peer. What arrived is stored, whatever happens to the rest of the round."""
         started = time.monotonic()
-        await asyncio.to_thread(self._log.refresh)
         session = Session(self._log, client.peer.key)
-        talk = session.run()
+        await self.talk(client, session.run)
+        taken_ms = int((time.monotonic() - started) * 1000)
+        return SyncResult(session.tally.sent, session.tally.received, taken_ms)
+
+    async def talk(self, client: HttpClient, begin: Callable[[], Talk]) -> None:
+        """Put the requests of a talk to a peer, one after the other."""
+        await asyncio.to_thread(self._log.refresh)
+        talk = begin()
         request = await asyncio.to_thread(self._advance, talk, None)
         while request is not None:
             answer = await client.ask(request)
             request = await asyncio.to_thread(self._advance, talk, answer)
-        taken_ms = int((time.monotonic() - started) * 1000)
-        return SyncResult(session.tally.sent, session.tally.received, taken_ms)
 
     def _advance(self, talk: Any, answer: Response | None) -> Request | None:
         """The next request of a session; None when it is over. The log does not change underneath a step."""
@@ -182,6 +189,14 @@ def _decoded(body: bytes, kind: type[Said], peer: Peer, *, packed: bool = False)
         return msgspec.msgpack.decode(body, type=kind) if packed else msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         raise errors.SyncFailed(peer=peer.url, reason=f"its answer is malformed: {str(problem)[:150]}") from None
+
+
+def trusting(ca_file: str) -> ssl.SSLContext:
+    """TLS that verifies as ever, but takes the word of the authorities in this file instead of the public ones."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as problem:
+        raise errors.InvalidValue(what="authorities", value=ca_file, must=f"a PEM file ({problem})") from None
 
 
 def local_peers(peers: Sequence[Peer]) -> list[Peer]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.pipeline import digests, manifest, shelving
 from tallystick.pipeline.archive import BUCKET_EVENTS
-from tallystick.pipeline.columns import COLUMNS, DDL
+from tallystick.pipeline.columns import COLUMNS, DDL, SPARK_TYPES
 from tallystick.pipeline.failures import clear
 from tallystick.pipeline.manifest import Bucket, Manifest
 from tallystick.pipeline.progress import Show, watched
@@ -55,8 +55,8 @@ def compact(
         before = manifest.load(place)
         twice = repeated(read_archive(spark, place, before)).persist()
         problems = _problems(twice)
-        again = {row["position"] for row in twice.where("same").select("position").collect()}
-        buckets, gone = _merged(spark, place, before, bucket_events, again, {item.position for item in problems})
+        again, wrong = _places(twice.where("same")), _places(twice.where("not same"))
+        buckets, gone = _merged(spark, place, before, bucket_events, again, wrong)
         twice.unpersist()
         old = shelving.superseded(gone, grace_seconds=grace_seconds)
         after = msgspec.structs.replace(before, buckets=buckets, superseded=[*before.superseded, *old])
@@ -74,8 +74,11 @@ def compact(
 
 
 def repeated(events: DataFrame) -> DataFrame:
-    """(id, position, same) of every id that stands there more than once; `same` if its rows do not differ."""
-    content = F.sha2(F.concat_ws("\n", *(F.coalesce(F.col(name).cast("string"), F.lit("∅")) for name in _TEXTS)), 256)
+    """(id, position, places, …, same) of every id that stands there more than once; `same` if its rows do not differ.
+
+    `places` are all of its positions.
+    """
+    content = F.sha2(F.concat_ws("\n", *(F.coalesce(_as_text(name), F.lit("∅")) for name in COLUMNS)), 256)
     found = events.select("id", "position", "stream", "seq", content.alias("content"))
     grouped = found.groupBy("id").agg(
         F.count(F.lit(1)).alias("rows"),
@@ -83,11 +86,18 @@ def repeated(events: DataFrame) -> DataFrame:
         F.first("stream").alias("stream"),
         F.min("seq").alias("seq"),
         F.min("position").alias("position"),
+        F.collect_set("position").alias("places"),
     )
-    return grouped.where("rows > 1").select("id", "position", "stream", "seq", (F.col("contents") == 1).alias("same"))
+    same = (F.col("contents") == 1).alias("same")
+    return grouped.where("rows > 1").select("id", "position", "places", "stream", "seq", same)
 
 
-_TEXTS = tuple(name for name in COLUMNS if name not in ("id", "checksum", "link", "signature"))
+def _as_text(name: str) -> Column:
+    return F.hex(name) if SPARK_TYPES[name] == "binary" else F.col(name).cast("string")
+
+
+def _places(twice: DataFrame) -> set[int]:
+    return {position for row in twice.select("places").collect() for position in row["places"]}
 
 
 def _problems(twice: DataFrame) -> list[Problem]:

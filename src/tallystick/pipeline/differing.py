@@ -22,7 +22,7 @@ from tallystick.event.model import Event
 from tallystick.pipeline.carrying import carry, only_upcasters
 from tallystick.pipeline.failures import clear, told
 from tallystick.pipeline.folding import applied, in_order, keyed_events
-from tallystick.pipeline.keys import with_key
+from tallystick.pipeline.keys import key_name, with_key
 from tallystick.pipeline.progress import Show, watched
 from tallystick.pipeline.whole import Whole, whole
 from tallystick.projections import model
@@ -185,8 +185,9 @@ def _end(key: str, old: Any, new: Any) -> tuple[str, bytes | None]:
 
 def _parted(events: DataFrame, differing: DataFrame, pair: tuple[Folded, Folded], catalog: Catalog) -> list[Difference]:
     """For the first differing keys: where they part, and how they end."""
-    chosen = differing.orderBy("key").limit(KEYS_MAX)
-    again = in_order(events.join(F.broadcast(chosen), "key", "left_semi"), pair[0])
+    name = key_name(pair[0])
+    chosen = differing.orderBy("key").limit(KEYS_MAX).withColumnRenamed("key", name)
+    again = in_order(events.join(F.broadcast(chosen), name, "left_semi"), pair[0])
     rows = again.mapInArrow(_partings(pair, catalog), "key string, found binary").orderBy("key").collect()
     return [msgspec.json.decode(bytes(row["found"]), type=Difference) for row in rows]
 

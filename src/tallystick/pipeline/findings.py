@@ -66,88 +66,127 @@ def at_places(events: DataFrame, *places: DataFrame) -> DataFrame:
 # --- payloads --------------------------------------------------------------------------------------------------------
 
 
+def is_fit() -> Column:
+    """Whether the payload has its checksum; compared as bytes, which costs less than as text."""
+    return F.unhex(F.sha2(F.col("payload").cast("binary"), 256)).eqNullSafe(F.col("checksum"))
+
+
+def unfit(events: DataFrame) -> DataFrame:
+    """(position, stream, seq, checksum, gone): events without a payload, or with another one. They are few."""
+    gone = F.isnull("payload").alias("gone")
+    return events.where(~is_fit() | F.isnull("payload")).select("position", "stream", "seq", "checksum", gone)
+
+
 def wrong_payloads(events: DataFrame, erased: DataFrame) -> DataFrame:
-    """Payloads without their checksum, missing ones that no fact tells of, and facts that are not kept."""
-    claim = erased.groupBy("stream", "seq").agg(F.first("erased_checksum").alias("erased_checksum"), F.first("at"))
-    sha = F.sha2(F.col("payload").cast("binary"), 256)
-    fits = sha.eqNullSafe(hex_of("checksum"))
-    suspects = events.select(
-        "position", "stream", "seq", "checksum", fits.alias("fits"), F.isnull("payload").alias("gone")
-    )
-    suspects = suspects.join(F.broadcast(claim), ["stream", "seq"], "left")
+    """Payloads without their checksum, and missing ones that no fact tells of."""
+    return unexplained(unfit(events), erased)
+
+
+def unexplained(suspects: DataFrame, erased: DataFrame) -> DataFrame:
+    """Of those that do not fit: payloads without their checksum, and missing ones that no fact tells of."""
+    claim = erased.groupBy("stream", "seq").agg(F.first("erased_checksum").alias("erased_checksum"))
+    beside = suspects.join(F.broadcast(claim), ["stream", "seq"], "left")
     is_claimed = F.col("erased_checksum").isNotNull()
     other = is_claimed & ~F.col("erased_checksum").eqNullSafe(hex_of("checksum"))
-    what = F.when(F.col("gone") | is_claimed, F.lit("erasure")).otherwise(F.lit("checksum"))
+    what = F.when(F.col("gone"), F.lit("erasure")).otherwise(F.lit("checksum"))
     reason = (
-        F.when(other, "a control fact says that it was erased, and names another checksum")
-        .when(F.col("gone") & ~is_claimed, "the payload is gone, and no control fact says that it was erased")
-        .when(~F.col("gone") & is_claimed, "a control fact says that it was erased, and the payload is still there")
-        .when(~F.col("gone") & ~F.col("fits"), "the payload does not have its checksum")
+        F.when(~F.col("gone"), "the payload does not have its checksum")
+        .when(~is_claimed, "the payload is gone, and no control fact says that it was erased")
+        .when(other, "a control fact says that it was erased, and names another checksum")
     )
-    return finding(suspects.where(reason.isNotNull()), what, reason)
+    return finding(beside.where(reason.isNotNull()), what, reason)
 
 
-def missing_erased(found: DataFrame, erased: DataFrame, pruned: DataFrame) -> DataFrame:
-    """Erasures of events that are neither there nor pruned."""
+def unkept_erasures(found: DataFrame, suspects: DataFrame, erased: DataFrame, pruned: DataFrame) -> DataFrame:
+    """Facts about erasures of events whose payload is still there, or that are neither there nor pruned."""
+    gone = suspects.where("gone").select("stream", "seq")
     cut = pruned.groupBy("stream").agg(F.max("through").alias("through"))
-    left = erased.join(found, ["stream", "seq"], "left_anti")
-    left = left.join(cut, "stream", "left").where(F.col("through").isNull() | (F.col("seq") > F.col("through")))
-    rows = left.select(F.lit(0).cast("bigint").alias("position"), "stream", "seq")
-    return finding(rows, "erasure", F.lit("a control fact says that it was erased, and there is no event"))
+    left = erased.select("stream", "seq").distinct().join(F.broadcast(gone), ["stream", "seq"], "left_anti")
+    left = left.join(found.dropDuplicates(["stream", "seq"]), ["stream", "seq"], "left").join(cut, "stream", "left")
+    is_pruned = F.col("through").isNotNull() & (F.col("seq") <= F.col("through"))
+    rows = left.where(F.col("position").isNotNull() | ~is_pruned)
+    still = F.lit("a control fact says that it was erased, and the payload is still there")
+    absent = F.lit("a control fact says that it was erased, and there is no event")
+    reason = F.when(F.col("position").isNotNull(), still).otherwise(absent)
+    return finding(rows.withColumn("position", F.coalesce("position", F.lit(0).cast("bigint"))), "erasure", reason)
 
 
 # --- chains ----------------------------------------------------------------------------------------------------------
 
 
-def chained(events: DataFrame, pruned: DataFrame) -> DataFrame:
-    """Every event beside the one before it in its stream, and the cut that it may follow instead."""
-    order = Window.partitionBy("stream").orderBy("seq", "position")
+def chained(events: DataFrame, pruned: DataFrame, *, signed: bool = False) -> DataFrame:
+    """The events that do not simply follow the one before them in their stream, beside it and the cut that they may
+    follow instead; with `signed`, those with a signature or in need of one too.
+
+    Whoever follows is left out before anything is joined: that is nearly every event. What a link hashes behind the
+    link before it is made before events are sorted, and streams are told apart by a hash first: fewer columns travel,
+    and numbers are sorted for less than names that begin alike.
+    """
+    order = Window.partitionBy("hash", "stream").orderBy("seq", "position")
+    kept = ["position", "stream", "seq", "link", *(["signature"] if signed else [])]
+    texts = events.select(*kept, F.xxhash64("stream").alias("hash"), _rest().alias("rest"))
     before = [F.lag(name).over(order).alias(f"{name}_before") for name in ("seq", "link", "position")]
-    beside = events.select(
-        "position", "stream", "seq", "type", "version", "id", "time", "meta", "checksum", "link", *before
+    beside = texts.select("*", *before)
+    follows = (
+        is_next()
+        & (F.col("position") > F.coalesce("position_before", F.lit(0)))
+        & (F.unhex(F.sha2(_text(link_before()), 256)) == F.col("link"))
     )
+    chosen = ~F.coalesce(follows, F.lit(False))
+    if signed:
+        chosen = chosen | F.col("signature").isNotNull() | is_community()
     cut = pruned.groupBy("stream", (F.col("through") + 1).alias("seq")).agg(F.first("cut_link").alias("cut_link"))
-    return beside.join(F.broadcast(cut), ["stream", "seq"], "left")
+    return beside.where(chosen).drop("hash").join(F.broadcast(cut), ["stream", "seq"], "left")
+
+
+def is_community() -> Column:
+    """Whether an event is of a feed, where it has to be signed. What a node keeps aside is signed inside."""
+    kind = F.substring_index("stream", "/", 1)
+    return F.col("stream").startswith("community.") & ~kind.endswith(".aside")
+
+
+def is_next() -> Column:
+    """Whether the seq is the one behind that of the event before."""
+    return F.col("seq").eqNullSafe(F.coalesce("seq_before", F.lit(0)) + 1)
+
+
+def is_behind_cut() -> Column:
+    """Whether an event of `chained` may follow a cut, and not the event before it."""
+    return F.col("cut_link").isNotNull() & ~is_next()
+
+
+def link_before() -> Column:
+    """The link of the event before, in hex."""
+    return F.when(F.isnull("seq_before"), F.lit(GENESIS)).otherwise(hex_of("link_before"))
+
+
+def signed_text() -> Column:
+    """What the link of an event of `chained` hashes, and its signature signs."""
+    return _text(F.when(is_behind_cut(), F.col("cut_link")).otherwise(link_before()))
 
 
 def wrong_places(beside: DataFrame) -> DataFrame:
     """Events that do not follow the one before: by seq, by link, or by position."""
-    is_next = F.col("seq").eqNullSafe(F.coalesce("seq_before", F.lit(0)) + 1)
-    is_cut = F.col("cut_link").isNotNull() & ~is_next
-    previous = (
-        F.when(is_cut, F.col("cut_link"))
-        .when(F.col("seq_before").isNull(), F.lit(GENESIS))
-        .otherwise(hex_of("link_before"))
-    )
-    text = _text(previous)
-    broken = ~F.coalesce(F.sha2(text, 256).eqNullSafe(hex_of("link")), F.lit(False))
-    seq_text, before_text = F.col("seq").cast("string"), F.coalesce(F.col("seq_before"), F.lit(0)).cast("string")
-    beside_text = F.concat(
-        F.lit(" (after position "), F.coalesce(F.col("position_before"), F.lit(0)).cast("string"), F.lit(")")
-    )
-    follows = F.concat(F.lit("seq "), seq_text, F.lit(" follows "), before_text, beside_text)
+    broken = ~F.coalesce(F.unhex(F.sha2(signed_text(), 256)).eqNullSafe(F.col("link")), F.lit(False))
+    position, seq = F.coalesce("position_before", F.lit(0)), F.coalesce("seq_before", F.lit(0))
+    neighbour = F.concat(F.lit(" (after position "), position.cast("string"), F.lit(")"))
+    follows = F.concat(F.lit("seq "), F.col("seq").cast("string"), F.lit(" follows "), seq.cast("string"), neighbour)
     what = (
-        F.when(~is_next & ~is_cut, "sequence")
+        F.when(~is_next() & ~is_behind_cut(), "sequence")
         .when(broken, "link")
         .when(F.col("position") <= F.col("position_before"), "order")
     )
-    reason = (
-        F.when(what == "sequence", follows)
-        .when(
-            what == "link",
-            F.concat(F.lit("the link does not follow from the event and the link before it"), beside_text),
-        )
-        .otherwise(F.concat(F.lit("its position does not rise along its stream"), beside_text))
-    )
+    unlinked = F.concat(F.lit("the link does not follow from the event and the link before it"), neighbour)
+    unordered = F.concat(F.lit("its position does not rise along its stream"), neighbour)
+    reason = F.when(what == "sequence", follows).when(what == "link", unlinked).otherwise(unordered)
     return finding(beside.where(what.isNotNull()), what, reason)
 
 
-def _text(previous: Column) -> Column:
-    """The text that a link hashes; null if any part is missing, which `concat` keeps and `concat_ws` would not."""
+def _rest() -> Column:
+    """The text that a link hashes, behind the link before; null if any part is missing, which `concat` keeps and
+    `concat_ws` would not."""
     numbers = {name: F.col(name).cast("string") for name in ("seq", "version", "time")}
     parts = [
-        F.lit(DOMAIN),
-        previous,
         F.col("stream"),
         numbers["seq"],
         F.col("type"),
@@ -157,8 +196,11 @@ def _text(previous: Column) -> Column:
         F.col("meta"),
         hex_of("checksum"),
     ]
-    separated = [part for item in parts for part in (F.lit("\n"), item)][1:]
-    return F.concat(*separated)
+    return F.concat(*(part for item in parts for part in (F.lit("\n"), item)))
+
+
+def _text(previous: Column) -> Column:
+    return F.concat(F.lit(DOMAIN + "\n"), previous, F.col("rest")).cast("binary")
 
 
 # --- fingerprints and heads ------------------------------------------------------------------------------------------
@@ -192,3 +234,19 @@ def wrong_heads(found: DataFrame, expected: DataFrame, pruned: DataFrame) -> Dat
     ).otherwise("the stream has another event here")
     rows = wrong.withColumn("position", F.coalesce("position", F.lit(0).cast("bigint")))
     return finding(rows.dropDuplicates(["stream", "seq"]), "head", reason)
+
+
+def unknown_facts(control: DataFrame, known: DataFrame, *, until: int) -> DataFrame:
+    """Control facts up to `until` that the log does not have: it never prunes them, so that somebody made them up."""
+    ends = known.select("stream", F.col("seq").alias("end"))
+    beside = control.where(F.col("position") <= until).join(F.broadcast(ends), "stream", "left")
+    wrong = beside.where(F.col("end").isNull() | (F.col("seq") > F.col("end")))
+    return finding(wrong, "fact", F.lit("the log itself does not have this control fact"))
+
+
+def unknown_events(archived: DataFrame, ends: DataFrame) -> DataFrame:
+    """Events of an archive behind the ends that were noted for their streams when they were archived."""
+    last = ends.groupBy("stream").agg(F.max("seq").alias("end"))
+    wrong = archived.select("position", "stream", "seq").join(F.broadcast(last), "stream", "left")
+    wrong = wrong.where(F.col("end").isNull() | (F.col("seq") > F.col("end")))
+    return finding(wrong, "head", F.lit("the stream did not go as far as this when it was archived"))

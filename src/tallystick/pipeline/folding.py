@@ -1,8 +1,9 @@
 """Folding on Spark: the events of a key come to one task, in order, and Python holds one batch and one state.
 
-    repartition(key) → sortWithinPartitions(key, order) → mapInArrow
+    repartition(hash of the key) → sortWithinPartitions(hash, key, order) → mapInArrow
 
-The sort spills to disk in the JVM, so a key with more events than memory is folded all the same.
+Keys are told apart by their hash first, since numbers are sorted for less than texts that begin alike. The sort spills
+to disk in the JVM, so a key with more events than memory is folded all the same.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
 from tallystick.pipeline import columns
 from tallystick.pipeline.failures import told
-from tallystick.pipeline.keys import KEY, with_key
-from tallystick.projections import model, ordering
+from tallystick.pipeline.keys import key_name, with_key
+from tallystick.projections import model
 from tallystick.state.reducer import Reducer
 from tallystick.store.views import KEY_CHARACTERS_MAX
 
 ROWS_DDL = "key string, state binary, mark binary"
 ROWS_SCHEMA = pa.schema([("key", pa.string()), ("state", pa.binary()), ("mark", pa.binary())])
 ROWS_A_BATCH = 10_000
+_HASH = "hash_of_key"
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -41,30 +43,43 @@ def fold(events: DataFrame, projection: Any, catalog: Catalog) -> DataFrame:
 
 def in_order(keyed: DataFrame, projection: Any) -> DataFrame:
     """The events of each key together, in the order that the projection asks for."""
-    together = keyed.repartition(F.col(KEY))
+    key = F.col(key_name(projection))
+    together = keyed.withColumn(_HASH, F.xxhash64(key)).repartition(F.col(_HASH))
     if projection.order == model.BY_POSITION:
-        return together.sortWithinPartitions(KEY, "position")
-    lamport = F.get_json_object("meta", "$.lamport").cast("bigint")
-    return together.sortWithinPartitions(F.col(KEY), lamport, F.col("id"), F.col("link"))
+        order = [F.col("position")]
+    else:
+        order = [F.get_json_object("meta", "$.lamport").cast("bigint"), F.col("id"), F.col("link")]
+    return together.sortWithinPartitions(F.col(_HASH), key, *order).drop(_HASH)
+
+
+def keyed_batches(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[tuple[list[str], list[Event]]]:
+    """Keys and events, upcast, a batch at a time."""
+    name = key_name(projection)
+    for batch in batches:
+        keys = batch.column(batch.schema.get_field_index(name)).to_numpy(zero_copy_only=False).tolist()
+        yield keys, catalog.upcast(list(columns.to_events(batch)))
 
 
 def keyed_events(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[tuple[str, Event]]:
     """The events with their keys, upcast; a key that is no text is refused with the event's name."""
-    for batch in batches:
-        keys = batch.column(batch.schema.get_field_index(KEY)).to_pylist()
-        events = catalog.upcast(list(columns.to_events(batch)))
+    for keys, events in keyed_batches(batches, projection, catalog):
         for key, event in zip(keys, events, strict=True):
-            if key is None or len(key) > KEY_CHARACTERS_MAX:
-                model.key_of(projection, event)
-                raise errors.JobFailed(reason=f"no key was found for seq {event.seq} of {event.stream!r}")
+            require_key(projection, key, event)
             yield key, event
+
+
+def require_key(projection: Any, key: str | None, event: Event) -> None:
+    """Refuse what is no key, as the in-process runner does."""
+    if key is None or len(key) > KEY_CHARACTERS_MAX:
+        model.key_of(projection, event)
+        raise errors.JobFailed(reason=f"no key was found for seq {event.seq} of {event.stream!r}")
 
 
 def _folding(projection: Any, catalog: Catalog) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
         with told():
             rows: list[tuple[str, bytes, bytes]] = []
-            for row in _rows(keyed_events(batches, projection, catalog), projection):
+            for row in _rows(keyed_batches(batches, projection, catalog), projection):
                 rows.append(row)
                 if len(rows) >= ROWS_A_BATCH:
                     yield _batch(rows)
@@ -80,18 +95,26 @@ def _batch(rows: list[tuple[str, bytes, bytes]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=ROWS_SCHEMA)
 
 
-def _rows(events: Iterator[tuple[str, Event]], projection: Any) -> Iterator[tuple[str, bytes, bytes]]:
-    """The row of each key, once its last event has passed."""
+def _rows(batches: Iterator[tuple[list[str], list[Event]]], projection: Any) -> Iterator[tuple[str, bytes, bytes]]:
+    """The row of each key, once its last event has passed. The one loop that every event goes through."""
     current: str | None = None
     state: Any = None
     last: Event | None = None
-    for key, event in events:
-        if key != current:
-            if current is not None and last is not None:
-                yield _row(projection, current, state, last)
-            current, state = key, projection.initial()
-        state = applied(projection, state, event)
-        last = event
+    apply = projection.apply
+    for keys, events in batches:
+        for key, event in zip(keys, events, strict=True):
+            if key != current or current is None:
+                require_key(projection, key, event)
+                if current is not None and last is not None:
+                    yield _row(projection, current, state, last)
+                current, state = key, projection.initial()
+            try:
+                state = apply(state, event)
+            except errors.TallyError:
+                raise
+            except Exception as problem:
+                raise failed(projection, event, f"{type(problem).__name__}: {problem}") from problem
+            last = event
     if current is not None and last is not None:
         yield _row(projection, current, state, last)
 
@@ -122,7 +145,7 @@ def _row(projection: Any, key: str, state: Any, last: Event) -> tuple[str, bytes
         raise failed(projection, last, problem.message) from problem
     if projection.order == model.BY_POSITION:
         return key, body, b""
-    mark = ordering.mark_of(last)
+    mark = projection.mark(last)
     if mark is None:
         raise failed(projection, last, "it has no lamport in its meta")
     return key, body, mark

@@ -1,7 +1,7 @@
 """The key of each event as a column: by the JVM where that is provably the same, else by Python.
 
-It is the same where the key is the stream; or a field of the payload that is a JSON text, no upcaster stands between
-(then the stored payload is what the projection sees), and the path has plain names.
+It is the same where the key is the stream or its kind; or a field of the payload that is a JSON text, no upcaster
+stands between (then the stored payload is what the projection sees), and the path has plain names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tallystick.event.catalog import Catalog
 from tallystick.pipeline import columns
 from tallystick.pipeline.failures import told
 from tallystick.projections import model
-from tallystick.store.views import BY_PAYLOAD, BY_STREAM
+from tallystick.store.views import BY_KIND, BY_PAYLOAD, BY_STREAM
 
 KEY = "key"
 KEYED_DDL = f"{columns.DDL}, {KEY} string"
@@ -26,16 +26,24 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 def with_key(events: DataFrame, projection: Any, catalog: Catalog) -> DataFrame:
-    """The events with their key. Erased ones have none where it stood in the payload, and are left out.
+    """The events with their key in a column of the name `key_name`. Erased ones have none where it stood in the
+    payload, and are left out.
 
     A key that is no text is left empty here; folding names the event.
     """
     if projection.key == BY_STREAM:
-        return events.withColumn(KEY, F.col("stream"))
+        return events
+    if projection.key == BY_KIND:
+        return events.withColumn(KEY, F.substring_index("stream", "/", 1))
     there = events.where(F.col("payload").isNotNull())
     if is_plain(projection, catalog):
         return there.withColumn(KEY, _text_at(projection.key.removeprefix(BY_PAYLOAD)))
     return there.mapInArrow(_adding_keys(projection, catalog), KEYED_DDL)
+
+
+def key_name(projection: Any) -> str:
+    """The column that holds the key: a stream is not carried along a second time."""
+    return "stream" if projection.key == BY_STREAM else KEY
 
 
 def is_plain(projection: Any, catalog: Catalog) -> bool:

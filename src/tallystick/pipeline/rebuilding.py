@@ -25,12 +25,6 @@ from tallystick.store.store import Store
 from tallystick.store.views import ROWS, Place, ViewRow
 
 ROWS_A_WRITE = 5000
-CROSSOVER_EVENTS = 1_500_000
-
-
-def pays_off(events: int) -> bool:
-    """Whether a log is large enough that starting Spark costs less than it saves: measured, see docs/scaling.md."""
-    return events >= CROSSOVER_EVENTS
 
 
 def rebuild(
@@ -69,6 +63,7 @@ def _fill(spark: SparkSession, store: Store, projection: Any, staged: Place, arc
 def folded(spark: SparkSession, store: Store, projection: Any, source: Whole) -> DataFrame:
     """The rows of a projection over the whole log."""
     catalog = only_upcasters(store.catalog)  # type: ignore[arg-type]
+    projection.prepare(store, until=source.until)
     carry(projection, catalog)
     return fold(source.table(spark, types=projection.types), projection, catalog)
 

@@ -23,7 +23,7 @@ from tallystick.pipeline import columns
 from tallystick.pipeline.carrying import carry, only_upcasters
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.folding import ROWS_DDL, ROWS_SCHEMA
-from tallystick.pipeline.keys import KEY, with_key
+from tallystick.pipeline.keys import key_name, with_key
 from tallystick.pipeline.question import absolute
 from tallystick.pipeline.source import NAME
 from tallystick.projections.folding import Folder
@@ -106,7 +106,7 @@ def _step(batch: DataFrame, last: int, kept: Kept, store: Store) -> None:
     if last <= place.position:
         return
     fresh = with_key(batch.where(F.col("position") > place.position), projection, kept.catalog)
-    grouped = fresh.repartition(F.col(KEY)).sortWithinPartitions("position")
+    grouped = fresh.repartition(F.col(key_name(projection))).sortWithinPartitions("position")
     rows = grouped.mapInArrow(_onto_rows(kept, place, last), ROWS_DDL).collect()
     event = store.log.read(after=last - 1, until=last, limit=1, over_pruned=True).events
     found = [ViewRow(row[0], None if row[1] is None else bytes(row[1]), bytes(row[2])) for row in rows]

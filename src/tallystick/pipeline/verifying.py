@@ -6,6 +6,8 @@ everything that knows of them; and, where there is no archive, two events that e
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 
@@ -38,6 +40,7 @@ class Verified(msgspec.Struct, kw_only=True):
     erased: int = 0
     pruned: int = 0
     signed: int = 0
+    community: int = 0
     until: int = 0
     archived: int = 0
     problems: list[Problem] = []
@@ -53,28 +56,35 @@ class Verified(msgspec.Struct, kw_only=True):
 def verify(spark: SparkSession, url: str, archive: str | Path | None = None, *, show: Show | None = None) -> Verified:
     """Verify a log and its archive, if it has one."""
     with clear(), watched(spark, "verify", show):
-        heads = _stream_heads(url)
+        known = _known(url)
         source = whole(url, archive, over_pruned=True, over_holes=True)
         found = Verified(until=source.until, archived=source.through)
         _holes(url, found)
         if source.manifest is not None and source.place is not None:
             _files(spark, source.place, source.manifest, found)
         try:
-            _rows(spark, source, heads, found)
+            _rows(spark, source, known, found)
         except errors.JobFailed as problem:  # a file that Spark cannot even read
             found.problems.append(Problem("archive", problem.message))
     return found
 
 
-def _stream_heads(url: str) -> list[Head]:
-    """What the store says of each stream. Asked before the table is fixed, so that the table has at least these."""
+class Known(msgspec.Struct, frozen=True):
+    """What the store says of each stream, and the head before it was asked: every event up to there is told of."""
+
+    until: int
+    heads: list[Head]
+
+
+def _known(url: str) -> Known:
+    """Ask the store for its streams. Done before the table is fixed, so that the table has at least these."""
     rows: list[Head] = []
     with open_log(url) as store:
-        after = ""
+        until, after = store.log.head(), ""
         while page := store.log.streams(after=after, limit=_PAGE):
             rows += [(info.stream, info.seq, info.link) for info in page]
             after = page[-1].stream
-    return rows
+    return Known(until, rows)
 
 
 def _holes(url: str, found: Verified) -> None:
@@ -101,48 +111,97 @@ def _is_other(pair: tuple[str, str]) -> bool:
     return not path.exists() or shelving.hash_of(path) != pair[1]
 
 
-def _rows(spark: SparkSession, source: Whole, heads: list[Head], found: Verified) -> None:
-    tail = source.tail(spark).persist(StorageLevel.DISK_ONLY)  # read once from the log, asked several times
-    events = tail if source.manifest is None else source.archived(spark).unionAll(tail)
-    control = events.where(F.col("stream").startswith("tally.")).persist(StorageLevel.MEMORY_AND_DISK)
+@contextmanager
+def _kept(table: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK) -> Iterator[DataFrame]:
+    """A table that is asked several times and computed once."""
+    kept = table.persist(level)
     try:
-        found.streams = len(heads)
-        pruned, erased = findings.pruned_claims(control), findings.erased_claims(control)
-        _count(events, pruned, found)
-        sealed, ends = findings.sealed_claims(control), _as_table(spark, heads)
-        there = findings.at_places(events, erased, sealed, ends).persist(StorageLevel.MEMORY_AND_DISK)
-        parts = [
-            findings.wrong_payloads(events, erased),
-            findings.wrong_places(findings.chained(events, pruned)),
-            findings.missing_erased(there, erased, pruned),
-            findings.wrong_seals(there, sealed),
-            findings.wrong_heads(there, ends, pruned),
-        ]
-        _add(reduce(DataFrame.unionAll, parts), found)
-        there.unpersist()
-        if source.manifest is not None and source.place is not None:
-            _blocks(spark, source.place, source.manifest, pruned, found)
+        yield kept
     finally:
-        control.unpersist()
-        tail.unpersist()
+        kept.unpersist()
+
+
+def _rows(spark: SparkSession, source: Whole, known: Known, found: Verified) -> None:
+    """Everything that the rows themselves tell. Each part reads the columns that it needs, once."""
+    ends = _as_table(spark, known.heads)
+    with _kept(source.tail(spark), StorageLevel.DISK_ONLY) as tail:
+        events = tail if source.manifest is None else source.archived(spark).unionAll(tail)
+        _count(events, found)
+        with (
+            _kept(events.where(F.col("stream").startswith("tally."))) as control,
+            _kept(findings.unfit(events)) as suspects,
+        ):
+            trusted = _trusted(control, suspects, ends, known.until, found)
+            pruned, erased = findings.pruned_claims(trusted), findings.erased_claims(trusted)
+            sealed = findings.sealed_claims(trusted)
+            found.erased = suspects.where("gone").count()
+            found.pruned = _pruned(pruned)
+            _chain(events, pruned, found)
+            with _kept(findings.at_places(events, erased, sealed, ends)) as there:
+                parts = [
+                    findings.unexplained(suspects, erased),
+                    findings.unkept_erasures(there, suspects, erased, pruned),
+                    findings.wrong_seals(there, sealed),
+                    findings.wrong_heads(there, ends, pruned),
+                ]
+                _add(reduce(DataFrame.unionAll, parts), found)
+            if source.manifest is not None and source.place is not None:
+                _blocks(spark, source.place, source.manifest, pruned, found)
 
 
 def _as_table(spark: SparkSession, heads: list[Head]) -> DataFrame:
     return spark.createDataFrame(heads, "stream string, seq bigint, link binary")
 
 
-def _count(events: DataFrame, pruned: DataFrame, found: Verified) -> None:
-    counted = events.agg(
-        F.count(F.lit(1)).alias("events"),
-        F.count(F.when(F.isnull("payload"), 1)).alias("erased"),
-        F.count("signature").alias("signed"),
-    ).first()
+def _count(events: DataFrame, found: Verified) -> None:
+    counted = events.agg(F.count(F.lit(1)), F.count("signature"), F.count(F.when(findings.is_community(), 1))).first()
     assert counted is not None
-    found.events, found.erased, found.signed = counted
-    gone = pruned.groupBy("stream").agg(F.max("count").alias("count")).agg(F.sum("count")).first()
-    found.pruned = (gone[0] if gone is not None else 0) or 0
-    if found.signed:
-        found.unsure.append(f"the signatures of {found.signed} events were not checked")
+    found.events, found.signed, found.community = counted
+
+
+def _pruned(claims: DataFrame) -> int:
+    """How many events are gone, as the last fact about each stream says."""
+    gone = claims.groupBy("stream").agg(F.max("count").alias("count")).agg(F.sum("count")).first()
+    return (gone[0] if gone is not None else 0) or 0
+
+
+def _trusted(control: DataFrame, suspects: DataFrame, ends: DataFrame, until: int, found: Verified) -> DataFrame:
+    """The control facts that may excuse something: linked, unchanged, and known to the log. The others are told of."""
+    unknown = findings.unknown_facts(control, ends, until=until)
+    _add(unknown, found)
+    broken = findings.wrong_places(findings.chained(control, findings.pruned_claims(control.limit(0))))
+    bad = [
+        item.select("stream", "seq").where(F.col("stream").startswith("tally.")) for item in (unknown, broken, suspects)
+    ]
+    wrong = reduce(DataFrame.unionAll, bad).distinct().collect()
+    if not wrong:
+        return control
+    places = control.sparkSession.createDataFrame(wrong, "stream string, seq bigint")
+    return control.join(F.broadcast(places), ["stream", "seq"], "left_anti")
+
+
+def _chain(events: DataFrame, pruned: DataFrame, found: Verified) -> None:
+    """Sequences, links and positions; and signatures, where there are any, over the same texts."""
+    is_signed = bool(found.signed or found.community)
+    with _kept(findings.chained(events, pruned, signed=is_signed)) as beside:
+        _add(findings.wrong_places(beside), found)
+        if is_signed:
+            _signatures(beside, found)
+
+
+def _signatures(beside: DataFrame, found: Verified) -> None:
+    try:
+        from tallystick.pipeline import signing
+    except ModuleNotFoundError as missing:
+        found.unsure.append(
+            f"signatures were not checked, since {missing.name} is not installed: tallystick[community]"
+        )
+        return
+    with _kept(signing.wrong_signatures(beside)) as wrong:
+        nobodys = wrong.where(F.col("what") == signing.NOBODYS).count()
+        _add(wrong.where(F.col("what") == signing.SIGNATURE), found)
+    if nobodys:
+        found.unsure.append(f"{nobodys} events are signed by somebody whom nothing names")
 
 
 def _add(wrong: DataFrame, found: Verified) -> None:
@@ -176,3 +235,4 @@ def _blocks(spark: SparkSession, place: Path, manifest: Manifest, pruned: DataFr
         names = [name for name in names if Path(name).exists()]
         ends = spark.read.schema("stream string, seq bigint, link binary").parquet(*names)
         _add(findings.wrong_heads(findings.at_places(archived, ends), ends, pruned.limit(0)), found)
+        _add(findings.unknown_events(archived, ends), found)

@@ -15,7 +15,7 @@ from tallystick.projections import model, ordering
 from tallystick.projections.reasons import reason_of
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
-from tallystick.store.views import BY_STREAM, ViewRow
+from tallystick.store.views import BY_KIND, BY_STREAM, ViewRow
 
 Load = Callable[[Sequence[str]], Iterable[ViewRow]]
 
@@ -34,6 +34,7 @@ class Folder:
         A key whose state was dropped, or for which a late event sorts before the last applied, is folded again from
         its first event on: once a batch, however many such events there are.
         """
+        self.projection.prepare(self._store, until=until)
         grouped = self._grouped(events)
         before = {row.key: row for row in load(list(grouped))} if grouped else {}
         redone = [key for key, its in grouped.items() if key in before and self._must_redo(before[key], its)]
@@ -46,9 +47,11 @@ class Folder:
 
         A pruned history is refused by name, never folded from what is left.
         """
+        self.projection.prepare(self._store, until=until)
         wanted = set(keys)
         streams = frozenset(wanted if self.projection.key == BY_STREAM else ())
-        selection = Selection(types=frozenset(self.projection.types), streams=streams)
+        kinds = frozenset(wanted if self.projection.key == BY_KIND else ())
+        selection = Selection(types=frozenset(self.projection.types), streams=streams, kinds=kinds)
         chosen = self._store.events(until=until, selection=selection)
         grouped = self._grouped(chosen, wanted)
         gone = [ViewRow(key, None) for key in sorted(wanted - grouped.keys())]
@@ -67,7 +70,10 @@ class Folder:
         return grouped
 
     def _must_redo(self, row: ViewRow, its: list[Event]) -> bool:
-        return row.state is None or (not self._by_position and self._mark(its[0]) < row.mark)
+        if row.state is None or self._by_position:
+            return row.state is None
+        mark, end = self._mark(its[0]), ordering.MARK_BYTES
+        return mark[:end] < row.mark[:end] or mark[end:] != row.mark[end:]
 
     def _state(self, row: ViewRow | None, its: list[Event]) -> Any:
         projection, event = self.projection, None
@@ -102,7 +108,7 @@ class Folder:
             raise self._failed(its[-1] if its else None, problem.message) from problem
 
     def _mark(self, event: Event) -> bytes:
-        mark = ordering.mark_of(event)
+        mark = self.projection.mark(event)
         if mark is None:
             raise self._failed(event, "it has no lamport in its meta")
         return mark

@@ -20,7 +20,17 @@ from typing import Any, ClassVar, Protocol
 from tallystick import errors
 from tallystick.event import names
 from tallystick.event.model import Event
-from tallystick.store.views import ABSENT, BY_PAYLOAD, BY_STREAM, KEY_CHARACTERS_MAX, ROWS, Definition, value_at
+from tallystick.projections import ordering
+from tallystick.store.views import (
+    ABSENT,
+    BY_KIND,
+    BY_PAYLOAD,
+    BY_STREAM,
+    KEY_CHARACTERS_MAX,
+    ROWS,
+    Definition,
+    value_at,
+)
 
 BY_POSITION = "position"
 BY_LAMPORT = "lamport"
@@ -36,7 +46,8 @@ class Projection:
     """The base of every projection whose rows are states. See docs/projections.md.
 
     - `types`: the event types it takes; every runner filters by them before any of its code runs.
-    - `key`: "stream", or "payload.<path>": a text of 1 to 500 characters after upcasting.
+    - `key`: "stream", "kind" (all streams of a kind in one row), or "payload.<path>": a text of 1 to 500 characters
+      after upcasting.
     - `order`: "position", or "lamport" where events carry one.
     - `name` is the class's name unless it is given; `version` is raised whenever `apply` changes.
     """
@@ -61,6 +72,17 @@ class Projection:
         """The state after an event. `event.data` is None if the event was erased."""
         raise NotImplementedError
 
+    def prepare(self, store: Any, *, until: int) -> None:
+        """Look up what no event tells by itself. Every runner calls this before it folds events up to a position."""
+
+    def mark(self, event: Event) -> bytes | None:
+        """The place of an event in the order "lamport"; None if it has none.
+
+        What stands behind the first `ordering.MARK_BYTES` names what the fold rests on besides the events: rows that
+        were made with something else there are folded again.
+        """
+        return ordering.mark_of(event)
+
 
 def check(projection: Any) -> None:
     """Refuse a projection that no runner could run."""
@@ -80,8 +102,10 @@ def _wrong(projection: Any) -> str | None:
     if projection.order not in (BY_POSITION, BY_LAMPORT):
         return f"`order` must be {BY_POSITION!r} or {BY_LAMPORT!r}"
     key = projection.key
-    if key != BY_STREAM and not (isinstance(key, str) and key.startswith(BY_PAYLOAD) and all(key.split("."))):
-        return f"`key` must be {BY_STREAM!r} or {BY_PAYLOAD + '<path>'!r}"
+    if key not in (BY_STREAM, BY_KIND) and not (
+        isinstance(key, str) and key.startswith(BY_PAYLOAD) and all(key.split("."))
+    ):
+        return f"`key` must be {BY_STREAM!r}, {BY_KIND!r} or {BY_PAYLOAD + '<path>'!r}"
     return None
 
 
@@ -101,6 +125,8 @@ def key_of(projection: Any, event: Event) -> str | None:
     """The key that an event belongs to; None if that was in its payload and is erased. No text: refused by name."""
     if projection.key == BY_STREAM:
         return event.stream
+    if projection.key == BY_KIND:
+        return str(value_at(BY_KIND, event))
     if event.payload is None:
         return None
     key = value_at(projection.key, event)

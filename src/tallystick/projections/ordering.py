@@ -5,6 +5,7 @@ from __future__ import annotations
 from tallystick.event.model import Event
 
 _LAMPORT_BYTES = 8
+MARK_BYTES = _LAMPORT_BYTES + 16 + 32
 
 
 def mark_of(event: Event) -> bytes | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from tallystick import errors
@@ -11,9 +12,10 @@ from tallystick.event import canonical, names
 from tallystick.projections.fingerprint import Digest, Fingerprint
 from tallystick.projections.lag import Lag, lag_at
 from tallystick.store.store import Store
-from tallystick.store.views import ROWS_PAGE, Place
+from tallystick.store.views import ROWS_PAGE, Place, ViewRow
 
 _POLL_S = 0.005
+_HEAD_S = 0.5
 _TRIES = 20
 
 
@@ -24,23 +26,33 @@ class ViewReader:
         self._store = store
         self._views = store.log.views
         self.name = names.check_label("projection name", name)
+        self._checked: set[int] = set()  # epochs whose rows belong to this history
 
     def place(self) -> Place | None:
         """Where the rows are; None if there are none yet. They belong to this history, or `WrongStore`."""
         place = self._views.place(self.name)
-        if place is not None:
-            self._store.resume(place.checkpoint)
+        self._require_ours(place)
         return place
+
+    def _require_ours(self, place: Place | None) -> None:
+        """Refuse rows of another history: of another store, or of a log that was set back. Asked once an epoch."""
+        if place is None or place.epoch in self._checked:
+            return
+        if place.position > self._store.head():  # a head that has to be proven may follow a moment later
+            self._store.wait(place.position - 1, timeout=_HEAD_S)
+        with suppress(errors.Damaged):  # the event that would tell lies in a hole: rows are served all the same
+            self._store.resume(place.checkpoint)
+        self._checked.add(place.epoch)
 
     def position(self) -> int:
         """How far the rows are."""
-        place = self._views.place(self.name)
+        place = self.place()
         return 0 if place is None else place.position
 
     def get(self, key: str, default: Any = None) -> Any:
         """The state of one key."""
         _check_key("key", key)
-        found = self._views.rows(self.name, keys=[key]).rows
+        found = self._rows(keys=[key])
         return canonical.decode(found[0].state) if found and found[0].state is not None else default
 
     def rows(self, *, after: str = "", until: str | None = None, limit: int = ROWS_PAGE) -> list[tuple[str, Any]]:
@@ -49,8 +61,13 @@ class ViewReader:
         _check_key("until", until if until is not None else "")
         if type(limit) is not int or limit < 1:
             raise errors.InvalidValue(what="limit", value=names.shown(limit), must="a number from 1 on")
-        found = self._views.rows(self.name, after=after, until=until, limit=limit).rows
+        found = self._rows(after=after, until=until, limit=limit)
         return [(row.key, canonical.decode(row.state)) for row in found if row.state is not None]
+
+    def _rows(self, **which: Any) -> list[ViewRow]:
+        found = self._views.rows(self.name, **which)
+        self._require_ours(found.place)
+        return found.rows
 
     def items(self) -> Iterator[tuple[str, Any]]:
         """All keys and states, page after page; pages may be of different moments, never of earlier ones."""
@@ -62,7 +79,7 @@ class ViewReader:
     def fingerprint(self) -> Fingerprint:
         """The fingerprint of all rows at one moment."""
         for _ in range(_TRIES):
-            place = self._views.place(self.name)
+            place = self.place()
             if place is None:
                 break
             digest, after = Digest(), ""

@@ -1,8 +1,8 @@
 """Pruning: the events of a stream before a seq go, because a verified snapshot covers them.
 
 Refused: without a covering snapshot, past it, off a step boundary, below a registered checkpoint, and without an
-archive unless it is accepted that the log alone can then rebuild nothing from before the cut. The cut, the control
-fact and the snapshot at the cut are one commit: killed anywhere, all of it happened or nothing.
+archive that holds the events unless it is accepted that the log alone can then rebuild nothing from before the cut. The
+cut, the control fact and the snapshot at the cut are one commit: killed anywhere, all of it happened or nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tallystick import errors
 from tallystick.event import names
 from tallystick.event.model import Event, NewEvent
 from tallystick.state import shelf
+from tallystick.state.archive import Archive
 from tallystick.state.fold import Until, replay
 from tallystick.state.reducer import Reducer
 from tallystick.state.shelf import Entry
@@ -30,6 +31,7 @@ class Plan(msgspec.Struct, kw_only=True):
     """What a prune would do: how many events go, what covers them, what loses rebuildability, and why not.
 
     `uncovered` are reducers that are known only by their snapshots, all of which end before the cut: their state goes.
+    `archived`: an archive was asked, and everything that goes can be had from it again.
     """
 
     stream: str
@@ -40,6 +42,7 @@ class Plan(msgspec.Struct, kw_only=True):
     lost: list[str] = []
     uncovered: list[str] = []
     refusals: list[str] = []
+    archived: bool = False
 
     @property
     def ok(self) -> bool:
@@ -55,8 +58,12 @@ def plan(
     reducers: Sequence[Reducer] = (),
     snapshot: bool = False,
     accept: bool = False,
+    archive: Archive | None = None,
 ) -> Plan:
-    """Look at everything that decides on a prune; changes nothing. `snapshot`: the cut brings its own."""
+    """Look at everything that decides on a prune; changes nothing. `snapshot`: the cut brings its own.
+
+    What `archive` holds, each event looked up there, needs no `accept`.
+    """
     names.stream_kind(stream)
     found = Plan(stream=stream, before=before)
     last = _last_event(store, found)
@@ -70,14 +77,29 @@ def plan(
     _check_steps(found, mine, last)
     _check_checkpoints(store, found, last)
     _check_forks(store, found)
-    if not accept:
+    lacking = _not_archived(store, found, archive)
+    found.archived = lacking is None
+    if lacking is not None and not accept:
         found.refusals += [f"the state of {name} would be lost with it" for name in found.uncovered]
         found.refusals.append(
-            "no archive holds the events, so nothing can be rebuilt from before the cut any more"
+            f"{lacking}, so nothing can be rebuilt from before the cut any more"
             + (f" ({', '.join(found.lost)})" if found.lost else "")
             + "; accept that (--accept)"
         )
     return found
+
+
+def _not_archived(store: Store, found: Plan, archive: Archive | None) -> str | None:
+    """Why what goes could not be had again; None if an archive holds every event of it."""
+    if archive is None:
+        return "no archive holds the events"
+    after = found.before - 1 - found.count
+    while page := store.log.read_stream(found.stream, after=after, until=found.before - 1):
+        reason = archive.why_not(page)
+        if reason is not None:
+            return reason
+        after = page[-1].seq
+    return None
 
 
 def _last_event(store: Store, found: Plan) -> Event | None:
@@ -218,6 +240,7 @@ def prune(
     reducers: Sequence[Reducer] = (),
     snapshot: bool = False,
     accept: bool = False,
+    archive: Archive | None = None,
 ) -> int:
     """Prune the events of a stream before a seq; returns how many went.
 
@@ -227,7 +250,7 @@ def prune(
 
     def attempt(require: list[tuple[str, int]]) -> int:
         shelf_of_store = end_of(store, facts.STORE_SNAPSHOTS)  # before it is looked at
-        found = plan(store, stream, before=before, reducers=reducers, snapshot=snapshot, accept=accept)
+        found = plan(store, stream, before=before, reducers=reducers, snapshot=snapshot, accept=accept, archive=archive)
         if not found.ok or found.cut is None:
             raise errors.PruneRefused(stream=stream, before=before, reason="; ".join(found.refusals))
         made = _at_cut(store, found, reducers)

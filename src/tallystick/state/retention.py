@@ -13,6 +13,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event import limits
 from tallystick.state import shelf
+from tallystick.state.archive import Archive
 from tallystick.state.policy import DAY, Policy
 from tallystick.state.pruning import Plan, plan, prune
 from tallystick.state.reducer import Reducer
@@ -40,12 +41,13 @@ def retain(
     policy: Policy,
     *,
     dry_run: bool = False,
+    archive: Archive | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[list[Deed], Reclaimed | None]:
-    """Do what a policy says, or (`dry_run`) only say it."""
+    """Do what a policy says, or (`dry_run`) only say it. With an archive, only what it holds is pruned."""
     deeds = list(_thin_all(store, policy, dry_run=dry_run))
     if policy.prune_ns is not None:
-        deeds += _prune_all(store, reducers, policy.prune_ns, dry_run=dry_run, progress=progress)
+        deeds += _prune_all(store, reducers, policy.prune_ns, archive, dry_run=dry_run, progress=progress)
     if dry_run:
         return deeds, None
     forgotten = store.log.commands.forget(before=store.clock() - policy.commands_ns, limit=COMMANDS_FORGOTTEN_MAX)
@@ -117,7 +119,13 @@ def _kept_of(mine: list[Entry], policy: Policy, *, now: int, cut: int) -> Iterat
 
 
 def _prune_all(
-    store: Store, reducers: Sequence[Reducer], age_ns: int, *, dry_run: bool, progress: Callable[[int], None]
+    store: Store,
+    reducers: Sequence[Reducer],
+    age_ns: int,
+    archive: Archive | None,
+    *,
+    dry_run: bool,
+    progress: Callable[[int], None],
 ) -> Iterator[Deed]:
     horizon = store.clock() - age_ns
     seen: set[str] = set()
@@ -127,27 +135,29 @@ def _prune_all(
         for stream in streams_of(store, item):
             if stream not in seen:
                 seen.add(stream)
-                yield from _prune_one(store, stream, reducers, horizon, dry_run=dry_run)
+                yield from _prune_one(store, stream, reducers, horizon, archive, dry_run=dry_run)
                 progress(len(seen))
 
 
 def _prune_one(
-    store: Store, stream: str, reducers: Sequence[Reducer], horizon: int, *, dry_run: bool
+    store: Store, stream: str, reducers: Sequence[Reducer], horizon: int, archive: Archive | None, *, dry_run: bool
 ) -> Iterator[Deed]:
     if first_recorded(store, stream) >= horizon:
         return
-    found = covered_boundary(store, stream, reducers, horizon)
+    through = limits.INT_MAX if archive is None else archive.through
+    found = covered_boundary(store, stream, reducers, horizon, through=through)
     if isinstance(found, str):
         yield Deed("pruned", stream, 0, found)
         return
-    checked: Plan = plan(store, stream, before=found, reducers=reducers, accept=True)
-    if not checked.ok or checked.uncovered:  # a policy accepts that history goes, but never a state
+    accept = archive is None  # a policy without an archive accepts that history goes
+    checked: Plan = plan(store, stream, before=found, reducers=reducers, accept=accept, archive=archive)
+    if not checked.ok or checked.uncovered:  # but never a state
         lost = [f"the state of {name} would be lost with it" for name in checked.uncovered]
         yield Deed("pruned", stream, 0, "; ".join(checked.refusals + lost))
         return
     if not dry_run:
         try:
-            prune(store, stream, before=found, reducers=reducers, accept=True)
+            prune(store, stream, before=found, reducers=reducers, accept=accept, archive=archive)
         except errors.PruneRefused as refusal:
             yield Deed("pruned", stream, 0, refusal.reason)
             return
@@ -161,8 +171,12 @@ def first_recorded(store: Store, stream: str) -> int:
     return limits.INT_MAX if recorded is None else recorded
 
 
-def covered_boundary(store: Store, stream: str, reducers: Sequence[Reducer], horizon: int) -> int | str:
+def covered_boundary(
+    store: Store, stream: str, reducers: Sequence[Reducer], horizon: int, *, through: int = limits.INT_MAX
+) -> int | str:
     """The `before` of the longest prune that is old, covered by every reducer's snapshot, and at a step boundary.
+
+    `through` is the last position that may go.
 
     Every event is asked when it was recorded: a clock that once stood wrong must not take young events with it.
     """
@@ -177,7 +191,7 @@ def covered_boundary(store: Store, stream: str, reducers: Sequence[Reducer], hor
     while page := store.log.read_stream(stream, after=after, until=covered, limit=_PAGE):
         for event in page:
             recorded = store.log.recorded_at(event.position)
-            if recorded is None or recorded >= horizon:
+            if recorded is None or recorded >= horizon or event.position > through:
                 return boundary or "no step ended in what is old and covered"
             if all(item.ends_step(event) for item in mine):
                 boundary = event.seq + 1

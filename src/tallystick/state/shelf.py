@@ -8,6 +8,7 @@ passed over: a damaged or foreign snapshot never changes the state that is serve
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 
 import msgspec
@@ -22,6 +23,7 @@ from tallystick.store import facts
 from tallystick.store.store import Store
 
 _PAGE = 100
+LISTED_MAX = 1000  # in one fact
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -61,13 +63,20 @@ def _one_by_one(store: Store, name: str, first: int, last: int) -> Iterator[Even
 
 
 def entries(store: Store, stream: str) -> Iterator[Entry]:
-    """The snapshots of a stream that were not dropped, the newest fact first."""
+    """The snapshots of a stream that were not dropped, the newest fact first; as far back as a fact that lists them."""
     dropped: set[str] = set()
     protections: dict[str, bool] = {}
     for event in facts_backwards(store, stream):
         try:
             if event.type == facts.SNAPSHOT_DROPPED:
-                dropped.update(facts.parse(event, facts.SnapshotsDropped).snapshots)
+                gone = facts.parse(event, facts.SnapshotsDropped)
+                dropped.update(gone.snapshots)
+                if gone.standing is not None:
+                    left = gone.standing.items()
+                    yield from _listed(
+                        store, stream, {id_: protections.get(id_, kept) for id_, kept in left if id_ not in dropped}
+                    )
+                    return
             elif event.type == facts.SNAPSHOT_PROTECTED:
                 given = facts.parse(event, facts.SnapshotProtected)
                 protections.setdefault(given.snapshot, given.protected)
@@ -79,6 +88,26 @@ def entries(store: Store, stream: str) -> Iterator[Entry]:
                 yield Entry(event.id, fact, event.time, protected)
         except msgspec.ValidationError:  # verification names it; here it is no snapshot
             continue
+
+
+def _listed(store: Store, stream: str, listed: dict[str, bool]) -> Iterator[Entry]:
+    """The snapshots that a fact lists, each by the fact of its own; ids rise with time."""
+    for id_, protected in sorted(listed.items(), reverse=True):
+        with suppress(errors.Damaged, msgspec.ValidationError, ValueError):  # as above; ValueError: no hex
+            event = store.log.find(bytes.fromhex(id_))
+            if event is not None and event.type == facts.SNAPSHOTTED:
+                fact = facts.parse(event, facts.Snapshotted)
+                if fact.stream == stream:
+                    yield Entry(event.id, fact, event.time, protected)
+
+
+def standing(store: Store, stream: str) -> dict[str, bool] | None:
+    """What the next fact should list, so that no reader goes far back; None while another one does, or for too many."""
+    recent = list(islice(facts_backwards(store, stream), _PAGE))
+    if len(recent) < _PAGE or any("standing" in (event.data or {}) for event in recent):
+        return None
+    found = {entry.id.hex(): entry.protected for entry in islice(entries(store, stream), LISTED_MAX + 1)}
+    return found if len(found) <= LISTED_MAX else None
 
 
 def why_dropped(store: Store, entry: Entry) -> str | None:

@@ -219,11 +219,16 @@ def drop(store: Store, stream: str, dropped: Iterable[bytes], *, reason: str) ->
 
 
 def dropped_facts(store: Store, stream: str, gone: Sequence[bytes], reason: str) -> list[tuple[str, NewEvent]]:
-    """The facts that snapshots of a stream were dropped: several, because an event has its limits."""
+    """The facts that snapshots of a stream were dropped: several, because an event has its limits.
+
+    Where none was dropped the fact only marks a place. Many marks lie between a reader and what stands, so now and then
+    one lists it; that holds, because a mark is recorded only if nothing else was since it was looked.
+    """
     found = []
+    standing = None if gone else shelf.standing(store, stream)
     for first in range(0, max(len(gone), 1), DROPPED_MAX):
         part = [id_.hex() for id_ in gone[first : first + DROPPED_MAX]]
-        fact = facts.SnapshotsDropped(stream=stream, snapshots=part, reason=reason)
+        fact = facts.SnapshotsDropped(stream=stream, snapshots=part, reason=reason, standing=standing)
         found.append((shelf.about(stream), control(store, facts.SNAPSHOT_DROPPED, fact)))
     return found
 

@@ -60,8 +60,12 @@ class Claims(msgspec.Struct):
         elif event.type == facts.SNAPSHOTTED:
             self.snapshots[event.id] = facts.parse(event, facts.Snapshotted)
         elif event.type == facts.SNAPSHOT_DROPPED:
-            for id_ in facts.parse(event, facts.SnapshotsDropped).snapshots:
+            dropped = facts.parse(event, facts.SnapshotsDropped)
+            for id_ in dropped.snapshots:
                 self.snapshots.pop(bytes.fromhex(id_), None)
+            known = {id_.hex() for id_, fact in self.snapshots.items() if fact.stream == dropped.stream}
+            if dropped.standing is not None and dropped.standing.keys() != known:
+                self._wrong(event, "the snapshots that it lists are not those that stood then")
 
     def _wrong(self, event: Event, reason: str) -> None:
         self.problems.append(Problem("fact", reason, event.position, event.stream, event.seq))

@@ -64,11 +64,16 @@ class Snapshotted(Fact, frozen=True, kw_only=True):
     protected: bool = False
 
 
-class SnapshotsDropped(Fact, frozen=True, kw_only=True):
-    """Snapshots were dropped, and why."""
+class SnapshotsDropped(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    """Snapshots were dropped, and why.
+
+    `standing`, where it is told, are all that stand at this point of the stream, and whether each is protected: whoever
+    looks for them need not read on.
+    """
 
     snapshots: list[str]
     reason: str
+    standing: dict[str, bool] | None = None
 
 
 class SnapshotProtected(Fact, frozen=True, kw_only=True):

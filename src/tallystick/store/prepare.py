@@ -309,6 +309,15 @@ class Preparer:
         ]
 
 
+def part_of(given: object) -> Part:
+    """A part as the user gave it; what is none is refused by name. What is in it is checked with the rest."""
+    if isinstance(given, Part):
+        return given
+    if isinstance(given, (tuple, list)) and len(given) in (2, 3):
+        return Part(*given)
+    raise errors.InvalidValue(what="part", value=names.shown(given), must="(stream, events, expected), or a Part")
+
+
 def _surely_sound(requests: Sequence[Request]) -> bool:
     """Whether a glance at the whole group leaves nothing to doubt in its form; else each request is looked at."""
     parts = [part for request in requests for part in request.parts]

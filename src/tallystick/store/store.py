@@ -20,7 +20,7 @@ from tallystick.store.events import PAGE_EVENTS, EventLog, Report
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut, Maintenance
 from tallystick.store.page import Hole, Page, StreamInfo
-from tallystick.store.prepare import Catalog, Guard, Part, Preparer, Request
+from tallystick.store.prepare import Catalog, Guard, Part, Preparer, Request, part_of
 from tallystick.store.selection import EVERYTHING, Selection
 
 
@@ -68,7 +68,7 @@ class Store:
 
     def append_all(self, parts: Iterable[tuple[str, Sequence[NewEvent], int] | Part]) -> list[Appended]:
         """Append to several streams in one commit, all or nothing: (stream, events, expected) each."""
-        return self._one(Request([part if isinstance(part, Part) else Part(*part) for part in parts]))
+        return self._one(Request(list(map(part_of, parts))))
 
     def submit(self, requests: Sequence[Request]) -> list[Outcome]:
         """Append many independent requests with one fsync, each with its own outcome; refusals are returned."""

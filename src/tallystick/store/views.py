@@ -28,6 +28,7 @@ TABLES = "tables"
 DISCARD_ROWS = 10_000  # removed in one transaction
 DISCARDED = -1  # the position of an epoch that is being removed
 BY_STREAM = "stream"
+BY_KIND = "kind"
 BY_PAYLOAD = "payload."
 
 
@@ -188,9 +189,11 @@ ABSENT = Absent()
 
 
 def value_at(path: str, event: Event) -> Any:
-    """What a key says of an event: its stream, or a value in its payload; ABSENT if there is none."""
+    """What a key says of an event: its stream, the kind of it, or a value in its payload; ABSENT if there is none."""
     if path == BY_STREAM:
         return event.stream
+    if path == BY_KIND:
+        return event.stream.partition("/")[0]
     value = event.data
     for step in path.removeprefix(BY_PAYLOAD).split("."):
         if type(value) is not dict or step not in value:
@@ -210,7 +213,7 @@ def drop_rows_of(views: Views, event: Event, digest: Callable[[list[str]], bytes
         made = place.defined
         if made.kind != ROWS or event.type not in made.types:
             continue
-        if made.key == BY_STREAM or made.upcasters == digest(made.types).hex():
+        if made.key in (BY_STREAM, BY_KIND) or made.upcasters == digest(made.types).hex():
             wanted.add((place.projection, made.key))
         else:
             while views.discard(place.projection, place.epoch, limit=DISCARD_ROWS, live=True) == DISCARD_ROWS:

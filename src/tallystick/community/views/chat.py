@@ -37,6 +37,10 @@ class ChatView:
         if event.author not in receipts:
             receipts.append(event.author)
 
+    def live_state(self) -> dict[str, Any]:
+        """The state itself, which changes with the next event."""
+        return {"order": self._order, "messages": self._messages}
+
     def snapshot_state(self) -> dict[str, Any]:
         """The messages in order."""
         return {"order": list(self._order), "messages": {key: _copy(each) for key, each in self._messages.items()}}

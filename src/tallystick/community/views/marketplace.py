@@ -39,6 +39,10 @@ class MarketplaceView:
         else:
             post["open"] = False
 
+    def live_state(self) -> dict[str, Any]:
+        """The state itself, which changes with the next event."""
+        return self._posts
+
     def snapshot_state(self) -> dict[str, Any]:
         """The posts, open and closed."""
         return {key: post | {"fields": dict(post["fields"])} for key, post in self._posts.items()}

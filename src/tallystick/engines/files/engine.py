@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -22,7 +21,7 @@ from tallystick.engines.files.reclaiming import Reclaimer, brings_erasures
 from tallystick.engines.files.segments import Segment
 from tallystick.engines.files.side import SideRecords
 from tallystick.engines.files.snapshots import FileSnapshots, brings_snapshots
-from tallystick.engines.files.view import LogView
+from tallystick.engines.files.view import LogView, poll
 from tallystick.engines.files.writer import Writer
 from tallystick.engines.tables.beside import Beside
 from tallystick.event.model import Event, Row
@@ -37,7 +36,6 @@ from tallystick.store.maintenance import Cut, Reclaimed, require_history, requir
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 
-POLL_SECONDS = 0.01
 INDEX_SHARE = 8  # at close the current index is written again when an eighth of the segment is not in it
 
 
@@ -86,17 +84,21 @@ class FilesLog(Beside):
                 segment_age_ns_max=segment_age_ns_max,
             )
             opened.recovered += self._reclaimer.finish_erasures()
+            self.settle_drops(self.read)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        if brings_snapshots(transactions):
+        erases, keeps = brings_erasures(transactions), brings_snapshots(transactions)
+        if erases or keeps:
             self._require_writer()
-            outcomes = self.snapshots.around(transactions, self._combiner.commit)
-        else:
-            outcomes = self._combiner.commit(transactions)
-        if brings_erasures(transactions):
+        if erases:
+            self.note_drops(transactions)
+        commit = self._combiner.commit
+        outcomes = self.snapshots.around(transactions, commit) if keeps else commit(transactions)
+        if erases:
             self._reclaimer.finish_erasures()
+            self.settle_drops(self.read, transactions)
         return outcomes
 
     def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
@@ -313,15 +315,9 @@ class FilesLog(Beside):
 
     def wait(self, after: int, *, timeout: float) -> int:
         if self.readonly:
-            return self._poll(after, timeout)
+            return poll(self.head, after, timeout)
         self._bell.wait_for(lambda: self._view.closed or self.head() > after, timeout)
         return self.head()
-
-    def _poll(self, after: int, timeout: float) -> int:
-        until = time.monotonic() + timeout
-        while (head := self.head()) <= after and (left := until - time.monotonic()) > 0:
-            time.sleep(min(POLL_SECONDS, left))
-        return head
 
     # --- state -----------------------------------------------------------------------------------------------------
 

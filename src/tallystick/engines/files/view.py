@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from tallystick.store.page import Hole
 T = TypeVar("T")
 
 RENAMES_MAX = 100
+POLL_SECONDS = 0.01
 
 
 class LogView:
@@ -149,3 +151,11 @@ def _lifecycle(item: Segment) -> Lifecycle:
         return item.lifecycle()
     except errors.Damaged:
         return Lifecycle()
+
+
+def poll(head: Callable[[], int], after: int, timeout: float) -> int:
+    """The head, as soon as it is behind `after`, or when the time is up: another process writes, and tells nobody."""
+    until = time.monotonic() + timeout
+    while (found := head()) <= after and (left := until - time.monotonic()) > 0:
+        time.sleep(min(POLL_SECONDS, left))
+    return found

@@ -45,6 +45,12 @@ def values_of(records: Sequence[CommandRecord]) -> tuple[Any, ...]:
     )
 
 
+def parameters(record: CommandRecord) -> tuple[bytes, ...]:
+    """A command as `append_command` takes it behind its event."""
+    key = tuple(part.encode() for part in msgspec.structs.astuple(record.key))
+    return (*key, record.request_hash, record.response, record.recorded.to_bytes(8, "big", signed=True))
+
+
 class PostgresCommands:
     """What the tables hold. `forget` is the handle's way to do so."""
 

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool
 
 from tallystick import errors
@@ -19,6 +20,7 @@ from tallystick.engines.postgres import arrays, statements, translate
 
 APPLICATION = "tallystick"
 _CONNECT_S = 10.0
+_USES_MAX = 1000  # then the pool sees it again, and ends it if it is old
 
 
 SERVICE, TENANT = "tally_app", "tally_reader"
@@ -112,6 +114,10 @@ class Connections(_Answers):
             kwargs={"autocommit": True, "application_name": APPLICATION},
         )
         self._closed = False
+        self._turn = threading.Lock()
+        self._asking = 0  # threads that wait for the pool: what comes back is theirs
+        self._at_hand: psycopg.Connection[Any] | None = None
+        self._uses = 0
 
     def open(self) -> None:
         """Connect."""
@@ -139,10 +145,40 @@ class Connections(_Answers):
         """A connection, with PostgreSQL's own errors."""
         if self._closed:
             raise errors.StoreClosed()
-        connection = self._pool.getconn()
+        connection = self._taken()
         try:  # not `with self._pool.connection()`, which ends a transaction that is never open here
             yield connection
         finally:
+            self._give_back(connection)
+
+    def _taken(self) -> psycopg.Connection[Any]:
+        """The connection that was used last, which the server's process has everything ready for; or another one."""
+        with self._turn:
+            connection, self._at_hand = self._at_hand, None
+            if connection is not None:
+                return connection
+            self._asking += 1
+        try:
+            return self._pool.getconn()
+        finally:
+            with self._turn:
+                self._asking -= 1
+
+    def _give_back(self, connection: psycopg.Connection[Any]) -> None:
+        """Keep it at hand, but for one that broke, is wanted by others, or is to be looked over by the pool."""
+        with self._turn:
+            self._uses += 1
+            wanted = self._closed or self._asking or self._at_hand is not None or self._uses % _USES_MAX == 0
+            if not wanted and connection.pgconn.transaction_status == TransactionStatus.IDLE:
+                self._at_hand = connection
+                return
+        self._pool.putconn(connection)
+
+    def _let_go(self) -> None:
+        """Give the pool what is at hand."""
+        with self._turn:
+            connection, self._at_hand = self._at_hand, None
+        if connection is not None:
             self._pool.putconn(connection)
 
     @contextmanager
@@ -156,6 +192,7 @@ class Connections(_Answers):
 
     def renew(self) -> None:
         """Replace the connections that a restart of the server has cut."""
+        self._let_go()
         self._pool.check()
 
     def of_tenant(self, org: str) -> TenantConnections:
@@ -165,6 +202,7 @@ class Connections(_Answers):
     def close(self) -> None:
         """Give every connection back to the server."""
         self._closed = True
+        self._let_go()
         self._pool.close()
 
 

@@ -7,7 +7,6 @@ what was pruned are seen with one snapshot.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import starmap
 
@@ -27,6 +26,7 @@ from tallystick.engines.postgres.selecting import page_query, range_query
 from tallystick.engines.postgres.snapshots import PostgresSnapshots
 from tallystick.engines.postgres.view import cut_of
 from tallystick.engines.postgres.views import PostgresViews, not_whole
+from tallystick.engines.postgres.waiting import Waiting
 from tallystick.engines.postgres.writing import Writer
 from tallystick.event import limits, names
 from tallystick.event.model import Event
@@ -47,7 +47,6 @@ BUSY_MS = 60_000
 CONNECTIONS_MAX = 16
 _BUSY_MS_MAX = 3_600_000
 _CONNECTIONS_LIMIT = 1000
-_POLL_S = 0.01
 
 
 def open_postgres(
@@ -139,6 +138,7 @@ class PostgresLog:
         self._connections = connections
         self._readonly_reason = readonly_reason
         self._safe_head = SafeHead(connections)
+        self._waiting = Waiting(self._safe_head)
         self._writer = writer
         self._publisher = publisher
         self._closed = False
@@ -160,6 +160,7 @@ class PostgresLog:
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         outcomes = self._require_writer().commit(transactions)
+        self._waiting.wake()
         if self._publisher is not None:
             self._publisher.note()
         return outcomes
@@ -266,13 +267,7 @@ class PostgresLog:
         return rows[0][0] if rows else None
 
     def wait(self, after: int, *, timeout: float) -> int:
-        deadline = time.monotonic() + timeout
-        while True:
-            head = self._safe_head.known if self._closed else self._safe_head.glance()
-            left = deadline - time.monotonic()
-            if head > after or left <= 0 or self._closed:
-                return head
-            time.sleep(min(left, _POLL_S))
+        return self._waiting.head(after, timeout=timeout)
 
     # --- health ----------------------------------------------------------------------------------------------------
 
@@ -297,6 +292,7 @@ class PostgresLog:
         if self._closed:
             return
         self._closed = True
+        self._waiting.close()
         if self._publisher is not None:
             self._publisher.close()
         if self._writer is not None:

@@ -29,6 +29,11 @@ class SafeHead:
         """What was proven so far, without asking."""
         return self._head
 
+    @property
+    def is_held_back(self) -> bool:
+        """Whether a proof waits for appends that are under way."""
+        return self._pending is not None
+
     def reach(self, position: int) -> None:
         """Take in what a commit of this handle has proven by holding the log alone."""
         with self._lock:

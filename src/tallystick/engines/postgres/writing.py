@@ -15,7 +15,7 @@ import msgspec
 import psycopg
 
 from tallystick import errors
-from tallystick.engines.postgres import arrays, commands, maintaining, statements, translate
+from tallystick.engines.postgres import arrays, commands, maintaining, prepared, statements, translate
 from tallystick.engines.postgres.connections import Connections
 from tallystick.engines.postgres.inlining import Inlining, require_drawn
 from tallystick.engines.postgres.view import LockedView, Wanted
@@ -53,6 +53,7 @@ class Writer:
         self._org = org
         self.maintains = maintains
         self.inlining: Inlining | None = None
+        self._append, self._append_with_command = map(prepared.named, ("append_event", "append_command"))
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """An outcome for each transaction, durable before it is returned."""
@@ -132,30 +133,27 @@ class Writer:
             handle, number = self._holder.owner.handle, self._holder.held.get(write.stream)
             if number is None:
                 return None
-        kind, version, id_, time, payload, meta, _, signature = write.drafts[0]
-        what = (kind, version, id_.hex(), time, payload.decode(), meta.decode(), signature)
-        values: tuple[Any, ...] = (write.stream, write.expected, *what, self._clock(), write.ids_given, handle, number)
-        query = statements.named("append_event")
-        if command is not None:
-            query = statements.named("append_command")
-            values += msgspec.structs.astuple(command.key)
-            values += (command.request_hash, command.response, command.recorded)
-        row = connection.execute(query, values, binary=True, prepare=True).fetchone()
-        assert row is not None
-        if command is not None and row[0] == "repeated":
-            return _repeated(command)
-        return self._told(write, *row)
-
-    def _told(self, write: Write, status: str, seq: int, position: int, link: bytes, org: str | None) -> Outcome | None:
-        if status == "done":
-            return [Appended(write.stream, seq, seq, position, position, link)]
-        if status == "conflict":
-            return errors.Conflict(stream=write.stream, expected=write.expected, actual=seq)
-        if status == "org":
-            return errors.OrgMismatch(stream=write.stream, org=org, given=min(write.orgs))
-        if status == "foreign":
+        values = _parameters(write, recorded=self._clock(), handle=handle, number=number)
+        if command is None:
+            row = self._append.row(connection, values)
+        else:
+            row = self._append_with_command.row(connection, values + commands.parameters(command))
+        status, seq, position, link, org = row
+        if status == b"done":
+            assert seq is not None
+            assert position is not None
+            assert link is not None
+            at, place = int.from_bytes(seq, "big"), int.from_bytes(position, "big")
+            return [Appended(write.stream, at, at, place, place, link)]
+        if status == b"conflict":
+            assert seq is not None
+            return errors.Conflict(stream=write.stream, expected=write.expected, actual=int.from_bytes(seq, "big"))
+        if status == b"org":
+            assert org is not None
+            return errors.OrgMismatch(stream=write.stream, org=org.decode(), given=min(write.orgs))
+        if status == b"foreign":
             return self._foreign(write, write.stream)
-        return None
+        return _repeated(command) if command is not None and status == b"repeated" else None
 
     # --- everything else -------------------------------------------------------------------------------------------
 
@@ -244,6 +242,26 @@ def _is_one_event(transaction: Transaction) -> bool:
     alone = len(writes) == 1 and len(writes[0].drafts) == 1 and not writes[0].sources and writes[0].after_link is None
     more = transaction.acquire or transaction.release or transaction.require or transaction.maintenance is not None
     return alone and not more
+
+
+def _parameters(write: Write, *, recorded: int, handle: str | None, number: int | None) -> tuple[bytes | None, ...]:
+    """A single event as `append_event` takes it."""
+    kind, version, id_, time, payload, meta, _, signature = write.drafts[0]
+    return (
+        write.stream.encode(),
+        write.expected.to_bytes(8, "big", signed=True),
+        kind.encode(),
+        version.to_bytes(4, "big"),
+        id_,
+        time.to_bytes(8, "big"),
+        payload,
+        meta,
+        signature,
+        recorded.to_bytes(8, "big", signed=True),
+        b"\x01" if write.ids_given else b"\x00",
+        None if handle is None else handle.encode(),
+        None if number is None else number.to_bytes(8, "big"),
+    )
 
 
 def _columns(ledger: Ledger, *, recorded: int) -> tuple[Any, ...]:

@@ -121,6 +121,8 @@ class SqliteLog:
         begin = self._database.maintaining if maintains else self._database.writing
         with begin(needed_bytes=lambda: writing.size_of(ledger)) as connection:
             view = SqliteView(connection)
+            writes = [write for transaction in transactions for write in transaction.writes]
+            view.look_up([draft[2] for write in writes if write.ids_given for draft in write.drafts])
             ledger = Ledger(view, next_position=view.head() + 1, holder=holder)
             for transaction in transactions:
                 try:
@@ -201,7 +203,9 @@ class SqliteLog:
                 return Page([], start, crossed)
             query, values = page_query(selection, first=start + 1, until=end, limit=limit)
             events = list(starmap(Event, connection.execute(query, values)))
-        through = events[-1].position if len(events) == limit else end
+            through = events[-1].position if len(events) == limit else end
+            if selection == EVERYTHING and len(events) < through - start and not self._holes:
+                survey.require_all(connection, first=start + 1, last=through, count=len(events))
         return Page(events, through, crossed)
 
     def _around_holes(self, after: int, end: int, over_holes: bool) -> tuple[int, int, tuple[Hole, ...]]:
@@ -224,9 +228,12 @@ class SqliteLog:
         upto = limits.INT_MAX if until is None else until
         values = {"stream": stream, "after": after, "until": upto, "limit": limit}
         with self._database.reading() as connection:
+            head = SqliteView(connection).stream_head(stream)  # before the events, so that they reach it at least
             events = list(starmap(Event, connection.execute(statements.named("read_stream"), values)))
         if not events or events[0].seq > after + 1:  # the next event is there unless it was pruned, or never was
             require_history(self.cut(stream), after=after)
+        if head is not None and len(events) < min(upto, head.seq, after + limit) - after:
+            raise errors.Damaged(first=0, last=0, reason=f"{stream} has {head.seq} events, and not all are there")
         for hole in self._holes:
             if any(hole.first <= event.position <= hole.last for event in events):
                 raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)

@@ -82,18 +82,18 @@ def _statements(sql: str) -> Iterator[str]:
     assert not pending.strip(), pending
 
 
-def schema_of(connection: sqlite3.Connection) -> dict[str, str]:
-    """The SQL of every table, index, trigger and view that was created by a statement."""
-    found = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'")
-    return dict(found)
+def schema_of(connection: sqlite3.Connection, *, kind: str = "%") -> dict[str, str]:
+    """The SQL of every table, index, trigger and view that was created by a statement, or of one of these kinds."""
+    query = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' AND type LIKE ?"
+    return dict(connection.execute(query, (kind,)))
 
 
 @cache
-def expected_schema() -> dict[str, str]:
+def expected_schema(kind: str = "%") -> dict[str, str]:
     """What `schema_of` gives for a database that took every step."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
         migrate(connection, profile="plain", clock=lambda: 0)
-        return schema_of(connection)
+        return schema_of(connection, kind=kind)
     finally:
         connection.close()

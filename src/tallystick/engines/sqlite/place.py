@@ -56,9 +56,7 @@ class Opening:
             left_bytes = self._left_bytes()
             connection = connect(self.path, mode="ro", busy_ms=self._busy_ms)
             try:
-                found = self._version(connection)
-                if found < migrations.latest():
-                    raise errors.OlderFormat(path=self.path, found=found, known=migrations.latest())
+                self.require_current(connection)
                 return self._opened(connection, None, left_bytes)
             finally:
                 connection.close()
@@ -80,6 +78,17 @@ class Opening:
             except BaseException:
                 connection.close()
                 raise
+
+    def require_current(self, connection: sqlite3.Connection) -> None:
+        """Refuse a format that this version does not write."""
+        found = self._version(connection)
+        if found < migrations.latest():
+            raise errors.OlderFormat(path=self.path, found=found, known=migrations.latest())
+
+    def require_ours(self) -> None:
+        """Refuse what is no store."""
+        with self._translated():
+            self._require_ours(create=False)
 
     def _require_ours(self, *, create: bool) -> None:
         if sqlite3.sqlite_version_info < SQLITE_NEEDED:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
+from tallystick import errors
 from tallystick.engines.sqlite import statements
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
@@ -84,7 +85,15 @@ def holes_in(connection: sqlite3.Connection, *, reason: str) -> list[Hole]:
             else:
                 middle = (first + last) // 2
                 pending += [(middle + 1, last), (first, middle)]
-    return [Hole(first, last, reason) for first, last in _joined(lost)] or [Hole(0, 0, reason)]
+    return [Hole(first, last, reason) for first, last in joined(lost)] or [Hole(0, 0, reason)]
+
+
+def require_all(connection: sqlite3.Connection, *, first: int, last: int, count: int) -> None:
+    """Refuse a range in which an event is missing that was not pruned: somebody deleted it past this program."""
+    missing = last - first + 1 - count - len(_pruned_between(connection, first, last))
+    if missing > 0:
+        reason = f"{missing} events are missing between positions {first} and {last}, and were not pruned"
+        raise errors.Damaged(first=first, last=last, reason=reason)
 
 
 def _windows(head: int) -> Iterator[tuple[int, int]]:
@@ -106,7 +115,7 @@ def _lost_between(connection: sqlite3.Connection, first: int, last: int) -> list
     for position, payload, checksum, *_ in connection.execute(statements.named("probe_events"), (first, last)):
         if payload is None or (type(payload) is bytes and chain.checksum(payload) == checksum):
             missing.discard(position)
-    return _joined([(position, position) for position in missing])
+    return joined([(position, position) for position in missing])
 
 
 def _pruned_between(connection: sqlite3.Connection, first: int, last: int) -> set[int]:
@@ -119,7 +128,8 @@ def _pruned_between(connection: sqlite3.Connection, first: int, last: int) -> se
         return set()
 
 
-def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same positions as few ranges in order."""
     joined: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if joined and first <= joined[-1][1] + 1:

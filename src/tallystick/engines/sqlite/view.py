@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from tallystick.engines.sqlite import statements
@@ -12,6 +14,16 @@ from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut
 
+_IDS_AT_ONCE = 500
+_FEW = 8
+
+
+@lru_cache(maxsize=16)
+def _finding(count: int) -> str:
+    """The statement that finds so many events by their ids."""
+    before, _, _ = statements.named("find_event").rpartition("=")
+    return f"{before} IN ({','.join('?' * count)})"
+
 
 class SqliteView:
     """The answers of one connection, as of its transaction."""
@@ -19,6 +31,7 @@ class SqliteView:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._any_pruned: bool | None = None
+        self._found: dict[bytes, Event | None] = {}
 
     def _one(self, name: str, *values: Any) -> tuple[Any, ...] | None:
         row: tuple[Any, ...] | None = self._connection.execute(statements.named(name), values).fetchone()
@@ -33,7 +46,20 @@ class SqliteView:
         row = self._one("stream_head", stream)
         return None if row is None else Head(*row)
 
+    def look_up(self, ids: Sequence[bytes]) -> None:
+        """Find many events at once, for a commit that is going to ask for each of them."""
+        if len(ids) < _FEW:
+            return
+        self._found = dict.fromkeys(ids)
+        for at in range(0, len(ids), _IDS_AT_ONCE):
+            some = ids[at : at + _IDS_AT_ONCE]
+            for row in self._connection.execute(_finding(len(some)), some):
+                event = Event(*row)
+                self._found[event.id] = event
+
     def find(self, id: bytes) -> Event | None:
+        if id in self._found:
+            return self._found[id]
         row = self._one("find_event", id)
         return None if row is None else Event(*row)
 

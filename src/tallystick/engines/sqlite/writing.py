@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tallystick.engines.sqlite import commands, maintaining, statements
-from tallystick.event.model import Row
+from tallystick.event.model import Event, Row
 from tallystick.store import leases
 from tallystick.store.ledger import Ledger
 
@@ -99,6 +99,11 @@ def _placeholders(shape: str, before: int, row: int) -> str:
             shared += 1
             places.append(f"?{shared}+{row}" if letter == _RISING else f"?{shared}")
     return f"({','.join(places)})"
+
+
+def row_of(event: Event, recorded: int) -> tuple[Any, ...]:
+    """An event as `insert_event` takes it."""
+    return (*msgspec.structs.astuple(event), *_beside(event.meta, recorded))
 
 
 def _beside(meta: bytes, recorded: int) -> _Beside:

@@ -10,13 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from tallystick import errors
-from tallystick.engines.tables import checkpoints, deadletters, views
+from tallystick.engines.tables import checkpoints, deadletters, statements, views
 from tallystick.engines.tables.lazily import LazyDatabase
 from tallystick.engines.tables.owned import OwnedTables
 from tallystick.event.model import Row
 from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.page import Page
+from tallystick.store.tables import drop_tables_of
 from tallystick.store.views import Inline, apart
 
+PENDING = statements.named("create_pending_drops")
 _NOTHING = nullcontext()
 
 
@@ -24,7 +27,7 @@ class Beside:
     """The part of a log that stands beside it, and the projections that run within its commits."""
 
     def __init__(self, path: str) -> None:
-        self._beside = LazyDatabase(path, checkpoints.SCHEMA + views.SCHEMA + deadletters.SCHEMA)
+        self._beside = LazyDatabase(path, checkpoints.SCHEMA + views.SCHEMA + deadletters.SCHEMA + PENDING)
         self.checkpoints = checkpoints.SqliteCheckpoints(self._beside)
         self.views = views.SqliteViews(self._beside)
         self.view_tables = OwnedTables(self._beside)
@@ -43,6 +46,42 @@ class Beside:
             store_rows(self.views)
         except errors.TallyError as problem:  # the events are durable all the same: a retry needs their ids
             raise errors.StoreFailed(operation="storing inline rows", reason=problem.message) from problem
+
+    def note_drops(self, transactions: Iterable[Transaction]) -> None:
+        """Note what erasures that are about to be committed must drop: a runner may fold it again until they are."""
+        if not self._beside.exists:
+            return
+        noted = []
+        for each in [item.maintenance for item in transactions if item.maintenance is not None]:
+            places = [erasure.position for erasure in each.erasures]
+            noted += [(position, "", "") for position in places]
+            noted += [(places[0], *row) for row in each.dropped_rows if places]  # they are erased together, or not
+        with self._beside.writing() as connection:
+            connection.executemany(statements.named("note_pending_drop"), noted)
+
+    def settle_drops(self, read: Callable[..., Page], transactions: Iterable[Transaction] | None = None) -> None:
+        """Drop what was noted for these (None: for any), if its event is erased now, if need be after a crash."""
+        if not self._beside.exists:
+            return
+        with self._beside.writing() as connection:
+            pending = connection.execute(statements.named("list_pending_drops")).fetchall()
+        if transactions is not None:  # others may be about to commit
+            own = {item.position for each in transactions if each.maintenance for item in each.maintenance.erasures}
+            pending = [row for row in pending if row[0] in own]
+        for position, projection, key in pending:
+            page = read(after=position - 1, until=position, limit=1, over_pruned=True, over_holes=True)
+            event = page.events[0] if page.events else None
+            if event is not None and event.payload is not None:  # it was refused, or never committed
+                continue
+            if projection:
+                self.views.drop(projection, [key])
+                continue
+            self.dead_letters.redact(position, "the event was erased")
+            if event is not None:
+                drop_tables_of(self.view_tables, event)
+        if pending:
+            with self._beside.writing() as connection:
+                connection.executemany(statements.named("delete_pending_drops"), [row[:1] for row in pending])
 
     @staticmethod
     def commit_each(

@@ -22,10 +22,15 @@ class LazyDatabase:
         self._database: Database | None = None
         self._closed = False
 
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever written to it."""
+        return self._database is not None or os.path.exists(self._path)
+
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
         """A connection for several statements that must agree."""
-        if self._database is None and not os.path.exists(self._path):
+        if not self.exists:
             with closing(sqlite3.connect(":memory:")) as nothing:
                 nothing.executescript(self._schema)
                 yield nothing

@@ -48,9 +48,14 @@ class Author:
 def engine_over(log: Any) -> ReplayEngine:
     """The three shipped views over a log."""
     engine = ReplayEngine(log)
-    engine.register("chat", ChatView(), ChatView.types)
-    engine.register("marketplace", MarketplaceView(), MarketplaceView.types)
-    engine.register("members", MembersView(lambda: log.replica.roster), MembersView.types)
+    members = MembersView(lambda: log.replica.roster)
+    engine.register_all(
+        {
+            "chat": (ChatView(), ChatView.types),
+            "marketplace": (MarketplaceView(), MarketplaceView.types),
+            "members": (members, MembersView.types),
+        }
+    )
     return engine
 
 

@@ -1,4 +1,5 @@
 SELECT status, seq, position, link, org
 FROM tally.append_command(
-    %s, %s, %s, %s, %s::uuid, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s
+    $1::text, $2::bigint, $3::text, $4::integer, $5::uuid, $6::bigint, $7::text, $8::text, $9::bytea, $10::bigint,
+    $11::boolean, $12::text, $13::bigint, $14::text, $15::text, $16::text, $17::text, $18::bytea, $19::bytea, $20::bigint
 )

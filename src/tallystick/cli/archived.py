@@ -1,0 +1,36 @@
+"""`--archive` where history is about to go: what the archive holds can be had again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tallystick import errors
+
+if TYPE_CHECKING:
+    from tallystick import Store
+    from tallystick.state.archive import Archive
+
+VARIABLE = "TALLY_ARCHIVE"
+
+option = click.option(
+    "--archive",
+    "archive_directory",
+    metavar="DIR",
+    envvar=VARIABLE,
+    type=click.Path(path_type=Path, file_okay=False),
+    help=f"The archive of this log; {VARIABLE} names it too. What it holds needs no acceptance.",
+)
+
+
+def covering(directory: Path | None, store: Store) -> Archive | None:
+    """The archive, if one was named, ready to be asked what it holds."""
+    if directory is None:
+        return None
+    try:
+        from tallystick.pipeline.covering import Covering
+    except ModuleNotFoundError as missing:
+        raise errors.SparkMissing(library=missing.name or "pyarrow") from missing
+    return Covering(directory, store)

@@ -1,0 +1,60 @@
+"""Floors that admins ask for: an admin proposes, the founder's node endorses what its own replay confirms.
+
+A proposal is an event of an admin with the same content as a floor, and settles nothing by itself: an admin can be
+revoked with a cut that reaches back, and what has been pruned below a floor cannot be judged again. The founder's rank
+is above all others, so what it has endorsed stands for good, and there are never two floors to choose between.
+"""
+
+from __future__ import annotations
+
+from tallystick import errors
+from tallystick.community import floors
+from tallystick.community.entry import Entry
+from tallystick.community.floors import Base
+from tallystick.community.identity import KeyPair
+from tallystick.community.log import EventLog
+from tallystick.community.snapshot import Snapshot
+from tallystick.community.types import ADMIN, POLICY, Event
+
+ENDORSED_MAX = 10  # at once
+
+
+def propose_floor(log: EventLog, snapshot: Snapshot, admin_kp: KeyPair) -> Event:
+    """Ask the founder to make what a snapshot covers everybody's floor. For admins."""
+    if log.replica.roster.now().get(admin_kp.node, 0) < ADMIN:
+        raise errors.SnapshotRejected(reason="only an admin proposes a floor")
+    return log.append_local(POLICY, floors.payload_of(snapshot.base, snapshot.after), admin_kp)
+
+
+def endorse_floors(log: EventLog, founder_kp: KeyPair) -> list[Event]:
+    """Declare the floors that admins proposed, as far as the founder's own events confirm them."""
+    if founder_kp.node != log.community:
+        raise errors.SnapshotRejected(reason="only the founder endorses a floor")
+    done: list[Event] = []
+    log.refresh()
+    while len(done) < ENDORSED_MAX and (base := _confirmed(log)) is not None:
+        after = log.replica.base.floor
+        done.append(log.append_local(POLICY, floors.payload_of(base, after), founder_kp))
+        if log.replica.base.floor == after:
+            break  # it has not settled: what it covers is disputed here
+    return done
+
+
+def _confirmed(log: EventLog) -> Base | None:
+    """The first proposal for the next floor that this node would make itself, event for event."""
+    replica = log.replica
+    with log.lock:
+        entries = list(replica.counted.entries())
+    for entry in entries:
+        floor = floors.floor_of(entry) if entry.type == POLICY and _is_by_admin(log, entry) else None
+        if floor is None or floor.after != replica.base.floor:
+            continue
+        covered = floors.cover(replica, floor.heads)
+        if covered is not None and covered.base.floor == floor.digest:
+            return covered.base
+    return None
+
+
+def _is_by_admin(log: EventLog, entry: Entry) -> bool:
+    rank = log.replica.roster.rank(entry.author, entry.key, entry.seq)
+    return entry.author != log.community and rank >= ADMIN

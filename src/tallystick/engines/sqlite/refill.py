@@ -1,0 +1,180 @@
+"""Refilling what a damaged SQLite log has lost from a donor, by making the whole file again beside it.
+
+First a new file is filled: schema from the migrations, events as `merging` checks them, every other table row by row.
+It is verified like any store. Only then is the damaged file copied, page by page as it is, to `<file>.damaged-<time>`,
+and overwritten with the new one in a single transaction of SQLite's: whenever that is interrupted, the file is the old
+one or the new one. The file is locked against everybody from the first look to the end.
+
+Events, streams and indexes can be made again. What stands in the other tables stands nowhere else, so a damaged page
+there is refused: then a copy of the store has to take its place.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from tallystick import errors
+from tallystick.engines.sqlite import inspection, migrations, statements, writing
+from tallystick.engines.sqlite.engine import open_sqlite
+from tallystick.engines.sqlite.merging import Merged
+from tallystick.engines.sqlite.place import APPLICATION_ID, Opening
+from tallystick.engines.tables import translate
+from tallystick.engines.tables.connection import create_file
+from tallystick.store.page import Hole
+from tallystick.store.refill import Donor, Refilled
+from tallystick.store.verify import verify
+
+_WAIT_S = 1.0
+COPIED = (
+    "store",
+    "sources",
+    "leases",
+    "checkpoints",
+    "cuts",
+    "pruned",
+    "erasures",
+    "sweeps",
+    "snapshots",
+    "commands",
+    "command_ranges",
+    "views",
+    "view_rows",
+    "dead_letters",
+    "runs",
+    "sessions",
+    "nodes",
+    "jobs",
+    "job_attempts",
+    "sqlite_sequence",
+)
+MADE_AGAIN = ("events", "streams", "writers")
+PLACES = {width: ", ".join("?" * width) for width in range(1, 65)}
+_AT_ONCE = 500
+
+
+def refill_sqlite(place: str, donor: Donor, *, clock: Callable[[], int], progress: Callable[[int], None]) -> Refilled:
+    """Refill every damaged range of a log that nobody has open; all of them or none."""
+    opening = Opening(place, profile=None, clock=clock, busy_ms=int(_WAIT_S * 1000))
+    opening.require_ours()
+    with _alone(opening.path, donor, opening.url) as damaged:
+        try:
+            opening.require_current(damaged)
+            merged = Merged(damaged, donor, url=opening.url, progress=progress)
+            if not merged.wanted and not list(inspection.check(damaged, lambda done: None)):
+                return Refilled(donor.name)
+            return _Refilling(opening.path, damaged, merged, clock).run(donor)
+        except sqlite3.DatabaseError as problem:
+            if not translate.is_damage(problem):
+                raise
+            reason = f"more than events is damaged ({problem}): put a whole copy in its place"
+            raise errors.RefillRefused(url=opening.url, source=donor.name, reason=reason) from problem
+
+
+@contextmanager
+def _alone(path: str, donor: Donor, url: str) -> Iterator[sqlite3.Connection]:
+    """The file, locked against everybody else for as long as the connection is open."""
+    connection = sqlite3.connect(f"{Path(path).as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_WAIT_S)
+    with closing(connection):
+        try:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # before anything else: later it would share memory
+            connection.execute("BEGIN EXCLUSIVE")
+            connection.execute("COMMIT")
+        except sqlite3.OperationalError as problem:
+            if not translate.is_busy(problem):
+                raise
+            reason = "somebody has the damaged store open: close it first"
+            raise errors.RefillRefused(url=url, source=donor.name, reason=reason) from problem
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")
+        connection.execute("PRAGMA checkpoint_fullfsync = ON")
+        yield connection
+
+
+class _Refilling:
+    """The making of the new file, and its way into the old one's place."""
+
+    def __init__(self, path: str, damaged: sqlite3.Connection, merged: Merged, clock: Callable[[], int]) -> None:
+        self._path = path
+        self._damaged = damaged
+        self._merged = merged
+        self._clock = clock
+        self._given = 0
+
+    def run(self, donor: Donor) -> Refilled:
+        """Make the file, verify it, keep the damaged one, and put the new one in its place."""
+        fresh = f"{self._path}.refilling"
+        try:
+            self._make(fresh)
+            self._require_sound(fresh)
+            kept = self._keep()
+            with closing(sqlite3.connect(fresh)) as source:
+                source.backup(self._damaged)
+            self._damaged.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            _remove(fresh)
+        ranges = tuple(Hole(hole.first, hole.last, hole.reason) for hole in self._merged.wanted)
+        done = (f"kept the damaged file as {kept}", "made the file again, with its schema and indexes")
+        return Refilled(donor.name, ranges, self._given, (os.path.basename(self._path),), done)
+
+    def _make(self, fresh: str) -> None:
+        _remove(fresh)
+        create_file(fresh)
+        with closing(sqlite3.connect(fresh, isolation_level=None)) as new:
+            page_bytes = self._damaged.execute("PRAGMA page_size").fetchone()[0]
+            new.execute(f"PRAGMA page_size = {page_bytes:d}")
+            new.execute("PRAGMA journal_mode = OFF")  # it is thrown away unless it is whole
+            new.execute("PRAGMA synchronous = OFF")
+            new.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
+            new.execute(f"PRAGMA user_version = {migrations.latest():d}")
+            new.execute("BEGIN")
+            for statement in migrations.expected_schema("table").values():
+                new.execute(statement)
+            self._fill_events(new)
+            for number in range(len(COPIED)):
+                self._copy(new, number)
+            for kind in ("index", "view", "trigger"):  # after the rows, which triggers would hold against each other
+                for statement in migrations.expected_schema(kind).values():
+                    new.execute(statement)
+            new.execute("COMMIT")
+
+    def _fill_events(self, new: sqlite3.Connection) -> None:
+        for event, recorded, is_given in self._merged.events():
+            row = writing.row_of(event, recorded)
+            new.execute(statements.named("insert_event"), row)
+            self._given += is_given
+        heads = self._merged.heads
+        new.executemany(
+            statements.named("move_head"), [(name, head.seq, head.link, head.org) for name, head in heads.items()]
+        )
+
+    def _copy(self, new: sqlite3.Connection, number: int) -> None:
+        """All rows of a table, as they are."""
+        rows = self._damaged.execute(f"SELECT * FROM {COPIED[number]}")
+        width = len(rows.description)
+        new.execute(f"DELETE FROM {COPIED[number]}")
+        while some := rows.fetchmany(_AT_ONCE):
+            new.executemany(f"INSERT INTO {COPIED[number]} VALUES ({PLACES[width]})", some)
+
+    def _require_sound(self, fresh: str) -> None:
+        log = open_sqlite(fresh, readonly=True, create=False, profile=None, clock=self._clock)
+        with closing(log):
+            if problems := verify(log).problems:
+                raise self._merged.refused(f"the log would not be sound with it: {problems[0].reason}")
+
+    def _keep(self) -> str:
+        """A copy of the damaged file, page by page: SQLite reads none of them for what it says."""
+        kept = f"{self._path}.damaged-{self._clock()}"
+        create_file(kept)
+        with closing(sqlite3.connect(kept)) as aside:
+            self._damaged.backup(aside)
+        return os.path.basename(kept)
+
+
+def _remove(path: str) -> None:
+    for name in (path, f"{path}-journal", f"{path}-wal", f"{path}-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(name)

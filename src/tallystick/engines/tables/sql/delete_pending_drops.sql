@@ -1,0 +1,1 @@
+DELETE FROM pending_drops WHERE position = ?

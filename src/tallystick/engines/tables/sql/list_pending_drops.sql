@@ -1,0 +1,1 @@
+SELECT position, projection, key FROM pending_drops ORDER BY position, projection, key

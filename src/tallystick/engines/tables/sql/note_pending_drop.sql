@@ -1,0 +1,1 @@
+INSERT OR IGNORE INTO pending_drops (position, projection, key) VALUES (?, ?, ?)

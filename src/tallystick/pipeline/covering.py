@@ -1,0 +1,113 @@
+"""An archive as pruning asks about it: which events it holds, proven by its files and not by what it says of them.
+
+A bucket is trusted once its file has the hash that the manifest names and its blocks have their digests; an event is
+held if the row at its position has its link, which covers everything but the payload, and the payload where the log
+has one. Nothing here needs a session of Spark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tallystick.event.model import Event
+from tallystick.pipeline import manifest, shelving
+from tallystick.pipeline.archive import require_same_history
+from tallystick.pipeline.manifest import BLOCK_POSITIONS, Block, Bucket
+from tallystick.store.store import Store
+
+BUCKETS_KEPT = 8
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """What a bucket holds: positions in order, the link at each, and whether a payload is there."""
+
+    positions: array[int]
+    links: pa.Array
+    payloads: pa.Array
+
+
+class Covering:
+    """An archive of a log, opened to be asked about events."""
+
+    def __init__(self, directory: str | Path, store: Store) -> None:
+        self._place = Path(directory).absolute()
+        self._manifest = manifest.load(self._place)
+        require_same_history(self._place, self._manifest, store)
+        self._read: OrderedDict[int, Rows | str] = OrderedDict()
+
+    @property
+    def through(self) -> int:
+        """The last position that it goes to."""
+        return self._manifest.through
+
+    def why_not(self, events: Sequence[Event]) -> str | None:
+        """Why these events could not be had from it again; None if it holds each of them."""
+        for event in events:
+            bucket = self._manifest.bucket_of(event.position)
+            if bucket is None:
+                return f"the archive goes to position {self.through}, and seq {event.seq} is at {event.position}"
+            rows = self._rows(bucket)
+            if isinstance(rows, str):
+                return f"the archive is not what its manifest says: {rows}"
+            if (reason := _why_not_held(rows, event)) is not None:
+                return f"the archive {reason} seq {event.seq} at position {event.position}"
+        return None
+
+    def _rows(self, bucket: Bucket) -> Rows | str:
+        """What a bucket holds, or what is wrong with it. The last few stay: streams go through the same ones."""
+        if bucket.first not in self._read:
+            self._read[bucket.first] = _checked(self._place, bucket)
+            if len(self._read) > BUCKETS_KEPT:
+                self._read.popitem(last=False)
+        self._read.move_to_end(bucket.first)
+        return self._read[bucket.first]
+
+
+def _checked(place: Path, bucket: Bucket) -> Rows | str:
+    """Read a bucket against its manifest."""
+    if bucket.events is None:
+        return Rows(array("q"), pa.array([], pa.binary()), pa.array([], pa.bool_()))
+    path = place / bucket.events.name
+    if not path.exists():
+        return f"{path.name} is missing"
+    if shelving.hash_of(path) != bucket.events.sha256:
+        return f"{path.name} is not the file that it names"
+    table = pq.read_table(path, columns=["position", "link", "payload"])
+    rows = Rows(
+        array("q", table["position"].to_pylist()),
+        table["link"].combine_chunks(),
+        table["payload"].is_valid().combine_chunks(),
+    )
+    if list(_blocks(rows)) != bucket.blocks:
+        return f"{path.name} does not have the digests that it names"
+    return rows
+
+
+def _blocks(rows: Rows) -> Iterator[Block]:
+    """The blocks of rows that are in the order of positions."""
+    lines = zip(rows.positions, rows.links.to_pylist(), strict=True)
+    for number, its in groupby(lines, key=lambda line: (line[0] - 1) // BLOCK_POSITIONS):
+        texts = [f"{position}\n{link.hex() if link is not None else ''}\n" for position, link in its]
+        yield Block(number, len(texts), hashlib.sha256("".join(texts).encode()).hexdigest())
+
+
+def _why_not_held(rows: Rows, event: Event) -> str | None:
+    """What is wrong with the row of an event; None if it is there."""
+    at = bisect_left(rows.positions, event.position)
+    if at == len(rows.positions) or rows.positions[at] != event.position:
+        return "does not hold"
+    if rows.links[at].as_py() != event.link:
+        return "has another event instead of"
+    if event.payload is not None and not rows.payloads[at].as_py():
+        return "has no payload of"
+    return None
