@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,7 +15,7 @@ import tallystick
 from tallystick.event.model import Event
 from tallystick.pipeline import read_events
 from tallystick.pipeline.archive import archive
-from tallystick.pipeline.whole import read_archive
+from tallystick.pipeline.whole import read_archive, whole
 from tallystick.testing import builders, race
 
 Positions = list[int]
@@ -73,23 +75,59 @@ def test_a_late_commit_is_waited_for(spark: SparkSession, postgres_url: str, tmp
     """PIPE-01, PIPE-02, CP-04: what stands behind one that is still to come is in no table, archive or stream."""
     with tallystick.open(postgres_url) as store, psycopg.connect(postgres_url) as late:
         store.append("order/first", builders.named(1))
-        late.execute("SET LOCAL ROLE tally_app")
-        late.execute(
-            "SELECT tally.append_event('order/late', -1, 't', 1, %s::uuid, 0, '{}', '{}', NULL, 0, false, NULL, NULL)",
-            (builders.event_id(2).hex(),),
-        )
+        _append(late, "order/late", 2)
         store.append("order/third", builders.named(3))
         assert _followed(spark, postgres_url, tmp_path, rows_of) == [["order/first"]] * 3
         late.commit()
         assert _followed(spark, postgres_url, tmp_path, rows_of) == [["order/first", "order/late", "order/third"]] * 3
 
 
-def _followed(spark: SparkSession, url: str, place: Path, rows_of: RowsOf) -> list[list[str]]:
-    """The streams of a table, of the archive and of a copy by a streaming query, in the order of positions."""
-    archive(spark, url, place / "archive")
+def test_a_head_that_is_proven_again_is_waited_for(
+    spark: SparkSession, postgres_url: str, tmp_path: Path, rows_of: RowsOf
+) -> None:
+    """PIPE-01, PIPE-02, CP-04: behind a gap, beside an append, a new reader cannot tell at once what others saw."""
+    tallystick.open(postgres_url).close()
+    with psycopg.connect(postgres_url) as first, psycopg.connect(postgres_url) as other:
+        _append(first, "order/first", 1)
+        first.commit()
+        _append(first, "order/never", 2)
+        first.rollback()
+        _append(first, "order/third", 3)
+        first.commit()
+        assert _followed(spark, postgres_url, tmp_path, rows_of) == [["order/first", "order/third"]] * 3
+        fixed = whole(postgres_url)
+        _append(other, "order/late", 4)
+        assert [event.stream for event in rows_of(fixed.table(spark))] == ["order/first", "order/third"]
+        timer = threading.Timer(1.0, other.commit)
+        timer.start()
+        archive(spark, postgres_url, tmp_path / "archive")
+        timer.join()
+        _append(other, "order/later", 5)
+        timer = threading.Timer(1.0, other.commit)
+        timer.start()
+        _stream(spark, postgres_url, tmp_path)
+        timer.join()
+
+
+def _append(connection: psycopg.Connection[Any], stream: str, number: int) -> None:
+    """Append past the store, which would publish the head; the transaction stays open."""
+    connection.execute("SET LOCAL ROLE tally_app")
+    connection.execute(
+        "SELECT tally.append_event(%s, -1, 't', 1, %s::uuid, 0, '{}', '{}', NULL, 0, false, NULL, NULL)",
+        (stream, builders.event_id(number).hex()),
+    )
+
+
+def _stream(spark: SparkSession, url: str, place: Path) -> None:
     read = spark.readStream.format("tallystick").option("url", url).load()
     write = read.writeStream.format("parquet").option("checkpointLocation", f"{place}/checkpoint")
     write.option("path", f"{place}/copy").trigger(availableNow=True).start().awaitTermination()
+
+
+def _followed(spark: SparkSession, url: str, place: Path, rows_of: RowsOf) -> list[list[str]]:
+    """The streams of a table, of the archive and of a copy by a streaming query, in the order of positions."""
+    archive(spark, url, place / "archive")
+    _stream(spark, url, place)
     tables = (read_events(spark, url), read_archive(spark, place / "archive"), spark.read.parquet(f"{place}/copy"))
     return [[event.stream for event in rows_of(table)] for table in tables]
 

@@ -36,7 +36,7 @@ class Session(NamedTuple):
 def choose(place: str, projection: Any, *, events: int, archive: Path | None) -> Choice:
     """Where to fold a log of so many events."""
     from tallystick.projections import TableProjection
-    from tallystick.projections.crossover import CROSSOVER_EVENTS, pays_off
+    from tallystick.projections.crossover import CROSSOVER_EVENTS, NEVER, pays_off
 
     if place == PROCESS and archive is not None:
         raise errors.InvalidValue(what="--on", value=place, must="auto or spark with --archive: only Spark reads one")
@@ -46,6 +46,8 @@ def choose(place: str, projection: Any, *, events: int, archive: Path | None) ->
         return Choice(SPARK, "the history comes from an archive")
     if isinstance(projection, TableProjection):
         return Choice(PROCESS, "it owns SQL tables")
+    if CROSSOVER_EVENTS == NEVER:
+        return Choice(PROCESS, "with the cores of this machine Spark is never faster")
     crossover = f"{CROSSOVER_EVENTS:,} from which on Spark is faster"
     if not pays_off(events):
         return Choice(PROCESS, f"{events:,} events are fewer than the {crossover}")

@@ -21,7 +21,7 @@ from tallystick.pipeline.failures import clear
 from tallystick.pipeline.manifest import Bucket, DataFile, Manifest
 from tallystick.pipeline.partitions import Range, split
 from tallystick.pipeline.progress import Show, watched
-from tallystick.pipeline.question import Question, absolute, open_log, require_order
+from tallystick.pipeline.question import Question, absolute, head_past, open_log, require_order
 from tallystick.store import facts
 from tallystick.store.maintenance import Cut
 from tallystick.store.selection import Selection
@@ -85,8 +85,9 @@ def require_same_history(place: Path, found: Manifest, store: Store) -> None:
     """Refuse an archive of another log, or of a history that this log does not have (any more)."""
     if found.store_id != store.log.store_id.hex():
         raise errors.WrongArchive(path=str(place), reason=f"it is of store {found.store_id}")
-    if found.through > store.log.head():
-        reason = f"it goes to position {found.through}, the log only to {store.log.head()}"
+    head = head_past(store, found.through)
+    if found.through > head:
+        reason = f"it goes to position {found.through}, the log only to {head}"
         raise errors.WrongArchive(path=str(place), reason=reason)
     if found.link_position:
         page = store.log.read(after=found.link_position - 1, until=found.link_position, limit=1, over_pruned=True)

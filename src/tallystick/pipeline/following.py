@@ -16,10 +16,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from tallystick import errors
+from tallystick import Store, errors
 from tallystick.pipeline import columns, partitions
 from tallystick.pipeline.failures import told
-from tallystick.pipeline.question import Question, open_asked, require_order
+from tallystick.pipeline.question import Question, head_past, open_asked, require_order
 from tallystick.pipeline.source import read_range
 
 
@@ -51,7 +51,7 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the next batch goes."""
         with told(), open_asked(self._question) as store:
             store_id = store.log.store_id
-            self._require_same(start, store_id, store.log.head())
+            self._require_same(start, store)
             end = self._end(store.log.head()) if self._target is None else self._target
         if isinstance(limit, ReadMaxRows):
             end = min(end, start["position"] + limit.max_rows)
@@ -80,7 +80,9 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _offset(self, store_id: bytes, position: int) -> dict[str, Any]:
         return {"position": position, "store": store_id.hex()}
 
-    def _require_same(self, start: dict[str, Any], store_id: bytes, head: int) -> None:
-        if start["store"] != store_id.hex() or start["position"] > max(head, self._question.after):
-            what = f"store {start['store']} at position {start['position']}"
+    def _require_same(self, start: dict[str, Any], store: Store) -> None:
+        position, is_same = start["position"], start["store"] == store.log.store_id.hex()
+        head = head_past(store, position) if is_same and position > self._question.after else store.log.head()
+        if not is_same or position > max(head, self._question.after):
+            what = f"store {start['store']} at position {position}"
             raise errors.WrongStore(name="streaming query", reason=f"it was at {what}, this log ends at {head}")

@@ -44,8 +44,11 @@ def plan(store: Store, question: Question) -> list[Range]:
     """The ranges of a question, up to the safe head as it is now. Never none: Spark would make one up."""
     if capabilities.GLOBAL_ORDER not in store.log.capabilities:
         return list(_by_stream(store, question)) or [Range(question.after, question.after)]
-    head = store.log.head()
-    until = head if question.until is None else min(question.until, head)
+    if question.final and question.until is not None:
+        until = question.until
+    else:
+        head = store.log.head()
+        until = head if question.until is None else min(question.until, head)
     found = split(question.after, until, partition_events=question.partition_events)
     return found or [Range(question.after, question.after)]
 

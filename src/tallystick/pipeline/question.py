@@ -14,6 +14,7 @@ from tallystick.store.selection import Selection
 
 BATCH_EVENTS = 2_000  # about a megabyte: events are made into columns while a core still has them near
 PARTITIONS_MAX = 10_000
+PROOF_SECONDS = 10.0
 _SERVERS = ("postgresql:", "postgres:")
 _PATHS = frozenset({"files", "sqlite", "ndjson"})
 OPTIONS = frozenset(
@@ -29,6 +30,7 @@ OPTIONS = frozenset(
         "env",
         "pruned",
         "holes",
+        "final",
         "partitionevents",
         "maxeventspertrigger",
         "path",
@@ -42,7 +44,8 @@ OPTIONS = frozenset(
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """Which events of which log. `after` is exclusive, `until` inclusive; None means the head.
 
-    `over_pruned` and `over_holes` give what is left of a log; without them a missing range is an error.
+    `over_pruned` and `over_holes` give what is left of a log; without them a missing range is an error. `final` says
+    that the asker has seen `until` below the safe head: whoever plans need not be able to prove that again.
     """
 
     url: str
@@ -51,6 +54,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     selection: Selection = Selection()
     over_pruned: bool = False
     over_holes: bool = False
+    final: bool = False
     partition_events: int | None = None
     trigger_events: int | None = None
 
@@ -71,6 +75,7 @@ def parse(options: Mapping[str, str]) -> Question:
         selection=_selection(given),
         over_pruned=_choice(given, "pruned"),
         over_holes=_choice(given, "holes"),
+        final=given.get("final") == "true",
         partition_events=_number(given, "partitionevents", least=1),
         trigger_events=_number(given, "maxeventspertrigger", least=1),
     )
@@ -127,6 +132,16 @@ def open_asked(question: Question) -> Store:
     if question.selection.org is None or not question.url.startswith(_SERVERS):
         return open_log(question.url)
     return tallystick.open(question.url, readonly=True, org=question.selection.org)
+
+
+def head_past(store: Store, seen: int) -> int:
+    """The head of a log that somebody has seen up to `seen`.
+
+    Over PostgreSQL each handle proves the head for itself, and a new one may need a moment to get as far as another did
+    before: until appends that are under way have ended.
+    """
+    head = store.log.head()
+    return head if head >= seen else store.log.wait(seen - 1, timeout=PROOF_SECONDS)
 
 
 def require_shared(url: str) -> None:

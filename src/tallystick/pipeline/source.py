@@ -16,7 +16,7 @@ from tallystick import errors
 from tallystick.pipeline import adbc, columns, partitions
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.partitions import Range
-from tallystick.pipeline.question import Question, open_asked, parse
+from tallystick.pipeline.question import Question, head_past, open_asked, parse
 from tallystick.store.stating import States
 
 NAME = "tallystick"
@@ -50,6 +50,7 @@ def read_range(question: Question, names: tuple[str, ...], part: Range) -> colum
             if came or question.over_pruned or store.log.floor() <= part.after:
                 return  # else nothing came, maybe because it was pruned: the log itself says so
         make = columns.batch_maker(names)
+        head_past(store, part.until)
         for events in partitions.pages(store, question, part):
             yield make(events)
 

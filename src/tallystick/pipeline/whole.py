@@ -55,6 +55,7 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
             columns=columns,
             over_pruned=self.over_pruned,
             over_holes=self.over_holes,
+            final=True,
         )
 
     def archived(
