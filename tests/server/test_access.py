@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from typing import Any
 
@@ -211,6 +212,26 @@ def test_a_writer_of_one_org_learns_nothing_of_others_streams(served: Any, shop:
     hidden = served.append("host/acme", {}, token="writer", expected=expected)
     assert (hidden.status_code, hidden.content) == (404, refused.content)
     assert shop.head() == before
+
+
+@pytest.mark.parametrize("expected", ["any", 1])
+def test_a_writer_of_one_org_cannot_make_a_stream_of_nobody_its_own(served: Any, shop: Store, expected: Any) -> None:
+    """CP-10: a stream without an org is not there for it; were it to append, its org could read what was before."""
+    refused = served.append("order/nobody", {"of": "acme"}, token="writer", expected=expected)
+    assert (refused.status_code, refused.json()["code"]) == (404, "not_found")
+    assert text_of(served, "tenant", "/v1/streams/order/nobody/events")[0] == 404
+    assert shop.stream_head("order/nobody").org is None
+
+
+def test_two_writers_of_one_org_begin_a_stream_at_once(served: Any, shop: Store) -> None:
+    """CP-10: who expects nothing is never told of a conflict, and several parts may be of one new stream."""
+    with ThreadPoolExecutor(8) as threads:
+        done = list(threads.map(lambda n: served.append("order/begun", {"n": n}, token="writer"), range(8)))
+    assert {answer.status_code for answer in done} == {201}
+    assert (shop.stream_head("order/begun").seq, shop.stream_head("order/begun").org) == (8, "acme")
+    part = {"stream": "order/twice", "events": [{"type": "noted", "payload": {}}]}
+    with served.as_("writer") as client:
+        assert client.post("/v1/append", json={"parts": [part, part]}).status_code == 201
 
 
 def test_an_id_of_another_org_tells_nothing(served: Any, shop: Store) -> None:

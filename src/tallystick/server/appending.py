@@ -88,7 +88,7 @@ async def append(service: Service, caller: Caller, given: list[PartIn], body: by
     parts = [_part(service, caller.principal, part, stamp) for part in given]
     record = None if caller.key is None else _record(service, caller, given, body)
     try:
-        done = await service.log.submit(Request(parts, command=record))
+        done = await _submitted(service, caller.principal, Request(parts, command=record))
     except errors.TallyError as problem:
         if record is not None:
             repeated = await service.in_thread(_repeated, service, record)
@@ -98,6 +98,34 @@ async def append(service: Service, caller: Caller, given: list[PartIn], body: by
             await service.in_thread(_tell_nothing, service, caller.principal, parts, problem)
         raise
     return Done([_told(item) | ({"stored": item.stored} if record is None else {}) for item in done])
+
+
+async def _submitted(service: Service, principal: Principal, request: Request) -> list[Appended]:
+    """Hand it in. To whom is bound to an org a stream that has none is not there: appending must not make it theirs."""
+    if principal.org is None:
+        return await service.log.submit(request)
+    while True:
+        new = await service.in_thread(_narrowed, service, principal, request.parts)
+        try:
+            return await service.log.submit(request)
+        except errors.Conflict as conflict:
+            if conflict.values["stream"] not in new:
+                raise
+        for part in new.values():  # somebody else has begun the stream meanwhile: look whose it is
+            part.expected = expectation.ANY
+
+
+def _narrowed(service: Service, principal: Principal, parts: list[Part]) -> dict[str, Part]:
+    """Refuse streams that are not theirs, and expect of those that are not there that they are new."""
+    new: dict[str, Part] = {}
+    for part in parts:
+        head = service.store.stream_head(part.stream)
+        if head is not None and service.hides(principal, part.stream, head.org):
+            _nothing()
+        if head is None and part.expected == expectation.ANY and part.stream not in new:
+            part.expected = expectation.NO_STREAM
+            new[part.stream] = part
+    return new
 
 
 def _part(service: Service, principal: Principal, given: PartIn, stamp: dict[str, str]) -> Part:
