@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from tallystick import Catalog, NewEvent, Store, open
+from tallystick import Catalog, NewEvent, Store, open, state
 from tallystick.server.access import MAY, Need, Needs
 from tallystick.server.app import build
 from tallystick.server.express import Express, needs_of
+from tallystick.server.merging import merge
 from tallystick.server.service import Service
 from tallystick.server.settings import Settings
 
@@ -190,6 +191,23 @@ def test_absent_and_not_yours_are_the_same_to_the_byte(served: Any, hidden: str,
     assert {k: v for k, v in one.headers.items() if k not in own} == {
         k: v for k, v in other.headers.items() if k not in own
     }
+
+
+def test_what_was_pruned_of_others_is_not_told_of(serve: Any, book: Any) -> None:
+    """CP-10: to name another's pruned stream is to name one that is not there; the own one is 410 as ever."""
+    store = open("memory:")
+    for org in ("other", "acme"):
+        store.append(f"order/{org}", [NewEvent("noted", {"n": n}, meta={"org": org}) for n in range(4)])
+    served = serve(store, tokens=book(**TOKENS))
+    state.prune(store, "order/other", before=3, reducers=[merge], snapshot=True, accept=True)
+    for path in ("/v1/events?stream=", "/v1/follow?after=0&stream="):
+        hidden, absent = (text_of(served, "tenant", f"{path}order/{name}") for name in ("other", "absent"))
+        assert hidden == absent
+        assert hidden[0] == 200
+    state.prune(store, "order/acme", before=3, reducers=[merge], snapshot=True, accept=True)
+    status, text = text_of(served, "tenant", "/v1/events?stream=order/other&stream=order/acme")
+    assert (status, "order/other" in text) == (410, False)
+    assert text_of(served, "service", "/v1/events?stream=order/other")[0] == 410
 
 
 def test_a_tenant_never_appends(served: Any, shop: Store) -> None:

@@ -54,9 +54,12 @@ class EventStream(Response):
 
     def read(self) -> bytes:
         """The next page behind what was sent, as messages."""
-        page = self._service.store.read(
+        selection = self._channel.selection
+        page = reading.page_for(
+            self._service,
+            selection.org if self._channel.is_tenants else None,
             after=self._after,
-            selection=self._channel.selection,
+            selection=selection,
             limit=PAGE_EVENTS,
             over_pruned=self._over_pruned,
         )

@@ -15,7 +15,7 @@ from tallystick.server.access import Principal
 from tallystick.server.service import Service
 from tallystick.store import control
 from tallystick.store.ledger import Head
-from tallystick.store.page import Hole, StreamInfo
+from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import Selection
 
 STEP_EVENTS = 64
@@ -44,6 +44,24 @@ def scoped(principal: Principal, selection: Selection) -> Selection:
     return msgspec.structs.replace(selection, org=principal.org)
 
 
+def page_for(service: Service, org: str | None, *, selection: Selection, **given: Any) -> Page:
+    """A page for who is bound to this org, if to any. What was pruned of named streams of others is not told of."""
+    try:
+        return service.store.read(selection=selection, **given)
+    except errors.HistoryPruned:
+        own = frozenset(name for name in selection.streams if _may_name(service, org, name))
+        if own == selection.streams:
+            raise
+    if own:
+        return service.store.read(selection=msgspec.structs.replace(selection, streams=own), **given)
+    return service.store.read(selection=selection, **given | {"over_pruned": True})  # their org lets nothing through
+
+
+def _may_name(service: Service, org: str | None, stream: str) -> bool:
+    head = service.store.stream_head(stream)
+    return org is None or head is None or (head.org == org and not service.is_infrastructure(stream))
+
+
 def events(service: Service, principal: Principal, asked: Asked) -> bytes:
     """A page of the log as JSON: the events, how far the log was looked at, and which damaged ranges were passed."""
     found, through, holes = _page(service, principal, asked)
@@ -58,7 +76,9 @@ def _page(service: Service, principal: Principal, asked: Asked) -> tuple[list[Ev
     after, room, step = asked.after, service.limits.page_bytes_max, min(STEP_EVENTS, asked.limit)
     while True:
         try:
-            page = service.store.read(
+            page = page_for(
+                service,
+                principal.org,
                 after=after,
                 until=asked.until,
                 selection=selection,
