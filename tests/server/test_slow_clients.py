@@ -7,6 +7,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 import tallystick
 from tallystick import NewEvent
 from tallystick.engines.disk import Disk
@@ -33,6 +35,19 @@ def test_a_body_that_does_not_end_is_refused(serve: Any) -> None:
     assert served.service.appends.count == 0
     whole = HEAD + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(BODY) + BODY
     assert served.raw(whole).startswith(b"HTTP/1.1 201 ")
+
+
+@pytest.mark.parametrize("path", [b"POST /console/login", b"GET /v1/store"])
+def test_a_body_that_does_not_end_is_closed_whoever_reads_it(serve: Any, path: bytes) -> None:
+    """Slowloris by bodies: a form, or a body that nobody asked for, holds no connection for ever."""
+    served = serve(limits={"body_seconds": 0.2, "header_seconds": 0.2})
+    head = path + b" HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost\r\ncontent-length: 1000\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection:
+        connection.sendall(head)
+        threading.Event().wait(0.1)
+        connection.sendall(b"token=")  # whatever comes stops the clock for idle connections
+        while connection.recv(65536):
+            pass
 
 
 def test_an_idle_connection_is_closed(serve: Any) -> None:

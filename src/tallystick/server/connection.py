@@ -1,6 +1,7 @@
 """One connection: uvicorn's HTTP protocol with the bounds it lacks.
 
 - The head of a request must be complete in time and of bounded size; a connection that says nothing is closed.
+- So must its body, whether the handler reads it or not: handlers that do say so a little earlier, and better.
 - No more than so many connections at once; one more is told so and closed.
 - A reader that takes nothing of what it was sent for a while is cut off.
 - What is no HTTP is answered like every other mistake, with a problem and the same headers.
@@ -41,7 +42,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._head_bytes = 0
-        self._head_timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._unsent = 0
 
@@ -55,22 +56,22 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop every clock."""
-        self._cancel_head()
+        self._cancel_timer()
         self._cancel_stall()
         super().connection_lost(exc)
 
     # --- the head of a request arrives in time ------------------------------------------------------------------------
 
     def _expect_head(self) -> None:
-        self._cancel_head()
-        self._head_timer = self.loop.call_later(self.limits.header_seconds, self._head_late)
+        self._cancel_timer()
+        self._timer = self.loop.call_later(self.limits.header_seconds, self._late)
 
-    def _cancel_head(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _head_late(self) -> None:
+    def _late(self) -> None:
         if not self.transport.is_closing():
             self._refuse(problems.plain(408, "request_timeout", "the request did not arrive in time"))
 
@@ -78,7 +79,7 @@ class Connection(HttpToolsProtocol):
         """A request begins: after an idle time, its head has to come soon."""
         super().on_message_begin()
         self._head_bytes = 0
-        if self._head_timer is None:
+        if self._timer is None:
             self._expect_head()
 
     def on_url(self, url: bytes) -> None:
@@ -97,12 +98,15 @@ class Connection(HttpToolsProtocol):
             raise _TooMuch
 
     def on_headers_complete(self) -> None:
-        """The head is there; how long the body may take is the handler's to say."""
-        self._cancel_head()
+        """The head is there; now the body has to come, if there is one."""
+        self._cancel_timer()
+        seconds = self.limits.body_seconds + self.limits.header_seconds
+        self._timer = self.loop.call_later(seconds, self._late)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """The body is there too. Most come with their head: their handlers need not watch the clock."""
+        self._cancel_timer()
         self.scope[WHOLE] = True  # type: ignore[literal-required]
         super().on_message_complete()
 
@@ -145,7 +149,7 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, response: Response) -> None:
         """Say a problem, and close. Nothing is said into the middle of another answer."""
         cycle = self.cycle
-        if cycle is None or cycle.response_complete or not cycle.response_started:
+        if cycle is None or cycle.response_complete or not (cycle.response_started or self.pipeline):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
                 cycle.message_event.set()
