@@ -211,6 +211,29 @@ def test_a_follower_joins_the_tail_without_a_gap_or_a_repetition() -> None:
     assert re.findall(rb"^id: (\d+)$", ahead, re.MULTILINE) == [b"13"]
 
 
+def test_who_was_sent_off_is_given_nothing_from_behind_a_gap() -> None:
+    """After reading failed the tail begins anew where the next follower is; the others resume from the id they have."""
+
+    async def work() -> tuple[bytes, bytes]:
+        store = open("memory:")
+        store.append("order/1", [NewEvent("noted", {"n": n}) for n in range(10)])
+        service = Service(store, Settings(url=""))
+        await service.start()
+        slow, next_ = (service.tail.follower(tail.Channel(Selection(), False)) for _ in range(2))
+        assert service.tail.join(slow, 5)
+        await service.tail.stop()
+        slow.end(tail.FAILED)
+        assert service.tail.join(next_, 10)
+        store.append("order/1", NewEvent("noted", {"n": 10}))
+        found = await next_.next(60), await slow.next(60)
+        await service.stop()
+        return found
+
+    next_, slow = asyncio.run(work())
+    assert re.findall(rb"^id: (\d+)$", next_, re.MULTILINE) == [b"11"]
+    assert slow == b""
+
+
 def test_one_that_is_refused_takes_no_place(serve: Any) -> None:
     """Following from what was pruned is 410, as often as it is tried, and the place is still free."""
     served = serve(limits={"followers_max": 1})

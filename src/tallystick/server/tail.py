@@ -51,7 +51,9 @@ class Follower:
         self._news = asyncio.Event()
 
     def give(self, chunk: bytes) -> bool:
-        """Queue something to be sent; False if that is too much."""
+        """Queue something to be sent; False if that is too much. Who was sent off gets no more: there may be a gap."""
+        if self.farewell:
+            return True
         self._bytes += len(chunk)
         if self._bytes > self._bytes_max and self._waiting:
             return False
@@ -146,7 +148,7 @@ class Tail:
                 await self._service.in_thread(self._service.store.wait, self.position, timeout=WAIT_SECONDS)
                 await self._step()
                 await asyncio.sleep(PAUSE_SECONDS)
-        except (errors.TallyError, OSError):  # they come back, and reading says what it is
+        except Exception:  # whatever it was: they come back, and reading says what it is
             for follower in self._followers():
                 follower.end(FAILED)
 
