@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tallystick import Catalog, NewEvent, Store, open, state
+from tallystick.server import reading
 from tallystick.server.access import MAY, Need, Needs
 from tallystick.server.app import build
 from tallystick.server.express import Express, needs_of
@@ -208,6 +209,23 @@ def test_what_was_pruned_of_others_is_not_told_of(serve: Any, book: Any) -> None
     status, text = text_of(served, "tenant", "/v1/events?stream=order/other&stream=order/acme")
     assert (status, "order/other" in text) == (410, False)
     assert text_of(served, "service", "/v1/events?stream=order/other")[0] == 410
+
+
+def test_a_cursor_names_no_stream_of_others(serve: Any, book: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CP-10: where the look at streams ends in those of another org, `next` leads on and does not say where it is."""
+    monkeypatch.setattr(reading, "STREAMS_SCANNED_MAX", 2)
+    store = open("memory:")
+    for name, org in (("a", "other"), ("b", "other"), ("c", "other"), ("d", "acme")):
+        store.append(f"order/{name}", NewEvent("noted", {}, meta={"org": org}))
+    served = serve(store, tokens=book(**TOKENS))
+    with served.as_("tenant") as client:
+        page = client.get("/v1/streams").json()
+        assert (page["streams"], "order/" in page["next"]) == ([], False)
+        rest = client.get("/v1/streams", params={"after": page["next"]}).json()
+        assert [stream["stream"] for stream in rest["streams"]] == ["order/d"]
+        assert client.get("/v1/streams", params={"after": "~gone"}).status_code == 422
+    with served.as_("service") as client:
+        assert client.get("/v1/streams").json()["next"] == "order/b"
 
 
 def test_a_tenant_never_appends(served: Any, shop: Store) -> None:

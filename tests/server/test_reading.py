@@ -9,6 +9,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, state
 from tallystick.projections import Projection
+from tallystick.server import running
 from tallystick.server.merging import merge
 
 
@@ -130,6 +131,20 @@ def test_a_reader_of_its_own_writes_waits_for_the_rows(serve: Any) -> None:
     assert (late.status_code, late.json()["code"]) == (409, "not_caught_up")
     unknown = served.client.get("/v1/wait", params={"projection": "other", "position": 1})
     assert unknown.status_code == 404
+
+
+def test_a_list_of_runs_goes_on_where_the_look_at_streams_ended(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RUN-10: a bounded number of streams is looked at for a page; what lies behind them is on a later one."""
+    monkeypatch.setattr(running, "SCANNED_MAX", 1000)
+    store = tallystick.open("memory:")
+    store.append_all([(f"run/{number:04}", [NewEvent("noted", {})], 0) for number in range(1500)])
+    store.append("run/last", NewEvent("RUN_CREATED", {}))
+    served = serve(store)
+    found, after, pages = [], "", 0
+    while after is not None:
+        page = served.client.get("/v1/runs", params={"after": after}).json()
+        found, after, pages = [*found, *(run["run"] for run in page["runs"])], page["next"], pages + 1
+    assert (found, pages) == (["last"], 2)
 
 
 def test_a_page_is_bounded_in_bytes(serve: Any) -> None:

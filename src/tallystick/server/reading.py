@@ -177,6 +177,7 @@ def streams(
     """A page of the streams as JSON; `next` is what to go on after, null at the end."""
     if principal.org is not None and org not in (None, principal.org):
         raise errors.NothingHere()
+    after = service.bookmarks.place(after)
     found, last, scanned = [], after, 0
     for info in islice(_streams(service, max(after, f"{kind}/" if kind else ""), kind), STREAMS_SCANNED_MAX):
         last, scanned = info.stream, scanned + 1
@@ -184,8 +185,10 @@ def streams(
             found.append({"stream": info.stream, "seq": info.seq, "org": info.org, "link": info.link.hex()})
             if len(found) == limit:
                 break
-    more = len(found) == limit or scanned == STREAMS_SCANNED_MAX
-    return msgspec.json.encode({"streams": found, "next": last if more else None})
+    following = last if len(found) == limit else None
+    if following is None and scanned == STREAMS_SCANNED_MAX:
+        following = last if principal.org is None else service.bookmarks.keep(last)  # it may be another's
+    return msgspec.json.encode({"streams": found, "next": following})
 
 
 def _streams(service: Service, after: str, kind: str | None) -> Iterator[StreamInfo]:

@@ -14,6 +14,7 @@ from tallystick.runs.state import RunState
 from tallystick.server import reading
 from tallystick.server.access import Principal
 from tallystick.server.service import Service
+from tallystick.store.page import StreamInfo
 
 RUNS = "run/"
 FIRST = "RUN_CREATED"
@@ -24,26 +25,31 @@ _UNREADABLE = (errors.Damaged, errors.RunLogInvalid, errors.ForkImpossible, erro
 
 def listed(service: Service, principal: Principal, *, after: str, limit: int) -> dict[str, Any]:
     """The runs that the principal may see, in order of id; `next` is what to go on after."""
-    found: list[dict[str, Any]] = []
-    last: str | None = None
-    for run in _ids(service, principal, after):
-        found.append(_summary(service, run))
-        if len(found) >= limit:
-            last = run
-            break
-    return {"runs": found, "next": last}
+    chosen, following = _chosen(service, principal, after=after, limit=limit)
+    return {"runs": [_summary(service, run) for run in chosen], "next": following}
 
 
-def _ids(service: Service, principal: Principal, after: str) -> Iterator[str]:
-    """The runs behind an id, of those that a workflow made; a bounded number of streams is looked at."""
-    place, scanned = RUNS + after, 0
-    while (page := service.store.streams(after=place)) and scanned < SCANNED_MAX:
+def _chosen(service: Service, principal: Principal, *, after: str, limit: int) -> tuple[list[str], str | None]:
+    """Runs behind a cursor that a workflow made, and where to go on; a bounded number of streams is looked at."""
+    found: list[str] = []
+    for scanned, info in enumerate(_streams(service, service.bookmarks.place(after)), 1):
+        run = info.stream.removeprefix(RUNS)
+        if not service.hides(principal, info.stream, info.org) and _is_run(service, info.stream):
+            found.append(run)
+            if len(found) >= limit:
+                return found, run
+        if scanned >= SCANNED_MAX:
+            return found, run if principal.org is None else service.bookmarks.keep(run)  # it may be another's
+    return found, None
+
+
+def _streams(service: Service, after: str) -> Iterator[StreamInfo]:
+    place = RUNS + after
+    while page := service.store.streams(after=place):
         for info in page:
             if not info.stream.startswith(RUNS):
                 return
-            scanned += 1
-            if not service.hides(principal, info.stream, info.org) and _is_run(service, info.stream):
-                yield info.stream.removeprefix(RUNS)
+            yield info
         place = page[-1].stream
 
 
@@ -123,12 +129,8 @@ def telemetry(
         names.stream_kind(RUNS + question.run)
         reading.stream_head(service, principal, RUNS + question.run)
         return _answer(service, question, [question.run]) | {"next": None}
-    chosen: list[str] = []
-    for run in _ids(service, principal, after):
-        chosen.append(run)
-        if len(chosen) >= limit:
-            break
-    return _answer(service, question, chosen) | {"next": chosen[-1] if len(chosen) >= limit else None}
+    chosen, following = _chosen(service, principal, after=after, limit=limit)
+    return _answer(service, question, chosen) | {"next": following}
 
 
 def _answer(service: Service, question: runs.Question, chosen: list[str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tallystick.aio import AsyncStore
 from tallystick.event import names
 from tallystick.projections import Live, TableProjection, TableRunner
 from tallystick.server.access import NoTokens, Principal, TokenBook
+from tallystick.server.bookmarks import Bookmarks
 from tallystick.server.gate import Gate
 from tallystick.server.merging import merge
 from tallystick.server.meter import Meter
@@ -61,6 +62,7 @@ class Service:
         self.appends = Gate("appends", count_max=limits.pending_requests_max, bytes_max=limits.pending_bytes_max)
         self.reads = Gate("reads", count_max=limits.reads_max)
         self.waits = Gate("waits", count_max=limits.waiters_max)
+        self.bookmarks = Bookmarks()
         self.tail = Tail(self)
         self._log: AsyncStore | None = None
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tallystick-reader")
