@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+import tallystick
 from tallystick.cli.main import tally
 from tallystick.server import gossip
 
@@ -97,3 +99,56 @@ def test_the_daily_snapshot_keeps_the_one_that_the_log_begins_with(serve, place,
     assert base is not None
     assert base in kept
     assert base in community._snapshots.list()
+
+
+@pytest.fixture
+def befriended(serve, place) -> Any:
+    """Two members: `a` with `b` as its peer, which is served; `a` is not, and was backed up before its last event."""
+    first = serve(f"sqlite:{place / 'log.db'}")
+    invitation = run("invite", "a", "--address", first.address)
+    run("join", "b", "-", "--allow-private", "--json", stdin=json.dumps(invitation))
+    run("sync", "b", "--json")
+    first.stop()
+    other = serve(f"sqlite:{place.parent / 'b' / 'log.db'}")
+    key = run("status", "b", "--json")["node"]
+    run("sync", "a", "--peer", f"{key}@{other.address}", "--allow-private", "--json")
+    shutil.copytree(place, place.parent / "backup")
+    run("append", "a", "chat.message.sent", '{"text":"after the backup"}', "--json")
+    return other
+
+
+def test_what_a_command_writes_beside_the_service_is_handed_on_at_once(serve, place, befriended):
+    """COM-09: an event that was written offline reaches the peers of a served node without waiting for a round."""
+    here = serve(f"sqlite:{place / 'log.db'}")
+    here.until("/v1/community", lambda told: "result" in told["peers"][0])
+    before = befriended.get("/v1/community")["events"]
+    run("append", "a", "chat.message.sent", '{"text":"now"}', "--offline", "--json")
+    befriended.until("/v1/community", lambda told: told["events"] == before + 1)
+
+
+def test_one_peer_that_cannot_be_called_keeps_no_other_from_it(serve, place, befriended):
+    """COM-09: authorities that cannot be read, or an address that is refused, are told of that peer alone."""
+    written = json.loads((place / "community.json").read_text())
+    written["peers"].insert(0, {"url": "ftp://127.0.0.1", "key": written["peers"][0]["key"][::-1]})
+    (place / "community.json").write_text(json.dumps(written))
+    here = serve(f"sqlite:{place / 'log.db'}")
+    peers = here.until("/v1/community", lambda told: "result" in told["peers"][1])["peers"]
+    assert "failed" in peers[0]
+
+
+def test_a_served_node_trusts_the_authorities_that_were_written_down(serve, place, befriended):
+    """COM-09: as `tally community` does; a file that is none is told, and the peer is not called without it."""
+    written = json.loads((place / "community.json").read_text()) | {"tls_ca": str(place / "none.pem")}
+    (place / "community.json").write_text(json.dumps(written))
+    here = serve(f"sqlite:{place / 'log.db'}")
+    told = here.until("/v1/community", lambda told: "at" in told["peers"][0])
+    assert "none.pem" in told["peers"][0]["failed"]
+
+
+def test_a_served_node_asks_for_its_own_head_before_it_writes(place, befriended):
+    """COM-09: over a restored disk it takes back what its peers have of its feed, instead of forking it for ever."""
+    with tallystick.open(f"sqlite:{place.parent / 'backup' / 'log.db'}", profile="community") as store:
+        restored = gossip.Community(store, place.parent / "backup")
+        restored.log.append_local("chat.message.sent", {"text": "anew"}, restored._keys)
+        texts = [event.data["text"] for event in restored.log.replay() if event.event_type == "chat.message.sent"]
+    assert texts == ["after the backup", "anew"]

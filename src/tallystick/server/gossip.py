@@ -1,4 +1,5 @@
-"""A community that is served: its peers are answered under /sync/v1, and called in the rhythm of its schedule.
+"""A community that is served: its peers are answered under /sync/v1, called in the rhythm of its schedule, and told
+at once what this node writes.
 
 A store is a community's if it is `log.db` in a directory that has a `community.json` and a key, as `tally community`
 makes them. Peers sign their requests (community/credentials.py), so no token is asked of them.
@@ -20,10 +21,12 @@ from tallystick import errors
 from tallystick.community import (
     ChatView,
     EventLog,
+    Fanout,
     HttpClient,
     KeyPair,
     MarketplaceView,
     MembersView,
+    OwnHead,
     Peer,
     ReplayEngine,
     SnapshotStore,
@@ -32,7 +35,7 @@ from tallystick.community import (
     build_snapshot,
 )
 from tallystick.community.schedule import Schedule, Ticker
-from tallystick.community.sync import local_peers
+from tallystick.community.sync import local_peers, trusting
 from tallystick.store.store import Store
 
 FILE = "community.json"
@@ -49,6 +52,7 @@ class Written(msgspec.Struct):
     invite: str = ""
     proof: str = ""
     base: int | None = None
+    tls_ca: str = ""
 
 
 def directory_of(url: str) -> Path | None:
@@ -69,18 +73,20 @@ class Community:
         self._snapshots = SnapshotStore(directory / "snapshots", written.community_id)
         base = None if written.base is None else self._snapshots.read(written.base)
         node, id_ = self._keys.node, written.community_id
-        self.log = EventLog(store, id_, node=node, base=base.base if base is not None else None)
+        self.peers = [Peer(each["url"], each["key"]) for each in written.peers]
+        own_head = OwnHead(lambda: self.peers, self._client)
+        self.log = EventLog(store, id_, node=node, base=base.base if base is not None else None, ask=own_head)
         self._engine = ReplayEngine(self.log)
         self._engine.register("chat", ChatView(), ChatView.types)
         self._engine.register("marketplace", MarketplaceView(), MarketplaceView.types)
         self._engine.register("members", MembersView(lambda: self.log.replica.roster), MembersView.types)
         if base is not None:
             self._engine.restart(base.states, floor=base.base.floor)
-        self.peers = [Peer(each["url"], each["key"]) for each in written.peers]
         listed = frozenset(peer.key for peer in self.peers)
         self._app: ASGIApp = SyncServer(self.log, self._keys, listed=listed, snapshots=self._snapshots).app()
         self._rounds: dict[str, dict[str, Any]] = {}
         self._ticker = Ticker(Schedule(), round=self._round, snapshot=self._snapshot)
+        self._fanout = Fanout(self.log, lambda: self.peers, self._client)
         self._task: asyncio.Task[None] | None = None
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,7 +115,8 @@ class Community:
     # --- rounds ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Call peers from now on. Called in the loop's thread."""
+        """Call peers from now on, and hand on to them at once what this node writes. Called in the loop's thread."""
+        self._fanout.start()
         self._task = asyncio.create_task(self._tick())
 
     async def stop(self) -> None:
@@ -118,10 +125,12 @@ class Community:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+        await asyncio.to_thread(self._fanout.stop)
 
     async def _tick(self) -> None:
         while True:
             with suppress(errors.TallyError, OSError):  # the next round may go well; each peer's failure is kept
+                await asyncio.to_thread(self.log.refresh)  # commands beside the service write to this log too
                 await self._ticker.tick(datetime.now().astimezone())
             await asyncio.sleep(TICK_SECONDS)
 
@@ -130,17 +139,20 @@ class Community:
             self._rounds[peer.key] = {"at": time.time_ns()} | await self._round_with(peer)
 
     async def _round_with(self, peer: Peer) -> dict[str, Any]:
-        invite = (self._written.invite, self._written.proof) if self._written.invite else None
-        client = HttpClient(
-            peer, self._keys, self._written.community_id, allow_private=self._written.allow_private, invite=invite
-        )
         try:
-            async with client:
+            async with self._client(peer) as client:
                 result = await SyncClient(self.log).sync_with(client)
-        except (errors.SyncFailed, errors.PeerRefused, errors.BadMessage) as problem:
+        except errors.TallyError as problem:
             return {"failed": problem.message}
         found: dict[str, Any] = msgspec.to_builtins(result)
         return {"result": found}
+
+    def _client(self, peer: Peer) -> HttpClient:
+        written = self._written
+        invite = (written.invite, written.proof) if written.invite else None
+        tls = trusting(written.tls_ca) if written.tls_ca else None
+        private = written.allow_private
+        return HttpClient(peer, self._keys, written.community_id, allow_private=private, invite=invite, tls=tls)
 
     async def _snapshot(self) -> None:
         await asyncio.to_thread(self._make_snapshot)
