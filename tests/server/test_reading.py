@@ -9,7 +9,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, state
 from tallystick.projections import Projection
-from tallystick.server import running
+from tallystick.server import reading, running
 from tallystick.server.merging import merge
 
 
@@ -145,6 +145,23 @@ def test_a_list_of_runs_goes_on_where_the_look_at_streams_ended(serve: Any, monk
         page = served.client.get("/v1/runs", params={"after": after}).json()
         found, after, pages = [*found, *(run["run"] for run in page["runs"])], page["next"], pages + 1
     assert (found, pages) == (["last"], 2)
+
+
+def test_a_filter_looks_a_bounded_way_for_a_page(everywhere: Any, fresh: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lets nothing through does not read the whole log at once; `through` leads on, and following goes on too."""
+    monkeypatch.setattr(reading, "LOOKED_MAX", 10)
+    everywhere.append(fresh, *({"n": n} for n in range(25)))
+    begin = everywhere.service.store.head() - 25
+    everywhere.append(f"rare/{fresh[6:]}", {"n": 25})
+    query = {"kind": "rare", "stream": f"rare/{fresh[6:]}"}
+    page = everywhere.client.get("/v1/events", params={"after": begin, **query}).json()
+    assert (page["events"], page["through"]) == ([], begin + 10)
+    last = everywhere.client.get("/v1/events", params={"after": begin + 20, **query}).json()
+    assert ([event["payload"]["n"] for event in last["events"]], last["through"]) == ([25], begin + 26)
+    end = {"after": (1 << 63) - 1, **query}
+    assert everywhere.client.get("/v1/events", params=end).json()["events"] == []
+    with everywhere.client.stream("GET", "/v1/follow", params={"after": begin, **query}) as answer:
+        assert next(line for line in answer.iter_lines() if '"n":25' in line)
 
 
 def test_a_page_is_bounded_in_bytes(serve: Any) -> None:

@@ -59,6 +59,7 @@ class EventStream(Response):
             self._service,
             selection.org if self._channel.is_tenants else None,
             after=self._after,
+            until=reading.bounded(self._service, selection, self._after, None),
             selection=selection,
             limit=PAGE_EVENTS,
             over_pruned=self._over_pruned,

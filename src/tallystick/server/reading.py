@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from tallystick import errors, state
+from tallystick.event import limits
 from tallystick.event.line import line
 from tallystick.event.model import Event
 from tallystick.server.access import Principal
 from tallystick.server.service import Service
-from tallystick.store import control
+from tallystick.store import capabilities, control
 from tallystick.store.ledger import Head
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import Selection
@@ -21,6 +22,7 @@ from tallystick.store.selection import Selection
 STEP_EVENTS = 64
 STEP_GROWTH = 8
 STREAMS_SCANNED_MAX = 20_000
+LOOKED_MAX = 200_000  # positions that a filter looks at for one page
 EVENT_BYTES = 600  # what the fields beside payload and meta take in a page, about
 
 
@@ -42,6 +44,13 @@ def scoped(principal: Principal, selection: Selection) -> Selection:
     if selection.org not in (None, principal.org):
         raise errors.NothingHere()
     return msgspec.structs.replace(selection, org=principal.org)
+
+
+def bounded(service: Service, selection: Selection, after: int, until: int | None) -> int | None:
+    """How far to look for one page: a filter that lets nothing through must not read the whole log in one request."""
+    if selection.is_everything or capabilities.GLOBAL_ORDER not in service.store.log.capabilities:
+        return until
+    return min(limits.INT_MAX if until is None else until, after + LOOKED_MAX)
 
 
 def page_for(service: Service, org: str | None, *, selection: Selection, **given: Any) -> Page:
@@ -71,6 +80,7 @@ def events(service: Service, principal: Principal, asked: Asked) -> bytes:
 
 def _page(service: Service, principal: Principal, asked: Asked) -> tuple[list[Event], int, list[Hole]]:
     selection = scoped(principal, asked.selection)
+    until = bounded(service, selection, asked.after, asked.until)
     found: list[Event] = []
     holes: list[Hole] = []
     after, room, step = asked.after, service.limits.page_bytes_max, min(STEP_EVENTS, asked.limit)
@@ -80,7 +90,7 @@ def _page(service: Service, principal: Principal, asked: Asked) -> tuple[list[Ev
                 service,
                 principal.org,
                 after=after,
-                until=asked.until,
+                until=until,
                 selection=selection,
                 limit=step,
                 over_holes=asked.over_holes,
@@ -95,7 +105,7 @@ def _page(service: Service, principal: Principal, asked: Asked) -> tuple[list[Ev
         holes += page.holes
         room -= sum(map(size_of, seen))
         left = asked.limit - len(found)
-        if page.through <= after or left <= 0 or room <= 0 or _is_end(service, page.through, asked):
+        if page.through <= after or left <= 0 or room <= 0 or _is_end(service, page.through, until):
             return found, max(page.through, after), holes
         after = page.through
         step = min(left, step * STEP_GROWTH, _fitting(service.limits.page_bytes_max, room, len(found)))
@@ -106,8 +116,8 @@ def _fitting(whole: int, room: int, count: int) -> int:
     return max(room * count // (whole - room), 1) if count else STEP_EVENTS * STEP_GROWTH
 
 
-def _is_end(service: Service, through: int, asked: Asked) -> bool:
-    return through >= (service.store.head() if asked.until is None else asked.until)
+def _is_end(service: Service, through: int, until: int | None) -> bool:
+    return (until is not None and through >= until) or through >= service.store.head()
 
 
 def visible(service: Service, principal: Principal, found: list[Event]) -> list[Event]:
