@@ -12,6 +12,8 @@ import pytest
 import tallystick
 from tallystick import NewEvent
 from tallystick.engines.disk import Disk
+from tallystick.event import canonical
+from tallystick.server import bodies
 from tallystick.testing.faults import FaultyFileSystem
 
 HEAD = b"POST /v1/streams/order/1/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -138,3 +140,20 @@ def test_reads_are_bounded(serve: Any) -> None:
     while served.service.reads.count:
         threading.Event().wait(0.01)
     assert served.client.get("/v1/store").status_code == 200
+
+
+def test_a_large_body_is_decoded_beside_the_event_loop(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody else is served meanwhile; small ones, which are most, take the short way."""
+    seen: list[str] = []
+    parse = canonical.parse
+
+    def watched(*given: Any, **named: Any) -> Any:
+        seen.append(threading.current_thread().name)
+        return parse(*given, **named)
+
+    monkeypatch.setattr(bodies.canonical, "parse", watched)
+    served = serve()
+    assert served.append("order/1", {"n": 1}).status_code == 201
+    assert served.append("order/1", *({"n": number} for number in range(5000))).status_code == 201
+    loop, beside = seen
+    assert loop != beside

@@ -16,6 +16,7 @@ from tallystick.server.service import Service
 WHOLE = "tally.whole"  # in the scope of a request whose body is there already
 NODES_MAX = 500_000
 NODE_BYTES = 64  # what a decoded value takes beside its text, about
+INLINE_BYTES_MAX = 128 << 10  # larger ones take so long to decode that everybody else would wait for them
 
 Shape = TypeVar("Shape")
 
@@ -68,12 +69,18 @@ async def _whole(request: Request, entry: Entry, limit: int, *, known: bool) -> 
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def decode(body: bytes, shape: type[Shape], entry: Entry) -> Shape:
+async def decode(body: bytes, shape: type[Shape], entry: Entry) -> Shape:
     """The body as what it must be. Refused by name: what is not strict JSON, and what has another shape."""
     nodes = body.count(b",") + body.count(b"[") + body.count(b"{")
     if nodes > NODES_MAX:
         raise errors.TooLarge(what="the body", size=nodes, unit="values or more", limit=NODES_MAX)
     entry.grow(nodes * NODE_BYTES)
+    if len(body) <= INLINE_BYTES_MAX:
+        return _decoded(body, shape)
+    return await asyncio.to_thread(_decoded, body, shape)
+
+
+def _decoded(body: bytes, shape: type[Shape]) -> Shape:
     value: Any = canonical.parse(body, what="body", bytes_max=len(body))
     try:
         return msgspec.convert(value, shape)

@@ -31,7 +31,7 @@ async def append_to_stream(kind: Kind, name: Name, request: Request, who: Append
     length = bodies.expect_json(request)
     with service.appends.enter(length or 0) as entry:
         body = await bodies.read(service, request, entry, length)
-        given = bodies.decode(body, StreamIn, entry)
+        given = await bodies.decode(body, StreamIn, entry)
         part = PartIn(stream=f"{kind}/{name}", events=given.events, expected=given.expected)
         done = await _append(service, request, who, [part], body)
     return _answer(done, done.parts[0])
@@ -49,7 +49,7 @@ async def append_to_streams(request: Request, who: Appender) -> Response:
     length = bodies.expect_json(request)
     with service.appends.enter(length or 0) as entry:
         body = await bodies.read(service, request, entry, length)
-        parts = bodies.decode(body, PartsIn, entry).parts
+        parts = (await bodies.decode(body, PartsIn, entry)).parts
         done = await _append(service, request, who, parts, body)
     return _answer(done, {"parts": done.parts})
 

@@ -50,7 +50,7 @@ async def order(request: Request, shape: type[Shape]) -> Shape:
     length = bodies.expect_json(request)
     with service.appends.enter(length or 0) as entry:
         body = await bodies.read(service, request, entry, length)
-        return bodies.decode(body, shape, entry)
+        return await bodies.decode(body, shape, entry)
 
 
 def answer(told: Any, *, status: int = 200, secret: bool = False) -> Response:
