@@ -228,6 +228,22 @@ def test_a_cursor_names_no_stream_of_others(serve: Any, book: Any, monkeypatch: 
         assert client.get("/v1/streams").json()["next"] == "order/b"
 
 
+def test_who_is_not_let_in_is_told_nothing_of_the_store(served: Any, shop: Store) -> None:
+    """CP-10: pages that refuse have the frame of the console without what it tells an operator: id, engine, head."""
+    with served.as_("") as client:
+        refused = [
+            client.get("/console/static/none"),
+            client.post("/console/login"),
+            client.post("/console/logout"),
+            client.get("/console", headers={"cookie": "tally_console=tenant"}),
+        ]
+        let_in = client.get("/console/none", headers={"cookie": "tally_console=admin"})
+    assert [answer.status_code for answer in refused] == [404, 403, 403, 403]
+    store = shop.log.store_id.hex()
+    assert [store in answer.text for answer in refused] == [False] * 4
+    assert (let_in.status_code, store in let_in.text) == (404, True)
+
+
 def test_a_tenant_never_appends(served: Any, shop: Store) -> None:
     """CP-10: only trusted services append; not even to the own org, on neither way."""
     before = shop.head()

@@ -11,11 +11,12 @@ from starlette.responses import HTMLResponse
 
 from tallystick.event import ids
 from tallystick.event.model import Event
-from tallystick.server.access import Principal
+from tallystick.server.access import Need, Principal
 from tallystick.server.console import shown
 from tallystick.server.service import Service
 
 HEADERS = {"cache-control": "no-store"}  # the rest of the headers, every answer of the service carries
+UNKNOWN = {"engine": "–", "id": "–", "head": 0, "holes": 0, "actor": "nobody", "signed_in": False}
 MENU = (
     ("", "Overview", "o"),
     ("/events", "Events", "e"),
@@ -75,15 +76,18 @@ def bare(template: str, *, status: int = 200, **facts: Any) -> HTMLResponse:
 
 
 def _store_facts(request: Request, service: Service) -> dict[str, Any]:
+    """What the frame tells of the store: nothing to who is not let in, and is told just that."""
     principal: Principal | None = request.scope.get("tally.principal")
+    if principal is None or not principal.may(Need.ADMIN):
+        return UNKNOWN
     store = service.store
     return {
         "engine": store.log.engine,
         "id": store.log.store_id.hex(),
         "head": store.head(),
         "holes": len(store.holes()),
-        "actor": principal.actor if principal else "nobody",
-        "signed_in": bool(principal and principal.token_id),
+        "actor": principal.actor,
+        "signed_in": bool(principal.token_id),
     }
 
 
