@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +59,24 @@ def test_who_does_not_sign_is_refused(serve, place):
     assert "content-security-policy" in answer.headers
     assert running.client.post("/sync/v1/events", json={}).status_code == 403
     assert running.client.post("/sync/v1/heads").status_code == 405
+
+
+def statuses(running: Any) -> Iterator[int]:
+    """What somebody who does not sign is answered, again and again for a while."""
+    for _ in range(500):
+        yield running.client.get("/sync/v1/heads").status_code
+        time.sleep(0.01)
+
+
+def test_so_many_peers_are_answered_at_a_time(serve, place, monkeypatch):
+    """COM-09: bodies are read before it is known whose they are, so their number is bounded: one more is a 429."""
+    monkeypatch.setattr(gossip, "ANSWERING_MAX", 1)
+    running = serve(f"sqlite:{place / 'log.db'}")
+    host, port = running.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as slow:
+        slow.sendall(b"POST /sync/v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n{")
+        assert 429 in statuses(running)  # once it has come in
+    assert 403 in statuses(running)  # once it is gone
 
 
 def test_without_a_community_nothing_is_mounted(serve):

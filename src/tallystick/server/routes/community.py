@@ -44,11 +44,11 @@ async def read_community(request: Request, who: Admin) -> Response:
     return answer(await service_of(request).run(community.told))
 
 
-@router.get("/sync/v1/heads", responses=shapes.answers(200, shapes.ANY_OBJECT, 403, 404, 503))
-@router.get("/sync/v1/snapshot", responses=shapes.answers(200, shapes.ANY_OBJECT, 403, 404, 503))
-@router.post("/sync/v1/events", responses=shapes.answers(200, shapes.ANY_OBJECT, 400, 403, 404, 408, 413, 503))
-@router.post("/sync/v1/fetch", responses=shapes.answers(200, shapes.ANY_OBJECT, 400, 403, 404, 408, 413, 503))
-@router.post("/sync/v1/reconcile", responses=shapes.answers(200, shapes.ANY_OBJECT, 400, 403, 404, 408, 413, 503))
+@router.get("/sync/v1/heads", responses=shapes.answers(200, shapes.ANY_OBJECT, 403, 404, 429, 503))
+@router.get("/sync/v1/snapshot", responses=shapes.answers(200, shapes.ANY_OBJECT, 403, 404, 429, 503))
+@router.post("/sync/v1/events", responses=shapes.answers(200, shapes.ANY_OBJECT, 400, 403, 404, 408, 413, 429, 503))
+@router.post("/sync/v1/fetch", responses=shapes.answers(200, shapes.ANY_OBJECT, 400, 403, 404, 408, 413, 429, 503))
+@router.post("/sync/v1/reconcile", responses=shapes.answers(200, shapes.ANY_OBJECT, 400, 403, 404, 408, 413, 429, 503))
 async def gossip(request: Request, who: Anybody) -> Response:
     """What peers of a community ask each other; requests and answers are signed."""
     return _Handed(_community(request))
