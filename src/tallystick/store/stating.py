@@ -26,9 +26,13 @@ class Stated(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class States(Protocol):
-    """What a log offers beside the port if it lives in a server."""
+    """What a log offers beside the port if it lives in a server.
+
+    `url` is to be shown, and hides the password; `address` has it, and is only for opening the log elsewhere.
+    """
 
     url: str
+    address: str
 
     def stated(
         self, columns: Sequence[str], *, selection: Selection, after: int, until: int, over_pruned: bool

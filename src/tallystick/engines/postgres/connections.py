@@ -30,6 +30,7 @@ class Reading(Protocol):
     """What reading needs: connections of whatever scope."""
 
     url: str
+    address: str
     org: str | None
 
     def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
@@ -94,6 +95,7 @@ class Connections(_Answers):
     ) -> None:
         super().__init__()
         self.url = translate.shown(url)
+        self.address = url
         self.org = org
         self.busy_ms = busy_ms
         self._settings = {
@@ -212,6 +214,7 @@ class TenantConnections(_Answers):
     def __init__(self, shared: Connections, org: str) -> None:
         super().__init__()
         self.url = shared.url
+        self.address = shared.address
         self.org: str | None = org
         self._shared = shared
 
