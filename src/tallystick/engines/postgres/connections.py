@@ -17,6 +17,7 @@ from psycopg_pool import ConnectionPool
 
 from tallystick import errors
 from tallystick.engines.postgres import arrays, statements, translate
+from tallystick.store.stating import shown
 
 APPLICATION = "tallystick"
 _CONNECT_S = 10.0
@@ -94,7 +95,7 @@ class Connections(_Answers):
         self, url: str, *, role: str, org: str | None, readonly: bool, busy_ms: int, connections_max: int
     ) -> None:
         super().__init__()
-        self.url = translate.shown(url)
+        self.url = shown(url)
         self.address = url
         self.org = org
         self.busy_ms = busy_ms

@@ -17,6 +17,7 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import maintaining, migrations, statements, translate
 from tallystick.engines.postgres.connections import APPLICATION, SERVICE, TENANT
+from tallystick.store.stating import shown
 
 _CONNECT_S = 10
 _TRIES = 10
@@ -40,7 +41,7 @@ class Opening:
     def __init__(
         self, url: str, *, profile: str | None, clock: Callable[[], int], org: str | None, readonly: bool
     ) -> None:
-        self.url = translate.shown(url)
+        self.url = shown(url)
         self._secret_url = url
         self._profile = profile or "plain"
         self._clock = clock
