@@ -117,6 +117,16 @@ def test_a_password_is_never_shown(url: str) -> None:
     assert "hunter2" not in str(refused.value.as_json())
 
 
+@pytest.mark.parametrize("place", ["postgresql://me:hunter2@[::1/db", "postgre://me:hunter2@host/db"])
+def test_no_refusal_repeats_a_password(place: str) -> None:
+    """CP-11: nor does what is said about a URL that cannot be read, or about a store that cannot be refilled."""
+    with pytest.raises(errors.UnknownUrl) as unknown:
+        tallystick.open(place)
+    with pytest.raises(errors.RefillRefused) as refused:
+        tallystick.refill(place, place)
+    assert "hunter2" not in f"{unknown.value} {refused.value}"
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [

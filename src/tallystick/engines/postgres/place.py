@@ -71,7 +71,8 @@ class Opening:
                 yield connection
         except psycopg.ProgrammingError as problem:
             if problem.sqlstate is None:
-                raise errors.UnknownUrl(url=self.url, reason=" ".join(str(problem).split())) from problem
+                reason = " ".join(str(problem).replace(self._secret_url, self.url).split())  # libpq may quote all of it
+                raise errors.UnknownUrl(url=self.url, reason=reason) from problem
             raise translate.of(problem, url=self.url, waited_ms=0) from problem
         except psycopg.Error as problem:
             if "does not exist" in str(problem) and "database" in str(problem):  # libpq hands on no code for it
