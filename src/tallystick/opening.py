@@ -17,6 +17,7 @@ from tallystick.store import control
 from tallystick.store.events import EventLog
 from tallystick.store.refill import Donor, ExportDonor, Refilled, StoreDonor
 from tallystick.store.refill import record as record_refill
+from tallystick.store.stating import shown
 from tallystick.store.store import Store
 
 _COMMON = frozenset({"place", "directory", "url", "readonly", "create", "profile", "clock"})
@@ -85,7 +86,9 @@ def refill(
     """
     engine, _, place = url.partition(":")
     if engine not in ("files", "sqlite"):
-        raise errors.RefillRefused(url=url, source=source, reason=f"the engine {engine!r} cannot be refilled")
+        raise errors.RefillRefused(
+            url=shown(url), source=shown(source), reason=f"the engine {engine!r} cannot be refilled"
+        )
     options: dict[str, Any] = {}
     with _donor(url, source) as donor:
         if engine == "sqlite":
@@ -128,7 +131,7 @@ def _open_log(
     if engine in ("postgresql", "postgres"):
         return _open_postgres(url, readonly=readonly, create=create, profile=profile, clock=clock, **options)
     if engine not in ("files", "sqlite", "ndjson"):
-        raise errors.UnknownUrl(url=url, reason=f"there is no engine {engine!r}")
+        raise errors.UnknownUrl(url=shown(url), reason=f"there is no engine {engine!r}")
     if not place or "\0" in place:
         raise errors.UnknownUrl(url=url, reason="it names no place")
     if engine == "files":
@@ -152,7 +155,7 @@ def _open_postgres(url: str, **options: Any) -> EventLog:
         from tallystick.engines.postgres.engine import open_postgres
     except ModuleNotFoundError as missing:
         reason = f"{missing.name} is not installed: pip install 'tallystick[postgres]'"
-        raise errors.UnknownUrl(url=url.partition("@")[2] or url, reason=reason) from missing
+        raise errors.UnknownUrl(url=shown(url), reason=reason) from missing
     _check_options(open_postgres, {name: value for name, value in options.items() if name not in _COMMON})
     return open_postgres(url, **options)
 

@@ -252,6 +252,25 @@ def test_erased_content_leaves_everything_else(house: House, founder: KeyPair, o
     assert list(house.log.unsigned()) == []
 
 
+def test_an_erasure_that_was_cut_short_can_be_repeated(house: House, founder: KeyPair) -> None:
+    """COM-12: whenever the payload is gone, no snapshot holds it any more, damaged ones included."""
+    said = house.log.append_local("chat.message.sent", {"text": "forget me"}, founder)
+    snapshot = build_snapshot(house.log, house.engine, founder, house.log.head())
+    house.files.write(snapshot)
+    stubborn = house.place / "stubborn"
+    stubborn.mkdir()
+    (stubborn / f"{snapshot.lamport}.bin").mkdir()  # stands where a file is expected, and cannot be read or removed
+    with pytest.raises(OSError):
+        erasing.erase(
+            house.log, house.engine, SnapshotStore(stubborn, founder.node), founder.node, said.seq, reason="asked"
+        )
+    damaged = house.place / "snapshots" / f"{snapshot.lamport}.bin"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    erasing.erase(house.log, house.engine, house.files, founder.node, said.seq, reason="asked")
+    assert house.files.list() == []
+    assert "forget me" not in str(house.engine.states())
+
+
 @pytest.mark.parametrize("seq", [1, 2, 3, 99])
 def test_acts_and_settled_events_are_not_erased(house: House, founder: KeyPair, seq: int) -> None:
     """COM-05, COM-12: acts, what a floor covers, and what is not there are refused by name."""

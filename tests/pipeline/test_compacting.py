@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+import tallystick
+from tallystick import state
 from tallystick.event.model import Event
 from tallystick.pipeline import digests, manifest, shelving
 from tallystick.pipeline.archive import archive
@@ -64,3 +66,21 @@ def test_duplicates_are_dropped_or_reported(
     assert found == stored(files_url)
     named = {problem.position for problem in verify(spark, files_url, place).problems if problem.stream}
     assert other in named
+
+
+def test_an_erasure_does_not_wait_for_files_that_a_merge_left(
+    spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path
+) -> None:
+    """PIPE-02: what a merge keeps for readers of before goes at once if it holds an erased payload, and no more."""
+    place = tmp_path / "archive"
+    make_log(files_url, events=40)
+    archive(spark, files_url, place, bucket_events=20)
+    compact(spark, place, bucket_events=40)
+    with tallystick.open(files_url) as store:
+        erased = store.log.read_stream("order/o1", limit=1)[0].position
+        state.erase(store, "order/o1", 1, reason="asked")
+    archive(spark, files_url, place)
+    tables = [pq.read_table(path, columns=["position", "payload"]) for path in (place / "data").iterdir()]
+    rows = [row for table in tables for row in table.to_pylist()]
+    assert [row["payload"] for row in rows if row["position"] == erased] == [None]
+    assert len(rows) > 41, "the other file that the merge left is there"

@@ -13,9 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick import errors, state
 from tallystick.event.model import Event
-from tallystick.pipeline import manifest
+from tallystick.pipeline import manifest, shelving
 from tallystick.pipeline.archive import archive
+from tallystick.pipeline.bucketing import stage_range
 from tallystick.pipeline.covering import Covering
+from tallystick.pipeline.partitions import Range
+from tallystick.pipeline.question import Question
 from tallystick.pipeline.whole import whole
 from tallystick.state import Reducer, as_reducer
 from tallystick.state.policy import Policy
@@ -131,3 +134,23 @@ def test_a_row_that_is_not_the_logs_is_noticed_under_a_manifest_made_anew(
             store, "order/o1", before=2, reducers=[counter], snapshot=True, archive=Covering(archived, store)
         )
     assert "the archive does not hold seq 1" in plan.refusals[0]
+
+
+def test_another_payload_covers_nothing(files_url: str, make_log: MakeLog, tmp_path: Path) -> None:
+    """PIPE-06: a link does not stand for the payload beside it: that has to have its checksum."""
+    make_log(files_url, events=5)
+    for folder in (shelving.STAGING, shelving.EVENTS):
+        (tmp_path / folder).mkdir()
+    staged = stage_range(Question(url=files_url, until=5), Range(0, 5), tmp_path / shelving.STAGING)
+    assert staged.events is not None
+    table = pq.read_table(staged.events)
+    payloads = ["{}", *table["payload"].to_pylist()[1:]]
+    pq.write_table(table.set_column(table.column_names.index("payload"), "payload", [payloads]), staged.events)
+    events = shelving.shelve(tmp_path, shelving.EVENTS, Path(staged.events), first=1, last=5)
+    bucket = manifest.Bucket(first=1, last=5, rows=5, events=events, heads=None, blocks=staged.blocks)
+    with tallystick.open(files_url) as store:
+        manifest.save(tmp_path, manifest.Manifest(store_id=store.log.store_id.hex(), through=5, buckets=[bucket]))
+        first, *others = store.read(limit=5).events
+        held = Covering(tmp_path, store)
+        assert held.why_not([first]) == f"the archive has another payload for seq {first.seq} at position 1"
+        assert held.why_not(others) is None

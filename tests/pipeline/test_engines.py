@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -11,16 +13,34 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick import NewEvent, errors
 from tallystick.event.model import Event
-from tallystick.pipeline import adbc, clear, partitions, read_events, source
+from tallystick.pipeline import adbc, clear, partitions, read_events, rebuilding, source
 from tallystick.pipeline.columns import COLUMNS, to_events
 from tallystick.pipeline.question import Question, open_asked
 from tallystick.pipeline.sink import write_events
+from tallystick.pipeline.whole import Whole
+from tallystick.projections import Projection
+from tallystick.projections.rebuild import stage
 from tallystick.store.selection import Selection
 from tallystick.testing import builders, postgres
 
 RowsOf = Callable[[DataFrame], list[Event]]
 RUNS, EVENTS = 3, 30
 TIME = 1_760_000_000_000_000_000
+
+
+class Counts(Projection):
+    """Counts the notes of each run."""
+
+    types = ("run.noted",)
+    key = "stream"
+
+    def initial(self) -> dict[str, Any]:
+        """None yet."""
+        return {"notes": 0}
+
+    def apply(self, found: dict[str, Any], event: Any) -> dict[str, Any]:
+        """One more."""
+        return {"notes": found["notes"] + 1}
 
 
 @pytest.fixture
@@ -184,3 +204,23 @@ def test_a_written_table_of_runs(spark: SparkSession, tmp_path: Path) -> None:
     with tallystick.open(url, readonly=True) as store:
         for run in (0, 1):
             assert [event.data["n"] for event in store.read_stream(f"run/r{run}")] == list(range(run, 10, 2))
+
+
+def test_a_rebuild_opens_the_log_with_the_password_that_its_url_hides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PIPE-04: workers log in as the store did, although no store shows its password."""
+    asked: list[str] = []
+
+    def ask(url: str, _archive: object) -> Whole:
+        asked.append(url)
+        return Whole(url=url, until=0)
+
+    monkeypatch.setattr(rebuilding, "whole", ask)
+    monkeypatch.setattr(rebuilding, "folded", lambda *_: None)
+    monkeypatch.setattr(rebuilding, "chunks", lambda _: ())
+    with postgres.database() as database:
+        parts = urlsplit(database)
+        url = urlunsplit(parts._replace(netloc=f"{parts.username}:s3cret@{parts.netloc.rpartition('@')[2]}"))
+        with tallystick.open(url) as store:
+            projection = Counts()
+            rebuilding._fill(None, store, projection, stage(store, projection, store.log.views), None)  # type: ignore[arg-type]
+            assert (asked, "s3cret" in store.log.url) == ([url], False)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 import tallystick
 from tallystick import Store, errors
+from tallystick.cli.main import tally
 from tallystick.engines.postgres import migrations
+from tallystick.store.stating import shown
 from tallystick.testing import postgres
 from tallystick.testing.builders import event
 
@@ -110,6 +115,41 @@ def test_a_password_is_never_shown(url: str) -> None:
         tallystick.open("postgresql://me:hunter2@localhost:1/none?connect_timeout=2")
     assert "hunter2" not in str(refused.value)
     assert "hunter2" not in str(refused.value.as_json())
+
+
+@pytest.mark.parametrize("place", ["postgresql://me:hunter2@[::1/db", "postgre://me:hunter2@host/db"])
+def test_no_refusal_repeats_a_password(place: str) -> None:
+    """CP-11: nor does what is said about a URL that cannot be read, or about a store that cannot be refilled."""
+    with pytest.raises(errors.UnknownUrl) as unknown:
+        tallystick.open(place)
+    with pytest.raises(errors.RefillRefused) as refused:
+        tallystick.refill(place, place)
+    assert "hunter2" not in f"{unknown.value} {refused.value}"
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql://me:hunter2@host:5432/db?a=1", "postgresql://me:…@host:5432/db?a=1"),
+        ("postgresql://me:hunter:2@a:1,b:2/db", "postgresql://me:…@a:1,b:2/db"),
+        ("postgresql://host/db?user=me&password=hunter2&a=1", "postgresql://host/db?user=me&password=…&a=1"),
+        ("postgresql:///db?sslpassword=hunter2", "postgresql:///db?sslpassword=…"),
+        ("postgresql://me:@/db?host=/tmp", "postgresql://me:@/db?host=/tmp"),
+        ("files:a:b@c", "files:a:b@c"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, expected: str) -> None:
+    """CP-11: wherever the password stands in a URL; what holds none is shown as it is."""
+    assert shown(url) == expected
+
+
+def test_a_command_does_not_print_the_password(url: str) -> None:
+    """CP-11: the answers of commands hold the URL as it may be shown."""
+    parts = urlsplit(url)
+    secret = urlunsplit(parts._replace(netloc=f"{parts.username}:hunter2@"))
+    for name in ("migrate", "verify"):
+        answer = CliRunner().invoke(tally, [name, secret, "--json"])
+        assert json.loads(answer.stdout)["url"].startswith(f"postgresql://{parts.username}:…@")
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,10 @@ from tallystick.event.model import Event
 from tallystick.store import control
 from tallystick.store.prepare import Part, Request
 from tallystick.store.verify import verify
-from tallystick.testing import upkeep
+from tallystick.testing import builders, upkeep
 
 EVENTS = 200
+TIME = 1_760_000_000_000_000_000
 PAGE_BYTES = 4096
 
 Damage = Callable[[Path], None]
@@ -321,3 +322,20 @@ def test_every_table_is_copied_or_made_again() -> None:
     """Settled 15: a table that a migration adds must not be forgotten by a refill."""
     known = {*refill.COPIED, *refill.MADE_AGAIN} - {"sqlite_sequence"}
     assert set(migrations.expected_schema("table")) == known
+
+
+def test_a_donor_that_has_the_same_streams_in_another_order_is_refused(tmp_path: Path) -> None:
+    """LH-16: positions are put back as they were; a chain alone does not tell where its events stood."""
+    orders = {"log": [1, 2, 3, 4, 5, 6], "other": [1, 2, 4, 3, 5, 6]}
+    for name, order in orders.items():
+        with tallystick.open(f"sqlite:{tmp_path / name}.db") as store:
+            for number in order:
+                given = NewEvent("thing.done", {"number": number}, id=builders.event_id(number), time=TIME + number)
+                store.append(f"order/{number % 2}", given)
+    log = tmp_path / "log.db"
+    for number in (3, 4):
+        log.write_bytes(log.read_bytes().replace(b'{"number":%d}' % number, b'{"number":9}'))
+    damaged = log.read_bytes()
+    with pytest.raises(errors.RefillRefused, match="at position 3 stood at position 4 here"):
+        tallystick.refill(f"sqlite:{log}", f"sqlite:{tmp_path / 'other'}.db")
+    assert log.read_bytes() == damaged

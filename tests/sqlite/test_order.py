@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+import tracemalloc
 
 import pytest
 
 from tallystick import NO_STREAM, NewEvent, errors
 from tallystick.store.prepare import Part, Request
 from tallystick.store.verify import verify
+from tallystick.testing import upkeep
 
 
 def test_positions_rise_and_seqs_have_no_gaps(store, some):
@@ -101,3 +103,17 @@ def test_what_was_appended_verifies(store, some):
     store.configure(secrets="warn")
     found = verify(store.log)
     assert (found.problems, found.events, found.streams) == ([], 7, 3)
+
+
+def test_a_page_over_much_that_was_pruned_takes_no_memory_for_it(store, some):
+    """What was pruned is counted where it is noted: a page takes memory for its events alone, and misses none."""
+    store.append("order/a", some(4000))
+    upkeep.prune(store, "order/a", 3999)
+    tracemalloc.start()
+    try:
+        page = store.read(over_pruned=True)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert page.events[0].position == 4000
+    assert most < 100_000

@@ -47,7 +47,9 @@ def command(
         found = diff(session, url, before, after, archive_directory, catalog=catalog, show=show)
     status = failures.decide(failures.DONE if found.same else failures.NO)
     if as_json:
-        output.document({"same": found.same, "url": url} | msgspec.to_builtins(found))
+        from tallystick.store.stating import shown
+
+        output.document({"same": found.same, "url": shown(url)} | msgspec.to_builtins(found))
     else:
         _show(found)
     return status

@@ -38,7 +38,9 @@ def command(
         found = replay_check(session, url, reducers, archive_directory, catalog=catalog, show=show)
     status = failures.decide(failures.DONE if found.ok else failures.NO)
     if as_json:
-        output.document({"ok": found.ok, "url": url} | msgspec.to_builtins(found))
+        from tallystick.store.stating import shown
+
+        output.document({"ok": found.ok, "url": shown(url)} | msgspec.to_builtins(found))
         return status
     rows = [*found.differences, *found.others]
     if rows:

@@ -33,7 +33,9 @@ def command(url: str, archive_directory: Path | None, master: str, memory: str, 
         found = verify(session, url, archive_directory, show=show)
     status = failures.decide(failures.DONE if found.ok else failures.NO)
     if as_json:
-        output.document({"ok": found.ok, "url": url} | msgspec.to_builtins(found))
+        from tallystick.store.stating import shown
+
+        output.document({"ok": found.ok, "url": shown(url)} | msgspec.to_builtins(found))
     else:
         _show(found)
     return status

@@ -24,6 +24,7 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
     with the reducer's invariants. Exit status 0 if nothing is wrong, 1 otherwise.
     """
     from tallystick.state import validation
+    from tallystick.store.stating import shown
     from tallystick.store.verify import verify
 
     chosen = code.load_reducers(references)
@@ -38,7 +39,7 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
         status = failures.decide(failures.DONE if found.ok else failures.NO)
         answer = {
             "ok": found.ok,
-            "url": url,
+            "url": shown(url),
             "store_id": store.log.store_id.hex(),
             "events": found.events,
             "streams": found.streams,

@@ -26,12 +26,19 @@ def erase(log: EventLog, engine: ReplayEngine, files: SnapshotStore, author: str
         log.refresh()
         stream = log.replica.streams.feed(author)
         entry = _erasable(log, stream, author, seq)
-        erase_payload(log.disk, stream, seq, reason=reason, reducers=[end_of_feed])
-        for lamport in files.list():
-            if files.read(lamport).heads.get(author, NOTHING).seq >= seq:
+        for lamport in files.list():  # before the payload: an erasure that was cut short must be there to be repeated
+            if _may_hold(files, lamport, author, seq):
                 files.remove(lamport)
+        erase_payload(log.disk, stream, seq, reason=reason, reducers=[end_of_feed])
         log.replica.replace(msgspec.structs.replace(entry, payload=ERASED))
         engine.rebuild_all()
+
+
+def _may_hold(files: SnapshotStore, lamport: int, author: str, seq: int) -> bool:
+    try:
+        return files.read(lamport).heads.get(author, NOTHING).seq >= seq
+    except errors.SnapshotRejected:  # nobody begins at a damaged one, and nobody knows what is in it
+        return True
 
 
 def _erasable(log: EventLog, stream: str, author: str, seq: int) -> Entry:

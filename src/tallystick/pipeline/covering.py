@@ -1,8 +1,8 @@
 """An archive as pruning asks about it: which events it holds, proven by its files and not by what it says of them.
 
 A bucket is trusted once its file has the hash that the manifest names and its blocks have their digests; an event is
-held if the row at its position has its link, which covers everything but the payload, and the payload where the log
-has one. Nothing here needs a session of Spark.
+held if the row at its position has its link and, where the log has a payload, one with the checksum that the link
+covers. Nothing here needs a session of Spark.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tallystick.event import chain
 from tallystick.event.model import Event
 from tallystick.pipeline import manifest, shelving
 from tallystick.pipeline.archive import require_same_history
@@ -29,11 +30,11 @@ BUCKETS_KEPT = 8
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """What a bucket holds: positions in order, the link at each, and whether a payload is there."""
+    """What a bucket holds: positions in order, the link at each, and the checksum of the payload that is there."""
 
     positions: array[int]
     links: pa.Array
-    payloads: pa.Array
+    checksums: pa.Array
 
 
 class Covering:
@@ -76,7 +77,7 @@ class Covering:
 def _checked(place: Path, bucket: Bucket) -> Rows | str:
     """Read a bucket against its manifest."""
     if bucket.events is None:
-        return Rows(array("q"), pa.array([], pa.binary()), pa.array([], pa.bool_()))
+        return Rows(array("q"), pa.array([], pa.binary()), pa.array([], pa.binary()))
     path = place / bucket.events.name
     if not path.exists():
         return f"{path.name} is missing"
@@ -86,11 +87,16 @@ def _checked(place: Path, bucket: Bucket) -> Rows | str:
     rows = Rows(
         array("q", table["position"].to_pylist()),
         table["link"].combine_chunks(),
-        table["payload"].is_valid().combine_chunks(),
+        pa.array(map(_checksum, table["payload"].cast(pa.binary())), pa.binary()),
     )
     if list(_blocks(rows)) != bucket.blocks:
         return f"{path.name} does not have the digests that it names"
     return rows
+
+
+def _checksum(payload: pa.Scalar) -> bytes | None:
+    """That of what is there, whatever the row says it is."""
+    return chain.checksum(payload.as_buffer()) if payload.is_valid else None
 
 
 def _blocks(rows: Rows) -> Iterator[Block]:
@@ -108,6 +114,7 @@ def _why_not_held(rows: Rows, event: Event) -> str | None:
         return "does not hold"
     if rows.links[at].as_py() != event.link:
         return "has another event instead of"
-    if event.payload is not None and not rows.payloads[at].as_py():
-        return "has no payload of"
-    return None
+    found = rows.checksums[at].as_py()
+    if event.payload is None or found == event.checksum:
+        return None
+    return "has no payload of" if found is None else "has another payload for"

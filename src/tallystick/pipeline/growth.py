@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from tallystick.pipeline.failures import clear
 from tallystick.pipeline.progress import Show, watched
 from tallystick.pipeline.whole import whole
+from tallystick.store.stating import shown
 
 FORECAST_DAYS = (30, 90, 365)
 RECENT_DAYS = 28
@@ -118,7 +119,7 @@ def report(url: str, until: int, types: list[TypeGrowth], days: list[Day]) -> Gr
         for ahead in FORECAST_DAYS
     ]
     return Growth(
-        url=url,
+        url=shown(url),
         until=until,
         events=events,
         size=size,

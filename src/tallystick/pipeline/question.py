@@ -11,6 +11,7 @@ import tallystick
 from tallystick import Store, errors
 from tallystick.store import capabilities
 from tallystick.store.selection import Selection
+from tallystick.store.stating import States
 
 BATCH_EVENTS = 2_000  # about a megabyte: events are made into columns while a core still has them near
 PARTITIONS_MAX = 10_000
@@ -119,6 +120,11 @@ def absolute(url: str) -> str:
     engine, colon, place = url.partition(":")
     is_path = engine in _PATHS and place and not place.startswith(":")
     return f"{engine}{colon}{os.path.abspath(place)}" if is_path else url
+
+
+def address_of(store: Store) -> str:
+    """The URL that opens the log of a store once more, in whichever process; not to be shown."""
+    return store.log.address if isinstance(store.log, States) else store.log.url
 
 
 def open_log(url: str) -> Store:

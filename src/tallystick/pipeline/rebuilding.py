@@ -18,6 +18,7 @@ from tallystick.pipeline.carrying import carry, only_upcasters
 from tallystick.pipeline.failures import clear
 from tallystick.pipeline.folding import fold
 from tallystick.pipeline.progress import Show, watched
+from tallystick.pipeline.question import address_of
 from tallystick.pipeline.whole import Whole, whole
 from tallystick.projections.live import Live
 from tallystick.projections.rebuild import discard, stage, switch
@@ -53,7 +54,7 @@ def rebuild(
 def _fill(spark: SparkSession, store: Store, projection: Any, staged: Place, archive: str | Path | None) -> None:
     """Write the rows that Spark folds, and only with the last of them how far they go."""
     views, position = store.log.views, staged.position
-    source = whole(store.log.url, archive)
+    source = whole(address_of(store), archive)
     for rows in chunks(folded(spark, store, projection, source)):
         views.write(staged, rows, previous=position)
     page = store.log.read(after=source.until - 1, until=source.until, limit=1, over_pruned=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pyarrow.parquet as pq
 
 from tallystick import errors
@@ -82,6 +83,16 @@ def superseded(files: list[DataFile], *, grace_seconds: float) -> list[Supersede
     """Files that are about to leave the archive."""
     removable = time.time_ns() + int(grace_seconds * _NS)
     return [Superseded(name=file.name, removable=removable) for file in files]
+
+
+def hurried(items: list[Superseded], erased: list[int]) -> list[Superseded]:
+    """The same files; those that a merge left and that may hold an erased payload have no time left."""
+
+    def holds(name: str) -> bool:
+        first, last, _ = name.rpartition("/")[2].split("-")
+        return any(int(first) <= position <= int(last) for position in erased)
+
+    return [msgspec.structs.replace(item, removable=0) if holds(item.name) else item for item in items]
 
 
 def sweep(directory: Path, kept: Manifest, *, grace_seconds: float) -> None:

@@ -17,7 +17,7 @@ from tallystick.pipeline import adbc, columns, partitions
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.partitions import Range
 from tallystick.pipeline.question import Question, head_past, open_asked, parse
-from tallystick.store.stating import States
+from tallystick.store.stating import States, shown
 
 NAME = "tallystick"
 
@@ -110,7 +110,7 @@ class TallystickSource(DataSource):
 def _require_append(options: Any, overwrite: bool) -> None:
     if overwrite:
         reason = "a log is only ever appended to: use mode('append')"
-        raise errors.NotForSpark(what="overwrite", url=str(options.get("url")), reason=reason)
+        raise errors.NotForSpark(what="overwrite", url=shown(str(options.get("url"))), reason=reason)
 
 
 def register(spark: SparkSession) -> SparkSession:

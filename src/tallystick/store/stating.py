@@ -6,12 +6,15 @@ answer is the one that the log itself would give.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from tallystick.store.selection import Selection
+
+_PASSWORD = re.compile(r"([?&](?:ssl)?password=)[^&]+")
 
 
 class Stated(msgspec.Struct, frozen=True):
@@ -24,11 +27,30 @@ class Stated(msgspec.Struct, frozen=True):
     query: str
 
 
+def shown(url: str) -> str:
+    """The URL without its password, whether that stands before the host or among the options."""
+    engine, slashes, place = url.partition("://")
+    if not slashes:
+        return url
+    authority = re.match(r"[^/?#]*", place)
+    assert authority is not None
+    login, at, host = authority[0].rpartition("@")
+    user, _, password = login.partition(":")
+    if password:
+        login = f"{user}:…"
+    rest = _PASSWORD.sub(r"\1…", place[authority.end() :])
+    return f"{engine}://{login}{at}{host}{rest}"
+
+
 @runtime_checkable
 class States(Protocol):
-    """What a log offers beside the port if it lives in a server."""
+    """What a log offers beside the port if it lives in a server.
+
+    `url` is to be shown, and hides the password; `address` has it, and is only for opening the log elsewhere.
+    """
 
     url: str
+    address: str
 
     def stated(
         self, columns: Sequence[str], *, selection: Selection, after: int, until: int, over_pruned: bool

@@ -17,6 +17,7 @@ from psycopg_pool import ConnectionPool
 
 from tallystick import errors
 from tallystick.engines.postgres import arrays, statements, translate
+from tallystick.store.stating import shown
 
 APPLICATION = "tallystick"
 _CONNECT_S = 10.0
@@ -30,6 +31,7 @@ class Reading(Protocol):
     """What reading needs: connections of whatever scope."""
 
     url: str
+    address: str
     org: str | None
 
     def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
@@ -93,7 +95,8 @@ class Connections(_Answers):
         self, url: str, *, role: str, org: str | None, readonly: bool, busy_ms: int, connections_max: int
     ) -> None:
         super().__init__()
-        self.url = translate.shown(url)
+        self.url = shown(url)
+        self.address = url
         self.org = org
         self.busy_ms = busy_ms
         self._settings = {
@@ -212,6 +215,7 @@ class TenantConnections(_Answers):
     def __init__(self, shared: Connections, org: str) -> None:
         super().__init__()
         self.url = shared.url
+        self.address = shared.address
         self.org: str | None = org
         self._shared = shared
 

@@ -124,6 +124,7 @@ class PostgresLog:
         publisher: Publisher | None = None,
     ) -> None:
         self.url = connections.url
+        self.address = connections.address
         self.store_id = opened.store_id
         self.profile = opened.profile
         self.readonly = readonly

@@ -17,6 +17,7 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import maintaining, migrations, statements, translate
 from tallystick.engines.postgres.connections import APPLICATION, SERVICE, TENANT
+from tallystick.store.stating import shown
 
 _CONNECT_S = 10
 _TRIES = 10
@@ -40,7 +41,7 @@ class Opening:
     def __init__(
         self, url: str, *, profile: str | None, clock: Callable[[], int], org: str | None, readonly: bool
     ) -> None:
-        self.url = translate.shown(url)
+        self.url = shown(url)
         self._secret_url = url
         self._profile = profile or "plain"
         self._clock = clock
@@ -70,7 +71,8 @@ class Opening:
                 yield connection
         except psycopg.ProgrammingError as problem:
             if problem.sqlstate is None:
-                raise errors.UnknownUrl(url=self.url, reason=" ".join(str(problem).split())) from problem
+                reason = " ".join(str(problem).replace(self._secret_url, self.url).split())  # libpq may quote all of it
+                raise errors.UnknownUrl(url=self.url, reason=reason) from problem
             raise translate.of(problem, url=self.url, waited_ms=0) from problem
         except psycopg.Error as problem:
             if "does not exist" in str(problem) and "database" in str(problem):  # libpq hands on no code for it

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit, urlunsplit
-
 import psycopg
 import psycopg_pool
 
@@ -15,14 +13,6 @@ AGAIN = (
     psycopg.errors.SerializationFailure,
     psycopg.errors.UniqueViolation,  # an id that somebody else was just writing: the next judgement finds it
 )
-
-
-def shown(url: str) -> str:
-    """The URL without its password."""
-    parts = urlsplit(url)
-    if not parts.password:
-        return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":…@", 1)))
 
 
 def is_lost(problem: BaseException) -> bool:

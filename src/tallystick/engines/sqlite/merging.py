@@ -15,6 +15,7 @@ import msgspec
 from tallystick import errors
 from tallystick.engines.sqlite import statements, survey
 from tallystick.engines.sqlite.view import SqliteView
+from tallystick.engines.tables import translate
 from tallystick.event import chain
 from tallystick.event.model import Event
 from tallystick.store.ledger import NO_HEAD, Head
@@ -45,6 +46,8 @@ class Merged:
         self._progress = progress
         view = SqliteView(connection)
         self.head = view.head()
+        store_id, _ = connection.execute(statements.named("identity")).fetchone()
+        self._is_copy = donor.log is not None and donor.log.store_id == store_id
         self._cuts = {cut.stream: before_cut(cut) for cut in view.cuts(after="", limit=_CUTS_MAX)}
         self._erased = dict(connection.execute("SELECT position, checksum FROM erasures"))
         self._ends = {
@@ -137,6 +140,8 @@ class Merged:
         whose = "its event" if found.is_given else "what is left"
         if found.is_given and event.stream not in self._ends:
             raise self.refused(f"{whose} at position {event.position} is of {event.stream}, which this store never had")
+        if found.is_given and not self._is_copy and (stood := self._stood_at(event)) not in (None, event.position):
+            raise self.refused(f"{whose} at position {event.position} stood at position {stood} here")
         if event.seq != before.seq + 1 or chain.link(event, before.link) != event.link:
             reason = f"{whose} at position {event.position} does not follow from the event of its stream before it"
             raise self.refused(reason)
@@ -147,6 +152,19 @@ class Merged:
         if chain.checksum(event.payload) != event.checksum:
             raise self.refused(f"{whose} at position {event.position} does not have its checksum")
         return found
+
+    def _stood_at(self, event: Event) -> int | None:
+        """Where an event was, if that can still be read: the index over streams may be whole where its row is not.
+
+        No link covers a position, so another store may have the same streams in another order.
+        """
+        try:
+            row = self._connection.execute(statements.named("find_position"), (event.stream, event.seq)).fetchone()
+        except sqlite3.DatabaseError as problem:
+            if not translate.is_damage(problem):
+                raise
+            return None
+        return row[0] if row else None
 
     def refused(self, reason: str) -> errors.RefillRefused:
         """Why nothing is changed."""

@@ -90,7 +90,8 @@ def holes_in(connection: sqlite3.Connection, *, reason: str) -> list[Hole]:
 
 def require_all(connection: sqlite3.Connection, *, first: int, last: int, count: int) -> None:
     """Refuse a range in which an event is missing that was not pruned: somebody deleted it past this program."""
-    missing = last - first + 1 - count - len(_pruned_between(connection, first, last))
+    (pruned,) = connection.execute(statements.named("count_pruned"), (first, last)).fetchone()
+    missing = last - first + 1 - count - pruned
     if missing > 0:
         reason = f"{missing} events are missing between positions {first} and {last}, and were not pruned"
         raise errors.Damaged(first=first, last=last, reason=reason)

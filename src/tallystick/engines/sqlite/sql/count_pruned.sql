@@ -1,0 +1,1 @@
+SELECT count(*) FROM pruned WHERE position BETWEEN ? AND ?

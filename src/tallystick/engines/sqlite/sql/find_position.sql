@@ -1,0 +1,1 @@
+SELECT position FROM events WHERE stream = ? AND seq = ?
