@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 ARGS ?=
+WORKERS ?= 3# tests wait for disks and processes: one more worker than two cores
 VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -21,7 +22,7 @@ demo-postgres: $(STAMP)-test ## the same on a real PostgreSQL server, which it b
 	$(RUN) -m tallystick.demo --engine postgres --dir demo-data/postgres --events 20000 $(ARGS)
 
 test: $(STAMP)-test ## run the tests
-	$(RUN) -m pytest -n 2 --dist worksteal -m 'not slow' $(ARGS)
+	$(RUN) -m pytest -n $(WORKERS) --dist worksteal -m 'not slow' $(ARGS)
 
 test-slow: $(STAMP)-test ## run what takes long: Spark on a cluster, killed for real, on the Java that pip brings
 	$(RUN) -m pytest -m slow --timeout 1800 $(ARGS)

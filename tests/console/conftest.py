@@ -42,7 +42,7 @@ DESK = {"width": 1280, "height": 900}
 OpenPage = Callable[..., "Page"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One Chromium for all tests."""
     if CHROMIUM is None:

@@ -6,12 +6,14 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from tallystick.store.verify import verify
 
 ROUNDS = int(os.environ.get("TALLY_KILL_ROUNDS", "100"))
+ROUNDS_PER_STORE = 20
 _WRITE = """
 import os, sys, tallystick
 from tallystick import ANY, NewEvent
@@ -34,7 +36,10 @@ def test_what_was_acknowledged_survives_kill_9(path, spawn, reopen):
     moments = random.Random(seed)
     acknowledged: dict[int, str] = {}
     recoveries = 0
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
+        if number % ROUNDS_PER_STORE == 0:  # a new store: looking at everything again takes longer with each round
+            acknowledged = {}
+            Path(path).unlink(missing_ok=True)
         child = spawn(_WRITE, path)
         first = child.stdout.readline()
         time.sleep(moments.random() * 0.05)
