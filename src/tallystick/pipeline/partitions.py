@@ -98,5 +98,7 @@ def pages(store: Store, question: Question, part: Range) -> Iterator[list[Event]
         )
         if page.events:
             yield page.events
-        assert page.through > after, "a page that does not move on would be read for ever"
+        if page.through <= after:  # it would be read for ever
+            reason = f"the log gives nothing between {after} and {part.until}: an append under way may hold it back"
+            raise errors.JobFailed(reason=reason)
         after = page.through
