@@ -89,7 +89,7 @@ def adding() -> Reducer:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_an_archive_killed_beside_retention_loses_nothing(
     spark: SparkSession,
     files_url: str,

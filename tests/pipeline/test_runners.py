@@ -99,7 +99,7 @@ def agree(spark: SparkSession, history: History) -> None:
 
 @pytest.mark.timeout(600)
 @hypothesis.given(history=histories)
-@hypothesis.settings(SETTINGS, max_examples=2)
+@hypothesis.settings(SETTINGS, max_examples=3)
 def test_four_runners_agree(spark: SparkSession, history: History) -> None:
     """PIPE-04, PIPE-07, EVT-14: the same bytes in every row and the same fingerprint, erasures included."""
     agree(spark, history)
