@@ -210,6 +210,8 @@ def test_closing_twice_and_from_several_tasks_is_allowed(run: Any, url: str) -> 
         await store.append("order/1", event())
         await asyncio.gather(store.close(), store.close())
         await store.close()
+        with pytest.raises(errors.StoreClosed):
+            await store.append("order/1", event())
 
     run(work())
 

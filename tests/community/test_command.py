@@ -187,6 +187,8 @@ def test_mistakes_are_named(tally: Tally) -> None:
 @pytest.fixture
 def pem(tmp_path: Path) -> tuple[str, str]:
     """A certificate for 127.0.0.1 that nobody but itself vouches for, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed: it makes the certificate")
     cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
     made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     made += ["-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
@@ -194,7 +196,6 @@ def pem(tmp_path: Path) -> tuple[str, str]:
     return cert, key
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 def test_https_is_verified(
     tally: Tally, listening: Callable[..., Listener], tmp_path: Path, pem: tuple[str, str]
 ) -> None:

@@ -13,14 +13,7 @@ from tallystick.cli.rebuild import made_anew
 @click.command("rebuild", short_help="Make the rows of a projection anew, on Spark.")
 @options.url
 @click.argument("reference", metavar="MODULE:NAME")
-@click.option(
-    "--on",
-    "place",
-    type=click.Choice(placing.PLACES),
-    default="spark",
-    show_default=True,
-    help="Where the log is folded; auto goes by its size.",
-)
+@placing.on("spark")
 @modules.catalog
 @spark.archive
 @spark.master

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,6 +11,7 @@ import click
 
 from tallystick import errors
 from tallystick.cli import progress, spark
+from tallystick.cli.options import Command
 
 if TYPE_CHECKING:
     from tallystick import Store
@@ -31,6 +33,18 @@ class Session(NamedTuple):
     master: str
     memory: str
     archive: Path | None
+
+
+def on(default: str) -> Callable[[Command], Command]:
+    """The option that says where a log is folded."""
+    return click.option(
+        "--on",
+        "place",
+        type=click.Choice(PLACES),
+        default=default,
+        show_default=True,
+        help="Where the log is folded; auto goes by its size.",
+    )
 
 
 def choose(place: str, projection: Any, *, events: int, archive: Path | None) -> Choice:

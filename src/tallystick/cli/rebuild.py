@@ -17,14 +17,7 @@ if TYPE_CHECKING:
 @click.command("rebuild", short_help="Make the rows of a projection anew.")
 @options.url
 @click.argument("reference", metavar="MODULE:NAME")
-@click.option(
-    "--on",
-    "place",
-    type=click.Choice(placing.PLACES),
-    default="auto",
-    show_default=True,
-    help="Where the log is folded; auto goes by its size.",
-)
+@placing.on("auto")
 @modules.catalog
 @spark.archive
 @spark.master
