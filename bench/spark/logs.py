@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import tallystick
@@ -32,7 +33,10 @@ class Turnover(Projection):
 
 
 def build(url: str, events: int) -> None:
-    """Fill a log, in commits of a thousand events over ten streams. No two payloads are alike."""
+    """Fill a log, in commits of a thousand events over ten streams. No two payloads are alike.
+
+    What the disk has still to write is written before anything is measured.
+    """
     bodies = payloads.orders(1000)
     streams = max(events // STREAM_EVENTS, 1)
     with tallystick.open(url, secrets="off") as store:
@@ -50,3 +54,4 @@ def build(url: str, events: int) -> None:
             for outcome in store.submit(requests):
                 assert not isinstance(outcome, Exception), outcome
             done += GROUP * STREAM_EVENTS
+    os.sync()

@@ -31,7 +31,7 @@ from tallystick.projections.crossover import crossover_events
 from tallystick.store.verify import verify as verify_in_process
 from tallystick.testing import postgres
 
-ROUNDS = 3
+ROUNDS = 5
 UNIT = "events/s"
 ALONE = "one process"
 CORES_OF_CROSSOVER = 8

@@ -12,8 +12,10 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import Catalog, NewEvent, errors, state
-from tallystick.pipeline import clear
+from tallystick.event import canonical
+from tallystick.pipeline import clear, read_events
 from tallystick.pipeline.archive import archive
+from tallystick.pipeline.folding import fold
 from tallystick.pipeline.keys import is_plain
 from tallystick.pipeline.rebuilding import rebuild
 from tallystick.pipeline.streaming import apply_batch, stream
@@ -137,6 +139,22 @@ class Resident(Projection):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux for the memory of a process")
+@pytest.mark.parametrize("until", [80, 1 << 60, (1 << 62) + 5], ids=["55 bits", "2 bits", "none"])
+def test_keys_whose_hashes_are_alike_are_told_apart(
+    spark: SparkSession, files_url: str, make_log: MakeLog, until: int
+) -> None:
+    """PIPE-04: however few bits of a key's hash there is room for, every key has the row of its own events."""
+    make_log(files_url, events=80)
+    projection = Balance()
+    with tallystick.open(files_url) as store:
+        rebuild_in_process(store, projection)
+        expected = dict(ViewReader(store, projection.name).items())
+    events = read_events(spark, files_url, types=projection.types)
+    rows = fold(events, projection, Catalog(), until=until).collect()
+    assert {row["key"]: canonical.decode(bytes(row["state"])) for row in rows} == expected
+    assert len(rows) == len(expected) > 1
+
+
 def test_a_worker_needs_no_more_memory_for_a_longer_stream(spark: SparkSession, files_url: str) -> None:
     """PIPE-04: twenty times the events in one stream, and the worker grows by less than two batches of them."""
     most = []

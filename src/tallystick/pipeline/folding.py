@@ -1,9 +1,11 @@
-"""Folding on Spark: the events of a key come to one task, in order, and Python holds one batch and one state.
+"""Folding on Spark: the events of a key come to one task, in order, and Python holds a few events and one state.
 
-    repartition(hash of the key) → sortWithinPartitions(hash, key, order) → mapInArrow
+    repartition(key) → sortWithinPartitions(place) → mapInArrow
 
-Keys are told apart by their hash first, since numbers are sorted for less than texts that begin alike. The sort spills
-to disk in the JVM, so a key with more events than memory is folded all the same.
+A place is one number: as many bits of the key's hash as there is room for, and behind them the position. One number is
+sorted for less than a key and a number. Keys whose bits are the same take turns, so their states are held together: all
+others are one after the other. The sort spills to disk in the JVM, so a key with more events than memory is folded all
+the same. Where events have another order than their positions, they are sorted by their keys and that order.
 """
 
 from __future__ import annotations
@@ -30,15 +32,27 @@ ROWS_DDL = "key string, state binary, mark binary"
 ROWS_SCHEMA = pa.schema([("key", pa.string()), ("state", pa.binary()), ("mark", pa.binary())])
 ROWS_A_BATCH = 10_000
 _HASH = "hash_of_key"
+_PLACE_BITS = 63
 
 Batches = Iterator[pa.RecordBatch]
+Keyed = tuple[list[str], list[Any], list[Event]]
 
 
-def fold(events: DataFrame, projection: Any, catalog: Catalog) -> DataFrame:
-    """(key, state, mark): the rows of a projection over these events, which are those of its types."""
-    return in_order(with_key(events, projection, catalog), projection).mapInArrow(
-        _folding(projection, catalog), ROWS_DDL
-    )
+def fold(events: DataFrame, projection: Any, catalog: Catalog, *, until: int) -> DataFrame:
+    """(key, state, mark): the rows of a projection over these events, which are those of its types up to `until`."""
+    keyed = with_key(events, projection, catalog)
+    if projection.order != model.BY_POSITION:
+        return in_order(keyed, projection).mapInArrow(_folding(projection, catalog), ROWS_DDL)
+    bits = until.bit_length()
+    return _by_place(keyed, projection, bits).mapInArrow(_folding(projection, catalog, bits), ROWS_DDL)
+
+
+def _by_place(keyed: DataFrame, projection: Any, bits: int) -> DataFrame:
+    """The events of each key together, by position; `position` holds their places."""
+    key = F.col(key_name(projection))
+    hashed = F.xxhash64(key).bitwiseAND((1 << (_PLACE_BITS - bits)) - 1)
+    placed = keyed.withColumn("position", F.shiftleft(hashed, bits).bitwiseOR(F.col("position")))
+    return placed.repartition(key).sortWithinPartitions("position")
 
 
 def in_order(keyed: DataFrame, projection: Any) -> DataFrame:
@@ -52,17 +66,23 @@ def in_order(keyed: DataFrame, projection: Any) -> DataFrame:
     return together.sortWithinPartitions(F.col(_HASH), key, *order).drop(_HASH)
 
 
-def keyed_batches(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[tuple[list[str], list[Event]]]:
-    """Keys and events, upcast, a batch at a time."""
+def _keyed(batches: Batches, projection: Any, catalog: Catalog, bits: int | None = None) -> Iterator[Keyed]:
+    """Keys, the bits of their hashes (the keys themselves if events are sorted by them) and events, upcast."""
     name = key_name(projection)
     for batch in batches:
         keys = batch.column(batch.schema.get_field_index(name)).to_numpy(zero_copy_only=False).tolist()
-        yield keys, catalog.upcast(list(columns.to_events(batch)))
+        groups = keys
+        if bits is not None:
+            at = batch.schema.get_field_index("position")
+            places = batch.column(at).to_numpy()
+            groups = (places >> bits).tolist()
+            batch = batch.set_column(at, "position", pa.array(places & ((1 << bits) - 1)))
+        yield keys, groups, catalog.upcast(list(columns.to_events(batch)))
 
 
 def keyed_events(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[tuple[str, Event]]:
     """The events with their keys, upcast; a key that is no text is refused with the event's name."""
-    for keys, events in keyed_batches(batches, projection, catalog):
+    for keys, _, events in _keyed(batches, projection, catalog):
         for key, event in zip(keys, events, strict=True):
             require_key(projection, key, event)
             yield key, event
@@ -75,11 +95,11 @@ def require_key(projection: Any, key: str | None, event: Event) -> None:
         raise errors.JobFailed(reason=f"no key was found for seq {event.seq} of {event.stream!r}")
 
 
-def _folding(projection: Any, catalog: Catalog) -> Callable[[Batches], Batches]:
+def _folding(projection: Any, catalog: Catalog, bits: int | None = None) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
         with told():
             rows: list[tuple[str, bytes, bytes]] = []
-            for row in _rows(keyed_batches(batches, projection, catalog), projection):
+            for row in _rows(_keyed(batches, projection, catalog, bits), projection):
                 rows.append(row)
                 if len(rows) >= ROWS_A_BATCH:
                     yield _batch(rows)
@@ -95,19 +115,26 @@ def _batch(rows: list[tuple[str, bytes, bytes]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=ROWS_SCHEMA)
 
 
-def _rows(batches: Iterator[tuple[list[str], list[Event]]], projection: Any) -> Iterator[tuple[str, bytes, bytes]]:
-    """The row of each key, once its last event has passed. The one loop that every event goes through."""
+def _rows(runs: Iterator[Keyed], projection: Any) -> Iterator[tuple[str, bytes, bytes]]:
+    """The row of each key, once the last event of its group has passed. The one loop that every event goes through."""
     current: str | None = None
+    group: Any = None
     state: Any = None
     last: Event | None = None
+    waiting: dict[str, tuple[Any, Event]] = {}  # the other keys of the group
     apply = projection.apply
-    for keys, events in batches:
-        for key, event in zip(keys, events, strict=True):
+    for keys, groups, events in runs:
+        for key, at, event in zip(keys, groups, events, strict=True):
             if key != current or current is None:
                 require_key(projection, key, event)
                 if current is not None and last is not None:
-                    yield _row(projection, current, state, last)
-                current, state = key, projection.initial()
+                    waiting[current] = (state, last)
+                if at != group:
+                    yield from _ended(projection, waiting)
+                    waiting.clear()
+                    group = at
+                current = key
+                state = waiting[key][0] if key in waiting else projection.initial()
             try:
                 state = apply(state, event)
             except errors.TallyError:
@@ -116,7 +143,12 @@ def _rows(batches: Iterator[tuple[list[str], list[Event]]], projection: Any) -> 
                 raise failed(projection, event, f"{type(problem).__name__}: {problem}") from problem
             last = event
     if current is not None and last is not None:
-        yield _row(projection, current, state, last)
+        waiting[current] = (state, last)
+    yield from _ended(projection, waiting)
+
+
+def _ended(projection: Any, waiting: dict[str, tuple[Any, Event]]) -> Iterator[tuple[str, bytes, bytes]]:
+    return (_row(projection, key, state, last) for key, (state, last) in waiting.items())
 
 
 def applied(projection: Any, state: Any, event: Event) -> Any:

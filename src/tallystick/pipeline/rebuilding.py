@@ -66,7 +66,7 @@ def folded(spark: SparkSession, store: Store, projection: Any, source: Whole) ->
     catalog = only_upcasters(store.catalog)  # type: ignore[arg-type]
     projection.prepare(store, until=source.until)
     carry(projection, catalog)
-    return fold(source.table(spark, types=projection.types), projection, catalog)
+    return fold(source.table(spark, types=projection.types), projection, catalog, until=source.until)
 
 
 def chunks(rows: DataFrame) -> Iterator[list[ViewRow]]:

@@ -132,11 +132,11 @@ class Connections(_Answers):
         for name, value in self._settings.items():
             connection.execute(statements.named("set_setting"), (name, value))
 
-    def set_up_elsewhere(self) -> tuple[str, ...]:
-        """The statements that set up a connection of another driver as these are."""
+    def set_up_elsewhere(self, more: dict[str, str]) -> tuple[str, ...]:
+        """The statements that set up a connection of another driver as these are, and with some settings more."""
         with self.using() as connection, psycopg.ClientCursor(connection) as cursor:
             statement = statements.named("set_setting")
-            return tuple(cursor.mogrify(statement, setting) for setting in self._settings.items())
+            return tuple(cursor.mogrify(statement, setting) for setting in (self._settings | more).items())
 
     def quoted(self, query: Any, values: Any) -> str:
         """A statement with its values in it, quoted by the client."""

@@ -47,6 +47,8 @@ BUSY_MS = 60_000
 CONNECTIONS_MAX = 16
 _BUSY_MS_MAX = 3_600_000
 _CONNECTIONS_LIMIT = 1000
+# A long range is read along an index that has its order: a server that has not counted its rows yet would sort it.
+_BY_POSITION = {"enable_sort": "off", "enable_bitmapscan": "off", "jit": "off"}
 
 
 def open_postgres(
@@ -214,7 +216,8 @@ class PostgresLog:
     ) -> Stated:
         assert isinstance(self._connections, Connections), "a tenant's handle of its own, not one over a service's"
         query, values = range_query(columns, selection, after=after, until=until, over_pruned=over_pruned)
-        return Stated(self._connections.set_up_elsewhere(), self._connections.quoted(query, values))
+        settings = {} if selection.streams else _BY_POSITION
+        return Stated(self._connections.set_up_elsewhere(settings), self._connections.quoted(query, values))
 
     def _end(self, after: int, until: int | None) -> int:
         """How far a page may go: the proof is asked for only if what is known does not reach."""
