@@ -22,7 +22,7 @@ demo-postgres: $(STAMP)-test ## the same on a real PostgreSQL server, which it b
 	$(RUN) -m tallystick.demo --engine postgres --dir demo-data/postgres --events 20000 $(ARGS)
 
 test: $(STAMP)-test ## run the tests
-	$(RUN) -m pytest -n $(WORKERS) --dist worksteal -m 'not slow' $(ARGS)
+	$(RUN) -m pytest -n $(WORKERS) --dist loadfile -m 'not slow' $(ARGS)
 
 test-slow: $(STAMP)-test ## run what takes long: Spark on a cluster, killed for real, on the Java that pip brings
 	$(RUN) -m pytest -m slow --timeout 1800 $(ARGS)

@@ -14,7 +14,7 @@ STATES_EVERY = 211  # of the states of the recorded life; a prime, so that every
 PER_MOMENT_MAX = 12
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", [0, 1, *(pytest.param(chunk, marks=pytest.mark.slow) for chunk in range(2, CHUNKS))])
 def test_an_interrupted_recovery_ends_the_same(history: Any, lab: Any, chunk: int) -> None:
     """LH-16, LH-19: recovery that crashes at any operation and is run again gives what it gives undisturbed."""
     chosen = itertools.islice(crash_states(history.disk), 0, None, STATES_EVERY)
@@ -35,12 +35,14 @@ def test_an_interrupted_recovery_ends_the_same(history: Any, lab: Any, chunk: in
     assert interrupted > 100
 
 
-def test_what_was_served_after_a_kill_survives_a_power_loss(history: Any, lab: Any) -> None:
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_what_was_served_after_a_kill_survives_a_power_loss(history: Any, lab: Any, every: int) -> None:
     """LH-19: events that recovery serves are durable, though the process that wrote them never synced them."""
     served = 0
-    for state in crash_states(history.disk):
+    killed = (state for state in crash_states(history.disk) if state.choice.kind == "kill")
+    for state in itertools.islice(killed, 0, None, every):
         least, most = history.at(state.operations)
-        if state.choice.kind != "kill" or least == most:
+        if least == most:
             continue
         disk = state.disk()
         store = lab.open_store(disk)

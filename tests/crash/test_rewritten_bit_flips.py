@@ -1,4 +1,4 @@
-"""Every single bit of a segment that was rewritten, plain and compressed, and of its index."""
+"""Every single bit of a segment that was rewritten, plain and compressed, and every third of its index."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tallystick.store.verify import verify
 from tallystick.testing import upkeep
 from tallystick.testing.simulated_disk import SimulatedDisk
 
-CHUNKS = 4
+CHUNKS = 5  # a fifth of the bits is flipped in `make test`: another one of each byte
 SEGMENT_BYTES_MAX = 1100
 
 
@@ -63,7 +63,7 @@ def served(store: Store, sample: Sample) -> tuple[dict[int, Event], bool]:
     return found, refused
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", [0, *(pytest.param(chunk, marks=pytest.mark.slow) for chunk in range(1, CHUNKS))])
 def test_no_flipped_bit_is_served_or_silently_loses_an_event(lab: Any, sample: Sample, chunk: int) -> None:
     """LH-09, LH-19, settled 15: each flip is reported, or changes nothing of what is served and verified."""
     wanted = {event.position: event for event in sample.events}

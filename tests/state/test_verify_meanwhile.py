@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ import tallystick
 from tallystick import NewEvent, Store, errors, state
 from tallystick.state import Reducer
 from tallystick.store import facts
+from tallystick.store import verify as verifying
+from tallystick.store.events import Problem
 from tallystick.store.verify import verify
 
 from .conftest import paid
@@ -67,6 +70,29 @@ def test_erasures_and_snapshots_beside_it_are_no_problem(store: Store, balance: 
         thread.join()
     assert verify(store.log).problems == []
     assert found[-1] == []
+
+
+def test_where_facts_never_cease_only_what_lasts_is_a_problem(
+    store: Store, balance: Reducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one look takes for wrong because of a fact that came meanwhile is not said; what all looks see is."""
+    store.append("a/1", paid(1))
+    store.append("b/1", paid(1))
+    sealed = state.seal(store, balance, "a/1")
+    store.record([(facts.stream_about("b/1"), NewEvent(facts.SEALED, sealed.payload))])
+    look, looks = verifying._look, []
+
+    def look_beside_facts(*given: Any) -> Any:
+        found, claims = look(*given)
+        looks.append(found)
+        found.add(Problem("snapshot", f"seen by look {len(looks)}"))
+        store.append("c/1", paid(1))
+        state.seal(store, balance, "c/1")
+        return found, claims
+
+    monkeypatch.setattr(verifying, "_look", look_beside_facts)
+    assert [problem.what for problem in verify(store.log).problems] == ["fact"]
+    assert len(looks) == verifying.LOOKS_MAX
 
 
 def test_a_hole_over_one_fact_takes_no_other(tmp_path: Path) -> None:

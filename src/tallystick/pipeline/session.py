@@ -31,8 +31,8 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "zstd",
-    # Batches to Python are bounded by rows: to bound them by bytes too, Spark adds all up again after every row, which is
-    # a quarter of what a fold costs it. So many of the largest events are 500 MB; so few stay near a core.
+    # Batches to Python are bounded by rows: to bound them by bytes too, Spark adds all up again after every row, which
+    # is a quarter of what a fold costs it. So many of the largest events are 500 MB; so few stay near a core.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
     "spark.sql.sources.partitionOverwriteMode": "dynamic",

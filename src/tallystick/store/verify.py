@@ -56,13 +56,19 @@ def verify(log: EventLog, *, progress: Callable[[int], None] = lambda done: None
     """Verify a whole log: the engine's structures, then the events. `progress` counts events, once for each half.
 
     The log may be written to meanwhile. If something looks wrong and facts were recorded since the facts were read,
-    that may be why: then everything is looked at once more.
+    that may be why: then everything is looked at once more. Where facts never cease to come, a problem is one that
+    every look has found.
     """
+    found, claims = _look(log, progress)
+    lasting = set(found.problems)
     for _ in range(LOOKS_MAX - 1):
-        found, claims = _look(log, progress)
         if found.ok or read_claims(log) == claims:
             return found
-    return _look(log, progress)[0]
+        found, claims = _look(log, progress)
+        lasting &= set(found.problems)
+    if not found.ok and read_claims(log) != claims:
+        found.problems = [problem for problem in found.problems if problem in lasting]
+    return found
 
 
 def _look(log: EventLog, progress: Callable[[int], None]) -> tuple[Verification, Claims]:
