@@ -16,6 +16,7 @@ from tallystick import errors
 from tallystick.event import names
 from tallystick.event.model import Event, NewEvent
 from tallystick.state import shelf, snapshots, validation
+from tallystick.state.archive import Archive
 from tallystick.state.policy import Policy
 from tallystick.state.reducer import Reducer
 from tallystick.state.retention import retain
@@ -43,10 +44,19 @@ class Fired(msgspec.Struct, frozen=True):
 class Scheduler:
     """Looks at a store now and then (`tick`) and does what is due."""
 
-    def __init__(self, store: Store, reducers: Sequence[Reducer], policy: Policy) -> None:
+    def __init__(
+        self,
+        store: Store,
+        reducers: Sequence[Reducer],
+        policy: Policy,
+        *,
+        archive: Callable[[], Archive] | None = None,
+    ) -> None:
+        """With `archive`, which gives the archive as it is at that moment, only what it holds is ever pruned."""
         self._store = store
         self._reducers = tuple(reducers)
         self._policy = policy
+        self._archive = archive
         self._counted = (0, 0, 0)  # since which position, up to which, and how many events of users are between
 
     def tick(self) -> list[Fired]:
@@ -188,7 +198,8 @@ class Scheduler:
     def _retention(self) -> list[Fired]:
         if not self._is_due("retention", self._policy.retain_every_ns):
             return []
-        deeds, reclaimed = retain(self._store, self._reducers, self._policy)
+        archive = self._archive() if self._archive is not None else None
+        deeds, reclaimed = retain(self._store, self._reducers, self._policy, archive=archive)
         self._done("retention")
         done = [f"{deed.what} {deed.stream} ({deed.count})" for deed in deeds if not deed.why_not]
         return [

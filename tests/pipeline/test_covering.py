@@ -20,6 +20,7 @@ from tallystick.pipeline.covering import Covering
 from tallystick.pipeline.partitions import Range
 from tallystick.pipeline.question import Question
 from tallystick.pipeline.whole import whole
+from tallystick.scheduler import Scheduler
 from tallystick.state import Reducer, as_reducer
 from tallystick.state.policy import Policy
 from tallystick.state.retention import retain
@@ -94,6 +95,26 @@ def test_retention_prunes_what_is_archived_and_no_more(files_url: str, archived:
             state.make(store, counter, stream)
         deeds, _ = retain(store, [counter], Policy(prune_ns=0), archive=held)
         assert {deed.stream: deed.count for deed in deeds if deed.what == "pruned"} == expected
+
+
+def test_the_scheduler_asks_the_archive_as_it_is_then(files_url: str, archived: Path, counter: Reducer) -> None:
+    """PIPE-06, LH-11: what the archive does not hold when retention is due stays, whatever the policy says."""
+    with tallystick.open(files_url) as store:
+        for number in range(5):
+            state.make(store, counter, f"order/o{number}")
+        policy = Policy(stream_events=None, prune_ns=0, retain_every_ns=0)
+        asked: list[Covering] = []
+
+        def current() -> Covering:
+            asked.append(Covering(archived, store))
+            return asked[-1]
+
+        scheduler = Scheduler(store, [counter], policy, archive=current)
+        assert asked == []
+        assert "pruned order/o" in scheduler.tick()[0].result
+        assert store.floor() <= asked[0].through < store.head()
+        scheduler.tick()
+        assert len(asked) == 2
 
 
 @pytest.mark.parametrize("damage", ["another byte", "another row", "missing"])

@@ -89,3 +89,21 @@ def test_small_buckets_are_merged_into_fewer_files(
     compact(spark, place, bucket_events=30, grace_seconds=0)
     archive(spark, files_url, place, grace_seconds=0)
     assert rows_of(read_archive(spark, place)) == stored(files_url)
+
+
+def test_a_manifest_forgets_files_that_were_removed(
+    spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path
+) -> None:
+    """PIPE-06: what left the archive is listed until its file is gone, and no longer."""
+    place = tmp_path / "archive"
+    make_log(files_url, events=40)
+    archive(spark, files_url, place, bucket_events=10)
+    compact(spark, place, bucket_events=20, grace_seconds=0)
+    gone = {item.name for item in manifest.load(place).superseded}
+    assert len(gone) == 8
+    assert not any((place / name).exists() for name in gone)
+    compact(spark, place, bucket_events=40)
+    waiting = {item.name for item in manifest.load(place).superseded}
+    assert len(waiting) == 4
+    assert not waiting & gone
+    assert all((place / name).exists() for name in waiting)

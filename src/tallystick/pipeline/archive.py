@@ -67,7 +67,7 @@ def archive(
             buckets = _note_lacking(store, buckets)
             after = _next(store, before, [*kept, *buckets], max(head, before.through))
         old = shelving.superseded(gone, grace_seconds=0)  # an erased payload does not wait for anybody
-        waiting = shelving.hurried(before.superseded, erased)
+        waiting = shelving.hurried(shelving.still_there(place, before.superseded), erased)
         after = msgspec.structs.replace(after, superseded=[*waiting, *old])
         if buckets or gone:
             after = manifest.save(place, after)

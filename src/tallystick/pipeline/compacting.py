@@ -59,7 +59,8 @@ def compact(
         buckets, gone = _merged(spark, place, before, bucket_events, again, wrong)
         twice.unpersist()
         old = shelving.superseded(gone, grace_seconds=grace_seconds)
-        after = msgspec.structs.replace(before, buckets=buckets, superseded=[*before.superseded, *old])
+        waiting = shelving.still_there(place, before.superseded)
+        after = msgspec.structs.replace(before, buckets=buckets, superseded=[*waiting, *old])
         if gone:
             after = manifest.save(place, after)
         shelving.sweep(place, after, grace_seconds=grace_seconds)

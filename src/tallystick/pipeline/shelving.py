@@ -95,6 +95,11 @@ def hurried(items: list[Superseded], erased: list[int]) -> list[Superseded]:
     return [msgspec.structs.replace(item, removable=0) if holds(item.name) else item for item in items]
 
 
+def still_there(directory: Path, items: list[Superseded]) -> list[Superseded]:
+    """Those whose files were not removed yet: the others need no mention any more."""
+    return [item for item in items if (directory / item.name).exists()]
+
+
 def sweep(directory: Path, kept: Manifest, *, grace_seconds: float) -> None:
     """Remove what left the archive and whose time is up, and what no manifest ever named (a killed run's)."""
     now = time.time_ns()
