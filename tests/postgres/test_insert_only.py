@@ -10,6 +10,7 @@ import pytest
 
 import tallystick
 from tallystick import NewEvent, Store, errors
+from tallystick.engines.postgres import writing
 from tallystick.store.verify import verify
 
 Connect = Callable[..., psycopg.Connection[Any]]
@@ -66,8 +67,42 @@ def test_the_roles_that_use_a_store_cannot_change_it(
     assert verify(store.log).ok
 
 
+FORGED_PLACES: dict[str, Callable[[list[Any], list[int]], tuple[list[Any], list[int]]]] = {
+    "behind those drawn": lambda rows, places: (rows, [place + 1 for place in places]),
+    "before those drawn": lambda rows, places: (rows, [place - 3 for place in places]),
+    "twice": lambda rows, places: (rows, [1] * len(places)),
+    "with a gap": lambda rows, places: (rows, [1, 2, 3, 5]),
+    "streams apart": lambda rows, places: ([rows[at] for at in (0, 2, 1, 3)], [places[at] for at in (0, 2, 1, 3)]),
+    "seqs the other way round": lambda rows, places: (rows[::-1], places[::-1]),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGED_PLACES.values(), ids=FORGED_PLACES.keys())
+def test_a_batch_has_the_positions_that_were_drawn_for_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch, forgery: Callable[..., tuple[list[Any], list[int]]]
+) -> None:
+    """CP-01, CP-05: whoever calls the function that writes cannot choose positions, nor leave the order of a stream."""
+    one, two = ([NewEvent("thing.done", {"n": number}) for number in range(2)] for _ in range(2))
+    parts = [("order/a", one[:1], -1), ("order/b", two[:1], -1), ("order/a", one[1:], -1), ("order/b", two[1:], -1)]
+    by_stream = writing._by_stream
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, "_by_stream", lambda *given: forgery(*by_stream(*given)))
+        with pytest.raises(errors.TallyError):
+            store.append_all(parts)
+    assert store.read().events == []
+    done = store.append_all(parts)
+    assert [(event.stream, event.seq) for event in store.read().events] == [
+        ("order/a", 1),
+        ("order/b", 1),
+        ("order/a", 2),
+        ("order/b", 2),
+    ]
+    assert [item.first_position for item in done] == [event.position for event in store.read().events]
+    assert verify(store.log).ok
+
+
 @pytest.mark.parametrize(
-    "function", ["append_event", "begin_append", "write_events", "put_lease", "move_sources", "advance"]
+    "function", ["append_event", "begin_append", "write_events", "write_batch", "put_lease", "move_sources", "advance"]
 )
 def test_a_tenant_cannot_append(store: Store, connect: Connect, function: str) -> None:
     """CP-10: only trusted services append: a reader's role may not execute any function that writes."""

@@ -20,6 +20,7 @@ from tallystick.engines.postgres.connections import Connections
 from tallystick.engines.postgres.inlining import Inlining, require_drawn
 from tallystick.engines.postgres.view import LockedView, Wanted
 from tallystick.event import canonical, limits
+from tallystick.event.model import Row
 from tallystick.store import leases
 from tallystick.store.combining import by_bytes
 from tallystick.store.commit import Appended, Outcome, Transaction, Write
@@ -212,7 +213,7 @@ class Writer:
         with connection.pipeline():
             if ledger.rows:
                 written = connection.execute(
-                    statements.named("write_events"), _columns(ledger, recorded=self._clock()), prepare=True
+                    statements.named("write_batch"), _columns(ledger, recorded=self._clock()), prepare=True
                 )
                 if told is not None:
                     require_drawn(_drawn(written), told)
@@ -265,16 +266,16 @@ def _parameters(write: Write, *, recorded: int, handle: str | None, number: int 
 
 
 def _columns(ledger: Ledger, *, recorded: int) -> tuple[Any, ...]:
-    """What passed, as one array a column."""
-    _, streams, seqs, kinds, versions, ids, times, payloads, metas, _, links, signatures = zip(
-        *ledger.rows, strict=True
-    )
+    """What passed, as one array a column, stream by stream."""
     numbers = {stream: number for number, stream in enumerate(ledger.heads, 1)}
+    rows, places = _by_stream(ledger.rows, numbers)
+    _, streams, seqs, kinds, versions, ids, times, payloads, metas, _, links, signatures = zip(*rows, strict=True)
     encoded = {kind: kind.encode() for kind in set(kinds)}
     return (
         arrays.texts([stream.encode() for stream in numbers]),
         arrays.blobs([head.link for head in ledger.heads.values()]),
         arrays.ints([numbers[stream] for stream in streams]),
+        arrays.ints(places),
         arrays.bigints(seqs),
         arrays.texts([encoded[kind] for kind in kinds]),
         arrays.ints(versions),
@@ -286,6 +287,14 @@ def _columns(ledger: Ledger, *, recorded: int) -> tuple[Any, ...]:
         arrays.blobs(signatures),
         recorded,
     )
+
+
+def _by_stream(rows: list[Row], numbers: dict[str, int]) -> tuple[list[Row], Sequence[int]]:
+    """The rows of each stream together, in their order, and the place of each in the commit, from 1."""
+    if len(numbers) == 1:
+        return rows, range(1, len(rows) + 1)
+    order = sorted(range(len(rows)), key=lambda at: numbers[rows[at][1]])
+    return [rows[at] for at in order], [at + 1 for at in order]
 
 
 def _lease_row(lease: Lease) -> tuple[Any, ...]:

@@ -1,0 +1,1 @@
+SELECT tally.write_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)

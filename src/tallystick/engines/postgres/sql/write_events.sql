@@ -1,1 +1,0 @@
-SELECT tally.write_events(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
