@@ -195,7 +195,8 @@ def test_a_login_without_the_maintenance_role_appends_and_snapshots(
         upkeep.erase(operator, "order/a", 2)
         upkeep.drop(operator, made)
         assert operator.log.commands.forget(before=1, limit=1) == 0
-        assert "vacuumed" in operator.log.reclaim(compress_before=None, progress=lambda done: None).done[0]
+        reclaimed = operator.log.reclaim(compress_before=None, progress=lambda done: None)
+        assert ("vacuumed" if may_vacuum(connect) else "only table or database owner") in reclaimed.done[0]
         assert operator.report().facts["role"] == "tally_app"
         assert verify(operator.log).problems == []
 
@@ -349,8 +350,15 @@ def test_a_follower_beside_writers_and_prunes_misses_only_what_was_pruned(reopen
     assert heads == sorted(heads)
 
 
-def test_reclaimed_room_is_used_again(store: Store) -> None:
+def may_vacuum(connect: Connect) -> bool:
+    """Whether the right to vacuum can be given away: since PostgreSQL 17; before, autovacuum does it."""
+    return connect().info.server_version >= 170_000
+
+
+def test_reclaimed_room_is_used_again(store: Store, connect: Connect) -> None:
     """EVT-13: after a prune and a reclaim, as many events again take hardly more room than before."""
+    if not may_vacuum(connect):
+        pytest.skip("before PostgreSQL 17 autovacuum alone gives room back")
     batch = [NewEvent("thing.done", {"n": number, "text": "x" * 900}) for number in range(3000)]
     store.append("order/a", batch)
     before = store.report().facts["log_bytes"]
