@@ -14,7 +14,7 @@ from tallystick.testing.simulated_disk import SimulatedDisk
 
 CHUNKS = 8
 STATES_MIN = 20_000
-APPEND_EVERY = 10
+APPEND_EVERY = 40
 
 
 def test_there_are_enough_states(history: Any) -> None:
