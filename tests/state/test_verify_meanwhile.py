@@ -75,7 +75,7 @@ def test_erasures_and_snapshots_beside_it_are_no_problem(store: Store, balance: 
 def test_where_facts_never_cease_only_what_lasts_is_a_problem(
     store: Store, balance: Reducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What one look takes for wrong because of a fact that came meanwhile is not said; what all looks see is."""
+    """What a fact that came meanwhile may explain is said only if every look sees it; what none explains always is."""
     store.append("a/1", paid(1))
     store.append("b/1", paid(1))
     sealed = state.seal(store, balance, "a/1")
@@ -86,12 +86,13 @@ def test_where_facts_never_cease_only_what_lasts_is_a_problem(
         found, claims = look(*given)
         looks.append(found)
         found.add(Problem("snapshot", f"seen by look {len(looks)}"))
+        found.add(Problem("head", f"the log ends at seq {len(looks)}"))
         store.append("c/1", paid(1))
         state.seal(store, balance, "c/1")
         return found, claims
 
     monkeypatch.setattr(verifying, "_look", look_beside_facts)
-    assert [problem.what for problem in verify(store.log).problems] == ["fact"]
+    assert [problem.what for problem in verify(store.log).problems] == ["fact", "head"]
     assert len(looks) == verifying.LOOKS_MAX
 
 
