@@ -20,6 +20,7 @@ from tallystick.store.verify import verify
 
 ROUNDS = int(os.environ.get("TALLY_KILL_ROUNDS", "30"))
 ROUNDS_PER_STORE = 10
+SLOWNESS_MAX = 10  # rounds go on until enough was done: a slow machine does less before it is killed
 DELAY_S_MAX = 0.06
 STREAMS = ("order/a", "order/b")
 
@@ -115,16 +116,23 @@ def _done(store: Store) -> Counter[str]:
     return Counter({"pruned": kinds[facts.PRUNED], "erased": kinds[facts.ERASED]})
 
 
+def enough(acknowledged: Counter[str]) -> bool:
+    """Whether so many commits of each kind were told of that losing some would show."""
+    return min(acknowledged[word] for word in ("appended", "pruned", "erased")) >= ROUNDS / 2
+
+
 @pytest.mark.timeout(900)
 def test_maintenance_survives_sigkill_whole_or_not_at_all(tmp_path: Path) -> None:
-    """EVT-07, EVT-14: over 60 kills each snapshot has its prune, 0 acknowledged facts are lost, the chain is whole."""
+    """EVT-07, EVT-14: over 30 kills and more each snapshot has its prune, 0 acknowledged facts are lost, the chain is whole."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
     dice = random.Random(seed)
     told: list[tuple[str, str, int, str]] = []
     before: Counter[str] = Counter()
     acknowledged: Counter[str] = Counter()
-    for number in range(ROUNDS):
+    for number in range(ROUNDS * SLOWNESS_MAX):
+        if number >= ROUNDS and enough(acknowledged):
+            break
         if number % ROUNDS_PER_STORE == 0:
             told, before = [], Counter()
         path = tmp_path / f"{number // ROUNDS_PER_STORE}.db"
@@ -139,4 +147,4 @@ def test_maintenance_survives_sigkill_whole_or_not_at_all(tmp_path: Path) -> Non
         assert unheard.total() <= 1, "more than one commit was not told of"
         assert not heard - (now - before), "a fact that was told of is missing"
         before = now
-    assert min(acknowledged[word] for word in ("appended", "pruned", "erased")) >= ROUNDS / 2
+    assert enough(acknowledged), f"of too few commits it was told what became of them: {acknowledged}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -22,7 +21,6 @@ from tallystick.engines.tables.connection import connect, create_file, enter_wal
 from tallystick.store import leases
 
 APPLICATION_ID = 0x54414C59  # "TALY"
-_LOOKS_MAX, _LOOK_SECONDS = 40, 0.005
 _PAGE_BYTES_MIN = 512  # SQLite takes anything shorter for an empty database
 SQLITE_NEEDED = (3, 37, 0)  # STRICT tables
 
@@ -113,29 +111,18 @@ class Opening:
     def _application_id(self) -> int | None:
         """Whose database it is, asked without a lock or a file beside it, for it may not be ours.
 
-        Without a lock a page may be read while another process brings its write-ahead log home, and looks damaged just
-        then: what is damaged stays so when it is looked at again.
+        The main file alone may be a mixture of old and new pages, while its write-ahead log is brought home or when the
+        process that did it was killed: only its header is asked, and not believed in how many pages there are.
         """
-        for _ in range(_LOOKS_MAX):
-            try:
-                return self._look()
-            except sqlite3.DatabaseError as problem:
-                if translate.code_of(problem) != sqlite3.SQLITE_CORRUPT:
-                    raise
-                time.sleep(_LOOK_SECONDS)
-        return self._look()
-
-    def _look(self) -> int | None:
+        connection = connect(self.path, mode="ro&immutable=1", settings=("PRAGMA writable_schema = ON",))
         try:
-            connection = connect(self.path, mode="ro&immutable=1")
-            try:
-                return int(connection.execute("PRAGMA application_id").fetchone()[0])
-            finally:
-                connection.close()
+            return int(connection.execute("PRAGMA application_id").fetchone()[0])
         except sqlite3.DatabaseError as problem:
             if translate.code_of(problem) != sqlite3.SQLITE_NOTADB:
                 raise
             return None
+        finally:
+            connection.close()
 
     def _left_bytes(self) -> int:
         """The size of a write-ahead log that is there before we open: a handle is open, or did not close."""

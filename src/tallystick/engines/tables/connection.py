@@ -11,6 +11,7 @@ import os
 import sqlite3
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tallystick import errors
@@ -33,7 +34,7 @@ _SETTINGS = (
 _creating = threading.Lock()
 
 
-def connect(path: str, *, mode: str, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
+def connect(path: str, *, mode: str, busy_ms: int = BUSY_MS, settings: Sequence[str] = _SETTINGS) -> sqlite3.Connection:
     """A connection with mode `rw`, `ro`, or `ro&immutable=1` (looks at the main file alone and takes no lock)."""
     connection = sqlite3.connect(
         f"{Path(path).as_uri()}?mode={mode}",
@@ -44,7 +45,7 @@ def connect(path: str, *, mode: str, busy_ms: int = BUSY_MS) -> sqlite3.Connecti
         cached_statements=256,
     )
     try:
-        for setting in _SETTINGS:
+        for setting in settings:
             connection.execute(setting)
     except BaseException:
         connection.close()
