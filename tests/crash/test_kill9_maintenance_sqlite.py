@@ -123,7 +123,7 @@ def enough(acknowledged: Counter[str]) -> bool:
 
 @pytest.mark.timeout(900)
 def test_maintenance_survives_sigkill_whole_or_not_at_all(tmp_path: Path) -> None:
-    """EVT-07, EVT-14: over 30 kills and more each snapshot has its prune, 0 acknowledged facts are lost, the chain is whole."""
+    """EVT-07, EVT-14: over 30 kills each snapshot has its prune, 0 acknowledged facts are lost, the chain is whole."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
     dice = random.Random(seed)
