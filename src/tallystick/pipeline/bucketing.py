@@ -25,7 +25,7 @@ from tallystick.pipeline.partitions import Range
 from tallystick.pipeline.question import Question
 from tallystick.pipeline.source import read_range
 
-GROUP_BYTES = 64 << 20
+GROUP_BYTES = 64 << 20  # large enough for a row group, and small enough for a worker's memory
 _REPEATING = ["stream", "type", "version", "meta"]  # a dictionary pays off for these; hashes never come again
 _HEADS = pa.schema([("stream", pa.string()), ("seq", pa.int64()), ("link", pa.binary())])
 _DESCRIBED = "number int, description binary"
@@ -68,7 +68,7 @@ def stage_range(question: Question, part: Range, place: Path) -> Staged:
     events, heads = place / f"events-{name}", place / f"heads-{name}"
     blocks, ends = Blocks(), Ends()
     with _writer(events, arrow_schema(COLUMNS)) as writer:
-        for group in _groups(read_range(question, COLUMNS, part)):
+        for group in grouped(read_range(question, COLUMNS, part), GROUP_BYTES):
             blocks.take(group)
             ends.take(group)
             writer.write_table(group, row_group_size=group.num_rows)
@@ -87,14 +87,14 @@ def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     return pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=names, store_schema=False)
 
 
-def _groups(batches: Batches) -> Iterator[pa.Table]:
-    """Batches as tables that are large enough for a row group, and small enough for a worker's memory."""
+def grouped(batches: Batches, table_bytes: int) -> Iterator[pa.Table]:
+    """Batches as tables of about so many bytes."""
     kept: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         kept.append(batch)
         size += batch.nbytes
-        if size >= GROUP_BYTES:
+        if size >= table_bytes:
             yield pa.Table.from_batches(kept)
             kept, size = [], 0
     if kept:

@@ -1,29 +1,29 @@
-"""Folding on Spark: the events of a key come to one task, in order, and Python holds a few events and one state.
+"""Folding on Spark: the events of a key come to one task, in order, and Python holds few events and few states.
 
-    repartition(key) → sortWithinPartitions(place) → mapInArrow
+    packets of events → repartition → sortWithinPartitions → mapInArrow
 
-A place is one number: as many bits of the key's hash as there is room for, and behind them the position. One number is
-sorted for less than a key and a number. Keys whose bits are the same take turns, so their states are held together: all
-others are one after the other. The sort spills to disk in the JVM, so a key with more events than memory is folded all
-the same. Where events have another order than their positions, they are sorted by their keys and that order.
+Where events are folded in another order than that of their positions, or are too many for packets, they go through the
+shuffle one by one, sorted by their keys, so that one state is held at a time. Sorting spills to disk in the JVM, so a
+key with more events than memory is folded all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick import errors
 from tallystick.event import canonical
 from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
-from tallystick.pipeline import columns
+from tallystick.pipeline import columns, packets, pieces
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.keys import key_name, with_key
+from tallystick.pipeline.whole import Whole
 from tallystick.projections import model
 from tallystick.state.reducer import Reducer
 from tallystick.store.views import KEY_CHARACTERS_MAX
@@ -32,27 +32,22 @@ ROWS_DDL = "key string, state binary, mark binary"
 ROWS_SCHEMA = pa.schema([("key", pa.string()), ("state", pa.binary()), ("mark", pa.binary())])
 ROWS_A_BATCH = 10_000
 _HASH = "hash_of_key"
-_PLACE_BITS = 63
 
 Batches = Iterator[pa.RecordBatch]
-Keyed = tuple[list[str], list[Any], list[Event]]
+Keyed = tuple[list[str], list[Any], list[Event]]  # keys, groups of keys whose states are held together, events
+Runs = Callable[[Batches, Any, Catalog], Iterator[Keyed]]
 
 
-def fold(events: DataFrame, projection: Any, catalog: Catalog, *, until: int) -> DataFrame:
-    """(key, state, mark): the rows of a projection over these events, which are those of its types up to `until`."""
-    keyed = with_key(events, projection, catalog)
-    if projection.order != model.BY_POSITION:
-        return in_order(keyed, projection).mapInArrow(_folding(projection, catalog), ROWS_DDL)
-    bits = until.bit_length()
-    return _by_place(keyed, projection, bits).mapInArrow(_folding(projection, catalog, bits), ROWS_DDL)
-
-
-def _by_place(keyed: DataFrame, projection: Any, bits: int) -> DataFrame:
-    """The events of each key together, by position; `position` holds their places."""
-    key = F.col(key_name(projection))
-    hashed = F.xxhash64(key).bitwiseAND((1 << (_PLACE_BITS - bits)) - 1)
-    placed = keyed.withColumn("position", F.shiftleft(hashed, bits).bitwiseOR(F.col("position")))
-    return placed.repartition(key).sortWithinPartitions("position")
+def fold(spark: SparkSession, source: Whole, projection: Any, catalog: Catalog) -> DataFrame:
+    """(key, state, mark): the rows of a projection over the whole log."""
+    parts_max = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    plan = packets.plan(source.until, parts_max=parts_max) if projection.order == model.BY_POSITION else None
+    if plan is None:
+        keyed = with_key(source.table(spark, types=projection.types), projection, catalog)
+        return in_order(keyed, projection).mapInArrow(_folding(projection, catalog, _keyed), ROWS_DDL)
+    found, reader = pieces.cut(source, projection.types, cores=spark.sparkContext.defaultParallelism)
+    sent = packets.packed(spark, found, reader, projection, catalog, plan)
+    return sent.mapInArrow(_folding(projection, catalog, packets.unpacked), ROWS_DDL)
 
 
 def in_order(keyed: DataFrame, projection: Any) -> DataFrame:
@@ -66,18 +61,12 @@ def in_order(keyed: DataFrame, projection: Any) -> DataFrame:
     return together.sortWithinPartitions(F.col(_HASH), key, *order).drop(_HASH)
 
 
-def _keyed(batches: Batches, projection: Any, catalog: Catalog, bits: int | None = None) -> Iterator[Keyed]:
-    """Keys, the bits of their hashes (the keys themselves if events are sorted by them) and events, upcast."""
+def _keyed(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[Keyed]:
+    """Keys and events, upcast; they are sorted by key, so that each is a group of its own."""
     name = key_name(projection)
     for batch in batches:
         keys = batch.column(batch.schema.get_field_index(name)).to_numpy(zero_copy_only=False).tolist()
-        groups = keys
-        if bits is not None:
-            at = batch.schema.get_field_index("position")
-            places = batch.column(at).to_numpy()
-            groups = (places >> bits).tolist()
-            batch = batch.set_column(at, "position", pa.array(places & ((1 << bits) - 1)))
-        yield keys, groups, catalog.upcast(list(columns.to_events(batch)))
+        yield keys, keys, catalog.upcast(list(columns.to_events(batch)))
 
 
 def keyed_events(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[tuple[str, Event]]:
@@ -90,16 +79,16 @@ def keyed_events(batches: Batches, projection: Any, catalog: Catalog) -> Iterato
 
 def require_key(projection: Any, key: str | None, event: Event) -> None:
     """Refuse what is no key, as the in-process runner does."""
-    if key is None or len(key) > KEY_CHARACTERS_MAX:
+    if not key or len(key) > KEY_CHARACTERS_MAX:
         model.key_of(projection, event)
         raise errors.JobFailed(reason=f"no key was found for seq {event.seq} of {event.stream!r}")
 
 
-def _folding(projection: Any, catalog: Catalog, bits: int | None = None) -> Callable[[Batches], Batches]:
+def _folding(projection: Any, catalog: Catalog, runs: Runs) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
         with told():
             rows: list[tuple[str, bytes, bytes]] = []
-            for row in _rows(_keyed(batches, projection, catalog, bits), projection):
+            for row in _rows(runs(batches, projection, catalog), projection):
                 rows.append(row)
                 if len(rows) >= ROWS_A_BATCH:
                     yield _batch(rows)
@@ -121,14 +110,14 @@ def _rows(runs: Iterator[Keyed], projection: Any) -> Iterator[tuple[str, bytes, 
     group: Any = None
     state: Any = None
     last: Event | None = None
-    waiting: dict[str, tuple[Any, Event]] = {}  # the other keys of the group
-    apply = projection.apply
+    waiting: dict[str, tuple[Any, Any]] = {}  # the other keys of the group
+    apply, noted = projection.apply, _place if projection.order == model.BY_POSITION else _whole
     for keys, groups, events in runs:
         for key, at, event in zip(keys, groups, events, strict=True):
             if key != current or current is None:
                 require_key(projection, key, event)
                 if current is not None and last is not None:
-                    waiting[current] = (state, last)
+                    waiting[current] = (state, noted(last))
                 if at != group:
                     yield from _ended(projection, waiting)
                     waiting.clear()
@@ -143,11 +132,27 @@ def _rows(runs: Iterator[Keyed], projection: Any) -> Iterator[tuple[str, bytes, 
                 raise failed(projection, event, f"{type(problem).__name__}: {problem}") from problem
             last = event
     if current is not None and last is not None:
-        waiting[current] = (state, last)
+        waiting[current] = (state, noted(last))
     yield from _ended(projection, waiting)
 
 
-def _ended(projection: Any, waiting: dict[str, tuple[Any, Event]]) -> Iterator[tuple[str, bytes, bytes]]:
+class _Place(NamedTuple):
+    """Where the last event of a key was: all that is said of it, and less to hold than the event."""
+
+    stream: str
+    seq: int
+    position: int
+
+
+def _place(event: Event) -> _Place:
+    return _Place(event.stream, event.seq, event.position)
+
+
+def _whole(event: Event) -> Event:
+    return event
+
+
+def _ended(projection: Any, waiting: dict[str, tuple[Any, Any]]) -> Iterator[tuple[str, bytes, bytes]]:
     return (_row(projection, key, state, last) for key, (state, last) in waiting.items())
 
 
@@ -161,7 +166,7 @@ def applied(projection: Any, state: Any, event: Event) -> Any:
         raise failed(projection, event, f"{type(problem).__name__}: {problem}") from problem
 
 
-def failed(projection: Any, event: Event, reason: str) -> errors.TallyError:
+def failed(projection: Any, event: Event | _Place, reason: str) -> errors.TallyError:
     """What a projection or a reducer did not get over, and where."""
     if isinstance(projection, Reducer):
         return errors.ReducerFailed(name=projection.name, stream=event.stream, seq=event.seq, reason=reason)
@@ -170,7 +175,7 @@ def failed(projection: Any, event: Event, reason: str) -> errors.TallyError:
     )
 
 
-def _row(projection: Any, key: str, state: Any, last: Event) -> tuple[str, bytes, bytes]:
+def _row(projection: Any, key: str, state: Any, last: Any) -> tuple[str, bytes, bytes]:
     try:
         body = canonical.encode_state(state)
     except errors.InvalidInput as problem:

@@ -7,13 +7,16 @@ rows are not taken. The switch is that of the in-process rebuild, so readers nev
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from tallystick import errors
+from tallystick.event.model import Event
 from tallystick.pipeline.carrying import carry, only_upcasters
 from tallystick.pipeline.failures import clear
 from tallystick.pipeline.folding import fold
@@ -55,10 +58,16 @@ def _fill(spark: SparkSession, store: Store, projection: Any, staged: Place, arc
     """Write the rows that Spark folds, and only with the last of them how far they go."""
     views, position = store.log.views, staged.position
     source = whole(address_of(store), archive)
-    for rows in chunks(folded(spark, store, projection, source)):
-        views.write(staged, rows, previous=position)
-    page = store.log.read(after=source.until - 1, until=source.until, limit=1, over_pruned=True)
-    views.write(staged.moved(source.until, page.events[0] if page.events else None), [], previous=position)
+    with computed(folded(spark, store, projection, source)) as found:
+        for rows in chunks(found):
+            views.write(staged, rows, previous=position)
+    last = _last(store, source.until) if source.until else None
+    views.write(staged.moved(source.until, last), [], previous=position)
+
+
+def _last(store: Store, until: int) -> Event | None:
+    page = store.log.read(after=until - 1, until=until, limit=1, over_pruned=True)
+    return page.events[0] if page.events else None
 
 
 def folded(spark: SparkSession, store: Store, projection: Any, source: Whole) -> DataFrame:
@@ -66,7 +75,18 @@ def folded(spark: SparkSession, store: Store, projection: Any, source: Whole) ->
     catalog = only_upcasters(store.catalog)  # type: ignore[arg-type]
     projection.prepare(store, until=source.until)
     carry(projection, catalog)
-    return fold(source.table(spark, types=projection.types), projection, catalog, until=source.until)
+    return fold(spark, source, projection, catalog)
+
+
+@contextmanager
+def computed(rows: DataFrame) -> Iterator[DataFrame]:
+    """The rows, computed on all cores at once: whoever goes through them asks for one partition after the other."""
+    kept = rows.persist(StorageLevel.DISK_ONLY)
+    try:
+        kept.count()
+        yield kept
+    finally:
+        kept.unpersist()
 
 
 def chunks(rows: DataFrame) -> Iterator[list[ViewRow]]:

@@ -1,0 +1,195 @@
+"""The whole log in pieces that follow one another by position: files of an archive, and ranges of the live log.
+
+A piece is read in Python, by the task that works on it, so that the JVM never sees its events. A file must be the one
+that the manifest names, to the bit, and hold as many rows as it says, in the order of positions: else it is refused.
+Small files that are neighbours are one piece; large ones are shared, a few row groups each, where cores would idle.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tallystick import errors
+from tallystick.pipeline import shelving
+from tallystick.pipeline.bucketing import grouped
+from tallystick.pipeline.columns import COLUMNS, Batches, arrow_schema
+from tallystick.pipeline.partitions import Range, split
+from tallystick.pipeline.question import Question, absolute
+from tallystick.pipeline.source import read_range
+from tallystick.pipeline.whole import Whole
+from tallystick.store.selection import Selection
+
+PIECE_ROWS = 250_000
+SHARE_ROWS_MIN = 100_000
+PIECES_A_CORE = 2
+_BATCH_ROWS_MAX = 8192
+_SCHEMA = arrow_schema(COLUMNS)
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the archive with the positions from `first` to `last`; of its row groups, one share of so many."""
+
+    name: str
+    sha256: str
+    rows: int
+    first: int
+    last: int
+    share: int = 0
+    shares: int = 1
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """What one task reads: some files, of which positions were erased since, or a range of the live log."""
+
+    files: tuple[File, ...] = ()
+    erased: tuple[int, ...] = ()
+    after: int = 0
+    until: int = 0
+
+
+class Reader(msgspec.Struct, frozen=True, kw_only=True):
+    """How pieces are read; it travels to the workers."""
+
+    question: Question
+    place: str = ""
+
+    def tables(self, piece: Piece, table_bytes: int) -> Iterator[pa.Table]:
+        """The events of a piece that are asked for, in order, in tables of about so many bytes."""
+        found: Batches
+        if piece.files:
+            found = (batch for file in piece.files for batch in self._of_file(file, piece.erased, table_bytes))
+        else:
+            found = read_range(self.question, COLUMNS, Range(piece.after, piece.until))
+        return grouped((part for batch in found for part in _bounded(batch, table_bytes)), table_bytes)
+
+    def _of_file(self, file: File, erased: tuple[int, ...], table_bytes: int) -> Batches:
+        last = file.first - 1
+        for batch in self._stored(file, table_bytes):
+            last = self._require_order(file, batch, last)
+            found = self._chosen(batch, erased)
+            if found.num_rows:
+                yield found
+
+    def _stored(self, file: File, table_bytes: int) -> Batches:
+        path = Path(self.place) / file.name
+        try:
+            if shelving.hash_of(path) != file.sha256:
+                raise self._damaged(file, "is not the one that was archived")
+            with pq.ParquetFile(path, pre_buffer=False) as opened:
+                if opened.metadata.num_rows != file.rows:
+                    raise self._damaged(file, f"has {opened.metadata.num_rows} rows, not {file.rows}")
+                groups = opened.num_row_groups
+                for number in range(groups * file.share // file.shares, groups * (file.share + 1) // file.shares):
+                    group = opened.metadata.row_group(number)
+                    fit = table_bytes * group.num_rows // max(group.total_byte_size, 1)
+                    rows = min(max(fit, 1), _BATCH_ROWS_MAX)
+                    for batch in opened.iter_batches(rows, [number], columns=list(COLUMNS), use_threads=False):
+                        yield batch.cast(_SCHEMA)
+        except MemoryError:
+            raise
+        except FileNotFoundError as problem:
+            raise self._damaged(file, "is missing (if `archive` ran meanwhile, run this again)") from problem
+        except (OSError, ValueError, pa.ArrowException) as problem:
+            raise self._damaged(file, f"cannot be read: {str(problem).partition(chr(10))[0]}") from problem
+
+    def _require_order(self, file: File, batch: pa.RecordBatch, last: int) -> int:
+        """Refuse rows that do not ascend within the bounds of their bucket; the last position."""
+        found = batch.column(0).to_numpy(zero_copy_only=False)
+        if not (found[0] > last and np.all(found[1:] > found[:-1]) and found[-1] <= file.last):
+            raise self._damaged(file, "does not hold its positions in order")
+        return int(found[-1])
+
+    def _damaged(self, file: File, reason: str) -> errors.ArchiveDamaged:
+        return errors.ArchiveDamaged(path=self.place, reason=f"{Path(file.name).name} {reason}")
+
+    def _chosen(self, batch: pa.RecordBatch, erased: tuple[int, ...]) -> pa.RecordBatch:
+        """The rows of the types that are asked for, up to the end, without what was erased since."""
+        first, last = batch.column(0)[0].as_py(), batch.column(0)[-1].as_py()
+        until, types = self.question.until, self.question.selection.types
+        gone = erased[bisect.bisect_left(erased, first) : bisect.bisect_right(erased, last)]
+        if gone:
+            is_gone = pc.is_in(batch.column(0), pa.array(gone, pa.int64()))
+            payload = pc.if_else(is_gone, pa.scalar(None, pa.string()), batch.column("payload"))
+            batch = batch.set_column(batch.schema.get_field_index("payload"), "payload", payload)
+        if until is not None and last > until:
+            batch = batch.filter(pc.less_equal(batch.column(0), until))
+        if types:
+            is_chosen = pc.is_in(batch.column("type"), pa.array(sorted(types)))
+            if not pc.all(is_chosen).as_py():
+                batch = batch.filter(is_chosen)
+        return batch
+
+
+def _bounded(batch: pa.RecordBatch, table_bytes: int) -> Batches:
+    """A batch in parts of about so many bytes, if it has more."""
+    rows = max(table_bytes * batch.num_rows // max(batch.nbytes, 1), 1)
+    for begin in range(0, batch.num_rows, rows):
+        yield batch.slice(begin, rows)
+
+
+def cut(source: Whole, types: tuple[str, ...], *, cores: int) -> tuple[list[Piece], Reader]:
+    """The pieces of the whole log, in order, and how to read the events of these types in them."""
+    question = Question(
+        url=absolute(source.url),
+        until=source.until,
+        selection=Selection(types=frozenset(types)),
+        over_pruned=source.over_pruned,
+        over_holes=source.over_holes,
+        final=True,
+    )
+    ranges = split(source.through, source.until, partition_events=None)
+    live = [Piece(after=part.after, until=part.until) for part in ranges]
+    return [*_archived(source, cores), *live], Reader(question=question, place=str(source.place or ""))
+
+
+def _archived(source: Whole, cores: int) -> list[Piece]:
+    """The pieces of an archive: neighbours together up to so many rows, large files in shares."""
+    files = _files(source)
+    shares = -(-cores * PIECES_A_CORE // max(len(files), 1))
+    found: list[list[File]] = []
+    rows = 0
+    for file in files:
+        wanted = min(shares, file.rows // SHARE_ROWS_MIN)
+        if wanted > 1:
+            found += [[msgspec.structs.replace(file, share=share, shares=wanted)] for share in range(wanted)]
+            rows = PIECE_ROWS
+        elif found and rows + file.rows <= PIECE_ROWS:
+            found[-1].append(file)
+            rows += file.rows
+        else:
+            found.append([file])
+            rows = file.rows
+    return [_piece(tuple(files), source.erased) for files in found]
+
+
+def _piece(files: tuple[File, ...], erased: tuple[int, ...]) -> Piece:
+    inside = erased[bisect.bisect_left(erased, files[0].first) : bisect.bisect_right(erased, files[-1].last)]
+    return Piece(files=files, erased=inside)
+
+
+def _files(source: Whole) -> list[File]:
+    if source.manifest is None or source.place is None:
+        return []
+    buckets = source.manifest.buckets
+    if any(one.last >= other.first for one, other in pairwise(buckets)):
+        raise errors.ArchiveDamaged(path=str(source.place), reason="its buckets do not follow one another")
+    found = []
+    for bucket in buckets:
+        events = bucket.events
+        if events is None or bucket.first > source.until:
+            continue
+        if not (source.place / events.name).exists():
+            raise errors.ArchiveDamaged(path=str(source.place), reason=f"{Path(events.name).name} is missing")
+        found.append(
+            File(name=events.name, sha256=events.sha256, rows=events.rows, first=bucket.first, last=bucket.last)
+        )
+    return found
