@@ -156,12 +156,16 @@ def rebuilding(workshop: Workshop) -> Iterator[Row]:
     yield _met(line(alone[small], alone[large]), line(ours[small], ours[large]), start)
 
 
+_first_start: list[float] = []
+
+
 def _started(logs: tuple[Log, ...]) -> tuple[SparkSession, float]:
-    """A session, and what it took until its first job was done."""
+    """A session, and what it took until its first job was done; if Java was running already, what it took then."""
     started = time.perf_counter()
     spark = session("local[2]", memory="3g")
     nowhere(read_events(spark, logs[0].url, until=100))
-    return spark, time.perf_counter() - started
+    _first_start.append(time.perf_counter() - started)
+    return spark, _first_start[0]
 
 
 def _row(spec: Spec, found: Job, against: float | None = None) -> Row:
