@@ -9,7 +9,10 @@ import click
 from tallystick.cli import code, failures, options, output, progress
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tallystick.store.events import Problem
+    from tallystick.store.store import Store
 
 
 @click.command("verify", short_help="Check every event and every structure.")
@@ -21,7 +24,8 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
     """Check every frame, checksum, sequence, link, snapshot and control fact, and list each thing that is wrong.
 
     With --reducer, snapshots and fingerprints of that reducer are also compared with a replay, with each other, and
-    with the reducer's invariants. Exit status 0 if nothing is wrong, 1 otherwise.
+    with the reducer's invariants. The log of a community has its signatures checked too. Exit status 0 if nothing is
+    wrong, 1 otherwise.
     """
     from tallystick.state import validation
     from tallystick.store.stating import shown
@@ -36,6 +40,9 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
             with progress.bar("replaying", total=None) as move:
                 for problem in validation.problems(store, chosen, progress=move):
                     found.add(problem)
+        if store.profile.name == "community":
+            for problem in _wrong_signatures(store, total):
+                found.add(problem)
         status = failures.decide(failures.DONE if found.ok else failures.NO)
         answer = {
             "ok": found.ok,
@@ -54,6 +61,18 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
     else:
         _show(answer, found.problems)
     return status
+
+
+def _wrong_signatures(store: Store, total: int) -> Iterator[Problem]:
+    """What is wrong with the signatures of a community's log; where they cannot be checked, that is said."""
+    try:
+        from tallystick.community import checking
+    except ModuleNotFoundError as missing:
+        hint = "pip install 'tallystick[community]'"
+        click.echo(f"signatures were not checked: {missing.name} is not installed ({hint})", err=True)
+        return
+    with progress.bar("signatures", total=total) as move:
+        yield from checking.problems(store, progress=move)
 
 
 def _show(answer: dict[str, Any], problems: list[Problem]) -> None:

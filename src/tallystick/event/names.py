@@ -13,6 +13,7 @@ RUN_NAME = re.compile(r"[a-z0-9][a-z0-9_.:@=+-]{0,190}")  # run ids become direc
 TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
 VERSION_MAX = (1 << 31) - 1
 RESERVED = "tally."
+FEEDS, ASIDE = "community.", ".aside"
 LABEL_MAX = 1000
 
 
@@ -57,6 +58,11 @@ def is_users(stream: str) -> bool:
         return not is_reserved(kind_of(stream))
     except errors.InvalidName:
         return False
+
+
+def is_feed(stream: str) -> bool:
+    """Whether a stream is a feed of a community, where every event is signed. What a node keeps aside is none."""
+    return stream.startswith(FEEDS) and not stream.partition("/")[0].endswith(ASIDE)
 
 
 def is_reserved(kind: str) -> bool:

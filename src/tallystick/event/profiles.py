@@ -29,6 +29,7 @@ class Profile(msgspec.Struct, frozen=True):
     closed: bool = False
     guard_fixed: bool = False
     tenants: bool = False
+    signed: bool = False
 
 
 def _own_id(id_: bytes) -> str:
@@ -56,7 +57,7 @@ PROFILES = {
             required=("trace_id", "span_id"),
             fill={"trace_id": lambda _: secrets.token_hex(16), "span_id": lambda _: secrets.token_hex(8)},
         ),
-        Profile("community", required=("lamport", "author", "alg"), closed=True),
+        Profile("community", required=("lamport", "author", "alg"), closed=True, signed=True),
     )
 }
 

@@ -1,24 +1,21 @@
 """Signatures of events, checked in Arrow batches: the one thing of verification that Spark's own functions cannot do.
 
-An event of a community is signed by the key that its stream is named by; elsewhere a signature is optional, and the
-author in its meta says whose it is. What is signed is the text that the link hashes, which Spark makes.
+What is signed is the text that the link hashes, which Spark makes; `community/checking.py` says by whom.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
-from tallystick.community import identity
+from tallystick.community.checking import why_not
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.findings import is_community, signed_text
 
 FINDINGS_DDL = "what string, reason string, position bigint, stream string, seq bigint"
-SIGNATURE, NOBODYS = "signature", "nobody's"
 _SCHEMA = pa.schema(
     [
         ("what", pa.string()),
@@ -31,10 +28,6 @@ _SCHEMA = pa.schema(
 _COLUMNS = ("position", "stream", "seq", "signature", "is_community", "text")
 
 Batches = Iterator[pa.RecordBatch]
-
-
-class _Signed(msgspec.Struct):
-    author: str = ""
 
 
 def wrong_signatures(beside: DataFrame) -> DataFrame:
@@ -61,23 +54,3 @@ def _check(batches: Batches) -> Batches:
             if wrong:
                 arrays = zip(zip(*wrong, strict=True), _SCHEMA, strict=True)
                 yield pa.RecordBatch.from_arrays([pa.array(one, field.type) for one, field in arrays], schema=_SCHEMA)
-
-
-def why_not(stream: str, signature: bytes | None, text: bytes | None, *, in_community: bool) -> tuple[str, str] | None:
-    """What is wrong with the signature of one event; None if it is its author's."""
-    if signature is None:
-        return SIGNATURE, "it is not signed, as every event of a community is"
-    author = stream.partition("/")[2] if in_community else _author(text)
-    if not identity.is_node_id(author):
-        return (SIGNATURE, "its author is not a node id") if in_community else (NOBODYS, "nothing says by whom it is")
-    if text is None or not identity.verify(identity.public_key(author), text, signature):
-        return SIGNATURE, "the signature is not that of its author over this event"
-    return None
-
-
-def _author(text: bytes | None) -> str:
-    """Who is named by the meta, the last line but one of what is signed."""
-    try:
-        return msgspec.json.decode((text or b"").rsplit(b"\n", 2)[-2], type=_Signed).author
-    except (msgspec.DecodeError, IndexError):
-        return ""

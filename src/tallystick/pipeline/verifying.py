@@ -191,6 +191,7 @@ def _chain(events: DataFrame, pruned: DataFrame, found: Verified) -> None:
 
 def _signatures(beside: DataFrame, found: Verified) -> None:
     try:
+        from tallystick.community import checking
         from tallystick.pipeline import signing
     except ModuleNotFoundError as missing:
         found.unsure.append(
@@ -198,8 +199,8 @@ def _signatures(beside: DataFrame, found: Verified) -> None:
         )
         return
     with _kept(signing.wrong_signatures(beside)) as wrong:
-        nobodys = wrong.where(F.col("what") == signing.NOBODYS).count()
-        _add(wrong.where(F.col("what") == signing.SIGNATURE), found)
+        nobodys = wrong.where(F.col("what") == checking.NOBODYS).count()
+        _add(wrong.where(F.col("what") == checking.SIGNATURE), found)
     if nobodys:
         found.unsure.append(f"{nobodys} events are signed by somebody whom nothing names")
 

@@ -177,6 +177,8 @@ class Preparer:
         self._check_sizes(events, payloads, meta_bytes)
         times = _times([event.time for event in events], now)
         signatures = _check_signatures([event.signature for event in events])
+        if self.profile.signed:
+            _require_signed(signatures, parts)
         checks = chain.checksums(payloads)
         rows = zip(types, versions, event_ids, times, payloads, meta_bytes, checks, signatures, strict=True)
         return list(rows), metas
@@ -379,6 +381,14 @@ def _check_time(time: object) -> int:
         return time
     must = "nanoseconds since 1970, from 0 to 2^63-1"
     raise errors.InvalidValue(what="time", value=names.shown(time), must=must)
+
+
+def _require_signed(signatures: list[bytes | None], parts: Sequence[Part]) -> None:
+    """Refuse events of a community's feed that nobody signed."""
+    for signature, part in zip(signatures, parts, strict=True):
+        if signature is None and names.is_feed(part.stream):
+            must = f"its author's, 64 bytes: {part.stream.partition('/')[0]!r} holds signed events alone"
+            raise errors.InvalidValue(what="signature", value="none", must=must)
 
 
 def _check_signatures(signatures: list[bytes | None]) -> list[bytes | None]:
