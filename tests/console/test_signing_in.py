@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import pytest
@@ -11,6 +12,13 @@ from playwright.sync_api import Page, expect
 
 from .conftest import OpenPage
 from .serving import Served
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection."""
+
+    def redirect_request(self, *_: object) -> None:  # type: ignore[override]
+        return None
 
 
 def _sign_in(page: Page, token: str) -> None:
@@ -36,6 +44,21 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites(guarded_server: Served,
     assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/console")
     assert page.evaluate("document.cookie") == ""
     assert page.evaluate("fetch('/v1/streams').then(answer => answer.status)") == 401
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_behind_a_proxy_the_cookie_is_for_tls_alone(guarded_server: Served, scheme: str) -> None:
+    """UI 19: the service sees plain HTTP from a proxy; what the browser speaks stands in the origin it names."""
+    body = urllib.parse.urlencode({"token": guarded_server.named["admin"]}).encode()
+    request = urllib.request.Request(f"{guarded_server.console}/login", body)
+    request.add_header("Origin", f"{scheme}://{urllib.parse.urlsplit(guarded_server.console).netloc}")
+    opener = urllib.request.build_opener(_Stay)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        opener.open(request, timeout=10)
+    with caught.value as answer:
+        cookie = str(answer.headers["set-cookie"]).lower()
+    assert "tally" in cookie
+    assert ("; secure" in cookie) == (scheme == "https")
 
 
 @pytest.mark.parametrize("kind", ["wrong", "tenant", "empty"])

@@ -104,4 +104,6 @@ def sign_out(principal: Anybody, request: Request) -> Response:
 
 
 def _cookie(request: Request) -> dict[str, Any]:
-    return {"path": HOME, "httponly": True, "samesite": "strict", "secure": request.url.scheme == "https"}
+    """Sent over TLS alone if the browser speaks TLS; behind a proxy only the browser knows, and names it as origin."""
+    is_secure = request.url.scheme == "https" or urlsplit(request.headers.get("origin", "")).scheme == "https"
+    return {"path": HOME, "httponly": True, "samesite": "strict", "secure": is_secure}
