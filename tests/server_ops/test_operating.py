@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import tallystick
+from tallystick.cli.main import tally
 from tallystick.projections import Consumer, Live, Projection
 from tallystick.server import tokens
 from tallystick.server.tokens import Tokens
@@ -170,6 +172,51 @@ def test_retention_says_what_it_would_do_and_does_nothing(serve, tmp_path, monke
     store = running.get("/v1/store")
     assert (store["head"], store["floor"]) == (head, 0)
     assert running.get("/v1/retention")["dry_run"]["id"] == job["id"]
+
+
+class Shelf:
+    """An archive that holds the streams named here, and nothing else."""
+
+    through = 1 << 40
+
+    def __init__(self, *streams):
+        self.streams = streams
+
+    def why_not(self, events):
+        """Why it could not give these back."""
+        lacking = [event.stream for event in events if event.stream not in self.streams]
+        return f"it does not hold {lacking[0]}" if lacking else None
+
+
+def test_with_an_archive_only_what_it_holds_is_pruned(serve, monkeypatch):
+    """LH-17: in a dry run and in earnest, over HTTP; the archive is opened anew each time."""
+    monkeypatch.setenv("TALLY_PRUNE_DAYS", "0.000000001")
+    opened = []
+
+    def open_archive(store):
+        opened.append(store)
+        return Shelf("note/a")
+
+    running = serve(reducers=[count], archive=open_archive)
+    for name in ("a", "b"):
+        running.append(f"note/{name}", {"n": 1}, {"n": 2})
+        running.finished(running.client.post("/v1/snapshots", json={"stream": f"note/{name}"}))
+    for dry_run in (True, False):
+        job = running.finished(running.client.post("/v1/retention", json={"dry_run": dry_run}))
+        deeds = {deed["stream"]: deed for deed in job["result"]["deeds"]}
+        assert (deeds["note/a"]["count"], deeds["note/a"]["why_not"]) == (2, "")
+        assert deeds["note/b"]["why_not"].startswith("it does not hold note/b")
+    pruned = {name: running.get(f"/v1/streams/note/{name}")["pruned_through"] for name in ("a", "b")}
+    assert pruned == {"a": 2, "b": 0}
+    assert len(opened) >= 3
+
+
+def test_an_archive_that_is_none_is_told_before_anything_listens(tmp_path):
+    """LH-17: `tally serve --archive` of a place without one ends at once, with the place."""
+    given = ["serve", f"files:{tmp_path}/log", "--archive", f"{tmp_path}/none", "--port", "0"]
+    done = CliRunner().invoke(tally, given, prog_name="tally")
+    assert done.exit_code == 2
+    assert f"{tmp_path}/none" in done.stderr
 
 
 @pytest.mark.parametrize(

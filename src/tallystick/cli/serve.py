@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tallystick.cli import code, modules, options, output
+from tallystick.cli import archived, code, modules, options, output
 
 if TYPE_CHECKING:
     from tallystick.server.settings import Settings
@@ -26,6 +26,7 @@ PORT = 8787
     "--infrastructure", multiple=True, metavar="KIND", help="Streams of this kind no tenant sees. May be repeated."
 )
 @click.option("--window-ms", type=click.FloatRange(0, 10), default=0.0, help="Let a commit wait for company.")
+@archived.option
 @click.option("--projection", "projections", multiple=True, metavar="MODULE:NAME", help="Keep its rows current.")
 @code.reducers
 @code.catalog
@@ -40,7 +41,9 @@ def command(url: str, as_json: bool, **given: Any) -> None:
         from tallystick.server import listening, logs, service
     except ModuleNotFoundError as missing:
         raise click.ClickException(f"{missing.name} is not installed: pip install 'tallystick[serve]'") from None
+    directory = given.pop("archive_directory")
     parts = {
+        "archive": None if directory is None else lambda store: archived.covering(directory, store),
         "catalog": code.load_catalog(given.pop("catalog_reference")),
         "reducers": code.load_reducers(given.pop("references")),
         "projections": [modules.projection(reference) for reference in given.pop("projections")],

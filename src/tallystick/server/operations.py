@@ -57,7 +57,13 @@ class Operations:
         self.telemetry = telemetry.start(self.metrics.registry, self._environment)
         if not self.service.store.log.readonly:
             self.metrics.measure(self.service.store)
-            self.upkeep = Upkeep(self.service.store, self.service.own_reducers, self.policy, tell=self._fired)
+            self.upkeep = Upkeep(
+                self.service.store,
+                self.service.own_reducers,
+                self.policy,
+                archive=self.service.open_archive,
+                tell=self._fired,
+            )
             self.upkeep.start()
         if self.community is not None:
             self.community.start()

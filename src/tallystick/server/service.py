@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from tallystick import errors, opening, state
@@ -26,6 +27,7 @@ from tallystick.server.operations import Operations
 from tallystick.server.settings import Settings
 from tallystick.server.tail import Tail
 from tallystick.server.tokens import Tokens
+from tallystick.state.archive import Archive
 from tallystick.store.store import Store
 
 THREADS = 16
@@ -45,7 +47,9 @@ class Service:
         meter: Meter | None = None,
         reducers: Iterable[Any] = (),
         projections: Iterable[Any] = (),
+        archive: Callable[[Store], Archive] | None = None,
     ) -> None:
+        """With `archive`, which opens the archive of a store as it is at that moment, only what it holds is pruned."""
         limits = settings.limits
         self.store = store
         self.settings = settings
@@ -56,6 +60,9 @@ class Service:
         self.own_reducers = state.registry(reducers)
         self.reducers = {item.name: item for item in state.registry([*self.own_reducers, merge])}
         self.projections = {item.name: item for item in projections}
+        self.open_archive = None if archive is None else partial(archive, store)
+        if self.open_archive is not None:
+            self.open_archive()  # what is none, or another log's, is told before anything listens
         self.failures: dict[str, str] = {}  # projection -> why its runner stopped
         self.draining = False
         self._always_token = settings.require_token or not settings.is_loopback
@@ -69,6 +76,10 @@ class Service:
         self._stopping = threading.Event()
         self._runners: list[threading.Thread] = []
         self.operations = Operations(self, metrics)
+
+    def archive(self) -> Archive | None:
+        """The archive as it is now, if there is one."""
+        return None if self.open_archive is None else self.open_archive()
 
     @property
     def log(self) -> AsyncStore:

@@ -150,7 +150,12 @@ def begin_retention(service: Service, *, dry_run: bool, by: str) -> Job:
 
     def work(progress: Progress) -> dict[str, Any]:
         deeds, reclaimed = retain(
-            service.store, service.own_reducers, service.operations.policy, dry_run=dry_run, progress=progress
+            service.store,
+            service.own_reducers,
+            service.operations.policy,
+            dry_run=dry_run,
+            archive=service.archive(),
+            progress=progress,
         )
         return {"dry_run": dry_run, "deeds": msgspec.to_builtins(deeds), "reclaimed": msgspec.to_builtins(reclaimed)}
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from tallystick import errors
 from tallystick.commands.retention import forget_old
 from tallystick.scheduler import Fired, Scheduler
+from tallystick.state.archive import Archive
 from tallystick.state.policy import Policy
 from tallystick.state.reducer import Reducer
 from tallystick.store.store import Store
@@ -32,13 +33,14 @@ class Upkeep:
         reducers: Sequence[Reducer],
         policy: Policy,
         *,
+        archive: Callable[[], Archive] | None = None,
         tell: Callable[[Fired], None] = lambda fired: None,
         tick_seconds: float = TICK_SECONDS,
     ) -> None:
         self.policy = policy
         self.failure = ""
         self._store = store
-        self._scheduler = Scheduler(store, reducers, policy)
+        self._scheduler = Scheduler(store, reducers, policy, archive=archive)
         self._tell = tell
         self._tick_seconds = tick_seconds
         self._stop = threading.Event()

@@ -149,7 +149,8 @@ async def begin_trial(request: Request) -> Response:
     chosen = _policy(service, preset)
 
     def work(move: Any) -> dict[str, Any]:
-        deeds, _ = retain(service.store, service.own_reducers, chosen, dry_run=True, progress=move)
+        archive = service.archive()
+        deeds, _ = retain(service.store, service.own_reducers, chosen, dry_run=True, archive=archive, progress=move)
         return {"deeds": msgspec.to_builtins(deeds[: DEEDS_SHOWN + 1])}
 
     return answer({"id": service.operations.jobs.begin(TRIAL, work, subject=preset).id})
