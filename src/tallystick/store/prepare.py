@@ -19,12 +19,11 @@ import msgspec
 from tallystick import errors
 from tallystick.event import canonical, chain, ids, limits, names, profiles
 from tallystick.event.model import Draft, Event, NewEvent
-from tallystick.store import expectation
+from tallystick.store import expectation, fields
 from tallystick.store.commit import SourceMark, Transaction, Write
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.maintenance import Maintenance
 
-SIGNATURE_BYTES = 64  # Ed25519
 SCOPE_KEYS = frozenset({"org", "app", "env"})
 
 _EMPTY_META = b"{}"
@@ -94,15 +93,52 @@ class Preparer:
         self.guard = guard
         self.defaults = defaults or {}
         self.minter = minter
+        self._is_plain = profile.name == "plain" and not self.defaults
 
     def prepare(self, requests: Sequence[Request]) -> list[Transaction | errors.TallyError]:
         """A transaction for each request, or the error that says why there is none."""
         try:
+            if len(requests) == 1 and (alone := self._alone(requests[0])) is not None:
+                return [alone]
             return list(self._batch(requests))
         except errors.TallyError as problem:
             if len(requests) == 1:
                 return [problem]
         return [outcome for request in requests for outcome in self.prepare([request])]
+
+    def _alone(self, request: Request) -> Transaction | None:
+        """The transaction of a single event that has a type and a payload and is left to us else; None if it is not.
+
+        What `_batch` makes of it, for half of the time: who appends one event waits for it.
+        """
+        if len(request.parts) != 1 or request.control or not self._is_plain or not self.catalog.is_empty:
+            return None
+        part = request.parts[0]
+        stream, given, expected = part.stream, part.events, part.expected
+        if type(given) is not list or len(given) != 1 or type(given[0]) is not NewEvent:
+            return None
+        kind, payload, *rest = msgspec.structs.astuple(given[0])
+        if any(field is not None for field in rest) or type(kind) is not str or type(payload) is not dict:
+            return None
+        if type(stream) is not str or not names.is_users(stream) or names.is_reserved(kind):
+            return None
+        if type(expected) is not int or not expectation.ANY <= expected <= limits.INT_MAX:
+            return None
+        names.check_type(kind)
+        body = canonical.encode(payload)
+        if len(body) + len(_EMPTY_META) > limits.EVENT_BYTES_ADVISED:
+            return None
+        if self.guard is not None and self.guard.suspects(b"%b\n%b\n%b" % (body, stream.encode(), _EMPTY_META)):
+            return None
+        now = self.clock()
+        (id_,) = self.minter.mint(1, time_ns=now)
+        draft = (kind, 1, id_, now, body, _EMPTY_META, chain.checksum(body), None)
+        return Transaction(
+            [Write(stream, [draft], expected)],
+            require=request.require,
+            command=request.command,
+            maintenance=request.maintenance,
+        )
 
     def _batch(self, requests: Sequence[Request]) -> list[Transaction]:
         if len(requests) == 1 or not _surely_sound(requests):
@@ -167,7 +203,7 @@ class Preparer:
         now = self.clock()
         types = [event.type for event in events]
         versions = self._versions(types, self._given_versions(events))
-        _check_reserved(types, parts)
+        fields.check_reserved(types, [part.stream for part in parts])
         event_ids = self._ids([event.id for event in events], now)
         payloads = canonical.encode_many(self._payloads([event.payload for event in events]))
         if not self.catalog.is_empty:
@@ -175,10 +211,10 @@ class Preparer:
                 self.catalog.validate(type_, version, payload)
         metas, meta_bytes = self._metas(events, event_ids, parts)
         self._check_sizes(events, payloads, meta_bytes)
-        times = _times([event.time for event in events], now)
-        signatures = _check_signatures([event.signature for event in events])
+        times = fields.times([event.time for event in events], now)
+        signatures = fields.check_signatures([event.signature for event in events])
         if self.profile.signed:
-            _require_signed(signatures, parts)
+            fields.require_signed(signatures, [part.stream for part in parts])
         checks = chain.checksums(payloads)
         rows = zip(types, versions, event_ids, times, payloads, meta_bytes, checks, signatures, strict=True)
         return list(rows), metas
@@ -205,7 +241,7 @@ class Preparer:
             if type(type_) is not str:
                 raise errors.InvalidName(what="event type", value=str(names.shown(type_)), form=names.TYPE.pattern)
         for version in given if not set(map(type, given)) <= {int, NoneType} else ():
-            _check_version(version)
+            fields.check_version(version)
         if len(types) == 1:
             return [self._version(types[0], given[0])]
         resolved = {pair: self._version(*pair) for pair in set(zip(types, given, strict=True))}
@@ -229,7 +265,7 @@ class Preparer:
         current = self.catalog.current_version(type_)
         if current is None and self.profile.closed and not names.is_reserved(type_):
             raise errors.UnknownType(type=type_, version=version or 1)
-        return current or 1 if version is None else _check_version(version)
+        return current or 1 if version is None else fields.check_version(version)
 
     def _metas(
         self, events: Sequence[NewEvent], event_ids: list[bytes], parts: Sequence[Part]
@@ -354,46 +390,3 @@ def _surely_sound(requests: Sequence[Request]) -> bool:
         and sum(map(len, given)) <= limits.COMMIT_EVENTS_MAX
         and set(map(type, chained.from_iterable(given))) == {NewEvent}
     )
-
-
-def _check_reserved(types: list[str], parts: Sequence[Part]) -> None:
-    """Types of control facts stand in streams of control facts alone."""
-    if any(map(names.is_reserved, set(types))):
-        for type_, part in zip(types, parts, strict=True):
-            if names.is_reserved(type_) and not names.is_reserved(part.stream):
-                raise errors.ReservedName(name=type_)
-
-
-def _check_version(version: object) -> int:
-    if type(version) is int and 1 <= version <= names.VERSION_MAX:
-        return version
-    raise errors.InvalidValue(what="version", value=names.shown(version), must="from 1 to 2^31-1")
-
-
-def _times(given: list[Any], now: int) -> list[int]:
-    if given.count(None) == len(given):
-        return [now] * len(given)
-    return [now if time is None else _check_time(time) for time in given]
-
-
-def _check_time(time: object) -> int:
-    if type(time) is int and 0 <= time <= limits.INT_MAX:
-        return time
-    must = "nanoseconds since 1970, from 0 to 2^63-1"
-    raise errors.InvalidValue(what="time", value=names.shown(time), must=must)
-
-
-def _require_signed(signatures: list[bytes | None], parts: Sequence[Part]) -> None:
-    """Refuse events of a community's feed that nobody signed."""
-    for signature, part in zip(signatures, parts, strict=True):
-        if signature is None and names.is_feed(part.stream):
-            must = f"its author's, 64 bytes: {part.stream.partition('/')[0]!r} holds signed events alone"
-            raise errors.InvalidValue(what="signature", value="none", must=must)
-
-
-def _check_signatures(signatures: list[bytes | None]) -> list[bytes | None]:
-    if signatures.count(None) != len(signatures):
-        for signature in signatures:
-            if signature is not None and (type(signature) is not bytes or len(signature) != SIGNATURE_BYTES):
-                raise errors.InvalidValue(what="signature", value=names.shown(signature), must="64 bytes, or None")
-    return signatures
