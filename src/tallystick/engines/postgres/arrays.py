@@ -85,7 +85,18 @@ def _sized(value: bytes | None) -> bytes:
 def _joined(values: Sequence[bytes | None]) -> bytes:
     if _are_alike(values):
         return _sized(values[0]) * len(values)
-    return b"".join([_sized(value) for value in values])
+    if None in values:
+        return b"".join([_sized(value) for value in values])
+    return _all_sized(values)  # type: ignore[arg-type]  # none is None
+
+
+def _all_sized(values: Sequence[bytes]) -> bytes:
+    """Elements that are all there; those of one size are joined by it."""
+    sizes = set(map(len, values))
+    if len(sizes) != 1:
+        return b"".join([len(value).to_bytes(4, "big") + value for value in values])
+    size = sizes.pop().to_bytes(4, "big")
+    return size + size.join(values)
 
 
 def _packed(values: Sequence[int], form: str, size: int) -> bytes:
@@ -101,7 +112,7 @@ def texts(values: Sequence[bytes]) -> Texts:
 
 def uuids(values: Sequence[bytes]) -> Uuids:
     """Ids of 16 bytes."""
-    return Uuids(_head(len(values), _UUID) + b"".join([b"\x00\x00\x00\x10" + value for value in values]))
+    return Uuids(_head(len(values), _UUID) + _all_sized(values))
 
 
 def blobs(values: Sequence[bytes | None]) -> Blobs:
