@@ -11,6 +11,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
+from tallystick.event import names
 from tallystick.event.chain import DOMAIN
 from tallystick.pipeline.digests import hex_of
 from tallystick.store import facts
@@ -140,9 +141,9 @@ def chained(events: DataFrame, pruned: DataFrame, *, signed: bool = False) -> Da
 
 
 def is_community() -> Column:
-    """Whether an event is of a feed, where it has to be signed. What a node keeps aside is signed inside."""
+    """`names.is_feed` as Spark computes it: whether an event has to be signed."""
     kind = F.substring_index("stream", "/", 1)
-    return F.col("stream").startswith("community.") & ~kind.endswith(".aside")
+    return F.col("stream").startswith(names.FEEDS) & ~kind.endswith(names.ASIDE)
 
 
 def is_next() -> Column:

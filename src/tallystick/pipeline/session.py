@@ -32,7 +32,7 @@ _SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "zstd",
     # Batches to Python are bounded by rows: to bound them by bytes too, Spark adds all up again after every row, which
-    # is a quarter of what a fold costs it. So many of the largest events are 1 GB; so few stay near a core.
+    # is a quarter of what it costs to fold row by row. So many of the largest events are 1 GB; so few stay near a core.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
