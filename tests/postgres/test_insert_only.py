@@ -10,7 +10,7 @@ import pytest
 
 import tallystick
 from tallystick import NewEvent, Store, errors
-from tallystick.engines.postgres import writing
+from tallystick.engines.postgres import batches
 from tallystick.store.verify import verify
 
 Connect = Callable[..., psycopg.Connection[Any]]
@@ -84,9 +84,9 @@ def test_a_batch_has_the_positions_that_were_drawn_for_it(
     """CP-01, CP-05: whoever calls the function that writes cannot choose positions, nor leave the order of a stream."""
     one, two = ([NewEvent("thing.done", {"n": number}) for number in range(2)] for _ in range(2))
     parts = [("order/a", one[:1], -1), ("order/b", two[:1], -1), ("order/a", one[1:], -1), ("order/b", two[1:], -1)]
-    by_stream = writing._by_stream
+    by_stream = batches._by_stream
     with monkeypatch.context() as patched:
-        patched.setattr(writing, "_by_stream", lambda *given: forgery(*by_stream(*given)))
+        patched.setattr(batches, "_by_stream", lambda *given: forgery(*by_stream(*given)))
         with pytest.raises(errors.TallyError):
             store.append_all(parts)
     assert store.read().events == []
@@ -102,7 +102,17 @@ def test_a_batch_has_the_positions_that_were_drawn_for_it(
 
 
 @pytest.mark.parametrize(
-    "function", ["append_event", "begin_append", "write_events", "write_batch", "put_lease", "move_sources", "advance"]
+    "function",
+    [
+        "append_event",
+        "begin_append",
+        "write_events",
+        "write_batch",
+        "write_stream",
+        "put_lease",
+        "move_sources",
+        "advance",
+    ],
 )
 def test_a_tenant_cannot_append(store: Store, connect: Connect, function: str) -> None:
     """CP-10: only trusted services append: a reader's role may not execute any function that writes."""

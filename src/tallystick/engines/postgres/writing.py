@@ -15,12 +15,11 @@ import msgspec
 import psycopg
 
 from tallystick import errors
-from tallystick.engines.postgres import arrays, commands, maintaining, prepared, statements, translate
+from tallystick.engines.postgres import batches, commands, maintaining, prepared, statements, translate
 from tallystick.engines.postgres.connections import Connections
 from tallystick.engines.postgres.inlining import Inlining, require_drawn
 from tallystick.engines.postgres.view import LockedView, Wanted
 from tallystick.event import canonical, limits
-from tallystick.event.model import Row
 from tallystick.store import leases
 from tallystick.store.combining import by_bytes
 from tallystick.store.commit import Appended, Outcome, Transaction, Write
@@ -212,14 +211,13 @@ class Writer:
         written = None
         with connection.pipeline():
             if ledger.rows:
-                written = connection.execute(
-                    statements.named("write_batch"), _columns(ledger, recorded=self._clock()), prepare=True
-                )
+                name, values = batches.written_by(ledger, recorded=self._clock())
+                written = connection.execute(statements.named(name), values, prepare=True)
                 if told is not None:
                     require_drawn(_drawn(written), told)
             if ledger.sources:
-                values = (list(ledger.sources), list(ledger.sources.values()))
-                connection.execute(statements.named("move_sources"), values)
+                marks = (list(ledger.sources), list(ledger.sources.values()))
+                connection.execute(statements.named("move_sources"), marks)
             for lease in ledger.leases:
                 connection.execute(statements.named("put_lease"), _lease_row(lease))
             if ledger.commands:
@@ -263,38 +261,6 @@ def _parameters(write: Write, *, recorded: int, handle: str | None, number: int 
         None if handle is None else handle.encode(),
         None if number is None else number.to_bytes(8, "big"),
     )
-
-
-def _columns(ledger: Ledger, *, recorded: int) -> tuple[Any, ...]:
-    """What passed, as one array a column, stream by stream."""
-    numbers = {stream: number for number, stream in enumerate(ledger.heads, 1)}
-    rows, places = _by_stream(ledger.rows, numbers)
-    _, streams, seqs, kinds, versions, ids, times, payloads, metas, _, links, signatures = zip(*rows, strict=True)
-    encoded = {kind: kind.encode() for kind in set(kinds)}
-    return (
-        arrays.texts([stream.encode() for stream in numbers]),
-        arrays.blobs([head.link for head in ledger.heads.values()]),
-        arrays.ints([numbers[stream] for stream in streams]),
-        arrays.ints(places),
-        arrays.bigints(seqs),
-        arrays.texts([encoded[kind] for kind in kinds]),
-        arrays.ints(versions),
-        arrays.uuids(ids),
-        arrays.bigints(times),
-        arrays.texts(payloads),
-        arrays.texts(metas),
-        arrays.blobs(links),
-        arrays.blobs(signatures),
-        recorded,
-    )
-
-
-def _by_stream(rows: list[Row], numbers: dict[str, int]) -> tuple[list[Row], Sequence[int]]:
-    """The rows of each stream together, in their order, and the place of each in the commit, from 1."""
-    if len(numbers) == 1:
-        return rows, range(1, len(rows) + 1)
-    order = sorted(range(len(rows)), key=lambda at: numbers[rows[at][1]])
-    return [rows[at] for at in order], [at + 1 for at in order]
 
 
 def _lease_row(lease: Lease) -> tuple[Any, ...]:

@@ -1,0 +1,1 @@
+SELECT tally.write_stream(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
