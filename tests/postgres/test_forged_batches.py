@@ -10,11 +10,13 @@ import pytest
 
 from tallystick import NewEvent, Store, errors
 from tallystick.engines.postgres import arrays, batches
+from tallystick.engines.postgres.writing import Writer
+from tallystick.event.model import Row
 from tallystick.store.ledger import Ledger
 from tallystick.store.verify import verify
 
 COLUMNS = ("seq", "type", "version", "id", "time", "payload", "meta", "link", "signature")
-FIRST = {"write_stream": 1, "write_batch": 4}  # where the columns begin among the parameters
+FIRST = {"append_batch": 1, "write_stream": 1, "write_batch": 4}  # where the columns begin among the parameters
 EVENTS = [NewEvent("thing.done", {"n": number}, meta={"org": "acme"}) for number in range(3)]
 OTHER = b"\x01" * 32
 
@@ -33,6 +35,10 @@ def _links(*links: bytes | None) -> arrays.Blobs:
     return arrays.blobs(list(links))
 
 
+def _none(kind: type[arrays.Array]) -> arrays.Array:
+    return kind(None)  # type: ignore[arg-type]  # sent as NULL
+
+
 # The column, and what is handed over instead, of the links that are right.
 FORGERIES: dict[str, tuple[str, Callable[[list[bytes]], Any]]] = {
     "another last link": ("link", lambda link: _links(link[0], link[1], OTHER)),
@@ -44,10 +50,10 @@ FORGERIES: dict[str, tuple[str, Callable[[list[bytes]], Any]]] = {
     "links in two dimensions": ("link", lambda link: Forged(_links(*link), dimensions=2)),
     "a link too few": ("link", lambda link: _links(*link[:2])),
     "a null for the last link": ("link", lambda link: _links(*link[:2], None)),
-    "no links": ("link", lambda link: None),
+    "a null for the links": ("link", lambda link: _none(arrays.Blobs)),
     "an id too few": ("id", lambda link: arrays.uuids([bytes(16), b"\x01" * 16])),
     "no ids": ("id", lambda link: arrays.uuids([])),
-    "an array of no ids": ("id", lambda link: None),
+    "a null for the ids": ("id", lambda link: _none(arrays.Uuids)),
     "payloads of others": ("payload", lambda link: arrays.texts([b"{}"] * 3)),
     "a payload too few": ("payload", lambda link: arrays.texts([b'{"n":0}', b'{"n":1}'])),
     "metas of another org": ("meta", lambda link: arrays.texts([b'{"org":"bolt"}'] * 3)),
@@ -56,20 +62,28 @@ FORGERIES: dict[str, tuple[str, Callable[[list[bytes]], Any]]] = {
 }
 
 
-def _handing(
-    monkeypatch: pytest.MonkeyPatch, statement: str, change: Callable[[Ledger, list[Any]], None]
-) -> pytest.MonkeyPatch:
-    """Let the next appends hand changed values to a statement."""
-    one, several = batches._of_one_stream, batches._of_several
+def _handing(patched: pytest.MonkeyPatch, statement: str, change: Callable[[list[Row], list[Any]], None]) -> None:
+    """Let the next appends go through a statement, with changed values."""
+    one, several = batches.of_one_stream, batches._of_several
 
-    def forged(ledger: Ledger, *, recorded: int) -> tuple[str, tuple[Any, ...]]:
-        right = one(ledger.rows, recorded) if statement == "write_stream" else several(ledger, recorded)
+    def forged(rows: list[Row], right: tuple[Any, ...]) -> tuple[Any, ...]:
         values = list(right)
-        change(ledger, values)
-        return statement, tuple(values)
+        change(rows, values)
+        return tuple(values)
 
-    monkeypatch.setattr(batches, "written_by", forged)
-    return monkeypatch
+    def written_by(ledger: Ledger, *, recorded: int) -> tuple[str, tuple[Any, ...]]:
+        right = one(ledger.rows, recorded) if statement == "write_stream" else several(ledger, recorded)
+        return statement, forged(ledger.rows, right)
+
+    if statement == "append_batch":
+        patched.setattr(batches, "of_one_stream", lambda rows, recorded: forged(rows, one(rows, recorded)))
+    else:
+        patched.setattr(batches, "written_by", written_by)
+        patched.setattr(Writer, "_guessed", lambda *given: None)
+
+
+def _not_that_way(*given: Any) -> None:
+    raise errors.InvalidValue(what="a batch", value="refused", must="what the database takes")
 
 
 @pytest.mark.parametrize("before", [0, 1], ids=["a new stream", "a stream that goes on"])
@@ -86,11 +100,13 @@ def test_what_does_not_follow_is_refused(
     column, instead = forgery
     at = FIRST[statement] + COLUMNS.index(column)
 
-    def change(ledger: Ledger, values: list[Any]) -> None:
-        values[at] = instead([row[10] for row in ledger.rows])
+    def change(rows: list[Row], values: list[Any]) -> None:
+        values[at] = instead([row[10] for row in rows])
 
     with pytest.MonkeyPatch.context() as patched, pytest.raises(errors.TallyError):
         _handing(patched, statement, change)
+        if statement == "append_batch":
+            patched.setattr(Writer, "_judged", _not_that_way)
         store.append("order/a", EVENTS)
     assert store.read().events == stored
     store.append("order/a", EVENTS)
@@ -112,7 +128,7 @@ def test_a_batch_of_a_stream_is_whole_and_begins_where_the_stream_ends(store: St
     """CP-05: neither over what is there, nor with a gap, nor with more of anything than it has events."""
     store.append("order/a", EVENTS[:1])
 
-    def change(ledger: Ledger, values: list[Any]) -> None:
+    def change(rows: list[Row], values: list[Any]) -> None:
         values[1 + COLUMNS.index(column)] = instead
 
     with pytest.MonkeyPatch.context() as patched, pytest.raises(errors.TallyError):
@@ -126,7 +142,7 @@ def test_a_batch_of_a_stream_is_whole_and_begins_where_the_stream_ends(store: St
 def test_both_ways_of_writing_store_the_same(store: Store, statement: str) -> None:
     """CP-03, CP-05: rows, heads and orgs are the same, with the statement for one stream and with that for several."""
     with pytest.MonkeyPatch.context() as patched:
-        _handing(patched, statement, lambda ledger, values: None)
+        _handing(patched, statement, lambda rows, values: None)
         done = [store.append("order/a", EVENTS), store.append("order/a", EVENTS)]
         store.append("order/b", [NewEvent("thing.done", {}), NewEvent("thing.done", {}, meta={"org": "acme"})])
         with pytest.raises(errors.OrgMismatch):

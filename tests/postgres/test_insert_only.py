@@ -109,6 +109,7 @@ def test_a_batch_has_the_positions_that_were_drawn_for_it(
         "write_events",
         "write_batch",
         "write_stream",
+        "append_batch",
         "put_lease",
         "move_sources",
         "advance",

@@ -5,7 +5,7 @@ round-trip form (`docs/formats/canonical-json.md` has the rule and vectors); int
 as they are. Refused: NaN, infinities, larger integers, duplicate keys, lone surrogates, U+0000, keys that are not
 strings, anything but JSON types, a root that is not an object, and what is past the limits of depth, nodes and bytes.
 
-Speed: msgspec makes the bytes, but is generous about what it takes. So a whole batch is first shown to two strict C
+Speed: msgspec makes the bytes, but is generous about what it takes. So many values at once are shown to two strict C
 encoders whose output is thrown away: ormsgpack refuses tuples, UUIDs, enums, dates, subclasses; orjson refuses
 bytes, sets, integers past 53 bits and depth past 254. Only what one of them is unsure of is walked in Python, and
 the walk alone decides and names the place.
@@ -25,7 +25,8 @@ import ormsgpack
 from tallystick import errors
 from tallystick.event import limits
 
-_encode = msgspec.json.Encoder(order="deterministic").encode
+_encoder = msgspec.json.Encoder(order="deterministic")
+_encode, _encode_lines = _encoder.encode, _encoder.encode_lines
 _encode_as_given = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -44,6 +45,7 @@ _STRICT_JSON = (
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
 _NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")  # a packed float whose exponent is all ones, or text like it
+_AT_ONCE = 256  # values shown to the encoders together; the buffers for more grow and are moved, which takes longer
 _NODES_BYTES = 2 * limits.NODES_MAX  # n bytes of JSON hold at most n/2 + 1 nodes
 
 
@@ -54,9 +56,16 @@ def encode(value: Any, *, what: str = "payload") -> bytes:
 
 def encode_many(values: Sequence[Any], *, what: str = "payload") -> list[bytes]:
     """The canonical bytes of many JSON objects; the first that has none is refused by name."""
+    if len(values) <= _AT_ONCE:
+        return _encode_some(values, what)
+    parts = (values[at : at + _AT_ONCE] for at in range(0, len(values), _AT_ONCE))
+    return [encoded for part in parts for encoded in _encode_some(part, what)]
+
+
+def _encode_some(values: Sequence[Any], what: str) -> list[bytes]:
     try:
-        encoded = [_encode(value) for value in values]
-        if _surely_plain(values, encoded):
+        encoded, joined = _encoded(values)
+        if _surely_plain(values, encoded, joined):
             return encoded
     except Exception:  # whatever a C encoder trips over, the walk below says it properly
         encoded = []
@@ -108,9 +117,19 @@ def parse(text: bytes | str, *, what: str = "payload", bytes_max: int = 2 * limi
         _refuse_text(what, problem)
 
 
-def _surely_plain(values: Sequence[Any], encoded: list[bytes]) -> bool:
+def _encoded(values: Sequence[Any]) -> tuple[list[bytes], bytes]:
+    """The bytes of each value and of all together: many are made as lines, which JSON does not break, and parted."""
+    if len(values) == 1:
+        alone = _encode(values[0])
+        return [alone], alone
+    lines = _encode_lines(values)
+    encoded = lines.split(b"\n")
+    encoded.pop()
+    return encoded, lines
+
+
+def _surely_plain(values: Sequence[Any], encoded: list[bytes], joined: bytes) -> bool:
     """Whether the fast checkers find nothing to doubt in any of the values, nor in their number and kind."""
-    joined = encoded[0] if len(encoded) == 1 else b"".join(encoded)
     if not _finds_nothing(values, joined):
         return False
     if len(joined) > _NODES_BYTES and max(map(len, encoded)) > _NODES_BYTES:

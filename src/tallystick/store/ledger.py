@@ -128,7 +128,7 @@ class Ledger:
     def judge(self, transaction: Transaction) -> list[Appended]:
         """Where the transaction's writes will stand; an error if the store says no."""
         writes = transaction.writes
-        if len(writes) == 1 and not writes[0].sources and not writes[0].is_leased and _only_writes(transaction):
+        if len(writes) == 1 and not writes[0].sources and not writes[0].is_leased and only_writes(transaction):
             return [self._write(writes[0], self._total)]  # nothing fails after its first change: nothing to take back
         trace = Trace()
         if transaction.command is not None:
@@ -316,7 +316,7 @@ class Ledger:
         return drafts
 
 
-def _only_writes(transaction: Transaction) -> bool:
+def only_writes(transaction: Transaction) -> bool:
     """Whether a transaction does nothing but append."""
     return not (
         transaction.acquire

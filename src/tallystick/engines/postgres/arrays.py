@@ -82,21 +82,23 @@ def _sized(value: bytes | None) -> bytes:
     return _NULL if value is None else len(value).to_bytes(4, "big") + value
 
 
-def _joined(values: Sequence[bytes | None]) -> bytes:
+def _joined(head: bytes, values: Sequence[bytes | None]) -> bytes:
     if _are_alike(values):
-        return _sized(values[0]) * len(values)
+        return head + _sized(values[0]) * len(values)
     if None in values:
-        return b"".join([_sized(value) for value in values])
-    return _all_sized(values)  # type: ignore[arg-type]  # none is None
+        return b"".join([head, *map(_sized, values)])
+    return _all_sized(head, values)  # type: ignore[arg-type]  # none is None
 
 
-def _all_sized(values: Sequence[bytes]) -> bytes:
+def _all_sized(head: bytes, values: Sequence[bytes]) -> bytes:
     """Elements that are all there; those of one size are joined by it."""
     sizes = set(map(len, values))
-    if len(sizes) != 1:
-        return b"".join([len(value).to_bytes(4, "big") + value for value in values])
-    size = sizes.pop().to_bytes(4, "big")
-    return size + size.join(values)
+    if len(sizes) == 1:
+        size = sizes.pop().to_bytes(4, "big")
+        return b"".join([head, size, size.join(values)])
+    known = {size: size.to_bytes(4, "big") for size in sizes}
+    pairs = zip(map(known.__getitem__, map(len, values)), values, strict=True)
+    return b"".join(chain((head,), chain.from_iterable(pairs)))
 
 
 def _packed(values: Sequence[int], form: str, size: int) -> bytes:
@@ -107,17 +109,17 @@ def _packed(values: Sequence[int], form: str, size: int) -> bytes:
 
 def texts(values: Sequence[bytes]) -> Texts:
     """UTF-8 texts."""
-    return Texts(_head(len(values), _TEXT) + _joined(values))
+    return Texts(_joined(_head(len(values), _TEXT), values))
 
 
 def uuids(values: Sequence[bytes]) -> Uuids:
     """Ids of 16 bytes."""
-    return Uuids(_head(len(values), _UUID) + _all_sized(values))
+    return Uuids(_all_sized(_head(len(values), _UUID), values))
 
 
 def blobs(values: Sequence[bytes | None]) -> Blobs:
     """Bytes of any length, or nulls."""
-    return Blobs(_head(len(values), _BYTEA, nulls=None in values) + _joined(values))
+    return Blobs(_joined(_head(len(values), _BYTEA, nulls=None in values), values))
 
 
 def ints(values: Sequence[int]) -> Ints:

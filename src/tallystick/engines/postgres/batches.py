@@ -17,11 +17,12 @@ from tallystick.store.ledger import Ledger
 def written_by(ledger: Ledger, *, recorded: int) -> tuple[str, tuple[Any, ...]]:
     """The name of the statement that writes what passed, and its values."""
     if len(ledger.heads) == 1:
-        return "write_stream", _of_one_stream(ledger.rows, recorded)
+        return "write_stream", of_one_stream(ledger.rows, recorded)
     return "write_batch", _of_several(ledger, recorded)
 
 
-def _of_one_stream(rows: list[Row], recorded: int) -> tuple[Any, ...]:
+def of_one_stream(rows: list[Row], recorded: int) -> tuple[Any, ...]:
+    """The values of `write_stream` and `append_batch`."""
     _, streams, seqs, kinds, versions, ids, times, payloads, metas, _, links, signatures = zip(*rows, strict=True)
     return (
         streams[0],
@@ -36,6 +37,17 @@ def _of_one_stream(rows: list[Row], recorded: int) -> tuple[Any, ...]:
         arrays.blobs(signatures),
         recorded,
     )
+
+
+def in_binary(values: tuple[Any, ...]) -> list[bytes]:
+    """The values of `of_one_stream` as a prepared statement takes them."""
+    stream, seq, *columns, recorded = values
+    return [
+        stream.encode(),
+        seq.to_bytes(8, "big"),
+        *[array.data for array in columns],
+        recorded.to_bytes(8, "big", signed=True),
+    ]
 
 
 def _of_several(ledger: Ledger, recorded: int) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""What is stored, fetched at once under the locks of a commit, for the ledger to judge by."""
+"""What a ledger judges by: what is stored, fetched at once under the locks of a commit; or where a stream may end."""
 
 from __future__ import annotations
 
@@ -37,18 +37,46 @@ class Wanted:
         self.commands = list({each.command.key for each in transactions if each.command is not None})
 
 
-class LockedView:
-    """The answers to a ledger, as of the locks; nothing in them can change before the transaction ends."""
+class Answers:
+    """What a ledger is told: the ends of streams, and what else was fetched."""
 
-    def __init__(self, connection: psycopg.Connection[Any], wanted: Wanted, *, alone: bool = False) -> None:
+    def __init__(self, heads: dict[str, Head]) -> None:
         self.foreign: set[str] = set()  # streams of another org than the session's
-        self._heads: dict[str, Head] = {}
+        self._heads = heads
         self._events: dict[bytes, Event] = {}
         self._sources: dict[str, int] = {}
         self._leases: dict[str, Lease] = {}
         self._cuts: dict[str, Cut] = {}
         self._pruned: set[bytes] = set()
         self._commands: dict[CommandKey, CommandRecord] = {}
+
+    def stream_head(self, stream: str) -> Head | None:
+        return self._heads.get(stream)
+
+    def find(self, id: bytes) -> Event | None:
+        return self._events.get(id)
+
+    def source_head(self, source: str) -> int:
+        return self._sources.get(source, 0)
+
+    def lease(self, stream: str) -> Lease | None:
+        return self._leases.get(stream)
+
+    def cut(self, stream: str) -> Cut | None:
+        return self._cuts.get(stream)
+
+    def pruned(self, id: bytes) -> bool:
+        return id in self._pruned
+
+    def command(self, key: CommandKey) -> CommandRecord | None:
+        return self._commands.get(key)
+
+
+class LockedView(Answers):
+    """The answers to a ledger, as of the locks; nothing in them can change before the transaction ends."""
+
+    def __init__(self, connection: psycopg.Connection[Any], wanted: Wanted, *, alone: bool = False) -> None:
+        super().__init__({})
         locked = [*wanted.sources, *map(commands.lock_name, wanted.commands)]
         with connection.pipeline():
             connection.execute("BEGIN")
@@ -75,27 +103,6 @@ class LockedView:
         self._cuts = {row[0]: cut_of(row) for row in cuts or ()}
         self._pruned = {id_ for (id_,) in pruned or ()}
         self._commands = {record.key: record for record in map(commands.record_of, known or ())}
-
-    def stream_head(self, stream: str) -> Head | None:
-        return self._heads.get(stream)
-
-    def find(self, id: bytes) -> Event | None:
-        return self._events.get(id)
-
-    def source_head(self, source: str) -> int:
-        return self._sources.get(source, 0)
-
-    def lease(self, stream: str) -> Lease | None:
-        return self._leases.get(stream)
-
-    def cut(self, stream: str) -> Cut | None:
-        return self._cuts.get(stream)
-
-    def pruned(self, id: bytes) -> bool:
-        return id in self._pruned
-
-    def command(self, key: CommandKey) -> CommandRecord | None:
-        return self._commands.get(key)
 
 
 def cut_of(row: tuple[Any, ...]) -> Cut:

@@ -62,6 +62,28 @@ BEGIN
 END
 $$;
 
+-- The same for whoever knows where the stream ends, without asking first: one statement, one round trip. NULL, and
+-- nothing is written, if the stream ends elsewhere.
+CREATE FUNCTION tally.append_batch(
+    to_stream text, first_seq bigint, new_type text[], new_version integer[], new_id uuid[], new_time bigint[],
+    new_payload text[], new_meta text[], new_link bytea[], new_signature bytea[], new_recorded bigint
+) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM tally.require_safe();
+    PERFORM pg_advisory_xact_lock_shared(1952541804, 1);
+    PERFORM pg_advisory_xact_lock(1952541811, hashtext(to_stream));
+    IF first_seq <> coalesce((SELECT seq FROM tally.streams WHERE stream = to_stream), 0) + 1 THEN
+        RETURN NULL;
+    END IF;
+    RETURN tally.write_stream(
+        to_stream, first_seq, new_type, new_version, new_id, new_time, new_payload, new_meta, new_link, new_signature,
+        new_recorded
+    );
+END
+$$;
+
 CREATE OR REPLACE FUNCTION tally.write_batch(
     new_streams text[], new_ends bytea[], new_stream integer[], new_place integer[], new_seq bigint[], new_type text[],
     new_version integer[], new_id uuid[], new_time bigint[], new_payload text[], new_meta text[], new_link bytea[],
@@ -147,4 +169,4 @@ END
 $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA tally FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION tally.write_stream TO tally_app, tally_maintenance;
+GRANT EXECUTE ON FUNCTION tally.write_stream, tally.append_batch TO tally_app, tally_maintenance;

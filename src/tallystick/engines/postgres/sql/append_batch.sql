@@ -1,0 +1,4 @@
+SELECT tally.append_batch(
+    $1::text, $2::bigint, $3::text[], $4::integer[], $5::uuid[], $6::bigint[], $7::text[], $8::text[], $9::bytea[],
+    $10::bytea[], $11::bigint
+)
