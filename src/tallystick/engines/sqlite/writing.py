@@ -18,10 +18,10 @@ from tallystick.store.ledger import Ledger
 _EMPTY = b"{}"
 _ROWS_AT_ONCE = (128, 16)  # SQLite sets up and ends a statement once for all of its rows: a third of the time
 _POSITION, _STREAM, _SEQ, _META = 0, 1, 2, 8
-_OWN = frozenset(
-    {_POSITION, _SEQ, 5, 7, 9, 10}
-)  # and id, payload, checksum, link: seldom or never the same in two rows
-_SHARED, _RISING, _OWN_VALUE = "s", "r", "o"  # how a column goes through many rows
+_ID, _PAYLOAD, _CHECKSUM, _LINK = 5, 7, 9, 10
+_OWN = frozenset({_POSITION, _SEQ, _ID, _PAYLOAD, _CHECKSUM, _LINK})  # seldom or never the same in two rows
+_BYTES = frozenset({_ID, _PAYLOAD, _META, _CHECKSUM, _LINK})  # bound as bytearray: sqlite3 asks how to adapt each bytes
+_SHARED, _RISING, _OWN_VALUE, _LEFT_OUT = "s", "r", "o", "-"  # how a column goes through many rows
 _Beside: TypeAlias = "tuple[int, str | None, str | None, str | None]"
 
 
@@ -60,7 +60,9 @@ def _insert(connection: sqlite3.Connection, rows: list[Row], recorded: int) -> N
 
 
 def _insertion(rows: list[Row], recorded: int) -> tuple[str, list[Any]]:
-    """One statement for many rows, and its values. What all rows have in common is bound once for all of them."""
+    """One statement for many rows, and its values. What all rows have in common is bound once for all of them, and what
+    none has is left out: SQLite keeps rows aside before it shows them to a trigger, with every column that is named.
+    """
     columns: list[Sequence[Any]] = [*zip(*rows, strict=True)]
     beside = {meta: _beside(meta, recorded) for meta in set(columns[_META])}
     columns += zip(*[beside[meta] for meta in columns[_META]], strict=True)
@@ -70,10 +72,10 @@ def _insertion(rows: list[Row], recorded: int) -> tuple[str, list[Any]]:
             rises = index == _POSITION or (index == _SEQ and shape[_STREAM] == _SHARED)
             shape += _RISING if rises else _OWN_VALUE
         else:
-            shape += _SHARED
+            shape += _LEFT_OUT if column[0] is None else _SHARED
         if shape[-1] == _OWN_VALUE:
-            own.append(column)
-        else:
+            own.append([*map(bytearray, column)] if index in _BYTES else column)
+        elif shape[-1] != _LEFT_OUT:
             shared.append(column[0])
     return _statement(shape, len(rows)), [*shared, *chain.from_iterable(zip(*own, strict=True))]
 
@@ -81,10 +83,14 @@ def _insertion(rows: list[Row], recorded: int) -> tuple[str, list[Any]]:
 @lru_cache(maxsize=64)
 def _statement(shape: str, rows: int) -> str:
     """The statement that inserts so many events of a shape: shared values come first, then each row's own."""
-    head, values, _ = statements.named("insert_event").rpartition("VALUES")
+    columns, _, _ = statements.named("insert_event").partition("VALUES")
+    head, _, names = columns.partition("(")
+    given = [name for name, letter in zip(names.strip(" )\n").split(","), shape, strict=True) if letter != _LEFT_OUT]
+    shape = shape.replace(_LEFT_OUT, "")
     own = shape.count(_OWN_VALUE)
     shared = len(shape) - own
-    return head + values + ",".join(_placeholders(shape, shared + row * own, row) for row in range(rows))
+    values = ",".join(_placeholders(shape, shared + row * own, row) for row in range(rows))
+    return f"{head}({','.join(given)}) VALUES {values}"
 
 
 def _placeholders(shape: str, before: int, row: int) -> str:
