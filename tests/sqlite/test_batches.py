@@ -45,7 +45,7 @@ def test_every_field_of_a_batch_is_kept(store, varied, streams):
 
 
 def test_a_batch_of_one_kind_is_one_shape():
-    """LH-18: the statement for a usual batch binds eight values once, four for each row, and leaves four columns out."""
+    """LH-18: the statement for a usual batch binds eight values once and four a row, and leaves four columns out."""
     row = (1, "order/a", 1, "a.done", 1, bytes(16), 7, b"{}", b"{}", bytes(32), bytes(32), None)
     rows = [(1 + n, "order/a", 1 + n, "a.done", 1, bytes([n] * 16), 7, b"%d" % n, *row[8:]) for n in range(16)]
     statement, values = writing._insertion(rows, 9)

@@ -51,7 +51,14 @@ _NODES_BYTES = 2 * limits.NODES_MAX  # n bytes of JSON hold at most n/2 + 1 node
 
 def encode(value: Any, *, what: str = "payload") -> bytes:
     """The canonical bytes of one JSON object."""
-    return encode_many([value], what=what)[0]
+    try:
+        encoded = _encode(value)
+        if type(value) is dict and len(encoded) <= _NODES_BYTES and _finds_nothing([value], encoded):
+            return encoded
+    except Exception:  # whatever a C encoder trips over, the walk below says it properly
+        encoded = b""
+    check(value, what=what)
+    return encoded or _encode(value)
 
 
 def encode_many(values: Sequence[Any], *, what: str = "payload") -> list[bytes]:
@@ -118,10 +125,7 @@ def parse(text: bytes | str, *, what: str = "payload", bytes_max: int = 2 * limi
 
 
 def _encoded(values: Sequence[Any]) -> tuple[list[bytes], bytes]:
-    """The bytes of each value and of all together: many are made as lines, which JSON does not break, and parted."""
-    if len(values) == 1:
-        alone = _encode(values[0])
-        return [alone], alone
+    """The bytes of each value and of all together: they are made as lines, which JSON does not break, and parted."""
     lines = _encode_lines(values)
     encoded = lines.split(b"\n")
     encoded.pop()

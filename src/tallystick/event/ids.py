@@ -38,6 +38,8 @@ class Minter:
                 first = self._take(count, time_ns)
             finally:
                 self._minting = False
+        if count == 1:
+            return [first.to_bytes(16, "big")]
         return [number.to_bytes(16, "big") for number in range(first, first + count)]
 
     def _take(self, count: int, time_ns: int) -> int:

@@ -15,6 +15,8 @@ from tallystick.store.commit import Outcome, Transaction
 class _Queued:
     """A caller's transactions on their way through a commit that may be shared."""
 
+    __slots__ = ("failure", "outcomes", "transactions")
+
     def __init__(self, transactions: Sequence[Transaction]) -> None:
         self.transactions = transactions
         self.outcomes: list[Outcome] | None = None
@@ -41,7 +43,7 @@ class Combiner:
         mine = _Queued(transactions)
         self._queue.append(mine)
         with self.lock:
-            if not mine.done:
+            if mine.outcomes is None and mine.failure is None:
                 self._commit_queue(mine)
         if mine.failure is not None:
             raise mine.failure
@@ -57,6 +59,9 @@ class Combiner:
                 if queued is not mine and not queued.done:
                     batch.append(queued)
                 self._queue.popleft()
+            if len(batch) == 1:
+                mine.outcomes = self._commit(list(mine.transactions))
+                return
             outcomes = iter(self._commit([item for queued in batch for item in queued.transactions]))
             for queued in batch:
                 queued.outcomes = list(islice(outcomes, len(queued.transactions)))

@@ -101,6 +101,12 @@ class Ledger:
         self.sources: dict[str, int] = self._total.sources  # the new sequence of each source that wrote
 
     @property
+    def only_appends(self) -> bool:
+        """Whether this commit has nothing but rows, and what follows from them."""
+        total = self._total
+        return not (total.leases or total.commands) and self.maintenance is None
+
+    @property
     def leases(self) -> list[Lease]:
         """The leases taken with this commit."""
         return list(self._total.leases.values())

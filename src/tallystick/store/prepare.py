@@ -117,10 +117,12 @@ class Preparer:
         stream, given, expected = part.stream, part.events, part.expected
         if type(given) is not list or len(given) != 1 or type(given[0]) is not NewEvent:
             return None
-        kind, payload, *rest = msgspec.structs.astuple(given[0])
-        if any(field is not None for field in rest) or type(kind) is not str or type(payload) is not dict:
+        kind, payload, meta, version, own_id, time, signature = msgspec.structs.astuple(given[0])
+        if not (meta is version is own_id is time is signature is None) or type(kind) is not str:
             return None
-        if type(stream) is not str or not names.is_users(stream) or names.is_reserved(kind):
+        if type(payload) is not dict or type(stream) is not str or names.is_reserved(kind):
+            return None
+        if not names.is_users(stream):
             return None
         if type(expected) is not int or not expectation.ANY <= expected <= limits.INT_MAX:
             return None

@@ -79,6 +79,8 @@ class Store:
         try:
             self._appending.add(thread)
             prepared = self._preparer.prepare(requests) if requests else []
+            if len(prepared) == 1 and isinstance(prepared[0], Transaction):
+                return self.log.commit([prepared[0]])
             transactions = [item for item in prepared if isinstance(item, Transaction)]
             done = iter(self.log.commit(transactions)) if transactions else iter(())
             return [next(done) if isinstance(item, Transaction) else item for item in prepared]

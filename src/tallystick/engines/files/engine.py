@@ -35,6 +35,7 @@ from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
+from tallystick.store.views import apart
 
 INDEX_SHARE = 8  # at close the current index is written again when an eighth of the segment is not in it
 
@@ -89,6 +90,12 @@ class FilesLog(Beside):
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        for transaction in transactions:
+            if transaction.maintenance is not None:
+                return self._commit_with_maintenance(transactions)
+        return self._combiner.commit(transactions)
+
+    def _commit_with_maintenance(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         erases, keeps = brings_erasures(transactions), brings_snapshots(transactions)
         if erases or keeps:
             self._require_writer()
@@ -102,8 +109,9 @@ class FilesLog(Beside):
         return outcomes
 
     def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
-        groups = by_bytes(transactions) if len(transactions) > 1 else [transactions]
-        return self.commit_each(groups, self._commit_group)
+        if len(transactions) == 1:
+            return apart(self._commit_group, transactions)
+        return self.commit_each(by_bytes(transactions), self._commit_group)
 
     def _commit_group(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         writer = self._require_writer()

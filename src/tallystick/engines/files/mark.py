@@ -33,7 +33,11 @@ class Mark(msgspec.Struct, frozen=True):
 
 def encode(mark: Mark) -> bytes:
     """The bytes of one slot, without its padding."""
-    fields = _FIELDS.pack(_MAGIC, mark.counter, mark.segment_id, mark.end, mark.next_position)
+    return _encoded(mark.counter, mark.segment_id, mark.end, mark.next_position)
+
+
+def _encoded(counter: int, segment_id: bytes, end: int, next_position: int) -> bytes:
+    fields = _FIELDS.pack(_MAGIC, counter, segment_id, end, next_position)
     return fields + zlib.crc32(fields).to_bytes(4, "big")
 
 
@@ -75,8 +79,8 @@ class MarkFile:
     def advance(self, segment_id: bytes, end: int, next_position: int) -> None:
         """Note that the log is on disk up to here. Called after the sync, never before."""
         self._counter += 1
-        mark = Mark(segment_id, end, next_position, self._counter)
-        write_fully(self._file, SLOT_BYTES * (self._counter % 2), encode(mark))
+        slot = _encoded(self._counter, segment_id, end, next_position)
+        write_fully(self._file, SLOT_BYTES * (self._counter % 2), slot)
 
     def sync(self) -> None:
         """Make the mark itself durable."""

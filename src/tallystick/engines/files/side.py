@@ -52,10 +52,10 @@ NOTHING = SideRecords()
 
 def of_ledger(ledger: Ledger, load: Callable[[CommandKey], CommandRecord | None]) -> SideRecords:
     """What a commit says besides its events. A command whose response goes is recorded anew, without one."""
+    if ledger.only_appends:
+        return NOTHING
     leases, commands, asked = ledger.leases, ledger.commands, ledger.maintenance
     if asked is None:
-        if not leases and not commands:
-            return NOTHING
         return SideRecords(leases=tuple(leases), commands=tuple(commands))
     return SideRecords(
         leases=tuple(leases),

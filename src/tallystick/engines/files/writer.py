@@ -61,8 +61,13 @@ class Writer:
         offset, end = self.current.end, self.current.end + len(frame)
         segment_id = self.current.header.segment_id
         self._write(offset, frame)
-        self._guarded("fsync", self._file.sync)
-        self._guarded("the synced mark", lambda: self._mark.advance(segment_id, end, next_position))
+        operation = "fsync"
+        try:
+            self._file.sync()
+            operation = "the synced mark"
+            self._mark.advance(segment_id, end, next_position)
+        except OSError as problem:
+            raise self.poison(operation, problem) from problem
         self.current.end = end
         return offset
 
