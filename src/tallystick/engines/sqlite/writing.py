@@ -83,14 +83,14 @@ def _insertion(rows: list[Row], recorded: int) -> tuple[str, list[Any]]:
 @lru_cache(maxsize=64)
 def _statement(shape: str, rows: int) -> str:
     """The statement that inserts so many events of a shape: shared values come first, then each row's own."""
-    columns, _, _ = statements.named("insert_event").partition("VALUES")
+    columns, before_values, _ = statements.named("insert_event").partition("VALUES")
     head, _, names = columns.partition("(")
     given = [name for name, letter in zip(names.strip(" )\n").split(","), shape, strict=True) if letter != _LEFT_OUT]
     shape = shape.replace(_LEFT_OUT, "")
     own = shape.count(_OWN_VALUE)
     shared = len(shape) - own
     values = ",".join(_placeholders(shape, shared + row * own, row) for row in range(rows))
-    return f"{head}({','.join(given)}) VALUES {values}"
+    return " ".join([head, f"({','.join(given)})", before_values, values])
 
 
 def _placeholders(shape: str, before: int, row: int) -> str:
