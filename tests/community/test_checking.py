@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,9 @@ from tallystick import Catalog, NewEvent, Store, errors
 from tallystick.cli.main import tally
 from tallystick.community import EventLog, KeyPair
 from tallystick.community.checking import problems
+from tallystick.server.service import open_service
+from tallystick.server.settings import Settings
+from tallystick.server.verifying import begin_verify
 from tallystick.store.maintenance import Maintenance
 from tallystick.testing import upkeep
 from tallystick.testing.community.people import keys
@@ -80,6 +85,25 @@ def test_a_signature_that_is_not_the_authors_is_found(
     done = CliRunner().invoke(tally, ["verify", f"sqlite:{tmp_path / 'log.db'}", "--json"])
     assert done.exit_code == 1
     assert [problem["seq"] for problem in json.loads(done.stdout)["problems"]] == [4]
+
+
+def test_a_service_finds_it_too(store: Store, tmp_path: Path) -> None:
+    """COM-04, LH-17: verification in the background counts through a third time, for the signatures."""
+    stream, event = forged(store, signature=bytes(64))
+    with store:
+        store.append(stream, event)
+    service = open_service(Settings(url=f"sqlite:{tmp_path / 'log.db'}", port=0))
+    try:
+        jobs = service.operations.jobs
+        job = begin_verify(service, by="a test")
+        until = time.monotonic() + 30
+        while (done := jobs.get(job.id)).state == "running" and time.monotonic() < until:
+            time.sleep(0.01)
+        assert (done.state, done.total) == ("done", 3 * 4)
+        assert done.result["unchecked"] == []
+        assert [(problem["what"], problem["seq"]) for problem in done.result["problems"]] == [("signature", 4)]
+    finally:
+        asyncio.run(service.stop())
 
 
 def test_the_rest_of_a_pruned_feed_is_no_false_alarm(store: Store, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
             with progress.bar("replaying", total=None) as move:
                 for problem in validation.problems(store, chosen, progress=move):
                     found.add(problem)
-        if store.profile.name == "community":
+        if store.profile.signed:
             for problem in _wrong_signatures(store, total):
                 found.add(problem)
         status = failures.decide(failures.DONE if found.ok else failures.NO)

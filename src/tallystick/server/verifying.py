@@ -8,7 +8,8 @@ import msgspec
 
 from tallystick.server.jobs import Job, Progress, halves
 from tallystick.server.service import Service
-from tallystick.store.verify import verify
+from tallystick.store.store import Store
+from tallystick.store.verify import Verification, verify
 
 TOLD_MAX = 1000
 
@@ -27,15 +28,31 @@ def known(service: Service) -> dict[str, Any]:
 
 
 def begin_verify(service: Service, *, by: str) -> Job:
-    """Verify every frame, checksum, sequence, link and fact."""
-    size = service.store.head()
+    """Verify every frame, checksum, sequence, link and fact, and in a community's log every signature."""
+    store = service.store
+    size = store.head()
+    signed = store.profile.signed
 
     def work(progress: Progress) -> dict[str, Any]:
-        found = verify(service.store.log, progress=halves(progress, size))
+        move = halves(progress, size)
+        found = verify(store.log, progress=move)
+        unchecked = _add_wrong_signatures(store, found, progress=move) if signed else []
         counted = {
             name: getattr(found, name) for name in ("events", "streams", "erased", "pruned", "snapshots", "head")
         }
         problems = [msgspec.to_builtins(problem) for problem in found.problems[:TOLD_MAX]]
-        return counted | {"ok": found.ok, "problems": problems, "truncated": found.truncated}
+        told = {"ok": found.ok, "problems": problems, "truncated": found.truncated, "unchecked": unchecked}
+        return counted | told
 
-    return service.operations.jobs.begin("verify", work, total=2 * size, by=by)
+    return service.operations.jobs.begin("verify", work, total=(3 if signed else 2) * size, by=by)
+
+
+def _add_wrong_signatures(store: Store, found: Verification, *, progress: Progress) -> list[str]:
+    """Add what is wrong with the signatures of a community's log; says what could not be checked, and why."""
+    try:
+        from tallystick.community import checking
+    except ModuleNotFoundError as missing:
+        return [f"signatures: {missing.name} is not installed: pip install 'tallystick[community]'"]
+    for problem in checking.problems(store, progress=progress):
+        found.add(problem)
+    return []
