@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +20,9 @@ from tallystick.community import EventLog, KeyPair
 from tallystick.community.checking import problems
 from tallystick.server.service import open_service
 from tallystick.server.settings import Settings
-from tallystick.server.verifying import begin_verify
+from tallystick.server.verifying import _add_wrong_signatures, begin_verify
 from tallystick.store.maintenance import Maintenance
+from tallystick.store.verify import verify
 from tallystick.testing import upkeep
 from tallystick.testing.community.people import keys
 
@@ -104,6 +106,16 @@ def test_a_service_finds_it_too(store: Store, tmp_path: Path) -> None:
         assert [(problem["what"], problem["seq"]) for problem in done.result["problems"]] == [("signature", 4)]
     finally:
         asyncio.run(service.stop())
+
+
+def test_a_service_that_cannot_check_signatures_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """COM-04, LH-17: without the extra nothing is called wrong, and the report names what was left out."""
+    with store:
+        monkeypatch.setitem(sys.modules, "tallystick.community", None)
+        found = verify(store.log)
+        (line,) = _add_wrong_signatures(store, found, progress=lambda done: None)
+    assert line.startswith("signatures: tallystick.community is not installed")
+    assert found.ok
 
 
 def test_the_rest_of_a_pruned_feed_is_no_false_alarm(store: Store, tmp_path: Path) -> None:

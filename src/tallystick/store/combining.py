@@ -43,7 +43,7 @@ class Combiner:
         mine = _Queued(transactions)
         self._queue.append(mine)
         with self.lock:
-            if mine.outcomes is None and mine.failure is None:
+            if not mine.done:
                 self._commit_queue(mine)
         if mine.failure is not None:
             raise mine.failure

@@ -23,20 +23,7 @@ def written_by(ledger: Ledger, *, recorded: int) -> tuple[str, tuple[Any, ...]]:
 
 def of_one_stream(rows: list[Row], recorded: int) -> tuple[Any, ...]:
     """The values of `write_stream` and `append_batch`."""
-    _, streams, seqs, kinds, versions, ids, times, payloads, metas, _, links, signatures = zip(*rows, strict=True)
-    return (
-        streams[0],
-        seqs[0],
-        _texts_of(kinds),
-        arrays.ints(versions),
-        arrays.uuids(ids),
-        arrays.bigints(times),
-        arrays.texts(payloads),
-        arrays.texts(metas),
-        arrays.blobs(links),
-        arrays.blobs(signatures),
-        recorded,
-    )
+    return (rows[0][1], rows[0][2], *_columns(rows), recorded)
 
 
 def in_binary(values: tuple[Any, ...]) -> list[bytes]:
@@ -53,13 +40,21 @@ def in_binary(values: tuple[Any, ...]) -> list[bytes]:
 def _of_several(ledger: Ledger, recorded: int) -> tuple[Any, ...]:
     numbers = {stream: number for number, stream in enumerate(ledger.heads, 1)}
     rows, places = _by_stream(ledger.rows, numbers)
-    _, streams, seqs, kinds, versions, ids, times, payloads, metas, _, links, signatures = zip(*rows, strict=True)
     return (
         arrays.texts([stream.encode() for stream in numbers]),
         arrays.blobs([head.link for head in ledger.heads.values()]),
-        arrays.ints([numbers[stream] for stream in streams]),
+        arrays.ints([numbers[row[1]] for row in rows]),
         arrays.ints(places),
-        arrays.bigints(seqs),
+        arrays.bigints([row[2] for row in rows]),
+        *_columns(rows),
+        recorded,
+    )
+
+
+def _columns(rows: list[Row]) -> tuple[arrays.Array, ...]:
+    """What both kinds of statement take of the rows, in this order."""
+    _, _, _, kinds, versions, ids, times, payloads, metas, _, links, signatures = zip(*rows, strict=True)
+    return (
         _texts_of(kinds),
         arrays.ints(versions),
         arrays.uuids(ids),
@@ -68,7 +63,6 @@ def _of_several(ledger: Ledger, recorded: int) -> tuple[Any, ...]:
         arrays.texts(metas),
         arrays.blobs(links),
         arrays.blobs(signatures),
-        recorded,
     )
 
 

@@ -1,7 +1,8 @@
-"""Commits: one event in one statement, everything else judged by the ledger under the locks of the database.
+"""Commits: one event in one statement, everything else judged by the ledger.
 
-Invariants: what a judgement rests on is locked before it is read and until the commit; the database computes every
-seq, checksum, link and org again. After a lost connection the outcome is looked up by event id, under the same locks,
+Invariants: what a judgement rests on is locked before it is read and until the commit, or, where a stream's end was
+guessed, is looked at under its lock by the statement that writes; the database computes every seq, checksum, link and
+org again. After a lost connection the outcome is looked up by event id, under the same locks,
 which are free once the server has ended what was lost: nothing is ever sent again blindly.
 """
 
