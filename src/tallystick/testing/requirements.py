@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-MENTION = re.compile(r"\b(EVT|LH|CP|RUN|COM|PIPE)-(\d\d)\b", re.IGNORECASE)
+MENTION = re.compile(r"\b(EVT|LH|CP|RUN|COM|PIPE|SAFE)-(\d\d)\b", re.IGNORECASE)
 ROWS = Path("docs/requirements-rows.json")
 PAGE = Path("docs/requirements.md")
 AREAS = {
@@ -25,6 +25,7 @@ AREAS = {
     "RUN": "Event-sourced runs",
     "COM": "Community logs",
     "PIPE": "The data pipeline",
+    "SAFE": "Never wrong in silence",
 }
 _OPENING = """\
 # Requirements and the tests that name them
