@@ -9,7 +9,7 @@ PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint co
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-postgres test test-slow lint bench bench-spark bench-http soak clean
+.PHONY: help demo demo-postgres test test-slow lint bench bench-spark bench-http soak torture clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ bench-http: $(STAMP)-bench ## measure the service over HTTP (ARGS=--quick: two m
 
 soak: $(STAMP) ## append for five minutes and watch the rate and the memory (ARGS="--minutes 60")
 	$(RUN) -m bench.soak $(ARGS)
+
+torture: $(STAMP)-test ## damage 10,000 stores, kill 500 writers per engine (ARGS="--count 2000 --kills 50 --seed 7")
+	$(RUN) -m tests.torture $(ARGS)
 
 clean: ## remove the environment and everything that was made
 	rm -rf $(VENV) build dist demo-data bench/out .mypy_cache .pytest_cache .ruff_cache .hypothesis
