@@ -13,7 +13,7 @@ from tallystick import errors
 from tallystick.engines.memory import MemoryLog
 from tallystick.event import guard, profiles
 from tallystick.event.catalog import Catalog
-from tallystick.store import control
+from tallystick.store import control, fields
 from tallystick.store.events import EventLog
 from tallystick.store.refill import Donor, ExportDonor, Refilled, StoreDonor
 from tallystick.store.refill import record as record_refill
@@ -43,13 +43,14 @@ def open(
     - `profile`: which meta events must carry; fixed when the store is made, checked afterwards.
     - `secrets`: `reject` (default), `warn` or `off`; recorded in the store when it changes.
     - `catalog`: event types with their models and upcasters.
-    - `clock`: nanoseconds since the epoch; for tests.
+    - `clock`: nanoseconds since the epoch; for tests. What is no int from 0 to 2^63-1 is refused when it is used.
     - `defaults`: meta that every event gets unless it has its own.
     - `refill_from`: another store or an export, from which damaged ranges are refilled that opening finds.
     - further options go to the engine: see docs/architecture.md.
     """
     if profile is not None:
         profiles.named(profile)
+    clock = fields.checked_clock(clock)
     log = _open_log(
         url, readonly=readonly, create=create and not readonly, profile=profile, clock=clock, options=options
     )

@@ -85,6 +85,17 @@ def test_a_duplicate_key_is_named() -> None:
     assert "twice" in refused.value.reason
 
 
+def test_a_number_that_would_become_zero_is_refused() -> None:
+    """SAFE-05: a literal too small for a double is named; zeros, however written, and the smallest doubles are kept."""
+    for text in ("1e-400", "-1e-400", "4.2E-324", "0." + "0" * 330 + "7"):
+        if float(text) == 0.0:
+            with pytest.raises(errors.NotCanonical) as refused:
+                canonical.parse('{"x":[' + text + "]}")
+            assert text[:40] in refused.value.reason
+    kept = canonical.parse('{"x": [0e-999, 0.000, -0.0E5, 5e-324, 1e-320]}')
+    assert str(kept["x"]) == "[0.0, 0.0, -0.0, 5e-324, 1e-320]"
+
+
 def test_text_with_a_lone_surrogate_is_refused() -> None:
     """A str that has no UTF-8 is an error with a name."""
     with pytest.raises(errors.NotCanonical):

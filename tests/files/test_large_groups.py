@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 from typing import Any
 
@@ -12,6 +13,7 @@ from tallystick.engines.files import engine, frame
 from tallystick.store.combining import by_bytes
 from tallystick.store.prepare import Part, Request
 from tallystick.store.verify import verify
+from tallystick.testing.faults import Fault
 
 
 def padded(size: int, stream: str = "order/1", **options: Any) -> Request:
@@ -31,4 +33,24 @@ def test_a_group_over_the_byte_limit_is_split(opened: Any, monkeypatch: pytest.M
     store.close()
     again = opened()
     assert len(list(again.events())) == 6
+    assert verify(again.log).ok
+
+
+@pytest.mark.parametrize("full", [1, 2, 3])
+def test_each_part_of_a_split_group_has_its_own_outcome(
+    opened: Any, monkeypatch: pytest.MonkeyPatch, hooked: Any, full: int
+) -> None:
+    """SAFE-05: when the disk is full for one part of a group, only its requests are told so; the others are durable."""
+    monkeypatch.setattr(engine, "by_bytes", functools.partial(by_bytes, bytes_max=2000))
+    store = opened(filesystem=hooked)
+    hooked.inject(Fault(operation="write", path_part="current.log", nth=full, error=errno.ENOSPC))
+    outcomes = store.submit([padded(1200, f"order/{number}") for number in range(3)])
+    hooked.inject(None)
+    refused = [number for number, outcome in enumerate(outcomes, start=1) if isinstance(outcome, errors.NoSpace)]
+    assert refused == [full]
+    stored = {info.stream for info in store.streams()}
+    assert stored == {f"order/{number}" for number in range(3)} - {f"order/{full - 1}"}
+    store.close()
+    again = opened()
+    assert {info.stream for info in again.streams()} == stored
     assert verify(again.log).ok

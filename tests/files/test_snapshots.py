@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tallystick.testing.faults import Fault, FaultyFileSystem
 
 BODY = b'{"n":1}'
 LARGE_BYTES = 50_000_000
+BOMB_BYTES = 64 << 20
 EXTRA_BYTES_MAX = 300_000_000
 
 
@@ -133,6 +135,24 @@ def test_a_swapped_body_is_told_by_its_fact(made: Any, directory: Path) -> None:
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b'{"n":1}', b'{"n":7}')))
     assert store.log.snapshots.load(snapshot.id) == b'{"n":7}'
     assert "was changed" in verify(store.log).problems[0].reason
+
+
+def test_a_file_that_unpacks_to_more_than_was_recorded_is_not_unpacked(made: Any, directory: Path) -> None:
+    """LH-12: a few kilobytes that unpack to many megabytes are given up at the size that the control fact says."""
+    store, snapshot = made
+    path = path_of(directory, snapshot.id)
+    document = gzip.decompress(path.read_bytes()).replace(b'{"n":1}', b'{"n":1,"x":"' + b" " * BOMB_BYTES + b'"}')
+    path.write_bytes(gzip.compress(document))
+    del document
+    assert path.stat().st_size < BOMB_BYTES // 900
+    tracemalloc.start()
+    try:
+        problems = verify(store.log).problems
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [problem.what for problem in problems] == ["snapshot"]
+    assert peak < BOMB_BYTES // 4
 
 
 def test_a_file_that_no_commit_names_is_no_snapshot(made: Any, opened: Any, directory: Path) -> None:

@@ -28,14 +28,14 @@ def test_a_snapshot_that_is_dropped_while_it_is_opened_is_not_an_empty_state(
     store.append("order/1", paid(1, 2, 4))
     made = state.make(store, balance, "order/1")
     assert made is not None
-    load: Callable[[bytes], bytes | None] = store.log.snapshots.load
+    load: Callable[..., bytes | None] = store.log.snapshots.load
     seen: list[bytes] = []
 
-    def load_once(id: bytes) -> bytes | None:
+    def load_once(id: bytes, **bounds: Any) -> bytes | None:
         if len(seen) == 1:
             state.drop(store, "order/1", [made.id], reason="retention")
         seen.append(id)
-        return load(id)
+        return load(id, **bounds)
 
     monkeypatch.setattr(store.log.snapshots, "load", load_once)
     assert state.fold(store, balance, "order/1").value["cents"] == 7

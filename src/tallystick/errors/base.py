@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 __all__ = [
     "TallyError",
@@ -49,7 +49,10 @@ class TallyError(Exception):
         }
 
 
-def copy(failure: BaseException) -> BaseException:
+Failure = TypeVar("Failure", bound=BaseException)
+
+
+def copy(failure: Failure) -> Failure:
     """An exception to raise once more elsewhere: a traceback belongs to one thread or task alone."""
     return type(failure)(**failure.values) if isinstance(failure, TallyError) else failure
 

@@ -2,8 +2,9 @@
 
 UTF-8; nothing escaped but what JSON must escape; keys sorted by code point; no spaces; floats in msgspec's shortest
 round-trip form (`docs/formats/canonical-json.md` has the rule and vectors); integers within int64; 1.0 and -0.0 stay
-as they are. Refused: NaN, infinities, larger integers, duplicate keys, lone surrogates, U+0000, keys that are not
-strings, anything but JSON types, a root that is not an object, and what is past the limits of depth, nodes and bytes.
+as they are. Refused: NaN, infinities, larger integers, in text numbers so small that they would become zero, duplicate
+keys, lone surrogates, U+0000, keys that are not strings, anything but JSON types, a root that is not an object, and
+what is past the limits of depth, nodes and bytes.
 
 Speed: msgspec makes the bytes, but is generous about what it takes. So many values at once are shown to two strict C
 encoders whose output is thrown away: ormsgpack refuses tuples, UUIDs, enums, dates, subclasses; orjson refuses
@@ -106,20 +107,23 @@ def check(value: Any, *, what: str = "payload") -> None:
 
 
 def parse(text: bytes | str, *, what: str = "payload", bytes_max: int = 2 * limits.EVENT_BYTES_MAX) -> Any:
-    """The value of JSON text from outside, as strict as `encode`: duplicate keys and all that JSON forbids refused."""
+    """The value of JSON text from outside, as strict as `encode`.
+
+    Refused: duplicate keys, numbers that are not zero and would become zero, and all that JSON forbids.
+    """
     raw = _as_utf8(text, what)
     if len(raw) > bytes_max:
         raise errors.TooLarge(what=what, size=len(raw), unit="bytes", limit=bytes_max)
     try:
         value = _decode(raw)
-        if _encode_as_given(value) == raw:  # nothing was lost on the way in, so no key stands twice
+        if _encode_as_given(value) == raw:  # nothing was lost on the way in: no key stands twice
             return value
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         _refuse_text(what, problem)
     try:
         return _decode_unique(raw.decode())
-    except _Twice as twice:
-        raise errors.NotCanonical(what=what, pointer=twice.pointer, reason="the key stands twice") from None
+    except _Lossy as lossy:
+        raise errors.NotCanonical(what=what, pointer=lossy.pointer, reason=lossy.reason) from None
     except (ValueError, RecursionError) as problem:
         _refuse_text(what, problem)
 
@@ -209,11 +213,12 @@ class _Walk:
         raise errors.NotCanonical(what=self.what, pointer=_printable(pointer), reason=reason)
 
 
-class _Twice(Exception):
-    """A key stands twice in one object."""
+class _Lossy(Exception):
+    """Text that is JSON and says something that its value would not say."""
 
-    def __init__(self, key: str) -> None:
-        self.pointer = "…/" + _printable(escape_pointer(key))
+    def __init__(self, reason: str, *, pointer: str = "") -> None:
+        self.reason = reason
+        self.pointer = pointer
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -223,12 +228,20 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise _Twice(key)
+                raise _Lossy("the key stands twice", pointer="…/" + _printable(escape_pointer(key)))
             seen.add(key)
     return found
 
 
-_decode_unique = json.JSONDecoder(object_pairs_hook=_unique).decode
+def _number(text: str) -> float:
+    """The double that a literal with a point or an exponent says, unless it is too small for one and became zero."""
+    value = float(text)
+    if value == 0.0 and text.lower().partition("e")[0].strip("-0."):
+        raise _Lossy(f"{text[:40]} is too small for a double: it would become {value}")
+    return value
+
+
+_decode_unique = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_number).decode
 
 
 def _as_utf8(text: bytes | str, what: str) -> bytes:

@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 
 import tallystick
 from tallystick import NewEvent, Store, errors
+from tallystick.event import canonical
 from tallystick.pipeline.failures import clear, told
 from tallystick.pipeline.question import absolute, require_shared
 
@@ -129,7 +130,7 @@ def _event(made: Recipe, row: dict[str, Any]) -> NewEvent:
     return NewEvent(
         row["type"],
         row["payload"].encode(),
-        meta=None if meta is None else msgspec.json.decode(meta),
+        meta=None if meta is None else canonical.parse(meta, what="meta"),
         version=row.get("version"),
         id=bytes(id_),
         time=row.get("time"),

@@ -219,7 +219,7 @@ def body_of(store: Store, entry: Entry) -> bytes | None:
 
 
 def _intact(store: Store, id_: bytes, fact: facts.Snapshotted) -> bytes | None:
-    body = store.log.snapshots.load(id_)
+    body = store.log.snapshots.load(id_, bytes_max=fact.body_bytes)
     return body if body is not None and chain.checksum(body).hex() == fact.body_hash else None
 
 

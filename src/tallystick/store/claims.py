@@ -134,7 +134,7 @@ def check_snapshots(log: EventLog, claims: Claims) -> Iterator[Problem]:
     """Every snapshot that a fact claims has its body, whole and unchanged; and no body is without a fact."""
     held = set(log.snapshots.ids())
     for id_, fact in claims.snapshots.items():
-        body = log.snapshots.load(id_) if id_ in held else None
+        body = log.snapshots.load(id_, bytes_max=fact.body_bytes) if id_ in held else None
         if body is None:
             yield Problem(
                 "snapshot", f"the body of snapshot {id_.hex()} is missing or unreadable", 0, fact.stream, fact.seq

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from tallystick import errors
@@ -90,6 +90,37 @@ def by_bytes(transactions: list[Transaction], bytes_max: int = limits.COMMIT_BYT
         size += own
     if group:
         yield group
+
+
+def commit_each(
+    groups: Iterable[Sequence[Transaction]], commit: Callable[[Sequence[Transaction]], list[Outcome]]
+) -> list[Outcome]:
+    """Commit group after group, as far as there are several. What fails one group is the outcome of that group alone.
+
+    The groups before it are durable, and those after it may be: nobody may be told otherwise.
+    """
+    every = list(groups)
+    if len(every) == 1:
+        return commit(every[0])
+    outcomes: list[Outcome] = []
+    for group in every:
+        try:
+            outcomes += commit(group)
+        except errors.TallyError as problem:
+            outcomes += [errors.copy(problem) for _ in group]
+    return outcomes
+
+
+def apart(
+    commit: Callable[[Sequence[Transaction]], list[Outcome]], transactions: Sequence[Transaction]
+) -> list[Outcome]:
+    """Commit together; if an inline projection refuses one, commit each alone, so that only that one is refused."""
+    try:
+        return commit(transactions)
+    except errors.ProjectionRefused as refusal:
+        if len(transactions) == 1:
+            return [refusal]
+    return commit_each([[transaction] for transaction in transactions], lambda alone: apart(commit, alone))
 
 
 def _for(own: bool, problem: BaseException) -> BaseException:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tallystick import errors
@@ -33,12 +33,22 @@ def times(given: list[Any], now: int) -> list[int]:
     return [now if time is None else check_time(time) for time in given]
 
 
-def check_time(time: object) -> int:
+def check_time(time: object, *, what: str = "time") -> int:
     """The time, if it can be one."""
     if type(time) is int and 0 <= time <= limits.INT_MAX:
         return time
-    must = "nanoseconds since 1970, from 0 to 2^63-1"
-    raise errors.InvalidValue(what="time", value=names.shown(time), must=must)
+    must = "nanoseconds since 1970 as an int, from 0 to 2^63-1"
+    raise errors.InvalidValue(what=what, value=names.shown(time), must=must)
+
+
+def checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
+    """The clock, except that an answer which no event could carry is refused before anything is written."""
+
+    def checked() -> int:
+        now = clock()
+        return now if type(now) is int and 0 <= now <= limits.INT_MAX else check_time(now, what="the clock's time")
+
+    return checked
 
 
 def require_signed(signatures: list[bytes | None], streams: Sequence[str]) -> None:

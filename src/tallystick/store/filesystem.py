@@ -7,9 +7,11 @@ directory, and `rename` replaces at once or not at all. Everything else may be l
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 RETRIES_MAX = 100
+PIECE_BYTES = 4 << 20
 
 TRANSIENT = frozenset({errno.EINTR, errno.EAGAIN})
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -82,11 +84,21 @@ def write_fully(file: File, offset: int, data: bytes | bytearray) -> None:
         done += taken
 
 
-def stage_file(files: FileSystem, directory: str, name: str, data: bytes) -> None:
+def pieces(file: File, begin: int, end: int) -> Iterator[bytes]:
+    """The bytes of a file between two offsets, in pieces that fit into memory."""
+    while begin < end and (data := file.read_at(begin, min(PIECE_BYTES, end - begin))):
+        yield data
+        begin += len(data)
+
+
+def stage_file(files: FileSystem, directory: str, name: str, data: bytes | Iterable[bytes]) -> None:
     """Write a file beside its place, durably: what may fail for want of room fails here."""
     file = files.create(f"{directory}/{name}.tmp")
     try:
-        write_fully(file, 0, data)
+        at = 0
+        for piece in (data,) if isinstance(data, bytes) else data:
+            write_fully(file, at, piece)
+            at += len(piece)
         file.sync()
     finally:
         file.close()
@@ -98,7 +110,7 @@ def publish_file(files: FileSystem, directory: str, name: str) -> None:
     files.sync_dir(directory)
 
 
-def replace_file(files: FileSystem, directory: str, name: str, data: bytes) -> None:
+def replace_file(files: FileSystem, directory: str, name: str, data: bytes | Iterable[bytes]) -> None:
     """Put a whole file in place so that a crash leaves the old one or the new one."""
     stage_file(files, directory, name, data)
     publish_file(files, directory, name)

@@ -37,11 +37,20 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     base: bytes | None = None
 
 
+def within(body: bytes | None, bytes_max: int | None) -> bytes | None:
+    """The body, unless it is larger than it can be."""
+    return body if body is None or bytes_max is None or len(body) <= bytes_max else None
+
+
 class Snapshots(Protocol):
     """The bodies that an engine holds. They come and go with commits (`Maintenance`)."""
 
-    def load(self, id: bytes) -> bytes | None:
-        """The body with this id, exactly as it was given; None if there is none, or none that can be read."""
+    def load(self, id: bytes, *, bytes_max: int | None = None) -> bytes | None:
+        """The body with this id, exactly as it was given; None if there is none, or none that can be read.
+
+        `bytes_max` is what the control fact says of its size. A larger body is not the one that was given: it is None,
+        and no more of it than that is unpacked.
+        """
 
     def ids(self) -> list[bytes]:
         """The ids of all bodies, ascending."""

@@ -9,17 +9,13 @@ runners of one projection, or one that was killed, leave no effect twice and non
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
-from tallystick import errors
 from tallystick.event import canonical
 from tallystick.event.model import Event, Row
 from tallystick.store.checkpoints import Checkpoint
-from tallystick.store.commit import Outcome
-
-T = TypeVar("T")
 
 ROWS_PAGE = 1000
 KEY_CHARACTERS_MAX = 500  # 2,000 bytes: what every engine can index
@@ -169,16 +165,6 @@ class Inline(Protocol):
     """
 
     def prepare(self, rows: Sequence[Row], views: Views) -> Callable[[Views], None]: ...
-
-
-def apart(commit: Callable[[Sequence[T]], list[Outcome]], transactions: Sequence[T]) -> list[Outcome]:
-    """Commit together; if an inline projection refuses one, commit each alone, so that only that one is refused."""
-    try:
-        return commit(transactions)
-    except errors.ProjectionRefused as refusal:
-        if len(transactions) == 1:
-            return [refusal]
-    return [outcome for transaction in transactions for outcome in apart(commit, [transaction])]
 
 
 class Absent:

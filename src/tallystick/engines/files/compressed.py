@@ -80,9 +80,8 @@ class CompressedFile:
             pieces.append(self._file.read_at(offset, min(end, segment.SIZE_MAX) - offset))
             offset = segment.SIZE_MAX
         while offset < end:
-            begin, data = self._around(offset)
-            pieces.append(data[offset - begin : end - begin])
-            offset = begin + len(data)
+            pieces.append(self._piece(offset, end))
+            offset += len(pieces[-1])
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def size(self) -> int:
@@ -100,28 +99,29 @@ class CompressedFile:
     def close(self) -> None:
         self._file.close()
 
-    def _around(self, offset: int) -> tuple[int, bytes]:
-        """The member with this offset in it, where it begins, and its bytes: zeros if they cannot be had."""
+    def _piece(self, offset: int, end: int) -> bytes:
+        """The bytes from an offset on, to the end of its member at most: zeros if they cannot be had."""
         members = self._table()
         number = bisect.bisect_right(members, offset, key=lambda member: member.begin) - 1
         following = members[number + 1].begin if number + 1 < len(members) else self._end
-        if number < 0:
-            return segment.SIZE_MAX, bytes(following - segment.SIZE_MAX)
-        member = members[number]
+        member = members[number] if number >= 0 else None
         data = next((data for kept, data in self._kept if kept == number), None)
-        if data is None:
+        if member is not None and data is None:
             data = self._inflated(member, following - member.begin)
             self._kept = ((number, data), *self._kept[: MEMBERS_KEPT - 1])
-        return member.begin, data
+        if member is None or not data:
+            return bytes(min(following, end) - offset)
+        return data[offset - member.begin : end - member.begin]
 
     def _inflated(self, member: Member, size: int) -> bytes:
+        """A member's bytes; none, if they are not as many as there must be."""
         packed = self._file.read_at(member.offset, member.length)
         unpacking = zlib.decompressobj(_GZIP_BITS)
         try:
             data = unpacking.decompress(packed, size + 1)
         except zlib.error:
-            return bytes(size)
-        return data if unpacking.eof and len(data) == size else bytes(size)
+            return b""
+        return data if unpacking.eof and len(data) == size else b""
 
     def _table(self) -> list[Member]:
         if self._members is None:
@@ -161,8 +161,11 @@ class CompressedFile:
             packed = self._file.read_at(offset + length, _WALK_BYTES)
             if not packed:
                 return 0, 0
-            size += len(unpacking.decompress(packed))
-            length += len(packed) - len(unpacking.unused_data)
+            length += len(packed)
+            while packed and not unpacking.eof:
+                size += len(unpacking.decompress(packed, MEMBER_BYTES))
+                packed = unpacking.unconsumed_tail
+            length -= len(unpacking.unused_data)
         return length, size
 
 

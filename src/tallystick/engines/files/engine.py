@@ -26,7 +26,7 @@ from tallystick.engines.files.writer import Writer
 from tallystick.engines.tables.beside import Beside
 from tallystick.event.model import Event, Row
 from tallystick.store import capabilities, leases
-from tallystick.store.combining import Combiner, by_bytes
+from tallystick.store.combining import Combiner, apart, by_bytes, commit_each
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.filesystem import FULL
@@ -35,7 +35,6 @@ from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
-from tallystick.store.views import apart
 
 INDEX_SHARE = 8  # at close the current index is written again when an eighth of the segment is not in it
 
@@ -111,7 +110,7 @@ class FilesLog(Beside):
     def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
         if len(transactions) == 1:
             return apart(self._commit_group, transactions)
-        return self.commit_each(by_bytes(transactions), self._commit_group)
+        return commit_each(by_bytes(transactions), functools.partial(apart, self._commit_group))
 
     def _commit_group(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         writer = self._require_writer()

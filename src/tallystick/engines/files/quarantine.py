@@ -16,11 +16,10 @@ from tallystick.engines.files.compressed import as_plain
 from tallystick.engines.files.scan import Scanner, next_valid_frame
 from tallystick.engines.files.segments import Handles
 from tallystick.event.model import Event
-from tallystick.store.filesystem import File, FileSystem, replace_file, write_fully
+from tallystick.store.filesystem import File, FileSystem, pieces, replace_file, write_fully
 
 FOLDER = "quarantine"
 GZIP_MAGIC = b"\x1f\x8b\x08" + bytes(5)  # as a compressed segment's members begin: no flags, no time
-_COPY_BYTES = 4 << 20
 _BETWEEN_BYTES = 9 + 5  # the time, and the head of the payload, in MessagePack
 
 
@@ -39,8 +38,10 @@ def copy(files: FileSystem, directory: str, name: str, *, time_ns: int) -> str:
     kept = f"{FOLDER}/{name}.damaged.{time_ns}"
     source, target = files.open_read(f"{directory}/{name}"), files.create(f"{directory}/{kept}")
     try:
-        for at in range(0, source.size(), _COPY_BYTES):
-            write_fully(target, at, source.read_at(at, _COPY_BYTES))
+        at = 0
+        for data in pieces(source, 0, source.size()):
+            write_fully(target, at, data)
+            at += len(data)
         target.sync()
     finally:
         source.close()

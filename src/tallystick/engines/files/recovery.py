@@ -19,10 +19,8 @@ import msgspec
 from tallystick.engines.files import segment
 from tallystick.engines.files.mark import Mark
 from tallystick.engines.files.segments import Segment
-from tallystick.store.filesystem import File, FileSystem, replace_file, write_fully
+from tallystick.store.filesystem import File, FileSystem, pieces, replace_file, write_fully
 from tallystick.store.page import Hole
-
-_COPY_BYTES = 4 << 20
 
 
 class Recovery(msgspec.Struct):
@@ -68,13 +66,13 @@ def settle(files: FileSystem, directory: str, item: Segment, file: File, found: 
     """Make the end of an undamaged log durable: quarantine and cut a torn tail, write an unsynced one again."""
     done: list[str] = []
     if found.torn_bytes:
-        tail = file.read_at(found.end, found.torn_bytes)
-        if tail.strip(b"\0"):
+        size, end = found.torn_bytes, found.end + found.torn_bytes
+        if any(data.count(0) < len(data) for data in pieces(file, found.end, end)):
             name = f"{item.name}.{found.end}.{time_ns}"
-            replace_file(files, f"{directory}/quarantine", name, tail)
-            done.append(f"cut {len(tail)} torn bytes off {item.name} at {found.end}; kept as quarantine/{name}")
+            replace_file(files, f"{directory}/quarantine", name, pieces(file, found.end, end))
+            done.append(f"cut {size} torn bytes off {item.name} at {found.end}; kept as quarantine/{name}")
         else:
-            done.append(f"cut {len(tail)} zero bytes off {item.name} at {found.end}")
+            done.append(f"cut {size} zero bytes off {item.name} at {found.end}")
         file.truncate(found.end)
     if found.end > found.synced_end:
         _write_again(file, found.synced_end, found.end)
@@ -85,7 +83,6 @@ def settle(files: FileSystem, directory: str, item: Segment, file: File, found: 
 
 
 def _write_again(file: File, begin: int, end: int) -> None:
-    while begin < end:
-        data = file.read_at(begin, min(_COPY_BYTES, end - begin))
+    for data in pieces(file, begin, end):
         write_fully(file, begin, data)
         begin += len(data)

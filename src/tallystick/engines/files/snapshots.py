@@ -27,11 +27,12 @@ from tallystick.event import canonical, ids
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.filesystem import FULL, File, FileSystem, write_fully
 from tallystick.store.snapshots import FULL as WHOLE
-from tallystick.store.snapshots import Snapshot
+from tallystick.store.snapshots import Snapshot, within
 
 SUFFIX = ".snap"
 GZIP_LEVEL = 6
 CHUNK_BYTES = 1 << 20
+ENVELOPE_BYTES_MAX = 1 << 20  # all of the document but the body: names and hashes
 _GZIP = zlib.MAX_WBITS | 16
 _OWN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.snap(\.\d+\.tmp)?")
 _serials = itertools.count(1)
@@ -56,12 +57,12 @@ class FileSnapshots:
 
     # --- the port --------------------------------------------------------------------------------------------------
 
-    def load(self, id: bytes) -> bytes | None:
+    def load(self, id: bytes, *, bytes_max: int | None = None) -> bytes | None:
         if not self._lifecycle().snapshots.get(id):
             return None
         try:
             with self._opened(name_of(id)) as file:
-                return _body(id, _unpacked(file))
+                return within(_body(id, _unpacked(file, bytes_max)), bytes_max)
         except (OSError, zlib.error, EOFError, msgspec.MsgspecError):
             return None
 
@@ -228,12 +229,20 @@ def _envelope(snapshot: Snapshot) -> tuple[bytes, bytes]:
     return before, b"," + canonical.encode_state(last)[1:]
 
 
-def _unpacked(file: File) -> bytearray:
-    """The document in a file, whole; its length and checksum stand at the end of it."""
+def _unpacked(file: File, body_bytes_max: int | None) -> bytearray:
+    """The document in a file, whole; its length and checksum stand at the end of it.
+
+    A few bytes may unpack to a thousand times as many: it is given up as soon as it is larger than it can be.
+    """
     found, unpacker, at = bytearray(), zlib.decompressobj(wbits=_GZIP), 0
     while data := file.read_at(at, CHUNK_BYTES):
-        found += unpacker.decompress(data)
         at += len(data)
+        while data:
+            found += unpacker.decompress(data, CHUNK_BYTES)
+            data = unpacker.unconsumed_tail
+            if body_bytes_max is not None and len(found) > body_bytes_max + ENVELOPE_BYTES_MAX:
+                raise EOFError("it unpacks to more than was recorded")
+    found += unpacker.flush()
     if not unpacker.eof or unpacker.unused_data:
         raise EOFError("the file is cut, or something follows its end")
     return found

@@ -15,6 +15,7 @@ from tallystick.engines.tables.owned import MemoryDatabase, OwnedTables
 from tallystick.event.model import Event
 from tallystick.store import capabilities, leases
 from tallystick.store.checkpoints import Checkpoint
+from tallystick.store.combining import apart
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.idempotency import CommandKey, CommandRecord
@@ -30,7 +31,8 @@ from tallystick.store.maintenance import (
 )
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
-from tallystick.store.views import Inline, apart
+from tallystick.store.snapshots import within
+from tallystick.store.views import Inline
 
 
 class MemoryCheckpoints:
@@ -62,8 +64,8 @@ class MemorySnapshots:
     def __init__(self) -> None:
         self.bodies: dict[bytes, bytes] = {}
 
-    def load(self, id: bytes) -> bytes | None:
-        return self.bodies.get(id)
+    def load(self, id: bytes, *, bytes_max: int | None = None) -> bytes | None:
+        return within(self.bodies.get(id), bytes_max)
 
     def ids(self) -> list[bytes]:
         return sorted(self.bodies)

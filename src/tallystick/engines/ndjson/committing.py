@@ -17,7 +17,7 @@ from tallystick.engines.ndjson.stream_log import StreamLog
 from tallystick.event.model import Event
 from tallystick.store import leases
 from tallystick.store.capabilities import ANY_STREAM, MULTI_STREAM
-from tallystick.store.combining import by_bytes
+from tallystick.store.combining import by_bytes, commit_each
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.filesystem import FULL, FileSystem
 from tallystick.store.idempotency import CommandKey, CommandRecord
@@ -106,7 +106,7 @@ class Committer:
         assert log is not None
         with locked(self._files, log.directory, busy_ms=self._busy_ms):
             log.prepare(clock=self._clock)
-            return [outcome for group in by_bytes(transactions) for outcome in self._write(log, group)]
+            return commit_each(by_bytes(transactions), lambda group: self._write(log, group))
 
     def _known(self, stream: str) -> StreamLog | None:
         with _translated("reading the list of streams", self._directory):
@@ -126,7 +126,7 @@ class Committer:
                 self._registry.add(stream)
             return None
 
-    def _write(self, log: StreamLog, transactions: list[Transaction]) -> list[Outcome]:
+    def _write(self, log: StreamLog, transactions: Sequence[Transaction]) -> list[Outcome]:
         next_position = log.index.position(log.index.seq + 1)
         ledger = Ledger(_View(log), next_position=next_position, holder=self._holder)
         try:

@@ -10,7 +10,7 @@ from tallystick.store.idempotency import CommandKey, CommandRecord
 class NoSnapshots:
     """No bodies: the snapshot of a run is the file beside its log."""
 
-    def load(self, id: bytes) -> bytes | None:
+    def load(self, id: bytes, *, bytes_max: int | None = None) -> bytes | None:
         return None
 
     def ids(self) -> list[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tallystick.engines.postgres.connections import Reading
+from tallystick.store.snapshots import within
 
 
 class PostgresSnapshots:
@@ -11,9 +12,9 @@ class PostgresSnapshots:
     def __init__(self, connections: Reading) -> None:
         self._connections = connections
 
-    def load(self, id: bytes) -> bytes | None:
+    def load(self, id: bytes, *, bytes_max: int | None = None) -> bytes | None:
         rows = self._connections.rows("find_snapshot", (id.hex(),))
-        return rows[0][0] if rows else None
+        return within(rows[0][0], bytes_max) if rows else None
 
     def ids(self) -> list[bytes]:
         return [id_ for (id_,) in self._connections.rows("list_snapshots")]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,12 +24,11 @@ from tallystick.engines.postgres.inlining import Inlining, require_drawn
 from tallystick.engines.postgres.view import Answers, LockedView, Wanted
 from tallystick.event import canonical, limits
 from tallystick.store import leases
-from tallystick.store.combining import by_bytes
+from tallystick.store.combining import apart, by_bytes, commit_each
 from tallystick.store.commit import Appended, Outcome, Transaction, Write
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.leases import Lease
 from tallystick.store.ledger import Holder, Ledger, only_writes
-from tallystick.store.views import apart
 
 _ATTEMPTS = 5
 _REFUSED = "TL409"  # what the functions that write raise
@@ -63,10 +63,7 @@ class Writer:
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """An outcome for each transaction, durable before it is returned."""
-        outcomes: list[Outcome] = []
-        for group in by_bytes(list(transactions), limits.COMMIT_BYTES_MAX):
-            outcomes += apart(self._settled, group)
-        return outcomes
+        return commit_each(by_bytes(list(transactions), limits.COMMIT_BYTES_MAX), partial(apart, self._settled))
 
     def _settled(self, group: Sequence[Transaction]) -> list[Outcome]:
         """The outcomes of a group, also if the connection is lost on the way."""

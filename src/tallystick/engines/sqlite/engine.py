@@ -33,6 +33,7 @@ from tallystick.event import limits
 from tallystick.event.model import Event
 from tallystick.store import capabilities, leases
 from tallystick.store.checkpoints import Checkpoints
+from tallystick.store.combining import apart
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.idempotency import Commands
@@ -41,7 +42,7 @@ from tallystick.store.maintenance import Cut, Reclaimed, require_history, requir
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
-from tallystick.store.views import Inline, apart
+from tallystick.store.views import Inline
 
 _POLL_S = 0.02
 _BUSY_MS_MAX = 3_600_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tallystick import errors
 from tallystick.engines.sqlite import statements
 from tallystick.engines.tables.database import Database
+from tallystick.store.snapshots import within
 
 
 class SqliteSnapshots:
@@ -13,13 +14,13 @@ class SqliteSnapshots:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def load(self, id: bytes) -> bytes | None:
+    def load(self, id: bytes, *, bytes_max: int | None = None) -> bytes | None:
         try:
             with self._database.reading() as connection:
                 row = connection.execute(statements.named("find_snapshot"), (id,)).fetchone()
         except errors.Damaged:  # a fold then starts from an older snapshot, and `tally verify` names this one
             return None
-        return None if row is None else row[0]
+        return None if row is None else within(row[0], bytes_max)
 
     def ids(self) -> list[bytes]:
         with self._database.reading() as connection:

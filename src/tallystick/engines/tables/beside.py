@@ -14,10 +14,10 @@ from tallystick.engines.tables import checkpoints, deadletters, statements, view
 from tallystick.engines.tables.lazily import LazyDatabase
 from tallystick.engines.tables.owned import OwnedTables
 from tallystick.event.model import Row
-from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.commit import Transaction
 from tallystick.store.page import Page
 from tallystick.store.tables import drop_tables_of
-from tallystick.store.views import Inline, apart
+from tallystick.store.views import Inline
 
 PENDING = statements.named("create_pending_drops")
 _NOTHING = nullcontext()
@@ -82,13 +82,6 @@ class Beside:
         if pending:
             with self._beside.writing() as connection:
                 connection.executemany(statements.named("delete_pending_drops"), [row[:1] for row in pending])
-
-    @staticmethod
-    def commit_each(
-        groups: Iterable[list[Transaction]], commit: Callable[[Sequence[Transaction]], list[Outcome]]
-    ) -> list[Outcome]:
-        """Commit group by group; what an inline projection refuses is refused alone."""
-        return [outcome for group in groups for outcome in apart(commit, group)]
 
     def close_beside(self) -> None:
         """Give the database back."""

@@ -11,9 +11,11 @@ import pytest
 from tallystick import NewEvent, Selection, Store, errors, select
 from tallystick.event import canonical
 from tallystick.store.capabilities import ANY_STREAM
+from tallystick.store.verify import verify
 from tallystick.testing.builders import event
+from tallystick.testing.clock import ManualClock
 from tallystick.testing.contract import hostile, hostile_arguments
-from tallystick.testing.contract.harness import Contract, needs
+from tallystick.testing.contract.harness import Contract, EngineHarness, needs
 
 
 def _refused_untouched(store: Store, use: Callable[[], Any]) -> errors.TallyError:
@@ -99,6 +101,22 @@ class BadInputContract(Contract):
         given = {"type": "thing.happened", "payload": {}} | fields
         error = _refused_untouched(shared, lambda: shared.append("run/a", NewEvent(**given)))
         assert isinstance(error, errors.InvalidInput)
+
+    @pytest.mark.parametrize("time", [1.76e18, -1, 1 << 63, True, None, "now"], ids=repr)
+    def test_a_clock_that_gives_no_time_is_refused(self, harness: EngineHarness, time: Any) -> None:
+        """SAFE-05: an event is not acknowledged with a time that it cannot carry, nor recorded at one."""
+        clock = ManualClock()
+        store = harness.open(clock=clock)
+        store.append("run/a", event())
+        good, clock.now = clock.now, time
+        own = NewEvent("thing.happened", {}, time=1, id=bytes.fromhex("1" * 32))
+        for given in (event(), [event(), event()], own):
+            error = _refused_untouched(store, lambda given=given: store.append("run/a", given))  # type: ignore[misc]
+            assert isinstance(error, errors.InvalidValue)
+            assert "clock" in error.message
+        clock.now = good
+        assert store.append("run/a", event()).seq == 2
+        assert verify(store.log).ok
 
     @pytest.mark.parametrize(
         "expected", [-2, 1 << 63, 1 << 70, 10**5000, "any", "1", 1.0, None, True, [], b"1"], ids=_kind

@@ -1,0 +1,40 @@
+"""Commits that are done in parts: what becomes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tallystick import errors
+from tallystick.store.combining import apart, commit_each
+from tallystick.store.commit import Outcome, Transaction
+
+
+class Disk:
+    """Takes one transaction at a time, and is full at some of them; refuses groups as an inline projection does."""
+
+    def __init__(self, *full: int) -> None:
+        self.full = full
+        self.calls = 0
+
+    def commit(self, group: Sequence[Transaction]) -> list[Outcome]:
+        """The outcome of a group."""
+        if len(group) > 1:
+            raise errors.ProjectionRefused(projection="p", position=1, reason="not together")
+        self.calls += 1
+        if self.calls in self.full:
+            raise errors.NoSpace(needed=1, path="/")
+        return [[]]
+
+
+def test_a_failure_of_one_part_is_not_told_to_the_others() -> None:
+    """SAFE-05: whichever part fails, those before and after it are told what became of them."""
+    parts = [[Transaction([])] for _ in range(4)]
+    outcomes = commit_each(parts, Disk(1, 3).commit)
+    assert [isinstance(outcome, errors.NoSpace) for outcome in outcomes] == [True, False, True, False]
+    assert outcomes[0] is not outcomes[2]
+
+
+def test_what_is_committed_alone_after_a_refusal_has_its_own_outcome() -> None:
+    """SAFE-05: a group that an inline projection refuses is committed one by one; a full disk fails one of them."""
+    outcomes = apart(Disk(2).commit, [Transaction([]) for _ in range(3)])
+    assert [isinstance(outcome, errors.NoSpace) for outcome in outcomes] == [False, True, False]
