@@ -54,7 +54,7 @@ def open(
     log = _open_log(
         url, readonly=readonly, create=create and not readonly, profile=profile, clock=clock, options=options
     )
-    if refill_from is not None and not readonly and log.holes():
+    if refill_from is not None and not readonly and (log.holes() or log.damage.known()):
         log.close()
         refill(url, refill_from, clock=clock, filesystem=options.get("filesystem"))
         log = _open_log(url, readonly=False, create=False, profile=profile, clock=clock, options=options)
@@ -101,10 +101,15 @@ def refill(
 
             options["filesystem"] = filesystem
             done = refill_files(place, donor, clock=clock, progress=progress, filesystem=filesystem)
-    if done.made:
+    if done.made or _is_damage_on_record(url, options):
         with open(url, create=False, clock=clock, **options) as store:
             record_refill(store, done)
     return done
+
+
+def _is_damage_on_record(url: str, options: dict[str, Any]) -> bool:
+    with open(url, readonly=True, **options) as store:
+        return bool(store.log.damage.known())
 
 
 @contextlib.contextmanager

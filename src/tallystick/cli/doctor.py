@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tallystick.cli import failures, options, output, progress
-from tallystick.cli.verify import show_problems
+from tallystick.cli.verify import show_problems, show_unrecorded
 
 if TYPE_CHECKING:
     from tallystick import Store
@@ -21,7 +21,10 @@ PAGE = 10_000
 @click.command("doctor", short_help="Show how a store is; mend what can be mended.")
 @options.url
 @click.option(
-    "--repair", is_flag=True, help="Open for writing, so that recovery runs. It does only what loses nothing."
+    "--repair",
+    is_flag=True,
+    help="Open for writing, so that recovery runs; it does only what loses nothing. Damage on record is cleared if the "
+    "whole store is verified again and nothing is wrong.",
 )
 @click.option(
     "--from",
@@ -35,25 +38,31 @@ def command(url: str, repair: bool, source: str | None, quick: bool, as_json: bo
     """Show the facts of a store: size, free space, index, locks, damaged ranges, and what recovery found and did.
 
     Without --repair the store is opened for reading only. Exit status 1 if something is wrong. `tally verify` checks
-    the events themselves.
+    the events themselves. Damage that is found goes on record, and appends are refused until it is settled.
     """
     import tallystick
+    from tallystick.store.damage import problem_of, put_on_record
 
     if source is not None and not repair:
         raise click.UsageError("--from goes with --repair")
     refilled = _refill(url, source) if source is not None else None
     with tallystick.open(url, readonly=not repair, create=False) as store:
+        cleared, unrecorded = (_cleared(store), "") if repair else ([], "")
         report = store.report()
         problems, holes = list(report.problems), store.holes()
         if not quick:
-            problems += _structures(store)
+            structures = _structures(store)
             holes += [hole for hole in _read_through(store) if hole not in holes]
+            unrecorded = put_on_record(store.log.damage, [*structures, *map(problem_of, holes)])
+            problems += [problem for problem in structures if problem not in problems]
         found = _facts(store) | {
             "ok": not problems and not holes,
             "repair": repair,
             "facts": report.facts,
             "recovered": report.recovered,
             "refilled": refilled,
+            "cleared": cleared,
+            "unrecorded": unrecorded,
             "holes": holes,
             "problems": problems,
         }
@@ -71,6 +80,18 @@ def _refill(url: str, source: str) -> Refilled:
 
     with progress.bar("comparing", total=None) as move:
         return tallystick.refill(url, source, progress=move)
+
+
+def _cleared(store: Store) -> list[Problem]:
+    """What was on record and is settled, because the whole store was verified again and nothing is wrong."""
+    from tallystick.store.repair import repair
+
+    known = store.log.damage.known()
+    if not known or store.holes():
+        return []
+    with progress.bar("verifying", total=store.head()) as move:
+        found = repair(store, progress=move)
+    return known if found is not None and found.ok else []
 
 
 def _facts(store: Store) -> dict[str, Any]:
@@ -115,11 +136,14 @@ def _show(found: dict[str, Any]) -> None:
         click.echo("recovery: " + output.printable(deed))
     if found["refilled"] is not None:
         _show_refilled(found["refilled"])
+    if found["cleared"]:
+        click.echo(f"cleared: {len(found['cleared'])} on record as damaged; all was verified again, nothing is wrong")
     for hole in found["holes"]:
         click.echo(f"damaged: positions {hole.first} to {hole.last}: " + output.printable(hole.reason))
     starts = {hole.first for hole in found["holes"]}
     if others := [problem for problem in found["problems"] if problem.position not in starts]:
         show_problems(others)
+    show_unrecorded(found["unrecorded"])
     if found["ok"]:
         click.echo("nothing is wrong")
     elif not found["repair"]:

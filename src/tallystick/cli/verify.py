@@ -26,6 +26,9 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
     With --reducer, snapshots and fingerprints of that reducer are also compared with a replay, with each other, and
     with the reducer's invariants. The log of a community has its signatures checked too. Exit status 0 if nothing is
     wrong, 1 otherwise.
+
+    Damage that is found goes on record in the store: appends are refused until `tally doctor --repair` finds everything
+    sound. What the reducers and signatures show is reported and not put on record.
     """
     from tallystick.state import validation
     from tallystick.store.stating import shown
@@ -55,6 +58,7 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
             "snapshots": found.snapshots,
             "head": found.head,
             "truncated": found.truncated,
+            "unrecorded": found.unrecorded,
         }
     if as_json:
         output.document(answer | {"problems": found.problems})
@@ -80,12 +84,19 @@ def _show(answer: dict[str, Any], problems: list[Problem]) -> None:
         show_problems(problems)
         more = " or more" if answer["truncated"] else ""
         click.echo(f"{len(problems)}{more} wrong in {answer['events']} events of {answer['streams']} streams")
+        show_unrecorded(answer["unrecorded"])
         return
     erased = f", {answer['erased']} of them erased" if answer["erased"] else ""
     pruned = f", {answer['pruned']} pruned" if answer["pruned"] else ""
     snapshots = f", {answer['snapshots']} snapshots" if answer["snapshots"] else ""
     events = f"{answer['events']} events{erased} in {answer['streams']} streams{pruned}{snapshots}"
     click.echo(f"ok: {events}, head {answer['head']}")
+
+
+def show_unrecorded(reason: str) -> None:
+    """Say that what was found is not on record, so that nobody relies on appends being refused."""
+    if reason:
+        click.echo("not put on record, so appends are not refused: " + output.printable(reason), err=True)
 
 
 def show_problems(problems: list[Problem] | tuple[Problem, ...]) -> None:

@@ -13,6 +13,7 @@ __all__ = [
     "NotLoadable",
     "NotPermitted",
     "NotReachable",
+    "NotRecorded",
     "OlderFormat",
     "ReadFailed",
     "ReadOnly",
@@ -172,6 +173,15 @@ class Damaged(Unavailable):
     exit_status = 1
     first: int
     last: int
+    reason: str
+
+
+class NotRecorded(Unavailable):
+    """What was found damaged could not be put on record, or the record could not be cleared."""
+
+    template = "the record of damage {path} cannot be changed: {reason}"
+    advice = "Make its place writable and verify again; until then only this process knows what it found."
+    path: str
     reason: str
 
 

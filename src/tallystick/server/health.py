@@ -67,8 +67,8 @@ def _of_store(sample: Sample) -> Iterator[Reason]:
         yield Reason("store", f"the store does not answer: {sample.failure}")
     if sample.holes:
         yield Reason("log", f"damaged ranges: {sample.holes}; run `tally doctor`")
-    found = sorted({problem.what for problem in sample.problems if problem.what not in ("hole", "damage", "writer")})
-    for what in found:
+    told = {"writer", "hole"} if sample.holes else {"writer"}  # a hole may be on record though nobody meets it now
+    for what in sorted({problem.what for problem in sample.problems} - told):
         check = "index" if what == "index" else "log"
         yield Reason(check, f"the engine reports a problem: {what}; run `tally doctor`")
 

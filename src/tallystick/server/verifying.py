@@ -41,7 +41,13 @@ def begin_verify(service: Service, *, by: str) -> Job:
             name: getattr(found, name) for name in ("events", "streams", "erased", "pruned", "snapshots", "head")
         }
         problems = [msgspec.to_builtins(problem) for problem in found.problems[:TOLD_MAX]]
-        told = {"ok": found.ok, "problems": problems, "truncated": found.truncated, "unchecked": unchecked}
+        told = {
+            "ok": found.ok,
+            "problems": problems,
+            "truncated": found.truncated,
+            "unchecked": unchecked,
+            "unrecorded": found.unrecorded,
+        }
         return counted | told
 
     return service.operations.jobs.begin("verify", work, total=(3 if signed else 2) * size, by=by)

@@ -18,6 +18,7 @@ SETTINGS_STREAM = "tally.store/settings"
 REPAIRS_STREAM = "tally.store/repairs"
 SETTING_CHANGED = "tally.setting.changed"
 REPAIRED = "tally.store.repaired"
+DAMAGE_CLEARED = "tally.damage.cleared"
 SECRETS_MODES = ("reject", "warn", "off")
 
 

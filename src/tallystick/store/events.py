@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -19,6 +19,9 @@ from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
 from tallystick.store.tables import ViewTables
 from tallystick.store.views import Inline, Views
+
+if TYPE_CHECKING:
+    from tallystick.store.damage import DamageRecord
 
 PAGE_EVENTS = 1000
 
@@ -45,8 +48,9 @@ class Report(msgspec.Struct, frozen=True):
 class EventLog(Protocol):
     """An append-only log.
 
-    Modes: open for writing, read-only by request, read-only because it is damaged (`holes`), closed. An outcome that
-    is not an error is durable. Reads never go past `head`, and never skip what becomes visible later.
+    Modes: open for writing, read-only by request, read-only because it is damaged (`holes`) or because damage is on
+    record (`damage`), closed. An outcome that is not an error is durable. Reads never go past `head`, and never skip
+    what becomes visible later.
     """
 
     engine: str
@@ -81,8 +85,15 @@ class EventLog(Protocol):
     def dead_letters(self) -> DeadLetters:
         """What consumers could not handle."""
 
+    @property
+    def damage(self) -> DamageRecord:
+        """What was found damaged and is not settled: durable, and seen by every process that opens the store."""
+
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        """Judge each transaction on its own; write and sync once what passed. Callable from any thread."""
+        """Judge each transaction on its own; write and sync once what passed. Callable from any thread.
+
+        While damage is on record, `Damaged` names it and nothing is written.
+        """
 
     def read(
         self,

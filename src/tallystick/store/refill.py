@@ -18,8 +18,8 @@ from tallystick.event.model import Event, NewEvent
 from tallystick.store import control
 from tallystick.store.events import EventLog
 from tallystick.store.page import Hole
+from tallystick.store.repair import clear, cleared, require_sound
 from tallystick.store.store import Store
-from tallystick.store.verify import verify
 
 _PAGE = 1000
 
@@ -48,19 +48,21 @@ class Refilled(msgspec.Struct, frozen=True):
 
 
 def record(store: Store, refilled: Refilled) -> None:
-    """Record what was refilled, and from where; the whole store is verified first."""
-    found = verify(store.log)
-    if found.problems:
-        first = found.problems[0]
-        raise errors.Damaged(first=first.position, last=first.position, reason=f"after refilling: {first.reason}")
+    """Record what was refilled, and from where, and clear the record of damage; the whole store is verified first."""
+    known = require_sound(store, "after refilling")
     payload = {
         "source": refilled.source,
         "ranges": [[hole.first, hole.last] for hole in refilled.ranges],
         "events": refilled.events,
         "made": list(refilled.made),
         "done": list(refilled.done),
+        "on_record": msgspec.to_builtins(known),
     }
-    store.record([(control.REPAIRS_STREAM, NewEvent(control.REPAIRED, payload))])
+    if refilled.made:
+        clear(store, NewEvent(control.REPAIRED, payload))
+    elif known:
+        how = f"everything was verified again and compared with {refilled.source}: nothing is wrong"
+        clear(store, cleared(known, how=how))
 
 
 class StoreDonor:

@@ -18,6 +18,7 @@ from tallystick.event import chain
 from tallystick.event.model import Event
 from tallystick.store import facts
 from tallystick.store.claims import Claims, check_cuts, check_snapshots, read_claims
+from tallystick.store.damage import problem_of, put_on_record, with_known
 from tallystick.store.events import EventLog, Problem
 from tallystick.store.ledger import NO_HEAD, Head
 from tallystick.store.page import StreamInfo
@@ -29,7 +30,10 @@ _EXPLAINED_BY_FACTS = frozenset({"snapshot", "erasure"})
 
 
 class Verification(msgspec.Struct):
-    """What was looked at and what was found. `ok` is the answer."""
+    """What was looked at and what was found. `ok` is the answer.
+
+    `unrecorded` says why what was found could not be put on record; it is empty if it was, or if nothing was found.
+    """
 
     events: int = 0
     streams: int = 0
@@ -39,6 +43,7 @@ class Verification(msgspec.Struct):
     head: int = 0
     problems: list[Problem] = []
     truncated: bool = False
+    unrecorded: str = ""
 
     @property
     def ok(self) -> bool:
@@ -54,11 +59,23 @@ class Verification(msgspec.Struct):
 
 
 def verify(log: EventLog, *, progress: Callable[[int], None] = lambda done: None) -> Verification:
-    """Verify a whole log: the engine's structures, then the events. `progress` counts events, once for each half.
+    """Verify a whole log, and put what is wrong on record: appends are refused from then on.
 
-    The log may be written to meanwhile. If something looks wrong and facts were recorded since the facts were read,
-    that may be why: then everything is looked at once more. Where facts never cease to come, what they can explain is
-    a problem only if every look has found it.
+    What is on record already is reported too, even if this run does not find it: the disk may fail now and then.
+    """
+    found = examine(log, progress=progress)
+    known = log.damage.known()
+    found.unrecorded = put_on_record(log.damage, found.problems)
+    found.problems = with_known(found.problems, known)
+    return found
+
+
+def examine(log: EventLog, *, progress: Callable[[int], None] = lambda done: None) -> Verification:
+    """Look at a whole log, without regard to the record: the engine's structures, then the events.
+
+    `progress` counts events, once for each half. The log may be written to meanwhile. If something looks wrong and
+    facts were recorded since the facts were read, that may be why: then everything is looked at once more. Where facts
+    never cease to come, what they can explain is a problem only if every look has found it.
     """
     found, claims = _look(log, progress)
     lasting = set(found.problems)
@@ -85,7 +102,7 @@ def _look(log: EventLog, progress: Callable[[int], None]) -> tuple[Verification,
     while after < found.head:
         page = log.read(after=after, until=found.head, limit=_PAGE, over_holes=True, over_pruned=True)
         for hole in page.holes:
-            found.add(Problem("hole", f"positions {hole.first} to {hole.last}: {hole.reason}", hole.first))
+            found.add(problem_of(hole))
             torn = set()
         for event in page.events:
             forgiven = torn is not None and event.stream not in torn

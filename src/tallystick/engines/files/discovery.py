@@ -7,6 +7,7 @@ import functools
 import msgspec
 
 from tallystick import errors
+from tallystick.engines import damage_file
 from tallystick.engines.files import generation, segment
 from tallystick.engines.files.compressed import open_segment
 from tallystick.engines.files.index_file import SectionCache
@@ -19,6 +20,7 @@ from tallystick.store.page import Hole
 
 OWN_NAMES = frozenset({segment.CURRENT, MARK_NAME, "lock", "index", "snapshots", "quarantine"})
 BESIDE = "beside.db"
+BESIDE_THE_LOG = (BESIDE, damage_file.NAME)
 TEMPORARY = (f"{segment.CURRENT}.tmp", f"{MARK_NAME}.tmp")
 
 
@@ -42,7 +44,7 @@ def discover(files: FileSystem, directory: str, mark: Mark | None, *, cache: Sec
     for name in names:
         if name == segment.CURRENT or segment.SEALED.fullmatch(name):
             _take(files, directory, name, found, handles)
-        elif name not in OWN_NAMES and not is_temporary(name) and not name.startswith(BESIDE):
+        elif name not in OWN_NAMES and not is_temporary(name) and not name.startswith(BESIDE_THE_LOG):
             found.unknown.append(name)
     _sort(found.segments)
     _keep_one_store(found)

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from tallystick import errors
+from tallystick.engines.damage_file import DamageFile
 from tallystick.engines.files import checking, discovery, frame, generation, opener, segment, side
 from tallystick.engines.files.bell import Bell
 from tallystick.engines.files.commands import FileCommands
@@ -28,6 +29,7 @@ from tallystick.event.model import Event, Row
 from tallystick.store import capabilities, leases
 from tallystick.store.combining import Combiner, apart, by_bytes, commit_each
 from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.damage import problem_of, with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.filesystem import FULL
 from tallystick.store.idempotency import CommandKey, CommandRecord
@@ -61,9 +63,10 @@ class FilesLog(Beside):
         self.profile = header.profile
         self.readonly = readonly
         Beside.__init__(self, f"{directory}/{discovery.BESIDE}")
+        self.damage = DamageFile(opened.handles.files, directory)
         self._clock = clock
         self._combiner = Combiner(self._commit)
-        self._view = LogView(opened, url=self.url, readonly=readonly, lock=self._combiner.lock)
+        self._view = LogView(opened, url=self.url, readonly=readonly, lock=self._combiner.lock, damage=self.damage)
         self.snapshots = FileSnapshots(opened.handles.files, directory, self._lifecycle)
         self.commands = FileCommands(self._view, self._forget)
         self._holder = Holder()
@@ -210,6 +213,7 @@ class FilesLog(Beside):
             raise errors.StoreFailed(**self._writer.poisoned.values)
         if os.getpid() != self._pid:
             raise errors.StoreFailed(operation="fork", reason="the store was opened by the parent process")
+        self.damage.require_none()
         return self._writer
 
     # --- what the ledger asks --------------------------------------------------------------------------------------
@@ -349,10 +353,7 @@ class FilesLog(Beside):
                 | checking.upkeep_facts(self._view.life, self.snapshots)
             )
         )
-        found = [
-            Problem("hole", f"positions {hole.first} to {hole.last}: {hole.reason}", hole.first)
-            for hole in self._view.holes
-        ]
+        found = with_known(list(map(problem_of, self._view.holes)), self.damage.known())
         if self._writer is not None and self._writer.poisoned is not None:
             found.append(Problem("writer", self._writer.poisoned.message))
         found += self._reclaimer.problems()

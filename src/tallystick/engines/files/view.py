@@ -12,6 +12,7 @@ from tallystick.engines.files import generation, lifecycle, mark, opener
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.reader import Reader
 from tallystick.engines.files.segments import Renamed, Segment, SegmentSet
+from tallystick.store.damage import DamageRecord, problem_of, put_on_record
 from tallystick.store.ledger import Head
 from tallystick.store.page import Hole
 
@@ -24,11 +25,14 @@ POLL_SECONDS = 0.01
 class LogView:
     """The state of an open log for everyone who asks it. What changes it holds `lock`, which is the writer's too."""
 
-    def __init__(self, opened: opener.Opened, *, url: str, readonly: bool, lock: threading.RLock) -> None:
+    def __init__(
+        self, opened: opener.Opened, *, url: str, readonly: bool, lock: threading.RLock, damage: DamageRecord
+    ) -> None:
         self.url = url
         self.readonly = readonly
         self.lock = lock
         self.closed = False
+        self._damage = damage
         self._adopt(opened)
 
     def _adopt(self, opened: opener.Opened) -> None:
@@ -49,6 +53,7 @@ class LogView:
         self.reader = Reader(opened.handles, self.note_hole, life)
         self.segments = opened.segments
         self.holes = list(opened.holes)
+        put_on_record(self._damage, list(map(problem_of, self.holes)))
 
     def begin(self, begun: Segment) -> None:
         """Go on with a new segment behind the others."""
@@ -64,9 +69,10 @@ class LogView:
             self.reader.forget(old.header.identity)
 
     def note_hole(self, hole: Hole) -> None:
-        """Remember a hole, unless it lies in one that is known."""
+        """Remember a hole, and put it on record, unless it lies in one that is known."""
         if not any(known.first <= hole.first and hole.last <= known.last for known in self.holes):
             self.holes.append(hole)
+            put_on_record(self._damage, [problem_of(hole)])
 
     # --- questions -------------------------------------------------------------------------------------------------
 

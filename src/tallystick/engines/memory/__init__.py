@@ -17,6 +17,7 @@ from tallystick.store import capabilities, leases
 from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.combining import apart
 from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.damage import MemoryDamage
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head, Holder, Ledger
@@ -119,6 +120,7 @@ class MemoryLog:
         self.views = MemoryViews()
         self.view_tables = OwnedTables(MemoryDatabase())
         self.dead_letters = MemoryDeadLetters()
+        self.damage = MemoryDamage()
         self.inline: Inline | None = None
         self._clock = clock
         self._changed = threading.Condition()
@@ -142,6 +144,7 @@ class MemoryLog:
     def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         with self._changed:
             self._require_open()
+            self.damage.require_none()
             ledger = Ledger(self, next_position=len(self._events) + 1, holder=self._holder)
             outcomes: list[Outcome] = []
             for transaction in transactions:
@@ -298,7 +301,8 @@ class MemoryLog:
     def report(self) -> Report:
         left = [event for event in self._events if event is not None]
         size = sum(len(event.payload or b"") + len(event.meta) for event in left)
-        return Report(self.engine, {"events": len(left), "streams": len(self._heads), "log_bytes": size})
+        facts = {"events": len(left), "streams": len(self._heads), "log_bytes": size}
+        return Report(self.engine, facts, problems=tuple(self.damage.known()))
 
     def close(self) -> None:
         with self._changed:

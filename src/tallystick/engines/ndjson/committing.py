@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 
 from tallystick import errors
 from tallystick.engines.ndjson import naming
+from tallystick.engines.ndjson.index import SEQ_BITS
 from tallystick.engines.ndjson.registry import Registry
 from tallystick.engines.ndjson.stream_log import StreamLog
 from tallystick.event.model import Event
@@ -19,6 +20,8 @@ from tallystick.store import leases
 from tallystick.store.capabilities import ANY_STREAM, MULTI_STREAM
 from tallystick.store.combining import by_bytes, commit_each
 from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.damage import KeptDamage
+from tallystick.store.events import Problem
 from tallystick.store.filesystem import FULL, FileSystem
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head, Holder, Ledger
@@ -69,6 +72,7 @@ class Committer:
         clock: Callable[[], int],
         *,
         busy_ms: int,
+        damage: KeptDamage,
     ) -> None:
         self._files = files
         self._directory = directory
@@ -77,6 +81,7 @@ class Committer:
         self._log_of = log_of
         self._clock = clock
         self._busy_ms = busy_ms
+        self._damage = damage
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """The outcome of each transaction. A failure of one stream is the outcome of its transactions alone."""
@@ -104,6 +109,8 @@ class Committer:
                 return refused
         log = self._known(stream)
         assert log is not None
+        number = log.index.number
+        self._damage.require_none(lambda problem: _concerns(problem, stream, number))
         with locked(self._files, log.directory, busy_ms=self._busy_ms):
             log.prepare(clock=self._clock)
             return commit_each(by_bytes(transactions), lambda group: self._write(log, group))
@@ -200,6 +207,13 @@ def _judge(ledger: Ledger, transactions: Sequence[Transaction]) -> list[Outcome]
         except errors.TallyError as refusal:
             outcomes.append(refusal)
     return outcomes
+
+
+def _concerns(problem: Problem, stream: str, number: int) -> bool:
+    """Whether damage on record is in this stream, or in no stream that it names: other runs go on."""
+    if problem.stream:
+        return problem.stream == stream
+    return not problem.position or problem.position >> SEQ_BITS == number
 
 
 def _only_stream(transaction: Transaction) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from tallystick import errors
+from tallystick.engines.damage_file import DamageFile
 from tallystick.engines.ndjson import naming
 from tallystick.engines.ndjson.committing import Committer
 from tallystick.engines.ndjson.documents import Documents
@@ -23,6 +24,7 @@ from tallystick.event.model import Event
 from tallystick.store import capabilities, leases
 from tallystick.store.combining import Combiner
 from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.damage import problem_of, put_on_record, with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.filesystem import FileSystem
 from tallystick.store.idempotency import Commands
@@ -63,6 +65,7 @@ class NdjsonLog(Beside):
         self.directory = directory
         self.documents = Documents(files, directory)
         Beside.__init__(self, f"{directory}/beside.db")
+        self.damage = DamageFile(files, directory)
         self.snapshots: Snapshots = NoSnapshots()
         self.commands: Commands = NoCommands()
         self._files = files
@@ -71,7 +74,9 @@ class NdjsonLog(Beside):
         self._mutex = threading.Lock()
         self._recovered = recovered
         self._holder = Holder()
-        self._committer = Committer(files, directory, self._registry, self._holder, self._log, clock, busy_ms=busy_ms)
+        self._committer = Committer(
+            files, directory, self._registry, self._holder, self._log, clock, busy_ms=busy_ms, damage=self.damage
+        )
         self._combiner = Combiner(self._commit)
         self._changed = threading.Condition()
         self._closed = False
@@ -183,7 +188,14 @@ class NdjsonLog(Beside):
             if log.index.number << SEQ_BITS >= until:
                 return
             with self._reading():
-                yield from log.walk(after=after, until=until)
+                yield from self._noted(log.walk(after=after, until=until))
+
+    def _noted(self, items: Iterator[Event | Hole]) -> Iterator[Event | Hole]:
+        """The same items; a hole among them goes on record."""
+        for item in items:
+            if isinstance(item, Hole):
+                put_on_record(self.damage, [problem_of(item)])
+            yield item
 
     def read_stream(
         self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
@@ -196,7 +208,7 @@ class NdjsonLog(Beside):
         with self._reading():
             if not log.index.holes:
                 return list(log.events(after=after, until=end))
-            for item in log.walk(after=log.index.position(after), until=log.index.position(end)):
+            for item in self._noted(log.walk(after=log.index.position(after), until=log.index.position(end))):
                 if isinstance(item, Hole):
                     if not found:
                         raise errors.Damaged(first=item.first, last=item.last, reason=item.reason)
@@ -306,7 +318,7 @@ class NdjsonLog(Beside):
                 "head": self.head(),
                 "free_bytes": self._files.free_bytes(self.directory),
             }
-        problems = [Problem("hole", hole.reason, hole.first) for hole in self.holes()]
+        problems = with_known(list(map(problem_of, self.holes())), self.damage.known())
         problems += [Problem("writer", log.poisoned.message, 0, log.stream) for log in logs if log.poisoned]
         recovered = [*self._recovered, *(line for log in logs for line in log.recovered)]
         return Report(self.engine, facts, tuple(recovered), tuple(problems))

@@ -15,6 +15,7 @@ from tallystick.engines.postgres import inspection, reclaiming, statements
 from tallystick.engines.postgres.checkpoints import PostgresCheckpoints
 from tallystick.engines.postgres.commands import PostgresCommands
 from tallystick.engines.postgres.connections import Connections, Reading
+from tallystick.engines.postgres.damage import PostgresDamage
 from tallystick.engines.postgres.deadletters import PostgresDeadLetters
 from tallystick.engines.postgres.inlining import Inlining
 from tallystick.engines.postgres.keeping import Pooled
@@ -33,6 +34,7 @@ from tallystick.event.model import Event
 from tallystick.store import capabilities
 from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.damage import with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head, Holder
@@ -137,6 +139,7 @@ class PostgresLog:
         self.views = PostgresViews(keeping, refusal=readonly_reason or not_whole(connections.org))
         self.dead_letters = PostgresDeadLetters(keeping)
         self.view_tables = PostgresTables(connections, refusal=readonly_reason)
+        self.damage = PostgresDamage(connections, maintains=opened.maintains)
         self._opened = opened
         self._connections = connections
         self._readonly_reason = readonly_reason
@@ -288,7 +291,7 @@ class PostgresLog:
 
     def report(self) -> Report:
         facts, problems = inspection.report(self._connections)
-        return Report(self.engine, facts, self._opened.recovered, tuple(problems))
+        return Report(self.engine, facts, self._opened.recovered, tuple(with_known(problems, self.damage.known())))
 
     # --- life ------------------------------------------------------------------------------------------------------
 

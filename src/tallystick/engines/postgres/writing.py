@@ -17,7 +17,7 @@ import msgspec
 import psycopg
 
 from tallystick import errors
-from tallystick.engines.postgres import batches, commands, maintaining, prepared, statements, translate
+from tallystick.engines.postgres import batches, commands, damage, maintaining, prepared, statements, translate
 from tallystick.engines.postgres.connections import Connections
 from tallystick.engines.postgres.ends import Ends
 from tallystick.engines.postgres.inlining import Inlining, require_drawn
@@ -107,7 +107,8 @@ class Writer:
         return self._judged(connection, group, again)
 
     def _translated(self, problem: psycopg.Error) -> errors.TallyError:
-        return translate.of(problem, url=self._connections.url, waited_ms=self._connections.busy_ms)
+        refused = damage.refused(problem, self._connections)
+        return refused or translate.of(problem, url=self._connections.url, waited_ms=self._connections.busy_ms)
 
     def forget(self, before: int, limit: int) -> int:
         """Drop up to `limit` records of commands that were made before a time."""

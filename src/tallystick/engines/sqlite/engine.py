@@ -7,6 +7,7 @@ what prunes or erases goes through a connection of its own, and the appending on
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,8 @@ from contextlib import suppress
 from itertools import starmap
 
 from tallystick import errors
+from tallystick.engines.damage_file import DamageFile
+from tallystick.engines.disk import Disk
 from tallystick.engines.sqlite import inspection, maintaining, statements, survey, writing
 from tallystick.engines.sqlite.commands import SqliteCommands
 from tallystick.engines.sqlite.place import Opened, Opening
@@ -35,6 +38,7 @@ from tallystick.store import capabilities, leases
 from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.combining import apart
 from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.damage import problem_of, put_on_record, with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head, Holder, Ledger
@@ -84,6 +88,7 @@ class SqliteLog:
             busy_ms=busy_ms,
             connect_maintenance=lambda: maintaining.connection_to(opened.path, busy_ms=busy_ms),
         )
+        self.damage = DamageFile(Disk(), os.path.dirname(opened.path), f"{os.path.basename(opened.path)}.damage")
         self.checkpoints: Checkpoints = SqliteCheckpoints(self._database)
         self.views = SqliteViews(self._database)
         self.dead_letters = SqliteDeadLetters(self._database)
@@ -149,6 +154,7 @@ class SqliteLog:
             raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
         if self._holder is None:
             raise errors.ReadOnly(reason=self._database.readonly_reason)
+        self.damage.require_none()
         return self._holder
 
     def _enter(self, owner: leases.Owner) -> None:
@@ -297,6 +303,7 @@ class SqliteLog:
         """Find out what is still whole, serve that, and append nothing more."""
         with self._database.reading() as connection:
             self._holes = survey.holes_in(connection, reason=reason)
+        put_on_record(self.damage, list(map(problem_of, self._holes)))
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         with self._database.snapshot() as connection:
@@ -307,7 +314,7 @@ class SqliteLog:
         return self._reclaiming.reclaim(progress)
 
     def report(self) -> Report:
-        problems = tuple(Problem("damage", hole.reason, hole.first) for hole in self._holes)
+        problems = tuple(with_known(list(map(problem_of, self._holes)), self.damage.known()))
         with self._database.snapshot() as connection:
             facts = inspection.facts(connection, self._database.path)
         facts["erased_in_wal"] = self._reclaiming.erased_in_wal

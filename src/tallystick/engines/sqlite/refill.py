@@ -26,7 +26,7 @@ from tallystick.engines.tables import translate
 from tallystick.engines.tables.connection import create_file
 from tallystick.store.page import Hole
 from tallystick.store.refill import Donor, Refilled
-from tallystick.store.verify import verify
+from tallystick.store.verify import examine
 
 _WAIT_S = 1.0
 COPIED = (
@@ -162,7 +162,7 @@ class _Refilling:
     def _require_sound(self, fresh: str) -> None:
         log = open_sqlite(fresh, readonly=True, create=False, profile=None, clock=self._clock)
         with closing(log):
-            if problems := verify(log).problems:
+            if problems := examine(log).problems:
                 raise self._merged.refused(f"the log would not be sound with it: {problems[0].reason}")
 
     def _keep(self) -> str:

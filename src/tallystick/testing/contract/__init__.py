@@ -32,6 +32,7 @@ THEMES = (
     "views",
     "projections",
     "commands",
+    "damage",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
 
@@ -41,6 +42,7 @@ from tallystick.testing.contract.bad_input import BadInputContract  # noqa: E402
 from tallystick.testing.contract.checkpoints import CheckpointContract  # noqa: E402
 from tallystick.testing.contract.commands import RunningCommandContract  # noqa: E402
 from tallystick.testing.contract.concurrency import ConcurrencyContract  # noqa: E402
+from tallystick.testing.contract.damage import DamageContract  # noqa: E402
 from tallystick.testing.contract.expectations import ExpectationContract  # noqa: E402
 from tallystick.testing.contract.filters import FilterContract  # noqa: E402
 from tallystick.testing.contract.harness import EngineHarness, UrlHarness, needs  # noqa: E402
@@ -86,6 +88,7 @@ CONTRACTS = (
     ProjectionContract,
     ConsumerContract,
     RunningCommandContract,
+    DamageContract,
 )
 
 
@@ -114,6 +117,7 @@ class AllContracts(
     ProjectionContract,
     ConsumerContract,
     RunningCommandContract,
+    DamageContract,
 ):
     """Everything an engine must do."""
 

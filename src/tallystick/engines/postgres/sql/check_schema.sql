@@ -29,14 +29,15 @@ FROM unnest(ARRAY['tally_app', 'tally_reader', 'tally_maintenance', 'public']) A
     unnest(ARRAY['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER']) AS privilege,
     unnest(ARRAY[
         'tally.events', 'tally.streams', 'tally.store', 'tally.proven', 'tally.cuts', 'tally.pruned', 'tally.erasures',
-        'tally.snapshots', 'tally.commands', 'tally.command_ranges'
+        'tally.snapshots', 'tally.commands', 'tally.command_ranges', 'tally.damage'
     ]) AS of_table
 WHERE has_table_privilege(role, of_table, privilege)
 UNION ALL
 SELECT 'schema', role || ' may execute ' || oid::regprocedure, 0, '', 0
 FROM unnest(ARRAY['tally_app', 'tally_reader', 'public']) AS role, pg_proc
 WHERE pronamespace = 'tally'::regnamespace
-    AND proname IN ('prune', 'erase', 'drop_snapshots', 'forget', 'erase_responses', 'forget_commands_before')
+    AND proname IN ('prune', 'erase', 'drop_snapshots', 'forget', 'erase_responses', 'forget_commands_before',
+        'settle_damage', 'forget_settled_damage')
     AND has_function_privilege(role, oid, 'EXECUTE')
 UNION ALL
 SELECT 'schema', 'the sequence of positions has CACHE ' || seqcache || ', not 1', 0, '', 0

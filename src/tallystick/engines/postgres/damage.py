@@ -1,0 +1,79 @@
+"""The record of damage in `tally.damage`. The trigger of every append looks at it, so it binds every process.
+
+Only `tally_maintenance` settles it. A crash on the way leaves rows that are being settled: the store was verified, so
+appends go on, and the next `tally doctor --repair` records the fact that is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import psycopg
+
+from tallystick import errors
+from tallystick.engines.postgres import maintaining, statements
+from tallystick.engines.postgres.connections import Connections, Reading
+from tallystick.store.damage import KEPT_MAX, refusal
+from tallystick.store.events import Problem
+
+ON_RECORD = "TL500"
+
+
+class PostgresDamage:
+    """The record of the whole database. A tenant's handle neither sees nor changes it."""
+
+    def __init__(self, connections: Reading, *, maintains: bool) -> None:
+        self._connections = connections
+        self._maintains = maintains
+
+    def known(self) -> list[Problem]:
+        if not self._is_whole:
+            return []
+        return [Problem(*row) for row in self._connections.rows("known_damage", (KEPT_MAX,))]
+
+    def keep(self, problems: Sequence[Problem]) -> None:
+        self._require_whole()
+        columns = ([getattr(item, name) for item in problems] for name in Problem.__struct_fields__)
+        try:
+            with self._connections.using() as connection, connection.transaction():
+                connection.execute("SET TRANSACTION READ WRITE")  # also for a handle that is open for reading
+                connection.execute(statements.named("keep_damage"), (KEPT_MAX, *columns))
+        except errors.TallyError as problem:
+            raise errors.NotRecorded(path=self._connections.url, reason=problem.message) from problem
+
+    @contextmanager
+    def settling(self) -> Iterator[None]:
+        self._require_whole()
+        if not self._maintains:
+            reason = f"the role that logs in is not a member of {maintaining.ROLE}"
+            raise errors.NotPermitted(url=self._connections.url, reason=reason)
+        self._settle("settle_damage", (True,))
+        try:
+            yield
+        except BaseException:
+            self._settle("settle_damage", (False,))
+            raise
+        self._settle("forget_settled_damage")
+
+    def _settle(self, name: str, values: tuple[bool, ...] = ()) -> None:
+        with self._connections.using() as connection, connection.transaction():
+            connection.execute(statements.named("become_maintenance"))
+            connection.execute(statements.named(name), values)
+
+    @property
+    def _is_whole(self) -> bool:
+        return isinstance(self._connections, Connections) and self._connections.org is None
+
+    def _require_whole(self) -> None:
+        if not self._is_whole:
+            reason = f"this handle sees only what belongs to {self._connections.org!r}"
+            raise errors.NotRecorded(path=self._connections.url, reason=reason)
+
+
+def refused(problem: psycopg.Error, connections: Reading) -> errors.Damaged | None:
+    """The refusal of an append while damage is on record; None if something else failed."""
+    if problem.sqlstate != ON_RECORD:
+        return None
+    known = PostgresDamage(connections, maintains=False).known()
+    return refusal(known or [Problem("damage", "the database has damage on record")])

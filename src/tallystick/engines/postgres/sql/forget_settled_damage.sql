@@ -1,0 +1,1 @@
+SELECT tally.forget_settled_damage()

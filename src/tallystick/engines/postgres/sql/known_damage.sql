@@ -1,0 +1,1 @@
+SELECT what, reason, position, stream, seq FROM tally.known_damage(%s)

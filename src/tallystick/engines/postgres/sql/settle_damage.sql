@@ -1,0 +1,1 @@
+SELECT tally.settle_damage(%s)

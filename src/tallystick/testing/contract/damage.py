@@ -1,0 +1,108 @@
+"""Contract: what was found damaged stays on record and refuses appends, until a recorded decision clears it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tallystick import Store, errors
+from tallystick.store import control
+from tallystick.store.capabilities import DURABLE
+from tallystick.store.events import Problem
+from tallystick.store.repair import clear, repair
+from tallystick.store.verify import examine, verify
+from tallystick.testing.builders import event, events
+from tallystick.testing.contract.harness import Contract, EngineHarness, needs
+
+FOUND = Problem("checksum", "the payload does not have its checksum", 0, "run/a", 2)
+ELSEWHERE = Problem("structure", "a page of the log cannot be read")
+
+
+class DamageContract(Contract):
+    """The record of damage (`store/damage.py`)."""
+
+    def test_appends_are_refused_by_name_while_damage_is_on_record(self, store: Store) -> None:
+        """SAFE-02: the refusal names what was found, nothing is written, and reading goes on."""
+        store.append("run/a", events(3))
+        whole = store.read().events
+        store.log.damage.keep([FOUND])
+        for _ in range(2):
+            with pytest.raises(errors.Damaged, match="run/a seq 2: the payload does not have its checksum"):
+                store.append("run/a", event())
+        with pytest.raises(errors.Damaged):
+            store.append("run/a", events(5))
+        assert store.read().events == whole
+        assert [found.seq for found in store.read_stream("run/a")] == [1, 2, 3]
+        assert examine(store.log).ok
+
+    def test_what_is_on_record_is_reported(self, store: Store) -> None:
+        """SAFE-02: doctor, health and verify show it, also when this run finds nothing."""
+        store.append("run/a", events(3))
+        assert store.report().problems == ()
+        store.log.damage.keep([FOUND, ELSEWHERE])
+        assert store.log.damage.known() == [FOUND, ELSEWHERE]
+        assert [problem.what for problem in store.report().problems] == ["checksum", "structure"]
+        verified = verify(store.log)
+        assert not verified.ok
+        assert [problem.what for problem in verified.problems] == ["checksum", "structure"]
+        assert all("on record" in problem.reason for problem in verified.problems)
+
+    def test_findings_are_kept_once_and_within_a_bound(self, store: Store) -> None:
+        """SAFE-02: a check that runs every hour does not let the record grow."""
+        for _ in range(3):
+            store.log.damage.keep([FOUND])
+        assert store.log.damage.known() == [FOUND]
+        store.log.damage.keep([Problem("hole", "x", number) for number in range(1, 1000)])
+        known = store.log.damage.known()
+        assert known[0] == FOUND
+        assert 2 <= len(known) <= 100
+
+    @needs(DURABLE)
+    def test_what_is_on_record_outlives_the_process(self, harness: EngineHarness) -> None:
+        """SAFE-02: a store that is opened again knows what was found before, and opens for reading."""
+        with harness.open() as store:
+            store.append("run/a", events(3))
+            store.log.damage.keep([ELSEWHERE])
+        for _ in range(2):
+            with harness.open() as store:
+                assert store.log.damage.known() == [ELSEWHERE]
+                assert len(store.read().events) == 3
+                with pytest.raises(errors.Damaged, match="a page of the log cannot be read"):
+                    store.append("run/a", event())
+        with harness.open(readonly=True) as reader:
+            assert not verify(reader.log).ok
+
+    @needs(DURABLE)
+    def test_what_another_handle_finds_stops_the_writer(self, harness: EngineHarness) -> None:
+        """SAFE-02: `tally verify` beside a running service opens for reading, and its findings bind the service."""
+        writer = harness.open()
+        writer.append("run/a", events(3))
+        reader = harness.open(readonly=True)
+        reader.log.damage.keep([FOUND])
+        with pytest.raises(errors.Damaged, match="checksum"):
+            writer.append("run/a", event())
+        assert writer.log.damage.known() == [FOUND]
+
+    def test_the_record_is_cleared_by_verifying_everything_with_a_fact(self, store: Store) -> None:
+        """SAFE-02: if nothing is wrong any more, a control fact says what was on record, and appends go on."""
+        store.append("run/a", events(3))
+        assert repair(store) is None
+        store.log.damage.keep([FOUND, ELSEWHERE])
+        verified = repair(store)
+        assert verified is not None
+        assert verified.ok
+        assert store.log.damage.known() == []
+        (fact,) = store.read_stream(control.REPAIRS_STREAM)
+        assert fact.type == control.DAMAGE_CLEARED
+        assert [problem["reason"] for problem in fact.data["on_record"]] == [FOUND.reason, ELSEWHERE.reason]
+        assert store.append("run/a", event()).seq == 4
+        assert verify(store.log).ok
+
+    def test_a_clearing_that_fails_leaves_the_record(self, store: Store) -> None:
+        """SAFE-02: the record goes only after its fact is durable."""
+        store.append("run/a", events(3))
+        store.log.damage.keep([FOUND])
+        with pytest.raises(errors.TallyError):
+            clear(store, event(type="not a type"))
+        assert store.log.damage.known() == [FOUND]
+        with pytest.raises(errors.Damaged):
+            store.append("run/a", event())
