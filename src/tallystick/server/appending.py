@@ -6,14 +6,14 @@ with one key the engine lets one pass; the other is answered from the record, an
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Literal, NoReturn
 
 import msgspec
 
 from tallystick import errors
-from tallystick.event import ids, names
+from tallystick.event import ids
 from tallystick.event.model import NewEvent
+from tallystick.server import idempotency
 from tallystick.server.access import Principal
 from tallystick.server.service import Service
 from tallystick.store import expectation
@@ -21,8 +21,7 @@ from tallystick.store.commit import Appended
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.prepare import Part, Request
 
-ENDPOINT = "append"
-RESPONSE = b"{}"  # what a retry is told is read back from where the events are
+RESPONSE = b"{}"  # what a retry is told is put together from the places in the record
 STAMPED_ANEW = frozenset({"request_id", "idempotency_key"})
 
 
@@ -57,10 +56,11 @@ class PartsIn(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who appends, in which request, and under which key if they gave one."""
+    """Who appends, in which request, at which endpoint, and under which key if they gave one."""
 
     principal: Principal
     request_id: str
+    endpoint: str
     key: str | None = None
 
     @property
@@ -82,11 +82,11 @@ class Done(msgspec.Struct, frozen=True):
     repeated: bool = False
 
 
-async def append(service: Service, caller: Caller, given: list[PartIn], body: bytes) -> Done:
-    """Append for a caller, and wait until it is on disk. `body` tells a retry from another request."""
+async def append(service: Service, caller: Caller, given: list[PartIn]) -> Done:
+    """Append for a caller, and wait until it is on disk."""
     stamp = caller.stamp
     parts = [_part(service, caller.principal, part, stamp) for part in given]
-    record = None if caller.key is None else _record(service, caller, given, body)
+    record = None if caller.key is None else _record(service, caller, given)
     try:
         done = await _submitted(service, caller.principal, Request(parts, command=record))
     except errors.TallyError as problem:
@@ -164,12 +164,19 @@ def _expected(given: int | str | None) -> int:
     return expectation.check(given)
 
 
-def _record(service: Service, caller: Caller, given: list[PartIn], body: bytes) -> CommandRecord:
-    who = caller.principal
-    key = CommandKey(who.org or "", who.actor, ENDPOINT, names.check_label("Idempotency-Key", caller.key))
-    digest = hashlib.sha256("\n".join(part.stream for part in given).encode())
-    digest.update(b"\n\n" + body)
-    return CommandRecord(key, digest.digest(), RESPONSE, service.store.clock())
+def _record(service: Service, caller: Caller, given: list[PartIn]) -> CommandRecord:
+    assert caller.key is not None
+    key = CommandKey(_org_of(caller.principal, given), caller.principal.actor, caller.endpoint, caller.key)
+    return CommandRecord(key, idempotency.hash_of(given), RESPONSE, service.store.clock())
+
+
+def _org_of(principal: Principal, given: list[PartIn]) -> str:
+    """The org of the data: the caller's, else the one that all events name; several, or none, are no org's."""
+    if principal.org is not None:
+        return principal.org
+    named = [event.meta.get("org") if event.meta else None for part in given for event in part.events]
+    same = set(named) if all(isinstance(org, str) for org in named) else set()
+    return str(same.pop()) if len(same) == 1 else ""
 
 
 def _repeated(service: Service, record: CommandRecord) -> list[dict[str, Any]] | None:
@@ -177,9 +184,10 @@ def _repeated(service: Service, record: CommandRecord) -> list[dict[str, Any]] |
     stored = service.store.log.commands.load(record.key)
     if stored is None:
         return None
-    if stored.request_hash != record.request_hash:
-        raise errors.IdempotencyKeyReuse(**msgspec.structs.asdict(record.key))
-    return [_read_back(service, *part) for part in stored.ranges]
+    idempotency.require_same(stored, record.key, record.request_hash)
+    if len(stored.places) != len(stored.ranges):  # recorded by a version that did not keep them
+        return [_read_back(service, *part) for part in stored.ranges]
+    return [_told(Appended(*range_, *place)) for range_, place in zip(stored.ranges, stored.places, strict=True)]
 
 
 def _read_back(service: Service, stream: str, first: int, last: int) -> dict[str, Any]:

@@ -76,11 +76,12 @@ async def decode(body: bytes, shape: type[Shape], entry: Entry) -> Shape:
         raise errors.TooLarge(what="the body", size=nodes, unit="values or more", limit=NODES_MAX)
     entry.grow(nodes * NODE_BYTES)
     if len(body) <= INLINE_BYTES_MAX:
-        return _decoded(body, shape)
-    return await asyncio.to_thread(_decoded, body, shape)
+        return decoded(body, shape)
+    return await asyncio.to_thread(decoded, body, shape)
 
 
-def _decoded(body: bytes, shape: type[Shape]) -> Shape:
+def decoded(body: bytes, shape: type[Shape]) -> Shape:
+    """`decode` for a body that is small."""
     value: Any = canonical.parse(body, what="body", bytes_max=len(body))
     try:
         return msgspec.convert(value, shape)

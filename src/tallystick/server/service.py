@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from tallystick import errors, opening, state
 from tallystick.aio import AsyncStore
@@ -24,10 +25,12 @@ from tallystick.server.merging import merge
 from tallystick.server.meter import Meter
 from tallystick.server.metrics import Metrics
 from tallystick.server.operations import Operations
+from tallystick.server.recent import Recent
 from tallystick.server.settings import Settings
 from tallystick.server.tail import Tail
 from tallystick.server.tokens import Tokens
 from tallystick.state.archive import Archive
+from tallystick.store.idempotency import CommandKey
 from tallystick.store.store import Store
 
 THREADS = 16
@@ -69,6 +72,8 @@ class Service:
         self.appends = Gate("appends", count_max=limits.pending_requests_max, bytes_max=limits.pending_bytes_max)
         self.reads = Gate("reads", count_max=limits.reads_max)
         self.waits = Gate("waits", count_max=limits.waiters_max)
+        self.turns: WeakValueDictionary[CommandKey, asyncio.Lock] = WeakValueDictionary()  # one request a key at a time
+        self.secrets = Recent()
         self.bookmarks = Bookmarks()
         self.tail = Tail(self)
         self._log: AsyncStore | None = None

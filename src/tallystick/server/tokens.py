@@ -26,6 +26,7 @@ from tallystick import errors
 from tallystick.event import names
 from tallystick.event.model import Event, NewEvent
 from tallystick.store import facts
+from tallystick.store.idempotency import CommandRecord
 from tallystick.store.store import Store
 
 STREAM = "tally.store/tokens"
@@ -197,10 +198,15 @@ class Tokens:
         days: float = LIFETIME_DAYS,
         note: str = "",
         by: str = "local",
+        command: Callable[[Token], CommandRecord] | None = None,
     ) -> Issued:
-        """Issue a token. `actor` is whom it stands for; a tenant's must name the org, others may. `by` asks for it."""
+        """Issue a token. `actor` is whom it stands for; a tenant's must name the org, others may. `by` asks for it.
+
+        The record that `command` makes goes into the same commit.
+        """
         _check_claims(kind, actor, org, days, note)
         self.refresh()
+        now = self._store.clock()
         secret = f"tally_{kind}_" + "".join(secrets.choice(_BASE62) for _ in range(_RANDOM_CHARACTERS))
         fact = TokenIssued(
             stream="",
@@ -209,10 +215,11 @@ class Tokens:
             actor=actor,
             org=org,
             sha256=_hash(secret),
-            expires=self._store.clock() + round(days * _DAY_NS),
+            expires=now + round(days * _DAY_NS),
             note=note,
         )
-        self._record(ISSUED, fact, by)
+        record = None if command is None else command(_token(fact, now))
+        self._record(ISSUED, fact, by, time_ns=now, command=record)
         return Issued(self._by_id[fact.id], secret)
 
     def revoke(self, id: str, *, reason: str = "", by: str = "local") -> Token:
@@ -231,9 +238,17 @@ class Tokens:
             continue
         return id_
 
-    def _record(self, type_: str, fact: facts.Fact, by: str) -> None:
+    def _record(
+        self,
+        type_: str,
+        fact: facts.Fact,
+        by: str,
+        *,
+        time_ns: int | None = None,
+        command: CommandRecord | None = None,
+    ) -> None:
         meta = {"actor_type": "user", "actor_id": by}
-        self._store.record([(STREAM, NewEvent(type_, fact.payload, meta=meta))])
+        self._store.record([(STREAM, NewEvent(type_, fact.payload, meta=meta, time=time_ns))], command=command)
         self.refresh()
 
 

@@ -23,7 +23,8 @@ class CommandRecord(msgspec.Struct, frozen=True, array_like=True):
     """One command that took effect: in the same commit as its events.
 
     `request_hash` tells a retry from another request under the same key; `response` is canonical JSON, or
-    `ERASED_RESPONSE`. `ranges` are the (stream, first seq, last seq) of what it appended, filled in by the commit.
+    `ERASED_RESPONSE`. `ranges` are the (stream, first seq, last seq) of what it appended, filled in by the commit, and
+    `places` the (first position, last position, last link) of each range: they outlive the events, which may be pruned.
     """
 
     key: CommandKey
@@ -31,6 +32,7 @@ class CommandRecord(msgspec.Struct, frozen=True, array_like=True):
     response: bytes
     recorded: int
     ranges: tuple[tuple[str, int, int], ...] = ()
+    places: tuple[tuple[int, int, bytes], ...] = ()
 
     @property
     def without_response(self) -> CommandRecord:

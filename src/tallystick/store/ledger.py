@@ -335,7 +335,8 @@ def only_writes(transaction: Transaction) -> bool:
 
 def _with_ranges(command: CommandRecord, done: list[Appended]) -> CommandRecord:
     ranges = tuple((item.stream, item.first_seq, item.last_seq) for item in done)
-    return msgspec.structs.replace(command, ranges=ranges)
+    places = tuple((item.first_position, item.last_position, item.link) for item in done)
+    return msgspec.structs.replace(command, ranges=ranges, places=places)
 
 
 def _twice(drafts: list[Draft]) -> str:

@@ -17,6 +17,7 @@ from tallystick.store import checkpoints, control, expectation, leases, tables, 
 from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.commit import Appended, Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, EventLog, Report
+from tallystick.store.idempotency import CommandRecord
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut, Maintenance
 from tallystick.store.page import Hole, Page, StreamInfo
@@ -99,10 +100,11 @@ class Store:
         *,
         require: Sequence[tuple[str, int]] = (),
         maintenance: Maintenance | None = None,
+        command: CommandRecord | None = None,
     ) -> list[Appended]:
         """Record control facts in reserved `tally.*` streams, with what they name, in one commit: for our own layers.
 
-        `require` are streams that must still end at a seq.
+        `require` are streams that must still end at a seq; `command` is the command that this is the effect of.
         """
         by_stream: dict[str, list[NewEvent]] = {}
         for stream, event in facts:
@@ -112,7 +114,7 @@ class Store:
         rows = self._forget_derived(erased)  # what it gave rise to goes first: it can be made again, the payload cannot
         if maintenance is not None and rows:
             maintenance = msgspec.structs.replace(maintenance, dropped_rows=rows)
-        done = self._one(Request(parts, control=True, require=tuple(require), maintenance=maintenance))
+        done = self._one(Request(parts, control=True, require=tuple(require), command=command, maintenance=maintenance))
         self._forget_derived(erased)  # and once more what was made again meanwhile
         return done
 

@@ -6,7 +6,7 @@
     ["erase", stream, seq, position, id, checksum]
                                                 the payload of one event is gone
     ["snapshot", id], ["drop", id]              a snapshot's file belongs to the log; it does no longer
-    ["command", key, request hash, response, recorded ns, ranges]
+    ["command", key, request hash, response, recorded ns, ranges, places]
                                                 a command took effect with the events of this frame; with an empty
                                                 response, it took effect before, and its response was erased here
     ["forget", digests]                         commands up to here are forgotten; 16 bytes each

@@ -25,9 +25,11 @@ def columns(keys: Iterable[CommandKey]) -> list[list[str]]:
 
 def record_of(row: tuple[Any, ...]) -> CommandRecord:
     """A record, as `find_commands` gives it."""
-    org, actor, endpoint, key, request_hash, response, recorded, *ranges = row
+    org, actor, endpoint, key, request_hash, response, recorded, *parts = row
+    ranges, places = tuple(zip(*parts[:3], strict=True)), tuple(zip(*parts[3:], strict=True))
+    known = all(None not in place for place in places)
     return CommandRecord(
-        CommandKey(org, actor, endpoint, key), request_hash, response, recorded, tuple(zip(*ranges, strict=True))
+        CommandKey(org, actor, endpoint, key), request_hash, response, recorded, ranges, places if known else ()
     )
 
 

@@ -18,7 +18,11 @@ def insert(connection: sqlite3.Connection, records: Sequence[CommandRecord]) -> 
         key = record.key
         values = (key.org, key.actor, key.endpoint, key.key, record.request_hash, record.recorded, record.response)
         number = connection.execute(statements.named("insert_command"), values).lastrowid
-        ranges = [(number, part, *range_) for part, range_ in enumerate(record.ranges)]
+        places = record.places or ((None, None, None),) * len(record.ranges)
+        ranges = [
+            (number, part, *range_, *place)
+            for part, (range_, place) in enumerate(zip(record.ranges, places, strict=True))
+        ]
         connection.executemany(statements.named("insert_range"), ranges)
 
 

@@ -86,8 +86,10 @@ class SqliteView:
         if row is None:
             return None
         number, request_hash, response, recorded = row
-        ranges = self._connection.execute(statements.named("find_ranges"), (number,))
-        return CommandRecord(key, request_hash, response, recorded, tuple(ranges))
+        found = self._connection.execute(statements.named("find_ranges"), (number,)).fetchall()
+        ranges, places = tuple(part[:3] for part in found), tuple(part[3:] for part in found)
+        known = all(None not in place for place in places)
+        return CommandRecord(key, request_hash, response, recorded, ranges, places if known else ())
 
     def source_head(self, source: str) -> int:
         row = self._one("source_head", source)

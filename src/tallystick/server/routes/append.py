@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from tallystick import errors
-from tallystick.server import appending, bodies
+from tallystick.server import appending, bodies, idempotency
 from tallystick.server.access import Appender, Principal
 from tallystick.server.appending import Caller, Done, PartIn, PartsIn, StreamIn
 from tallystick.server.routes import shapes
@@ -33,7 +32,7 @@ async def append_to_stream(kind: Kind, name: Name, request: Request, who: Append
         body = await bodies.read(service, request, entry, length)
         given = await bodies.decode(body, StreamIn, entry)
         part = PartIn(stream=f"{kind}/{name}", events=given.events, expected=given.expected)
-        done = await _append(service, request, who, [part], body)
+        done = await _append(service, request, who, [part], len(body))
     return _answer(done, done.parts[0])
 
 
@@ -50,31 +49,21 @@ async def append_to_streams(request: Request, who: Appender) -> Response:
     with service.appends.enter(length or 0) as entry:
         body = await bodies.read(service, request, entry, length)
         parts = (await bodies.decode(body, PartsIn, entry)).parts
-        done = await _append(service, request, who, parts, body)
+        done = await _append(service, request, who, parts, len(body))
     return _answer(done, {"parts": done.parts})
 
 
-async def _append(service: Service, request: Request, who: Principal, parts: list[PartIn], body: bytes) -> Done:
+async def _append(service: Service, request: Request, who: Principal, parts: list[PartIn], size: int) -> Done:
     began = time.perf_counter()
-    caller = Caller(who, request.scope["tally.request_id"], _key(request))
-    done = await appending.append(service, caller, parts, body)
+    key, endpoint = idempotency.key_of(request), idempotency.endpoint_of(request)
+    caller = Caller(who, request.scope["tally.request_id"], endpoint, key)
+    done = await appending.append(service, caller, parts)
     if not done.repeated:
         events = sum(len(part.events) for part in parts)
-        service.meter.appended(events=events, size=len(body), seconds=time.perf_counter() - began)
+        service.meter.appended(events=events, size=size, seconds=time.perf_counter() - began)
     return done
 
 
-def _key(request: Request) -> str | None:
-    found = [value for name, value in request.scope["headers"] if name == b"idempotency-key"]
-    if not found:
-        return None
-    try:
-        (key,) = found
-        return str(key.decode())
-    except ValueError:
-        raise errors.InvalidInput(reason="Idempotency-Key must be one header, in UTF-8") from None
-
-
 def _answer(done: Done, told: Any) -> Response:
-    headers = {"idempotent-replayed": "true"} if done.repeated else None
+    headers = idempotency.REPLAYED if done.repeated else None
     return Response(msgspec.json.encode(told), 201, headers, "application/json")

@@ -6,8 +6,9 @@ from fastapi import APIRouter, Request, Response
 
 from tallystick.server import verifying
 from tallystick.server.access import Admin
+from tallystick.server.routes import shapes
 from tallystick.server.routes.asking import service_of
-from tallystick.server.routes.orders import answer, begun, job_answers, read_answers
+from tallystick.server.routes.orders import answer, begin, job_answers, read_answers
 
 router = APIRouter(tags=["operations"])
 
@@ -19,8 +20,7 @@ async def read_integrity(request: Request, who: Admin) -> Response:
     return answer(await service.run(verifying.known, service))
 
 
-@router.post("/v1/integrity/verify", status_code=202, responses=job_answers())
+@router.post("/v1/integrity/verify", status_code=202, openapi_extra=shapes.IDEMPOTENT, responses=job_answers())
 async def verify_log(request: Request, who: Admin) -> Response:
     """Verify every frame, checksum, sequence, link and control fact, in the background."""
-    service = service_of(request)
-    return begun(await service.run(verifying.begin_verify, service, by=who.actor))
+    return await begin(request, who, None, verifying.begin_verify)

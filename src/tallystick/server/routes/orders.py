@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 from fastapi import Request, Response
 
-from tallystick.server import bodies
+from tallystick.server import bodies, idempotency
+from tallystick.server.access import Principal
 from tallystick.server.jobs import Job
 from tallystick.server.routes import shapes
 from tallystick.server.routes.asking import service_of
@@ -46,7 +48,7 @@ async def order(request: Request, shape: type[Shape]) -> Shape:
     """The body of a request as what it must be; nothing at all is an empty object."""
     service = service_of(request)
     if request.headers.get("content-length") in (None, "0") and "transfer-encoding" not in request.headers:
-        return msgspec.convert({}, shape)
+        return bodies.decoded(b"{}", shape)
     length = bodies.expect_json(request)
     with service.appends.enter(length or 0) as entry:
         body = await bodies.read(service, request, entry, length)
@@ -63,3 +65,15 @@ def begun(job: Job) -> Response:
     """A job that was begun, and where to ask for it."""
     headers = {"location": f"/v1/jobs/{job.id}"}
     return Response(msgspec.json.encode(job), 202, headers, "application/json")
+
+
+async def begin(
+    request: Request, who: Principal, asked: Any, job: Callable[..., Job], *given: Any, **named: Any
+) -> Response:
+    """The answer to a request that begins a job, once under its key."""
+    service = service_of(request)
+
+    async def act(_: Any) -> Response:
+        return begun(await service.run(job, service, *given, **named, by=who.actor))
+
+    return await idempotency.once(request, who, asked, act)

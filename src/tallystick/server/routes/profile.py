@@ -9,8 +9,7 @@ from tallystick import errors
 from tallystick.server import profiling
 from tallystick.server.access import Admin
 from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import service_of
-from tallystick.server.routes.orders import BODY_REFUSALS, begun, job_answers, order
+from tallystick.server.routes.orders import BODY_REFUSALS, begin, job_answers, order
 
 router = APIRouter(tags=["operations"])
 
@@ -29,11 +28,14 @@ _PROFILING = {
 
 
 @router.post(
-    "/v1/profile", status_code=202, openapi_extra=shapes.body(_PROFILING), responses=job_answers(*BODY_REFUSALS)
+    "/v1/profile",
+    status_code=202,
+    openapi_extra=shapes.body(_PROFILING) | shapes.IDEMPOTENT,
+    responses=job_answers(*BODY_REFUSALS),
 )
 async def profile(request: Request, who: Admin) -> Response:
     """Look at what every thread does, a hundred times a second; the job's result is folded stacks."""
-    service, asked = service_of(request), await order(request, Profiling)
+    asked = await order(request, Profiling)
     if not 0 < asked.seconds <= profiling.SECONDS_MAX:
         raise errors.InvalidValue(what="seconds", value=asked.seconds, must=f"up to {profiling.SECONDS_MAX:g}")
-    return begun(profiling.begin_profile(service, seconds=asked.seconds, by=who.actor))
+    return await begin(request, who, asked, profiling.begin_profile, seconds=asked.seconds)

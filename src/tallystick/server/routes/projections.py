@@ -6,8 +6,9 @@ from fastapi import APIRouter, Request, Response
 
 from tallystick.server import projecting
 from tallystick.server.access import Admin
+from tallystick.server.routes import shapes
 from tallystick.server.routes.asking import service_of
-from tallystick.server.routes.orders import answer, begun, job_answers, read_answers
+from tallystick.server.routes.orders import answer, begin, job_answers, read_answers
 
 router = APIRouter(tags=["projections"])
 
@@ -20,8 +21,9 @@ async def list_projections(request: Request, who: Admin) -> Response:
     return answer({"projections": found, "consumers": await service.run(projecting.consumers, service)})
 
 
-@router.post("/v1/projections/{name}/rebuild", status_code=202, responses=job_answers())
+@router.post(
+    "/v1/projections/{name}/rebuild", status_code=202, openapi_extra=shapes.IDEMPOTENT, responses=job_answers()
+)
 async def rebuild_projection(name: str, request: Request, who: Admin) -> Response:
     """Make the rows of a projection anew, beside the live ones, which stay readable until the new have caught up."""
-    service = service_of(request)
-    return begun(await service.run(projecting.begin_rebuild, service, name, by=who.actor))
+    return await begin(request, who, None, projecting.begin_rebuild, name)

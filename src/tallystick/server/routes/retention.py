@@ -9,7 +9,7 @@ from tallystick.server import snapshotting
 from tallystick.server.access import Admin
 from tallystick.server.routes import shapes
 from tallystick.server.routes.asking import service_of
-from tallystick.server.routes.orders import BODY_REFUSALS, answer, begun, job_answers, order, read_answers
+from tallystick.server.routes.orders import BODY_REFUSALS, answer, begin, job_answers, order, read_answers
 
 router = APIRouter(tags=["operations"])
 
@@ -31,9 +31,12 @@ async def read_retention(request: Request, who: Admin) -> Response:
 
 
 @router.post(
-    "/v1/retention", status_code=202, openapi_extra=shapes.body(_RETAINING), responses=job_answers(*BODY_REFUSALS)
+    "/v1/retention",
+    status_code=202,
+    openapi_extra=shapes.body(_RETAINING) | shapes.IDEMPOTENT,
+    responses=job_answers(*BODY_REFUSALS),
 )
 async def begin_retention(request: Request, who: Admin) -> Response:
     """Say what the policy would let go and why not (`dry_run`, which is the default), or do it."""
-    service, asked = service_of(request), await order(request, Retaining)
-    return begun(await service.run(snapshotting.begin_retention, service, dry_run=asked.dry_run, by=who.actor))
+    asked = await order(request, Retaining)
+    return await begin(request, who, asked, snapshotting.begin_retention, dry_run=asked.dry_run)

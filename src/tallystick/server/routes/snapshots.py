@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
 from tallystick.server import snapshotting
 from tallystick.server.access import Admin
+from tallystick.server.idempotency import once
 from tallystick.server.routes import shapes
 from tallystick.server.routes.asking import service_of
-from tallystick.server.routes.orders import BODY_REFUSALS, answer, begun, job_answers, order, read_answers
+from tallystick.server.routes.orders import BODY_REFUSALS, answer, begin, job_answers, order, read_answers
 
 router = APIRouter(tags=["snapshots"])
 
@@ -63,27 +64,22 @@ async def list_snapshots(
 
 
 @router.post(
-    "/v1/snapshots", status_code=202, openapi_extra=shapes.body(_MAKING), responses=job_answers(*BODY_REFUSALS)
+    "/v1/snapshots",
+    status_code=202,
+    openapi_extra=shapes.body(_MAKING) | shapes.IDEMPOTENT,
+    responses=job_answers(*BODY_REFUSALS),
 )
 async def make_snapshot(request: Request, who: Admin) -> Response:
     """Snapshot a stream with the reducers that fold it; without a stream, the whole store at one position."""
-    service, asked = service_of(request), await order(request, Making)
-    job = await service.run(
-        snapshotting.begin_snapshot,
-        service,
-        asked.stream,
-        reducer=asked.reducer,
-        protected=asked.protect,
-        by=who.actor,
-    )
-    return begun(job)
+    asked = await order(request, Making)
+    wanted = {"reducer": asked.reducer, "protected": asked.protect}
+    return await begin(request, who, asked, snapshotting.begin_snapshot, asked.stream, **wanted)
 
 
-@router.post("/v1/snapshots/verify", status_code=202, responses=job_answers())
+@router.post("/v1/snapshots/verify", status_code=202, openapi_extra=shapes.IDEMPOTENT, responses=job_answers())
 async def verify_snapshots(request: Request, who: Admin) -> Response:
     """Check every snapshot and fingerprint against a replay of the log."""
-    service = service_of(request)
-    return begun(await service.run(snapshotting.begin_check, service, by=who.actor))
+    return await begin(request, who, None, snapshotting.begin_check)
 
 
 @router.get("/v1/snapshots/{id}", responses=read_answers())
@@ -95,10 +91,14 @@ async def read_snapshot(id: str, request: Request, who: Admin) -> Response:
 
 @router.post(
     "/v1/snapshots/{id}/protect",
-    openapi_extra=shapes.body(_PROTECTING),
+    openapi_extra=shapes.body(_PROTECTING) | shapes.IDEMPOTENT,
     responses=shapes.answers(200, shapes.ANY_OBJECT, 401, 403, 404, 409, 422, 429, 501, 503, 507, *BODY_REFUSALS),
 )
 async def protect_snapshot(id: str, request: Request, who: Admin) -> Response:
     """Keep a snapshot from retention, or lift that."""
     service, asked = service_of(request), await order(request, Protecting)
-    return answer(await service.run(snapshotting.protect, service, id, protected=asked.protected))
+
+    async def act(_: Any) -> Response:
+        return answer(await service.run(snapshotting.protect, service, id, protected=asked.protected))
+
+    return await once(request, who, asked, act)

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from tallystick import errors
 from tallystick.server import tokens
 from tallystick.server.access import Admin
+from tallystick.server.idempotency import Record, once
 from tallystick.server.routes import shapes
 from tallystick.server.routes.asking import service_of
 from tallystick.server.routes.orders import BODY_REFUSALS, answer, order, read_answers
@@ -69,25 +70,42 @@ async def list_tokens(request: Request, who: Admin) -> Response:
 @router.post(
     "/v1/tokens",
     status_code=201,
-    openapi_extra=shapes.body(_ISSUING),
+    openapi_extra=shapes.body(_ISSUING) | shapes.IDEMPOTENT,
     responses=shapes.answers(201, shapes.ANY_OBJECT, *_REFUSALS),
 )
 async def issue_token(request: Request, who: Admin) -> Response:
-    """Issue a token. Its secret is in this answer and nowhere else."""
+    """Issue a token. Its secret is in this answer and in no store.
+
+    Under an `Idempotency-Key`, the same request within ten minutes gets the same answer from the same process; after
+    that the answer says which token was issued, with `token` null.
+    """
     service, asked = service_of(request), await order(request, Issuing)
     given = msgspec.structs.asdict(asked)
     kind = given.pop("kind")
-    issued = await service.in_thread(_book(service).issue, kind, **given, by=who.actor)
-    return answer(msgspec.to_builtins(issued.token) | {"token": issued.secret}, status=201, secret=True)
+
+    async def act(record: Record | None) -> Response:
+        command = None if record is None else lambda token: record(_issued(token, None))
+        issued = await service.in_thread(_book(service).issue, kind, **given, by=who.actor, command=command)
+        return _issued(issued.token, issued.secret)
+
+    return await once(request, who, asked, act)
+
+
+def _issued(token: tokens.Token, secret: str | None) -> Response:
+    return answer(msgspec.to_builtins(token) | {"token": secret}, status=201, secret=True)
 
 
 @router.post(
     "/v1/tokens/{id}/revoke",
-    openapi_extra=shapes.body(_REVOKING),
+    openapi_extra=shapes.body(_REVOKING) | shapes.IDEMPOTENT,
     responses=shapes.answers(200, shapes.ANY_OBJECT, *_REFUSALS),
 )
 async def revoke_token(id: str, request: Request, who: Admin) -> Response:
     """Revoke a token: from this answer on it is refused here, and within a second elsewhere."""
     service, asked = service_of(request), await order(request, Revoking)
-    token = await service.in_thread(_book(service).revoke, id, reason=asked.reason, by=who.actor)
-    return answer(msgspec.to_builtins(token))
+
+    async def act(_: Record | None) -> Response:
+        token = await service.in_thread(_book(service).revoke, id, reason=asked.reason, by=who.actor)
+        return answer(msgspec.to_builtins(token))
+
+    return await once(request, who, asked, act)

@@ -1,1 +1,2 @@
-INSERT INTO command_ranges (command, part, stream, first, last) VALUES (?, ?, ?, ?, ?)
+INSERT INTO command_ranges (command, part, stream, first, last, first_position, last_position, link)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
