@@ -233,6 +233,7 @@ def test_a_token_is_issued_once_and_its_secret_is_not_stored(serve: Any, tmp_pat
     url, asked = f"sqlite:{tmp_path}/log.db", {"kind": "tenant", "actor": "t", "org": "acme"}
     with tallystick.open(url) as store:
         admin = Tokens(store).issue("admin", actor="root").secret
+    first: dict[str, Any] = {}
     for restarted in (False, True):
         store = tallystick.open(url)
         served = serve(store, tokens=Tokens(store))
