@@ -111,7 +111,7 @@ def test_events_come_before_the_snapshot_that_they_imply(shelf: Any, flow: Any, 
     """RUN-01: whenever snapshot.json is replaced, everything that it says is in the log already."""
     seen = []
     with shelf.open() as store:
-        documents = store.log.documents
+        documents = store.log.run_documents
         replace = documents.replace
 
         def watched(run: str, name: str, data: bytes) -> None:

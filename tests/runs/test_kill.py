@@ -63,7 +63,7 @@ def finished_counts(bench: Any) -> dict[str, int]:
         if store.stream_head(journal.stream_of(RUN)) is None:
             return {}
         state = runs.load(store, RUN).state
-        if store.log.documents.load(RUN, snapshot.NAME) is not None:
+        if store.log.run_documents.load(RUN, snapshot.NAME) is not None:
             found = rebuild.compare(store, RUN, state)
             assert found.equal, found.reason
     counted = bench.counted()

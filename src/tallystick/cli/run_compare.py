@@ -42,6 +42,8 @@ def replay(url: str, run: str, check: bool, as_json: bool) -> int:
         click.echo(f"{run}: {found.events} events, snapshot.json at {found.seq} is what they say, byte for byte")
     else:
         click.echo(f"{run}: {found.events} events replayed; this engine keeps no snapshot.json")
+    if found.since and not as_json:
+        click.echo(f"{run}: seq 1 to {found.since} were pruned; the replay began at the snapshot there")
     return status
 
 

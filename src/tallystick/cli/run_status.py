@@ -108,14 +108,18 @@ def _list(store: Store, *, as_json: bool) -> None:
 
 
 def _runs(store: Store) -> Iterator[RunState]:
-    from tallystick import errors, runs
+    from tallystick import runs
+    from tallystick.runs.journal import UNREADABLE
 
     for run in runs.run_ids(store):
         try:
             yield _load(store, run)
-        except (errors.Damaged, errors.RunLogInvalid, errors.ForkImpossible, errors.HistoryPruned) as problem:
+        except UNREADABLE as problem:
             failures.decide(failures.NO)
             output.note(f"{run}: {problem.message}")
+    for hole in store.log.holes():  # a run without its directory is not in the list
+        failures.decide(failures.NO)
+        output.note(hole.reason)
 
 
 def _took(ns: int) -> str:

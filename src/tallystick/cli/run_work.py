@@ -222,10 +222,11 @@ def _loaded(reference: str) -> Workflow:
 def _reference(store: Store, run: str) -> str | None:
     """The place of the workflow that a run names in its first event; of its last snapshot, if that cannot be read."""
     from tallystick import errors, runs
+    from tallystick.runs.journal import UNREADABLE
 
     try:
         return runs.load(store, run).state.reference
-    except (errors.Damaged, errors.RunLogInvalid, errors.ForkImpossible, errors.RunNotFound):
+    except (*UNREADABLE, errors.RunNotFound):
         runs.rebuild.for_resume(store, run)  # says what is wrong, and records it
         raise
 

@@ -16,11 +16,13 @@ from tallystick.runs.journal import load
 from tallystick.runs.launch import Attestation, Crew, resume, start
 from tallystick.runs.picture import svg
 from tallystick.runs.rebuild import replay
+from tallystick.runs.reducer import STATE
 from tallystick.runs.state import RunState
 from tallystick.runs.work import Work
 from tallystick.runs.workflow import Artifact, Workflow
 
 __all__ = [
+    "STATE",
     "Artifact",
     "Attestation",
     "Crew",

@@ -75,7 +75,7 @@ def telemetry(store: Store, question: Question | None = None) -> Telemetry:
     for run in [question.run] if question.run is not None else run_ids(store):
         try:
             state = journal.load(store, run).state
-        except (errors.Damaged, errors.RunLogInvalid, errors.ForkImpossible, errors.HistoryPruned) as problem:
+        except journal.UNREADABLE as problem:
             found.unreadable[run] = problem.message
             continue
         found.activities += sorted(

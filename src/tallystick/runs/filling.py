@@ -5,15 +5,26 @@ from __future__ import annotations
 from tallystick import errors
 from tallystick.runs import journal
 from tallystick.runs.activity import run_ids
-from tallystick.runs.tables import Rows, RunTables, rows
+from tallystick.runs.reducer import STATE
+from tallystick.runs.state import RunState
+from tallystick.runs.tables import rows
+from tallystick.state import fingerprints
+from tallystick.store.facts import Sealed
+from tallystick.store.run_tables import RunRows
 from tallystick.store.store import Store
 
 
-def fill_tables(store: Store, *, run: str | None = None) -> Rows:
+def fill_tables(store: Store, *, run: str | None = None) -> RunRows:
     """Fill the tables of a store from the events of its runs, or of one; says what was put there."""
-    tables: RunTables | None = getattr(store.log, "run_tables", None)
+    tables = store.log.run_tables
     if tables is None:
         raise errors.UnsupportedCapability(engine=store.log.engine, capability="tables of runs")
-    found = rows(journal.load(store, name).state for name in ([run] if run is not None else run_ids(store)))
+    found = rows(sealed(store, name) for name in ([run] if run is not None else run_ids(store)))
     tables.put(found)
     return found
+
+
+def sealed(store: Store, run: str) -> tuple[RunState, Sealed | None]:
+    """The state of a run, and the fact that sealed it, unless the run went on since."""
+    found = fingerprints.latest(store, journal.stream_of(run), reducer=STATE.name)
+    return journal.load(store, run).state, None if found is None or found.stale else found.fact

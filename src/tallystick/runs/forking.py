@@ -36,6 +36,7 @@ def fork(store: Store, run: str, node: str, *, child: str, workspace: str | None
     created = RunCreated(workflow=whole.workflow, reference=whole.reference, workspace=kept, parent=parent)
     written = Journal(store, child, begun)
     written.record([created])
+    journal.keep_beginning(store, child)
     written.save_snapshot()
     return written.state
 

@@ -12,15 +12,24 @@ from tallystick import errors
 from tallystick.event.model import Event, NewEvent
 from tallystick.runs import facts, snapshot, tables
 from tallystick.runs.facts import Fact, RunCreated
+from tallystick.runs.reducer import STATE, at
 from tallystick.runs.state import Reducer, RunState
+from tallystick.state import fingerprints, snapshots
+from tallystick.state.fold import State
+from tallystick.store.capabilities import MULTI_STREAM
 from tallystick.store.expectation import NO_STREAM
+from tallystick.store.facts import Sealed
 from tallystick.store.store import Store
 
 PAGE = 2000
 DEPTH_MAX = 100
+SNAPSHOT_EVENTS = 1000  # between snapshots in the store
 SNAPSHOT_EVENTS_MIN = 32
 SNAPSHOT_SECONDS = 1.0
 SNAPSHOT_PAUSE = 50  # times what the last one took
+
+UNREADABLE = (errors.Damaged, errors.RunLogInvalid, errors.HistoryPruned, errors.ForkImpossible)
+"""Why the state of a run that exists cannot be had."""
 
 
 def stream_of(run: str) -> str:
@@ -28,26 +37,38 @@ def stream_of(run: str) -> str:
     return f"run/{run}"
 
 
-def pages_of(store: Store, stream: str, *, until: int | None = None) -> Iterator[list[Event]]:
-    """The events of a stream up to a seq, page by page."""
-    after = 0
+def pages_of(store: Store, stream: str, *, after: int = 0, until: int | None = None) -> Iterator[list[Event]]:
+    """The events of a stream between two seqs, page by page."""
     while page := store.read_stream(stream, after=after, until=until, limit=PAGE):
         yield page  # a short one is not the last: it may end where damage begins, which the next read names
         after = page[-1].seq
 
 
 def events_of(store: Store, stream: str) -> Iterator[Event]:
-    """Every event of a stream."""
-    for page in pages_of(store, stream):
+    """Every event of a stream that was not pruned."""
+    cut = store.cut(stream)
+    for page in pages_of(store, stream, after=cut.through if cut is not None else 0):
         yield from page
 
 
-def load(store: Store, run: str, *, until: int | None = None) -> Reducer:
-    """The run's state by replay, from RUN_CREATED on; what a fork inherited comes from its parent's log."""
-    return _replayed(store, run, until=until, depth=0)
+def load(store: Store, run: str, *, until: int | None = None, whole: bool = False) -> Reducer:
+    """The state of a run, from its newest good snapshot on; with `whole` by replay from RUN_CREATED on.
+
+    What a fork inherited comes from its snapshot, or from its parent's log.
+    """
+    return _load(store, run, until=until, depth=0, whole=whole)
 
 
-def _replayed(store: Store, run: str, *, until: int | None, depth: int) -> Reducer:
+def _load(store: Store, run: str, *, until: int | None, depth: int, whole: bool) -> Reducer:
+    begun = None if whole else snapshot.newest(store, run, until=until)
+    if begun is None:
+        return _replayed(store, run, until=until, depth=depth, whole=whole)
+    for page in pages_of(store, stream_of(run), after=begun.state.seq, until=until):
+        fold(begun, run, page)
+    return begun
+
+
+def _replayed(store: Store, run: str, *, until: int | None, depth: int, whole: bool) -> Reducer:
     pages = pages_of(store, stream_of(run), until=until)
     begun = next(pages, None)
     if begun is None:
@@ -59,7 +80,7 @@ def _replayed(store: Store, run: str, *, until: int | None, depth: int) -> Reduc
     if first.parent is not None:
         if depth >= DEPTH_MAX:
             raise errors.ForkImpossible(run=run, reason=f"it is forked more than {DEPTH_MAX} times over")
-        reducer = inherited(store, run, first.parent, depth=depth)
+        reducer = inherited(store, run, first.parent, depth=depth, whole=whole)
     for page in chain([begun], pages):
         fold(reducer, run, page)
     return reducer
@@ -72,16 +93,28 @@ def _decoded(run: str, event: Event) -> Fact | None:
         raise errors.RunLogInvalid(run=run, seq=event.seq, reason=problem.message) from problem
 
 
-def inherited(store: Store, run: str, parent: facts.Parent, *, depth: int = 0) -> Reducer:
+def inherited(store: Store, run: str, parent: facts.Parent, *, depth: int = 0, whole: bool = False) -> Reducer:
     """The state that a fork begins with: its parent's at the seq, proven by the link."""
     name = parent.stream.removeprefix("run/")
-    reducer = _replayed(store, name, until=parent.seq, depth=depth + 1)
+    reducer = _load(store, name, until=parent.seq, depth=depth + 1, whole=whole)
     if (reducer.state.seq, reducer.state.link) != (parent.seq, parent.link):
         reason = f"its parent {name!r} has another history at {parent.seq} than when it was forked"
         raise errors.ForkImpossible(run=run, reason=reason)
     inherited = reducer.state
     inherited.run_id, inherited.seq, inherited.link, inherited.org = run, 0, "", None
     return Reducer(run, inherited)
+
+
+def keep_beginning(store: Store, run: str) -> None:
+    """Snapshot the state that a fork begins with: its own stream is not enough to fold it."""
+    stream = stream_of(run)
+
+    def folded() -> State:
+        first = store.read_stream(stream, limit=1)[0]
+        return at(load(store, run, until=1), stream, position=first.position, latest=first.time)
+
+    if MULTI_STREAM in store.log.capabilities:
+        snapshots.keep(store, STATE, stream, folded, protect=True)
 
 
 def fold(reducer: Reducer, run: str, events: Sequence[Event]) -> None:
@@ -105,9 +138,11 @@ class Journal:
         self.reducer = reducer
         self.trace_id = trace_id or secrets.token_hex(16)
         self.span_id = secrets.token_hex(8)
-        self.documents: snapshot.Documents | None = getattr(store.log, "documents", None)
-        self.tables: tables.RunTables | None = getattr(store.log, "run_tables", None)
+        self.documents = store.log.run_documents
+        self.tables = store.log.run_tables
         self._snapshot_seq = reducer.state.seq
+        self._kept_seq = reducer.begun_at
+        self._seal: Sealed | None = None
         self._snapshot_at = time.monotonic()
         self._snapshot_cost = 0.0
 
@@ -134,14 +169,28 @@ class Journal:
             self.state.org = head.org if head else None
 
     def save_snapshot(self) -> None:
-        """Put what is derived of the events in place as it is now: snapshot.json, or the rows of the run's tables."""
+        """Store what is derived from the events as it is now: a snapshot, and the rows of the run's tables."""
         began = time.monotonic()
         if self.documents is not None:
             self.documents.replace(self.run, snapshot.NAME, snapshot.encode(self.state))
+        elif self.state.seq - self._kept_seq >= SNAPSHOT_EVENTS:
+            snapshots.make(self.store, STATE, self.stream)
+            self._kept_seq = self.state.seq
         if self.tables is not None:
-            self.tables.put(tables.rows([self.state]))
+            self.tables.put(tables.rows([(self.state, self._seal)]))
         self._snapshot_seq, self._snapshot_at = self.state.seq, time.monotonic()
         self._snapshot_cost = self._snapshot_at - began
+
+    def seal(self) -> None:
+        """Seal the fingerprint of the run as it is now."""
+        self._seal = snapshot.seal(self.store, self.stream, self.reducer)
+
+    def seal_if_not_sealed(self) -> None:
+        """Seal a run that was killed after its last event and before it was sealed."""
+        known = fingerprints.latest(self.store, self.stream, reducer=STATE.name)
+        if known is None or known.stale:
+            self.seal()
+            self.save_snapshot()
 
     def save_snapshot_if_due(self) -> None:
         """Replace it when the run has doubled since, or from time to time: a run pays little for it, long or short."""
@@ -153,7 +202,8 @@ class Journal:
 
 
 def trace_of(store: Store, run: str) -> str | None:
-    """The trace id that a run began with."""
-    first = store.read_stream(stream_of(run), limit=1)
+    """The trace id of the first event of a run that is left."""
+    cut = store.cut(stream_of(run))
+    first = store.read_stream(stream_of(run), after=cut.through if cut is not None else 0, limit=1)
     meta: dict[str, Any] = first[0].metadata if first else {}
     return meta.get("trace_id")

@@ -99,13 +99,13 @@ def workspace_of(store: Store, run: str, given: str | None) -> Workspace:
     """Where the files of a run are: where it was said, else beside its log, else below the current directory."""
     if given is not None:
         return Workspace(given)
-    documents = getattr(store.log, "documents", None)
+    documents = store.log.run_documents
     return Workspace(f"{documents.place(run)}/artifacts" if documents is not None else f"runs/{run}")
 
 
 def recorded_place(store: Store, place: Workspace, given: str | None) -> str | None:
     """The place as it is recorded: whole, so that it is found from any directory; none beside a log, which may move."""
-    beside = given is None and getattr(store.log, "documents", None) is not None
+    beside = given is None and store.log.run_documents is not None
     return None if beside else os.path.abspath(place.directory)
 
 
@@ -183,10 +183,11 @@ def resume(
             raise errors.CodeChanged(run=run, nodes=listed)
         redone = frozenset(differing) if rerun_changed else frozenset()
         prepared = _prepared(workflow, graph, reducer.state, place, differing, _forced(graph, force), redone)
+        written = Journal(store, run, reducer, trace_id=journal.trace_of(store, run))
         if not prepared and _is_over(reducer.state, graph):
+            written.seal_if_not_sealed()
             return reducer.state
         session, begun = crew.session(workflow)
-        written = Journal(store, run, reducer, trace_id=journal.trace_of(store, run))
         written.record([*prepared, *begun, RunStateChanged(state="running")])
         return _carry_out(written, workflow, graph, place, session, crew)
 

@@ -10,8 +10,8 @@ from tallystick import errors
 from tallystick.event import canonical
 from tallystick.event.model import NewEvent
 from tallystick.runs import journal, schema, snapshot
-from tallystick.runs.snapshot import Documents
 from tallystick.runs.state import Issue, Reducer, RunState
+from tallystick.store.run_documents import RunDocuments
 from tallystick.store.store import Store
 
 FAILURES_STREAM = "tally.run/failures"
@@ -20,7 +20,10 @@ SNAPSHOT_INVALID = "SnapshotInvalid"
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """A snapshot beside a replay: equal byte for byte, or in what it is wrong."""
+    """A snapshot beside a replay: equal byte for byte, or in what it is wrong.
+
+    The replay began after the event `since`: 0, or where the run was pruned.
+    """
 
     run_id: str
     events: int
@@ -28,14 +31,15 @@ class Comparison(msgspec.Struct, frozen=True):
     equal: bool
     reason: str = ""
     rewritten: bool = False
+    since: int = 0
 
 
 def for_resume(store: Store, run: str) -> Reducer:
-    """Take the run over and replay it; an invalid snapshot is put right. If replay is impossible, the run fails.
+    """Take the run over and load its state; an invalid snapshot is put right. If that is impossible, the run fails.
 
     A run that another runner holds is refused before anything is looked at.
     """
-    documents: Documents | None = getattr(store.log, "documents", None)
+    documents = store.log.run_documents
     try:
         if store.stream_head(journal.stream_of(run)) is not None:
             store.acquire_lease(journal.stream_of(run))
@@ -43,9 +47,11 @@ def for_resume(store: Store, run: str) -> Reducer:
     except errors.RunNotFound as problem:
         if documents is None or documents.load(run, snapshot.NAME) is None:
             raise
-        raise fail(store, run, f"the log is missing: {problem.message}") from problem
-    except (errors.Damaged, errors.RunLogInvalid, errors.HistoryPruned, errors.ForkImpossible) as problem:
+        raise fail(store, run, _without_log(documents, run)) from problem
+    except journal.UNREADABLE as problem:
         raise fail(store, run, problem.message) from problem
+    if reducer.state.parent is not None and not reducer.begun_at:
+        journal.keep_beginning(store, run)
     if documents is not None:
         found = compare(store, run, reducer.state)
         if not found.equal or found.seq < found.events:
@@ -55,13 +61,13 @@ def for_resume(store: Store, run: str) -> Reducer:
 
 
 def compare(store: Store, run: str, now: RunState) -> Comparison:
-    """The stored snapshot against a replay up to the event that it names. `now` is the replay of everything."""
-    documents: Documents | None = getattr(store.log, "documents", None)
-    return _compared(store, run, now, None if documents is None else documents.load(run, snapshot.NAME))
+    """The stored snapshot against the state at the event that it names. `now` is the state at the end."""
+    documents = store.log.run_documents
+    return _compared(store, run, now, None if documents is None else documents.load(run, snapshot.NAME), whole=False)
 
 
-def _compared(store: Store, run: str, now: RunState, data: bytes | None) -> Comparison:
-    documents: Documents | None = getattr(store.log, "documents", None)
+def _compared(store: Store, run: str, now: RunState, data: bytes | None, *, whole: bool) -> Comparison:
+    documents = store.log.run_documents
     if data is None:
         return Comparison(run, now.seq, 0, documents is None, "" if documents is None else "there is no snapshot.json")
     if data == snapshot.encode(now):
@@ -72,16 +78,21 @@ def _compared(store: Store, run: str, now: RunState, data: bytes | None) -> Comp
         return Comparison(run, now.seq, 0, False, problem.message)
     if found.run_id != run or not 1 <= found.seq <= now.seq:
         return Comparison(run, now.seq, found.seq, False, "it is of another run, or ahead of the log")
-    equal = found.seq < now.seq and snapshot.encode(journal.load(store, run, until=found.seq).state) == data
+    equal = found.seq < now.seq and _encoded_at(store, run, found.seq, whole=whole) == data
     return Comparison(run, now.seq, found.seq, equal, "" if equal else "it is not what the events say")
 
 
 def replay(store: Store, run: str) -> Comparison:
-    """Rebuild the snapshot of a run from RUN_CREATED on, compare it byte for byte, and put it right if it differs."""
-    documents: Documents | None = getattr(store.log, "documents", None)
+    """Rebuild the snapshot of a run from RUN_CREATED on, compare it byte for byte, and put it right if it differs.
+
+    A run that was pruned is rebuilt from its snapshot there.
+    """
+    documents = store.log.run_documents
     stored = None if documents is None else documents.load(run, snapshot.NAME)  # before the log: a runner may live
-    reducer = journal.load(store, run)
-    found = _compared(store, run, reducer.state, stored)
+    pruned = store.cut(journal.stream_of(run)) is not None
+    reducer = journal.load(store, run, whole=not pruned)
+    found = _compared(store, run, reducer.state, stored, whole=not pruned)
+    found = msgspec.structs.replace(found, since=reducer.begun_at if pruned else 0)
     if documents is None or found.equal or store.log.readonly:
         return found
     documents.replace(run, snapshot.NAME, snapshot.encode(reducer.state))
@@ -89,7 +100,7 @@ def replay(store: Store, run: str) -> Comparison:
 
 
 def validate(store: Store, run: str) -> int:
-    """Hold every event of a run against the shipped JSON Schema, as the line that it is; says how many there were."""
+    """Hold every event of a run that is left against the shipped JSON Schema; says how many there were."""
     count = 0
     for event in journal.events_of(store, journal.stream_of(run)):
         schema.check("event", schema.line(event))
@@ -104,7 +115,7 @@ def fail(store: Store, run: str, reason: str) -> errors.SnapshotInvalid:
     """
     now = store.clock()
     issue = Issue(issue="snapshot", code=SNAPSHOT_INVALID, severity="blocker", message=reason, node=None, opened_at=now)
-    documents: Documents | None = getattr(store.log, "documents", None)
+    documents = store.log.run_documents
     if documents is not None and documents.exists(run):
         record: dict[str, Any] = {"run_id": run, "failed_at": now, "issue": msgspec.to_builtins(issue)}
         documents.replace(run, snapshot.FAILURE, canonical.encode_state(record) + b"\n")
@@ -117,7 +128,22 @@ def fail(store: Store, run: str, reason: str) -> errors.SnapshotInvalid:
     return errors.SnapshotInvalid(run=run, reason=reason)
 
 
-def _last_known(documents: Documents, run: str) -> RunState:
+def _encoded_at(store: Store, run: str, seq: int, *, whole: bool) -> bytes:
+    """The snapshot of a run as it must be at a seq."""
+    return snapshot.encode(journal.load(store, run, until=seq, whole=whole).state)
+
+
+def _without_log(documents: RunDocuments, run: str) -> str:
+    """What is left of a run whose log is gone."""
+    gone = f"the log of the run is missing in {documents.place(run)}"
+    known = _last_known(documents, run)
+    if not known.seq:
+        return f"{gone}, and {snapshot.NAME} is not valid either"
+    shown = f"{snapshot.NAME} is valid and shows the run up to seq {known.seq}"
+    return f"{gone}; {shown}, but a run cannot go on without its log"
+
+
+def _last_known(documents: RunDocuments, run: str) -> RunState:
     """What the snapshot said, if it still says anything."""
     data = documents.load(run, snapshot.NAME)
     try:

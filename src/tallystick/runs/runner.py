@@ -258,11 +258,12 @@ class Runner:
             self._journal.record([_without_code(item) for item in batch])
 
     def _close(self, status: str) -> None:
-        """Record how the session ended, and leave a snapshot of it."""
+        """Record how the session ended, seal the run as it is then, and leave a snapshot of it."""
         self._batch += self._sections.changes()
         ended = msgspec.convert({"session": self._session, "status": status}, SessionEnded)
         self._batch += [ended, msgspec.convert({"state": status}, RunStateChanged)]
         self._flush()
+        self._journal.seal()
         self._journal.save_snapshot()
 
 

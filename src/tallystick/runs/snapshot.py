@@ -1,31 +1,34 @@
-"""`snapshot.json`: the state of a run as canonical JSON, replaced whole, derivable from the events alone."""
+"""Snapshots of a run: `snapshot.json` beside its log, or bodies in the store where the engine keeps those.
+
+`snapshot.json` is the state of the run as canonical JSON. It is replaced as a whole and derived from the events alone.
+A run goes on from a snapshot only if a control fact vouches for it: the fact that sealed the run when its last session
+ended, or the one that was recorded with a body in the store. Otherwise it is replayed.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Protocol
 
 import msgspec
 
 from tallystick import errors
+from tallystick.event import chain
 from tallystick.runs import schema
-from tallystick.runs.state import RunState
+from tallystick.runs.reducer import NAME as REDUCER
+from tallystick.runs.reducer import RUN, STATE, at, from_plain
+from tallystick.runs.state import Reducer, RunState
+from tallystick.state import fingerprints, shelf
+from tallystick.state.fold import Until
+from tallystick.store.capabilities import MULTI_STREAM
+from tallystick.store.facts import Sealed
+from tallystick.store.run_documents import RunDocuments
+from tallystick.store.store import Store
 
 NAME = "snapshot.json"
 FAILURE = "failure.json"
 
 _decode = msgspec.json.Decoder(RunState).decode
 _encode = msgspec.json.Encoder(order="sorted").encode
-
-
-class Documents(Protocol):
-    """What an engine offers that keeps documents beside a run's log. Others have none, and replay instead."""
-
-    def place(self, run: str) -> str: ...
-    def exists(self, run: str) -> bool: ...
-    def load(self, run: str, name: str) -> bytes | None: ...
-    def replace(self, run: str, name: str, data: bytes) -> None: ...
-    def remove(self, run: str, name: str) -> None: ...
 
 
 def encode(state: RunState) -> bytes:
@@ -51,6 +54,41 @@ def decode(data: bytes) -> RunState:
         raise _refused(f"not JSON: {problem}") from None
     schema.check("snapshot", document)
     raise _refused("it fits the schema, but it is not the canonical form of a state")
+
+
+def newest(store: Store, run: str, *, until: int | None = None) -> Reducer | None:
+    """The state of the newest snapshot of a run that a control fact vouches for; None if there is none."""
+    documents = store.log.run_documents
+    if documents is not None:
+        return _vouched(store, documents, run, until)
+    found = shelf.start(store, STATE, RUN + run, until=Until(seq=until))
+    return None if found is None else from_plain(found.value)
+
+
+def _vouched(store: Store, documents: RunDocuments, run: str, until: int | None) -> Reducer | None:
+    """The state in `snapshot.json`, if the run was sealed over exactly this state and this log."""
+    sealed = fingerprints.latest(store, RUN + run, reducer=REDUCER)
+    if sealed is None or not shelf.same_code(store, STATE, sealed.fact):
+        return None
+    fact = sealed.fact
+    data = documents.load(run, NAME)
+    if (until is not None and fact.seq > until) or data is None or chain.checksum(data[:-1]).hex() != fact.state_hash:
+        return None
+    last = store.read_stream(RUN + run, after=fact.seq - 1, until=fact.seq, limit=1)
+    if not last or last[0].link.hex() != fact.link:
+        return None
+    end, first = last[0].position, last[0].position - fact.seq + 1
+    is_whole = not any(hole.first <= end and hole.last >= first for hole in store.log.holes())
+    return Reducer(run, decode(data)) if is_whole else None  # a damaged log is named, even if its state is known
+
+
+def seal(store: Store, stream: str, reducer: Reducer) -> Sealed:
+    """Seal the fingerprint of a run at its end."""
+    if MULTI_STREAM in store.log.capabilities:
+        return fingerprints.seal(store, STATE, stream)
+    fact = fingerprints.sealed_fact(store, STATE, at(reducer, stream, position=0, latest=0))  # the lease holds it still
+    store.record([(shelf.about(stream), fingerprints.as_event(store, fact))])
+    return fact
 
 
 def _refused(reason: str) -> errors.SchemaViolation:

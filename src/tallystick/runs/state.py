@@ -140,6 +140,7 @@ class Reducer:
 
     def __init__(self, run_id: str, state: RunState | None = None) -> None:
         self.state = state or RunState(run_id=run_id)
+        self.begun_at = self.state.seq  # that of the snapshot it goes on from
         self.items = {item.node: item for item in self.state.work_items}
         self._order = {node: rank for rank, node in enumerate(self.items)}  # by first declaration
         self.issues = {issue.issue: issue for issue in self.state.issues}

@@ -8,41 +8,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Protocol, TypeAlias
 
 import msgspec
 
 from tallystick.event import canonical
 from tallystick.runs.state import RunState, Worker, WorkItem
-
-Value: TypeAlias = "str | int | bytes | None"
-Row: TypeAlias = "dict[str, Value]"
+from tallystick.store.facts import Sealed
+from tallystick.store.run_tables import RunRow as Row
+from tallystick.store.run_tables import RunRows
 
 JOB_STATES = {"pending": "queued"}  # a row says queued where a node is pending; the rest are the same words
 
 
-class Rows(msgspec.Struct):
-    """The rows of each table, in order of key."""
-
-    runs: list[Row] = []
-    sessions: list[Row] = []
-    nodes: list[Row] = []
-    jobs: list[Row] = []
-    job_attempts: list[Row] = []
-
-
-class RunTables(Protocol):
-    """What an engine with tables offers: put rows in place, in one transaction."""
-
-    def put(self, rows: Rows) -> None: ...
-
-
-def rows(states: Iterable[RunState]) -> Rows:
-    """The rows of these runs."""
-    found = Rows()
+def rows(states: Iterable[tuple[RunState, Sealed | None]]) -> RunRows:
+    """The rows of these runs; each comes with the fact that sealed it, if it is sealed as it is."""
+    found = RunRows()
     workers: dict[str, Row] = {}
-    for state in states:
-        found.runs.append(_run(state))
+    for state, seal in states:
+        found.runs.append(_run(state, seal))
         found.sessions += _sessions(state)
         for name, worker in state.workers.items():
             workers[name] = _merged(workers.get(name), _worker(name, worker, state))
@@ -53,13 +36,20 @@ def rows(states: Iterable[RunState]) -> Rows:
     return found
 
 
-def _run(state: RunState) -> Row:
+def _run(state: RunState, seal: Sealed | None) -> Row:
+    if seal is not None and seal.seq != state.seq:  # the run went on
+        seal = None
     return {
         "id": state.run_id,
         "tenant_id": state.org,
         "status": state.run_state,
         "created_at": state.created_at,
         "updated_at": state.updated_at,
+        "fingerprint": bytes.fromhex(seal.fingerprint) if seal else None,
+        "fingerprint_seq": seal.seq if seal else None,
+        "fingerprint_reducer": seal.reducer if seal else None,
+        "fingerprint_reducer_version": seal.reducer_version if seal else None,
+        "fingerprint_upcasters": bytes.fromhex(seal.upcasters) if seal else None,
     }
 
 

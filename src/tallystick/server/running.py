@@ -10,6 +10,7 @@ import msgspec
 from tallystick import errors, runs
 from tallystick.event import names
 from tallystick.runs.graph import INPUT, drawing
+from tallystick.runs.journal import UNREADABLE
 from tallystick.runs.state import RunState
 from tallystick.server import reading
 from tallystick.server.access import Principal
@@ -19,8 +20,6 @@ from tallystick.store.page import StreamInfo
 RUNS = "run/"
 FIRST = "RUN_CREATED"
 SCANNED_MAX = 5_000
-
-_UNREADABLE = (errors.Damaged, errors.RunLogInvalid, errors.ForkImpossible, errors.HistoryPruned)
 
 
 def listed(service: Service, principal: Principal, *, after: str, limit: int) -> dict[str, Any]:
@@ -64,7 +63,7 @@ def _is_run(service: Service, stream: str) -> bool:
 def _summary(service: Service, run: str) -> dict[str, Any]:
     try:
         state = runs.load(service.store, run).state
-    except _UNREADABLE as problem:
+    except UNREADABLE as problem:
         return {"run": run, "unreadable": problem.message}
     return {
         "run": run,

@@ -77,11 +77,11 @@ def replay(
 ) -> State:
     """Fold everything behind a start. `erased` are ids to be seen as if their payload were erased already."""
     apply, types, bounded = reducer.apply, reducer.types, until != END
-    value, last, count, latest = start.value, None, 0, start.latest
+    value, last, count, latest = reducer.to_working(start.value), None, 0, start.latest
     for events in _pages(store, reducer, start, until):
         for event in events:
             if bounded and until.reached(event):
-                return _arrived(start, value, last, count, latest)
+                return _arrived(start, reducer, value, last, count, latest)
             if erased and event.id in erased:
                 event = msgspec.structs.replace(event, payload=None)
             if not types or event.type in types:
@@ -93,14 +93,14 @@ def replay(
             count += 1
             if event.time > latest:
                 latest = event.time
-    return _arrived(start, value, last, count, latest)
+    return _arrived(start, reducer, value, last, count, latest)
 
 
-def _arrived(start: State, value: Any, last: Event | None, count: int, latest: int) -> State:
+def _arrived(start: State, reducer: Reducer, value: Any, last: Event | None, count: int, latest: int) -> State:
     if last is None:
         return start
     return State(
-        value=value,
+        value=reducer.to_plain(value),
         stream=start.stream,
         seq=last.seq if start.stream else 0,
         position=last.position,
@@ -207,13 +207,15 @@ def check_subject(store: Store, reducer: Reducer, stream: str, until: Until = EN
 def twice(store: Store, reducer: Reducer, stream: str) -> State:
     """Fold twice, once with the state sent through JSON after every event; names the first event where they part."""
     plain, through_json = beginning(reducer, stream), beginning(reducer, stream)  # a reducer may change its state
+    value = reducer.to_working(plain.value)
     for page in _pages(store, reducer, plain, END):
         for event in page:
             if reducer.types and event.type not in reducer.types:
                 continue
-            plain = _arrived(plain, reducer.apply(plain.value, event), event, 1, event.time)
-            again = reducer.apply(canonical.decode(_shuffled(through_json.body)), event)
-            through_json = _arrived(through_json, again, event, 1, event.time)
+            value = reducer.apply(value, event)
+            plain = _arrived(plain, reducer, value, event, 1, event.time)
+            again = reducer.apply(reducer.to_working(canonical.decode(_shuffled(through_json.body))), event)
+            through_json = _arrived(through_json, reducer, again, event, 1, event.time)
             if check_state(reducer, plain) != check_state(reducer, through_json):
                 raise errors.FoldDiverged(name=reducer.name, stream=event.stream, seq=event.seq)
     return plain

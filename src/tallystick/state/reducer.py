@@ -30,6 +30,8 @@ class Reducer(msgspec.Struct, frozen=True, kw_only=True):
 
     `scope` "stream" folds one stream, "store" the whole log. `kinds` and `types` narrow down what it sees (none: all).
     A step ends with an event of `step_types`, or one that `is_step_end` says yes to (neither: with every event).
+    `working` turns a plain state into the form that `apply` takes and returns, and `plain` turns it back. Without them
+    that form is the plain state itself.
     """
 
     name: str
@@ -43,6 +45,8 @@ class Reducer(msgspec.Struct, frozen=True, kw_only=True):
     is_step_end: Callable[[Event], bool] | None = None
     invariants: Callable[[Any], Iterable[str]] | None = None
     migrate: Callable[[Any, int], Any] | None = None
+    working: Callable[[Any], Any] | None = None
+    plain: Callable[[Any], Any] | None = None
 
     def wants(self, stream: str) -> bool:
         """Whether this reducer folds a stream."""
@@ -65,6 +69,14 @@ class Reducer(msgspec.Struct, frozen=True, kw_only=True):
             return canonical.decode(canonical.encode_state(self.initial()))
         except Exception as problem:  # the reducer is the user's, and may do anything
             raise errors.ReducerInvalid(name=self.name, reason=f"initial() failed: {problem}") from problem
+
+    def to_working(self, value: Any) -> Any:
+        """A plain state in the form that `apply` takes."""
+        return value if self.working is None else self.working(value)
+
+    def to_plain(self, value: Any) -> Any:
+        """What `apply` returned, as a plain state."""
+        return value if self.plain is None else self.plain(value)
 
     def broken_invariants(self, value: Any) -> list[str]:
         """What the reducer itself says is wrong with a state."""
@@ -101,7 +113,7 @@ def as_reducer(given: Any) -> Reducer:
         found[key] = getattr(source, key, None)
     for key in ("kinds", "types", "step_types"):
         found[key] = _names(str(found["name"]), key, getattr(source, key, ()))
-    for key in ("scope", "is_step_end", "invariants", "migrate"):
+    for key in ("scope", "is_step_end", "invariants", "migrate", "working", "plain"):
         if hasattr(source, key):
             found[key] = getattr(source, key)
     return _checked(Reducer(**found))

@@ -79,8 +79,29 @@ def make(
 ) -> Entry | None:
     """Snapshot a stream or the store; None if it has no events. One that exists at that place already is returned."""
 
+    return keep(
+        store,
+        reducer,
+        stream,
+        lambda: fold(store, reducer, stream, until=until),
+        protect=protect,
+        incremental=incremental,
+    )
+
+
+def keep(
+    store: Store,
+    reducer: Reducer,
+    stream: str,
+    folded: Callable[[], State],
+    *,
+    protect: bool = False,
+    incremental: bool = True,
+) -> Entry | None:
+    """Snapshot the state that `folded` gives. It is asked again if a fact about the stream was recorded meanwhile."""
+
     def attempt(require: list[tuple[str, int]]) -> Entry | None:
-        state = fold(store, reducer, stream, until=until)
+        state = folded()
         if state.position == 0:
             return None
         existing = _existing(store, reducer, state)

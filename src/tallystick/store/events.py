@@ -15,6 +15,8 @@ from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut, Reclaimed
 from tallystick.store.page import Hole, Page, StreamInfo
+from tallystick.store.run_documents import RunDocuments
+from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
 from tallystick.store.tables import ViewTables
@@ -80,6 +82,14 @@ class EventLog(Protocol):
     @property
     def view_tables(self) -> ViewTables:
         """SQL tables that projections own."""
+
+    @property
+    def run_documents(self) -> RunDocuments | None:
+        """Documents beside the logs of runs; None where the engine has no place for them."""
+
+    @property
+    def run_tables(self) -> RunTables | None:
+        """Tables of runs; None where the engine has none."""
 
     @property
     def dead_letters(self) -> DeadLetters:

@@ -31,6 +31,8 @@ from tallystick.store.maintenance import (
     require_positions,
 )
 from tallystick.store.page import Hole, Page, StreamInfo
+from tallystick.store.run_documents import RunDocuments
+from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import within
 from tallystick.store.views import Inline
@@ -108,6 +110,8 @@ class MemoryLog:
 
     engine = "memory"
     capabilities = capabilities.ALL - capabilities.OPT_OUTS["memory"]
+    run_documents: RunDocuments | None = None
+    run_tables: RunTables | None = None
 
     def __init__(self, *, profile: str, clock: Callable[[], int], url: str = "memory:") -> None:
         self.url = url

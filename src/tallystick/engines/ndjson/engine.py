@@ -63,8 +63,8 @@ class NdjsonLog(Beside):
         self.profile = profile
         self.readonly = readonly
         self.directory = directory
-        self.documents = Documents(files, directory)
         Beside.__init__(self, f"{directory}/beside.db")
+        self.run_documents = Documents(files, directory)
         self.damage = DamageFile(files, directory)
         self.snapshots: Snapshots = NoSnapshots()
         self.commands: Commands = NoCommands()

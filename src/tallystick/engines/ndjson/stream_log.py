@@ -59,6 +59,8 @@ class StreamLog:
                     self._take_without_mark()  # the slot that cannot be read may have been the newer one
             elif self._files.exists(f"{self.directory}/{EVENTS}"):  # the mark is made first, so it was lost
                 self._take_without_mark()
+            elif not self._files.exists(self.directory):  # it is made before the stream gets its number
+                self.index.add_hole(1, 1, f"the directory {self.directory} is gone, with all events of {self.stream}")
 
     def _load_mark(self) -> mark.Mark | None:
         if self._mark_file is not None:

@@ -40,6 +40,8 @@ from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head, Holder
 from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
+from tallystick.store.run_documents import RunDocuments
+from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
 from tallystick.store.stating import Stated
@@ -115,6 +117,8 @@ class PostgresLog:
 
     engine = "postgres"
     capabilities = capabilities.ALL
+    run_documents: RunDocuments | None = None
+    run_tables: RunTables | None = None
 
     def __init__(
         self,

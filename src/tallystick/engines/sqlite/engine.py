@@ -44,6 +44,8 @@ from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
+from tallystick.store.run_documents import RunDocuments
+from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
 from tallystick.store.views import Inline
@@ -74,6 +76,7 @@ class SqliteLog:
 
     engine = "sqlite"
     capabilities = capabilities.ALL
+    run_documents: RunDocuments | None = None
 
     def __init__(self, url: str, opened: Opened, *, readonly: bool, clock: Callable[[], int], busy_ms: int) -> None:
         self.url = url
@@ -95,7 +98,7 @@ class SqliteLog:
         self._tables = LazyDatabase(f"{opened.path}.views", SCHEMA)  # this file admits no tables but its own
         self.view_tables = OwnedTables(self._tables)
         self.inline: Inline | None = None
-        self.run_tables = SqliteRunTables(self._database)
+        self.run_tables: RunTables | None = SqliteRunTables(self._database)
         self.snapshots: Snapshots = SqliteSnapshots(self._database)
         self.commands: Commands = SqliteCommands(self._database)
         self._reclaiming = Reclaiming(self._database, clock=clock)

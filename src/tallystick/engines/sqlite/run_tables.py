@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
-
 from tallystick.engines.sqlite import statements
 from tallystick.engines.tables.database import Database
+from tallystick.store.run_tables import RunRow, RunRows
 
 _STATEMENTS = {
     "runs": "put_run",
@@ -17,34 +15,19 @@ _STATEMENTS = {
 }
 
 
-class Rows(Protocol):
-    """Rows by table, each a mapping from column to value."""
-
-    @property
-    def runs(self) -> Sequence[Mapping[str, Any]]: ...
-    @property
-    def sessions(self) -> Sequence[Mapping[str, Any]]: ...
-    @property
-    def nodes(self) -> Sequence[Mapping[str, Any]]: ...
-    @property
-    def jobs(self) -> Sequence[Mapping[str, Any]]: ...
-    @property
-    def job_attempts(self) -> Sequence[Mapping[str, Any]]: ...
-
-
 class SqliteRunTables:
-    """Puts rows in place: a row of the same key is replaced, the fingerprint of a run stays."""
+    """Stores rows in the log's own database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def put(self, rows: Rows) -> None:
+    def put(self, rows: RunRows) -> None:
         """Put all rows in place in one transaction."""
         with self._database.writing() as connection:
             for table, statement in _STATEMENTS.items():
                 connection.executemany(statements.named(statement), list(getattr(rows, table)))
 
-    def read(self, table: str) -> list[dict[str, Any]]:
+    def read(self, table: str) -> list[RunRow]:
         """Every row of one of the tables, in order of key."""
         with self._database.reading() as connection:
             cursor = connection.execute(statements.named(f"list_{table}"))

@@ -16,6 +16,8 @@ from tallystick.engines.tables.owned import OwnedTables
 from tallystick.event.model import Row
 from tallystick.store.commit import Transaction
 from tallystick.store.page import Page
+from tallystick.store.run_documents import RunDocuments
+from tallystick.store.run_tables import RunTables
 from tallystick.store.tables import drop_tables_of
 from tallystick.store.views import Inline
 
@@ -25,6 +27,9 @@ _NOTHING = nullcontext()
 
 class Beside:
     """The part of a log that stands beside it, and the projections that run within its commits."""
+
+    run_documents: RunDocuments | None = None
+    run_tables: RunTables | None = None
 
     def __init__(self, path: str) -> None:
         self._beside = LazyDatabase(path, checkpoints.SCHEMA + views.SCHEMA + deadletters.SCHEMA + PENDING)

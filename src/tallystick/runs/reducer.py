@@ -1,0 +1,67 @@
+"""The state of a run as a reducer of `tallystick.state`, so that runs have snapshots, fingerprints and pruning.
+
+`STATE` folds the stream of a run. A fork begins with the history of its parent, which lies in another stream. Its state
+after its first event is therefore a protected snapshot, recorded when it is made (`forking.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event.model import Event
+from tallystick.runs.facts import NodeFailed, NodeFinished, RunCreated, RunStateChanged
+from tallystick.runs.state import FORMAT, Reducer, RunState
+from tallystick.state.fold import State
+from tallystick.state.reducer import Reducer as StateReducer
+
+NAME = "tallystick.run"
+RUN = "run/"
+
+
+def from_plain(value: Any) -> Reducer:
+    """The reducer that goes on from a plain state."""
+    state = msgspec.convert(value, RunState)
+    return Reducer(state.run_id, state)
+
+
+def to_plain(reducer: Reducer) -> Any:
+    """The state that a reducer arrived at, as plain JSON."""
+    return msgspec.to_builtins(reducer.state)
+
+
+def at(reducer: Reducer, stream: str, *, position: int, latest: int) -> State:
+    """The state of a run as a fold of its stream gives it."""
+    state = reducer.state
+    return State(
+        value=to_plain(reducer),
+        stream=stream,
+        seq=state.seq,
+        position=position,
+        link=bytes.fromhex(state.link),
+        latest=latest,
+    )
+
+
+def _apply(reducer: Reducer, event: Event) -> Reducer:
+    if event.seq == 1:
+        reducer.state.run_id = event.stream.removeprefix(RUN)
+        if event.type == RunCreated.TYPE and event.data.get("parent") is not None:
+            reason = f"it was forked from {event.data['parent']['stream']}: only its snapshots and runs.load have that"
+            raise errors.ForkImpossible(run=reducer.state.run_id, reason=reason)
+    reducer.fold([event])
+    return reducer
+
+
+STATE = StateReducer(
+    name=NAME,
+    version=FORMAT,
+    initial=lambda: msgspec.to_builtins(RunState(run_id="")),
+    apply=_apply,
+    kinds=frozenset({"run"}),
+    step_types=frozenset({NodeFinished.TYPE, NodeFailed.TYPE, RunStateChanged.TYPE}),
+    working=from_plain,
+    plain=to_plain,
+)
