@@ -7,10 +7,12 @@ import pytest
 
 from tallystick import Store, errors, state
 from tallystick.event import ids
+from tallystick.scheduler import Scheduler
 from tallystick.state import Entry, Reducer, Until
-from tallystick.state.policy import DAY, HOUR, PRESETS, VARIABLES, Policy, policy
+from tallystick.state.policy import ALIASES, DAY, HOUR, PRESETS, VARIABLES, Policy, policy
 from tallystick.state.retention import retain, superfluous
 from tallystick.store import facts
+from tallystick.store.verify import verify
 from tallystick.testing.clock import ManualClock
 
 from .conftest import CLOSED, paid
@@ -18,13 +20,14 @@ from .conftest import CLOSED, paid
 
 def test_presets_have_the_numbers_of_their_systems() -> None:
     """Settled 4: REACH prunes after 7 days, LH deletes after 90 and compresses after 7, COM keeps 30, CP everything."""
-    found = {name: (item.prune_ns or 0) // DAY for name, item in PRESETS.items()}
-    assert found == {"none": 0, "reach": 7, "lighthouse": 90, "community": 30, "control-plane": 0}
-    lighthouse = PRESETS["lighthouse"]
+    kept = {"none": 0, "reach": 7, "lighthouse": 90, "community": 30, "control-plane": 0}
+    assert {name: (policy(name, environment={}).prune_ns or 0) // DAY for name in ALIASES} == kept
+    assert set(ALIASES.values()) == set(PRESETS)
+    lighthouse = PRESETS["keep-90-days"]
     assert (lighthouse.store_events, lighthouse.store_ns, lighthouse.store_bytes) == (10_000, 6 * HOUR, 500_000_000)
     assert lighthouse.compress_ns == 7 * DAY
-    assert (PRESETS["reach"].stream_events, PRESETS["none"].stream_events) == (1000, 1000)
-    assert PRESETS["community"].keep_count == 7
+    assert (PRESETS["keep-7-days"].stream_events, PRESETS["keep-all"].stream_events) == (1000, 1000)
+    assert PRESETS["keep-30-days"].keep_count == 7
 
 
 @pytest.mark.parametrize("knob", VARIABLES)
@@ -38,6 +41,7 @@ def test_every_knob_is_an_environment_variable(knob: str) -> None:
 def test_a_knob_can_be_turned_off_and_nonsense_is_refused() -> None:
     """Bad input: the variable, its value and what it must be."""
     assert policy("lighthouse", environment={"TALLY_PRUNE_DAYS": "none"}).prune_ns is None
+    assert policy(environment={"TALLY_PRESET": "keep-7-days"}).prune_ns == 7 * DAY
     assert policy(environment={"TALLY_PRESET": "reach"}).prune_ns == 7 * DAY
     for variable, text in (
         ("TALLY_PRUNE_DAYS", "soon"),
@@ -75,7 +79,7 @@ def test_snapshots_thin_out_with_age() -> None:
     """LH-14: all of 24 hours, one a day for 30 days, one a week for a year, then none."""
     now = 1000 * DAY
     found = [_entry(10_000 - hour, made=now - hour * HOUR) for hour in range(0, 24 * 500, 6)]
-    gone = superfluous(found, PRESETS["lighthouse"], now=now, cut=0)
+    gone = superfluous(found, PRESETS["keep-90-days"], now=now, cut=0)
     kept = [(now - entry.made) // HOUR for entry in found if entry not in gone]
     assert [hour for hour in kept if hour <= 24] == [0, 6, 12, 18, 24]
     days = [hour // 24 for hour in kept if 24 < hour <= 30 * 24]
@@ -98,14 +102,14 @@ def test_what_is_needed_or_protected_is_never_let_go() -> None:
         _entry(2, made=old, reducer="o"),
     )
     lost = _entry(7, made=old)
-    gone = superfluous([base, diff, at_cut, protected, other, lost], PRESETS["lighthouse"], now=now, cut=5)
+    gone = superfluous([base, diff, at_cut, protected, other, lost], PRESETS["keep-90-days"], now=now, cut=5)
     assert gone == [lost]
 
 
 def test_a_count_keeps_the_last_ones() -> None:
     """COM-08: keep 7, whatever their age."""
     found = [_entry(number, made=number) for number in range(1, 21)]
-    gone = superfluous(found, PRESETS["community"], now=1000 * DAY, cut=0)
+    gone = superfluous(found, PRESETS["keep-30-days"], now=1000 * DAY, cut=0)
     assert sorted(entry.fact.seq for entry in found if entry not in gone) == list(range(14, 21))
 
 
@@ -121,7 +125,7 @@ def _aged(store: Store, balance: Reducer, clock: ManualClock) -> None:
 def test_what_is_old_and_covered_is_pruned(store: Store, balance: Reducer, clock: ManualClock) -> None:
     """EVT-12, settled 26: by recording time; the young step stays, though an import may have dated it back."""
     _aged(store, balance, clock)
-    deeds, _ = retain(store, [balance], PRESETS["reach"])
+    deeds, _ = retain(store, [balance], PRESETS["keep-7-days"])
     assert [(deed.what, deed.stream, deed.count) for deed in deeds] == [("pruned", "order/1", 6)]
     assert [event.seq for event in store.read_stream("order/1", after=6)] == [7, 8]
 
@@ -130,7 +134,7 @@ def test_a_dry_run_says_the_same_and_does_nothing(store: Store, balance: Reducer
     """`tally retain --dry-run`."""
     _aged(store, balance, clock)
     head = store.head()
-    deeds, reclaimed = retain(store, [balance], PRESETS["reach"], dry_run=True)
+    deeds, reclaimed = retain(store, [balance], PRESETS["keep-7-days"], dry_run=True)
     assert [(deed.what, deed.count) for deed in deeds] == [("pruned", 6)]
     assert (store.head(), store.cut("order/1"), reclaimed) == (head, None, None)
 
@@ -141,7 +145,7 @@ def test_no_policy_prunes_what_is_not_covered(store: Store, balance: Reducer, cl
     store.append("order/2", paid(1, 2))
     state.make(store, balance, "order/2")
     clock.advance(seconds=30 * 86400)
-    deeds, _ = retain(store, [balance], PRESETS["reach"])
+    deeds, _ = retain(store, [balance], PRESETS["keep-7-days"])
     assert {deed.stream: deed.why_not for deed in deeds} == {
         "order/1": "reducer 'balance' has no snapshot of it",
         "order/2": "no step ended in what is old and covered",
@@ -154,7 +158,7 @@ def test_the_boundary_moves_back_to_the_end_of_a_step(store: Store, balance: Red
     store.append("order/1", [*paid(1, 2), CLOSED, *paid(3, 4)])
     state.make(store, balance, "order/1", until=Until(seq=4))
     clock.advance(seconds=30 * 86400)
-    deeds, _ = retain(store, [balance], PRESETS["reach"])
+    deeds, _ = retain(store, [balance], PRESETS["keep-7-days"])
     assert [deed.count for deed in deeds] == [3]
 
 
@@ -164,6 +168,57 @@ def test_retention_drops_snapshots_with_their_bodies(store: Store, balance: Redu
         store.append("order/1", paid(amount))
         state.make(store, balance, "order/1", incremental=False)
         clock.advance(seconds=86400)
-    deeds, _ = retain(store, [balance], msgspec.structs.replace(PRESETS["community"], prune_ns=None))
+    deeds, _ = retain(store, [balance], msgspec.structs.replace(PRESETS["keep-30-days"], prune_ns=None))
     assert [(deed.what, deed.count) for deed in deeds] == [("dropped snapshots", 3)]
     assert len(store.log.snapshots.ids()) == 7 == len(list(state.entries(store, "order/1")))
+
+
+def test_a_reducer_of_the_whole_store_covers_what_it_folds(store: Store, total: Reducer, clock: ManualClock) -> None:
+    """LH-09, settled 4: up to the position of its snapshot, and no further."""
+    store.append("order/1", paid(1, 2))
+    clock.advance(seconds=1)
+    state.make(store, total)
+    store.append("order/1", paid(4))
+    store.append("order/2", paid(8))
+    clock.advance(seconds=30 * 86400)
+    deeds, _ = retain(store, [total], PRESETS["keep-7-days"])
+    assert [(deed.stream, deed.count) for deed in deeds if not deed.why_not] == [("order/1", 2)]
+    assert [deed.stream for deed in deeds if deed.why_not] == ["order/2"]
+    assert state.fold(store, total).value["cents"] == 15
+    assert store.floor() > 0
+
+
+def test_a_reducer_without_a_snapshot_of_the_store_covers_nothing(
+    store: Store, total: Reducer, clock: ManualClock
+) -> None:
+    """Settled 4: nothing goes, and it is said why."""
+    store.append("order/1", paid(1))
+    clock.advance(seconds=30 * 86400)
+    deeds, _ = retain(store, [total], PRESETS["keep-7-days"])
+    assert [deed.why_not for deed in deeds] == ["reducer 'total' has no snapshot of the store"]
+    assert store.floor() == 0
+
+
+def test_streams_that_no_reducer_folds_are_counted(store: Store, clock: ManualClock) -> None:
+    """SAFE-05: retention that leaves old streams alone says how many, and why."""
+    for number in range(3):
+        store.append(f"order/{number}", paid(1))
+    clock.advance(seconds=30 * 86400)
+    deeds, _ = retain(store, [], PRESETS["keep-7-days"])
+    assert [(deed.count, deed.why_not) for deed in deeds] == [
+        (0, "3 streams are old, and no reducer that was given folds them")
+    ]
+
+
+def test_retention_fires_in_the_end(store: Store, total: Reducer, clock: ManualClock) -> None:
+    """LH-09, EVT-12: after 100 days under the preset that keeps 90, by the scheduler alone, the floor has moved."""
+    scheduler = Scheduler(store, [total], PRESETS["keep-90-days"])
+    for day in range(101):
+        store.append(f"order/{day % 3}", paid(day))
+        clock.advance(seconds=86400)
+        scheduler.tick()
+    left = [event.time for event in store.events(over_pruned=True) if event.stream.startswith("order/")]
+    assert store.floor() > 0
+    assert min(left) >= clock() - 92 * DAY
+    assert state.fold(store, total).value["cents"] == sum(range(101))
+    assert verify(store.log).ok

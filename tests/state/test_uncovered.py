@@ -52,7 +52,7 @@ def test_a_policy_never_takes_the_state_of_a_reducer_that_is_not_at_hand(store: 
     fill(store, "a/1", 4)
     state.make(store, own, "a/1")
     clock.advance(seconds=8 * 86400)
-    deeds, _ = retain(store, [own], PRESETS["reach"])
+    deeds, _ = retain(store, [own], PRESETS["keep-7-days"])
     assert [deed.why_not for deed in deeds] == ["the state of reducer 'whole' would be lost with it"]
     assert state.fold(store, whole).value == {"n": 8}
     found = state.plan(store, "a/1", before=9, reducers=[own])
@@ -102,7 +102,7 @@ def test_a_clock_that_was_wrong_once_takes_no_young_event(store: Store, clock: M
     clock.advance(seconds=40 * 365 * 86400)
     fill(store, "a/1", 7)
     state.make(store, own, "a/1")
-    retain(store, [own], PRESETS["reach"])
+    retain(store, [own], PRESETS["keep-7-days"])
     assert store.cut("a/1") is None
 
 

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from tallystick.state.retention import Deed
     from tallystick.store.maintenance import Reclaimed
 
-PRESETS = ("none", "reach", "lighthouse", "community", "control-plane")
+PRESETS = ("keep-all", "keep-7-days", "keep-30-days", "keep-90-days")
+ALIASES = ("none", "reach", "lighthouse", "community", "control-plane")
 
 
 @click.command("retain", short_help="Apply the retention policy.")
 @options.url
-@click.option("--preset", type=click.Choice(PRESETS), help="Whose numbers to take; TALLY_PRESET names it too.")
+@click.option("--preset", type=click.Choice(PRESETS + ALIASES), help="The preset to go by; TALLY_PRESET names it too.")
 @code.reducers
 @code.catalog
 @archived.option

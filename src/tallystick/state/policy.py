@@ -42,9 +42,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PRESETS: dict[str, Policy] = {
-    "none": Policy(),
-    "reach": Policy(stream_events=1000, prune_ns=7 * DAY),
-    "lighthouse": Policy(
+    "keep-all": Policy(),
+    "keep-7-days": Policy(stream_events=1000, prune_ns=7 * DAY),
+    "keep-30-days": Policy(stream_events=None, store_ns=DAY, quiet_ns=0, prune_ns=30 * DAY, keep_count=7),
+    "keep-90-days": Policy(
         stream_events=None,
         store_events=10_000,
         store_ns=6 * HOUR,
@@ -56,9 +57,16 @@ PRESETS: dict[str, Policy] = {
         keep_weekly_ns=365 * DAY,
         validate_every_ns=DAY,
     ),
-    "community": Policy(stream_events=None, store_ns=DAY, quiet_ns=0, prune_ns=30 * DAY, keep_count=7),
-    "control-plane": Policy(),
 }
+
+ALIASES = {
+    "none": "keep-all",
+    "control-plane": "keep-all",
+    "reach": "keep-7-days",
+    "community": "keep-30-days",
+    "lighthouse": "keep-90-days",
+}
+"""Other names of presets: those of the systems whose numbers they have."""
 
 VARIABLES: dict[str, tuple[str, int]] = {
     "stream_events": ("TALLY_SNAPSHOT_STREAM_EVENTS", 1),
@@ -85,7 +93,8 @@ COMMANDS_NS_MIN = DAY
 
 def policy(preset: str | None = None, *, environment: Mapping[str, str] = os.environ) -> Policy:
     """The policy of a preset (named here, else by TALLY_PRESET), with every knob that the environment sets."""
-    name = preset or environment.get(PRESET_VARIABLE) or "none"
+    given = preset or environment.get(PRESET_VARIABLE) or "keep-all"
+    name = ALIASES.get(given, given)
     if name not in PRESETS:
         raise errors.InvalidValue(what="preset", value=name, must="one of " + ", ".join(PRESETS))
     changed = {}

@@ -72,7 +72,8 @@ def plan(
     mine = [item for item in reducers if item.scope == "stream" and item.wants(stream)]
     found.lost = _lost(store, stream, reducers)
     _check_store_reducers(store, found, reducers, last)
-    _check_coverage(store, found, mine, snapshot=snapshot)
+    folded_whole = any(item.scope == "store" and item.wants(stream) for item in reducers)
+    _check_coverage(store, found, mine, snapshot=snapshot, folded_whole=folded_whole)
     _check_strangers(store, found, reducers, last)
     _check_steps(found, mine, last)
     _check_checkpoints(store, found, last)
@@ -129,12 +130,15 @@ def _last_event(store: Store, found: Plan) -> Event | None:
     return last
 
 
-def _check_coverage(store: Store, found: Plan, mine: Sequence[Reducer], *, snapshot: bool) -> None:
-    """Every reducer has a good snapshot at or behind the cut; without reducers, some snapshot must be good."""
+def _check_coverage(store: Store, found: Plan, mine: Sequence[Reducer], *, snapshot: bool, folded_whole: bool) -> None:
+    """Every reducer has a good snapshot at or after the cut; without reducers, some snapshot must be good.
+
+    `folded_whole`: a reducer of the whole store folds the stream, and its snapshot is looked at on its own.
+    """
     good = [entry for entry in shelf.entries(store, found.stream) if shelf.why_unusable(store, entry) is None]
     by_name = {entry.fact.reducer: entry for entry in sorted(good, key=lambda entry: entry.fact.seq)}
     found.snapshots = [entry for entry in by_name.values() if entry.fact.seq >= found.before - 1]
-    wanted = [item.name for item in mine] or list(by_name) or [""]
+    wanted = [item.name for item in mine] or list(by_name) or ([] if folded_whole else [""])
     if snapshot and mine:
         wanted = []  # what is missing is made with the cut
     for name in wanted:

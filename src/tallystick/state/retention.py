@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from tallystick import errors
-from tallystick.event import limits
+from tallystick.event import limits, names
 from tallystick.state import shelf
 from tallystick.state.archive import Archive
 from tallystick.state.policy import DAY, Policy
 from tallystick.state.pruning import Plan, plan, prune
 from tallystick.state.reducer import Reducer
 from tallystick.state.shelf import Entry
-from tallystick.state.snapshots import drop, streams_of
+from tallystick.state.snapshots import drop
 from tallystick.store.maintenance import Reclaimed
 from tallystick.store.store import Store
 
@@ -65,7 +65,7 @@ def _thin_all(store: Store, policy: Policy, *, dry_run: bool) -> Iterator[Deed]:
         knob is None for knob in (policy.keep_all_ns, policy.keep_daily_ns, policy.keep_weekly_ns, policy.keep_count)
     ):
         return
-    for stream in ("", *_streams_with_facts(store)):
+    for stream in ("", *_user_streams(store)):
         gone = superfluous(list(shelf.entries(store, stream)), policy, now=store.clock(), cut=_cut(store, stream))
         if gone:
             if not dry_run:
@@ -78,11 +78,11 @@ def _cut(store: Store, stream: str) -> int:
     return cut.through if cut is not None else 0
 
 
-def _streams_with_facts(store: Store) -> Iterator[str]:
-    """The streams that exist, facts about them or not: reading an empty list of facts costs little."""
+def _user_streams(store: Store) -> Iterator[str]:
+    """The streams that are not the store's own, in order of name."""
     after = ""
     while page := store.streams(after=after):
-        yield from (info.stream for info in page if not info.stream.startswith("tally."))
+        yield from (info.stream for info in page if not names.is_reserved(info.stream))
         after = page[-1].stream
 
 
@@ -128,15 +128,15 @@ def _prune_all(
     progress: Callable[[int], None],
 ) -> Iterator[Deed]:
     horizon = store.clock() - age_ns
-    seen: set[str] = set()
-    for item in reducers:
-        if item.scope != "stream":
-            continue
-        for stream in streams_of(store, item):
-            if stream not in seen:
-                seen.add(stream)
-                yield from _prune_one(store, stream, reducers, horizon, archive, dry_run=dry_run)
-                progress(len(seen))
+    uncovered = 0
+    for number, stream in enumerate(_user_streams(store), start=1):
+        if any(item.wants(stream) for item in reducers):
+            yield from _prune_one(store, stream, reducers, horizon, archive, dry_run=dry_run)
+        elif first_recorded(store, stream) < horizon:
+            uncovered += 1
+        progress(number)
+    if uncovered:
+        yield Deed("pruned", "", 0, f"{uncovered:,} streams are old, and no reducer that was given folds them")
 
 
 def _prune_one(
@@ -176,17 +176,22 @@ def covered_boundary(
 ) -> int | str:
     """The `before` of the longest prune that is old, covered by every reducer's snapshot, and at a step boundary.
 
-    `through` is the last position that may go.
+    `through` is the last position that may go. A reducer of the whole store covers up to the position of its snapshot.
 
     Every event is asked when it was recorded: a clock that once stood wrong must not take young events with it.
     """
     mine = [item for item in reducers if item.scope == "stream" and item.wants(stream)]
     covered = limits.INT_MAX
-    for item in mine:
-        state = shelf.start(store, item, stream)
+    for item in reducers:
+        if not item.wants(stream):
+            continue
+        state = shelf.start(store, item, stream if item.scope == "stream" else "")
         if state is None:
-            return f"reducer {item.name!r} has no snapshot of it"
-        covered = min(covered, state.seq)
+            return f"reducer {item.name!r} has no snapshot of {'it' if item.scope == 'stream' else 'the store'}"
+        if item.scope == "stream":
+            covered = min(covered, state.seq)
+        else:
+            through = min(through, state.position)
     boundary, after = 0, _cut(store, stream)
     while page := store.log.read_stream(stream, after=after, until=covered, limit=_PAGE):
         for event in page:
