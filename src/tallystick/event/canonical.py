@@ -47,7 +47,7 @@ _STRICT_JSON = (
 )
 _NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")  # a packed float whose exponent is all ones, or text like it
 _AT_ONCE = 256  # values shown to the encoders together; the buffers for more grow and are moved, which takes longer
-_NODES_BYTES = 2 * limits.NODES_MAX  # n bytes of JSON hold at most n/2 + 1 nodes
+_NODES_BYTES = 2 * limits.NODES_MAX - 2  # n bytes of JSON hold at most n/2 + 1 nodes
 
 
 def encode(value: Any, *, what: str = "payload") -> bytes:

@@ -9,12 +9,12 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from tallystick import errors
-from tallystick.event import canonical
+from tallystick.event import canonical, limits
 from tallystick.server.gate import Entry
 from tallystick.server.service import Service
 
 WHOLE = "tally.whole"  # in the scope of a request whose body is there already
-NODES_MAX = 500_000
+NODES_MAX = 2 * limits.NODES_MAX
 NODE_BYTES = 64  # what a decoded value takes beside its text, about
 INLINE_BYTES_MAX = 128 << 10  # larger ones take so long to decode that everybody else would wait for them
 
