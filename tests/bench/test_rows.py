@@ -1,74 +1,94 @@
-"""The rows themselves: which promises are measured, and that each is fit to be shown."""
+"""The rows are measured: small runs of real cases, whose figures are held against what is there."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from bench import payloads
-from bench.harness import Bar, Spec
-from bench.rows import CASES
-from bench.workshop import FULL, QUICK
+import tallystick
+from bench import payloads, soak
+from bench.harness import Row, Spec
+from bench.rows import CASES, community, disk, large, lookup, projections
+from bench.workshop import FULL, QUICK, Scale, Workshop, bytes_on_disk
+from tallystick import NewEvent
 from tallystick.event import canonical
 
 SPECS = {spec.name: spec for case in CASES for spec in case.specs}
-
-PROMISED = [
-    ("files: batches of 1,000, everything on", Bar("ratio", ">=", 0.6)),
-    ("files: batches of 1,000, guard off", Bar("ratio", ">=", 1.0)),
-    ("files: batches of 1,000, guard off, against eventsourcing", Bar("ratio", ">=", 1.0)),
-    ("files, async: 64 tasks, one durable event each at a time", Bar("ratio", ">=", 4.0)),
-    ("files, async: 64 tasks, 40,000 events/s", Bar("value", ">=", 40_000)),
-    ("files: one event, durable, median, against the bare disk", Bar("ratio", "<=", 2.0)),
-    ("files: verified replay", Bar("ratio", ">=", 1.1)),
-    ("sqlite: batches of 1,000, everything on", Bar("ratio", ">=", 0.35)),
-    ("sqlite: batches of 1,000, guard off", Bar("ratio", ">=", 0.55)),
-]
-
-LH_18 = [
-    ("files: one event, durable, median", Bar("value", "<=", 1.0)),
-    ("files: one event, durable, p99", None),
-    ("files: 50,000 events/s batched, everything on", Bar("value", ">=", 50_000)),
-    ("files: 100,000 events replayed", Bar("value", "<=", 10.0)),
-    ("files: lookup by id in 1,000,000 events, median", Bar("value", "<=", 1.0)),
-    ("files: stream head in 1,000,000 events, median", Bar("value", "<=", 1.0)),
-    ("files: opening 1,000,000 events after a clean close", Bar("value", "<=", 1.0)),
-    ("files: memory after opening 1,000,000 events", Bar("value", "<=", 100)),
-    ("files: memory while replaying 1,000,000 events", Bar("value", "<=", 300)),
-    ("files: disk bytes over canonical payload and meta bytes, 1 KB payloads", Bar("value", "<=", 1.2)),
-]
+TINY = Scale(rounds=3, batches=1, tasks_events=2, singles=5, replayed=1000, large=2000, lookups=20, sized=200)
 
 
-@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-def test_the_rate_of_a_live_projection_is_measured(engine: str) -> None:
-    """CP-08, CP-13: at least 20,000 events/s into view rows."""
-    spec = SPECS[f"{engine}: live projection into view rows"]
-    assert spec.bar == Bar("value", ">=", 20_000)
-    assert {"CP-08", "CP-13"} <= set(spec.covers)
+@pytest.fixture
+def workshop() -> Iterator[Workshop]:
+    with Workshop(TINY) as place:
+        yield place
 
 
-@pytest.mark.parametrize(("name", "bar"), PROMISED)
-def test_what_is_promised_beside_peers_is_measured(name: str, bar: Bar) -> None:
-    """Every promised ratio is a row with exactly that bar."""
-    assert SPECS[name].bar == bar
+@pytest.mark.parametrize(
+    "case",
+    [disk.disk, lookup.lookup, large.large, projections.projections, community.receive],
+    ids=["disk", "lookup", "large", "projections", "community"],
+)
+def test_a_case_measures_every_row_that_it_declares(case: Any, workshop: Workshop) -> None:
+    """LH-18, CP-08, CP-13, COM-03: each row comes out once, with a figure, and a bar that its figure decides on."""
+    rows: list[Row] = list(case.measure(workshop))
+    assert [row.name for row in rows] == [spec.name for spec in case.specs]
+    for row in rows:
+        assert row.value is not None
+        assert row.value > 0
+        if row.bar is not None:
+            figure = row.ratio if row.bar.of == "ratio" else row.value
+            assert figure is not None
+            assert row.met == (figure >= row.bar.figure if row.bar.op == ">=" else figure <= row.bar.figure)
 
 
-@pytest.mark.parametrize(("name", "bar"), LH_18)
-def test_every_figure_of_the_file_log_is_measured(name: str, bar: Bar | None) -> None:
-    """LH-18: append, batch, replay, lookup, memory and overhead each have a row with the promised bar."""
-    assert SPECS[name].bar == bar
-    assert "LH-18" in SPECS[name].covers
+def test_the_overhead_on_disk_is_that_of_the_files(workshop: Workshop, tmp_path: Path) -> None:
+    """LH-18: the row of 1 KB payloads says what a store of the same events takes, byte for byte."""
+    row = next(row for row in disk.disk.measure(workshop) if row.name == disk.KILOBYTE.name)
+    with tallystick.open(f"files:{tmp_path}/log") as store:
+        events = [NewEvent(payloads.TYPE, body, meta=disk._META) for body in payloads.orders(200, bytes_min=1024)]
+        store.append("order/0", events)
+        size = sum(len(event.payload) + len(event.meta) for event in store.events())
+    assert row.value == pytest.approx(bytes_on_disk(tmp_path / "log") / size, rel=0.02)
 
 
-def test_the_soak_measures_a_sustained_rate_and_flat_memory() -> None:
-    """LH-18, LH-20: 10,000 events/s for minutes, many writers, memory flat, nothing lost."""
-    from bench.soak import SPECS as SOAK
+def test_a_lookup_that_finds_nothing_is_no_figure(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LH-18: a store that lost its events would be quick to look them up."""
+    monkeypatch.setattr(tallystick.Store, "find", lambda self, event_id: None)
+    with pytest.raises(RuntimeError, match="was not found"):
+        list(lookup.lookup.measure(workshop))
 
-    bars = {spec.name: spec.bar for spec in SOAK}
-    assert bars["soak: single acknowledged events, 64 tasks"] == Bar("value", ">=", 10_000)
-    assert bars["soak: memory at the end, single events"] == Bar("ratio", "<=", 1.2)
-    assert bars["soak: memory at the end, many writers mixed"] == Bar("ratio", "<=", 1.2)
-    assert bars["soak: acknowledged events that are not there"] == Bar("value", "<=", 0)
-    assert {"LH-18", "LH-20"} <= {requirement for spec in SOAK for requirement in spec.covers}
+
+def test_a_soak_counts_and_verifies(workshop: Workshop) -> None:
+    """LH-18, LH-20: both phases run, everything acknowledged is there, and the store verifies."""
+    rows = {row.name: row for row in soak.soak(soak.MINUTES_MIN / 3, workshop, say=lambda text: None)}
+    assert list(rows) == [spec.name for spec in soak.SPECS]
+    assert rows[soak.RATE.name].value > 0
+    assert rows[soak.MIXED.name].value > 0
+    assert (rows[soak.MISSING.name].value, rows[soak.MISSING.name].met) == (0, True)
+    assert (rows[soak.PROBLEMS.name].value, rows[soak.PROBLEMS.name].met) == (0, True)
+
+
+def test_a_soak_notices_events_that_were_acknowledged_and_are_not_there(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LH-20: an append that answers without writing shows as missing events, and misses the bar."""
+    append, answers = soak.Phase.append, []
+
+    async def forgetful(phase: soak.Phase, stream: str, events: Any, **expected: int) -> Any:
+        if len(answers) == 7:
+            phase.watch.count(1, 0.001)
+            answers.append(answers[-1])
+        else:
+            answers.append(await append(phase, stream, events, **expected))
+        return answers[-1]
+
+    monkeypatch.setattr(soak.Phase, "append", forgetful)
+    rows = {row.name: row for row in soak.soak(soak.MINUTES_MIN / 10, workshop, say=lambda text: None)}
+    assert rows[soak.MISSING.name].value == 1
+    assert not rows[soak.MISSING.name].met
 
 
 def test_names_are_unique() -> None:
