@@ -9,7 +9,7 @@ PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint co
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-postgres test test-slow lint bench bench-spark bench-http soak torture clean
+.PHONY: help demo demo-postgres test test-slow lint bench bench-spark bench-http soak torture mutants clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,8 +48,11 @@ soak: $(STAMP) ## append for five minutes and watch the rate and the memory (ARG
 torture: $(STAMP)-test ## damage 10,000 stores, kill 500 writers per engine (ARGS="--count 2000 --kills 50 --seed 7")
 	$(RUN) -m tests.torture $(ARGS)
 
+mutants: $(STAMP)-test ## make 1,000 small mistakes in the code and count what the tests notice (ARGS="--count 100 --only files")
+	$(RUN) -m tests.mutants $(ARGS)
+
 clean: ## remove the environment and everything that was made
-	rm -rf $(VENV) build dist demo-data bench/out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist demo-data bench/out .mutants .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(RUN):
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
