@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from tallystick import errors
+from tallystick import NewEvent, errors, state
 from tallystick.engines.disk import Disk
+from tallystick.engines.files.snapshots import name_of
 from tallystick.event import ids
 from tallystick.store.filesystem import FULL
 from tallystick.store.maintenance import Maintenance
@@ -35,7 +37,7 @@ EXTRA_BYTES_MAX = 300_000_000
 
 def path_of(directory: Path, id_: bytes) -> Path:
     """Where a snapshot's file is."""
-    return directory / "snapshots" / f"{ids.to_text(id_)}.snap"
+    return directory / "snapshots" / name_of(id_)
 
 
 @pytest.fixture
@@ -53,8 +55,9 @@ def test_the_file_is_gzip_of_one_canonical_document(made: Any, directory: Path) 
     document = json.loads(data)
     assert data == json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
     assert document["state"] == {"n": 1}
-    assert (document["id"], document["seq"], document["link"]) == (ids.to_text(snapshot.id), 3, snapshot.link.hex())
-    assert (document["kind"], document["base"]) == ("full", None)
+    assert (document["id"], document["last_sequence"]) == (ids.to_text(snapshot.id), 3)
+    assert document["link"] == snapshot.link.hex()
+    assert (document["kind"], document["base_snapshot_id"], document["events_since_base"]) == ("full", None, 0)
 
 
 def test_a_difference_names_its_base(made: Any, directory: Path) -> None:
@@ -63,7 +66,7 @@ def test_a_difference_names_its_base(made: Any, directory: Path) -> None:
     body = b'[{"op":"replace","path":"/n","value":2}]'
     diff = upkeep.snapshot(store, "order/1", body, kind=DIFF, base=snapshot.id)
     document = json.loads(gzip.decompress(path_of(directory, diff.id).read_bytes()))
-    assert (document["diff"], document["base"]) == (json.loads(body), ids.to_text(snapshot.id))
+    assert (document["diff"], document["base_snapshot_id"]) == (json.loads(body), ids.to_text(snapshot.id))
     assert "state" not in document
     assert store.log.snapshots.load(diff.id) == body
 
@@ -88,7 +91,7 @@ def flip_middle(path: Path) -> None:
 def rename_inside(path: Path) -> None:
     """Make it the snapshot of another id, in the place of this one."""
     text = gzip.decompress(path.read_bytes())
-    path.write_bytes(gzip.compress(text.replace(path.stem.encode(), ids.to_text(bytes(16)).encode())))
+    path.write_bytes(gzip.compress(text.replace(path.stem[-36:].encode(), ids.to_text(bytes(16)).encode())))
 
 
 def empty(path: Path) -> None:
@@ -308,6 +311,7 @@ def test_a_large_state_takes_little_memory(tmp_path: Path) -> None:
     """LH-18: a body of 50 MB is written and loaded with less than 300 MB beside it."""
     script = f"""
 import resource, tallystick
+from tallystick.engines.files.snapshots import name_of
 from tallystick.testing import upkeep
 from tallystick.testing.builders import events
 store = tallystick.open("files:{tmp_path}/log")
@@ -335,3 +339,51 @@ print(len(body), peak() - before)
     size, extra = map(int, done.stdout.split())
     assert size > LARGE_BYTES * 0.9
     assert extra < EXTRA_BYTES_MAX
+
+
+def test_a_file_says_what_it_covers_and_when_it_was_made(opened: Any, directory: Path) -> None:
+    """LH-12, LH-13: the last event and its seq, the base of a difference and the events since, the time in the name."""
+    store = opened()
+    store.append("order/1", [NewEvent("order.paid", {"cents": number}) for number in range(50)])
+    item = state.as_reducer(Ledger)
+    base = state.make(store, item, "order/1")
+    last = store.append("order/1", NewEvent("order.paid", {"cents": 1}))
+    diff = state.make(store, item, "order/1")
+    assert base is not None
+    assert diff is not None
+    document = json.loads(gzip.decompress(path_of(directory, diff.id).read_bytes()))
+    event = store.read_stream("order/1", after=50, limit=1)[0]
+    assert (document["last_event_id"], document["last_sequence"]) == (ids.to_text(event.id), last.last_seq)
+    assert (document["kind"], document["base_snapshot_id"]) == ("diff", ids.to_text(base.id))
+    assert document["events_since_base"] == 1
+    made = time.strftime("%Y-%m-%d_%H-%M-%S", time.gmtime(diff.made / 1e9))
+    assert path_of(directory, diff.id).name == f"{made}_{ids.to_text(diff.id)}.snap"
+    store.append("order/1", NewEvent("order.paid", {"cents": 2}))
+    assert state.fold(store, item, "order/1").event_id != event.id
+    assert state.fold(store, item, "order/1", until=state.Until(seq=51)).event_id == event.id
+
+
+class Ledger:
+    """Keeps every amount, so that a difference is small."""
+
+    name, version = "ledger", 1
+
+    def initial(self) -> Any:
+        return {}
+
+    def apply(self, value: Any, event: Any) -> Any:
+        return value | {str(event.seq): event.data["cents"]}
+
+
+def test_a_file_with_the_name_of_before_is_read_and_not_an_orphan(made: Any, opened: Any, directory: Path) -> None:
+    """LH-12: a log of an earlier version keeps its snapshots, and can drop them."""
+    store, snapshot = made
+    store.close()
+    older = directory / "snapshots" / f"{ids.to_text(snapshot.id)}.snap"
+    path_of(directory, snapshot.id).rename(older)
+    again = opened()
+    assert again.log.snapshots.load(snapshot.id) == BODY
+    assert again.log.snapshots.size() == older.stat().st_size
+    assert again.report().facts["snapshot_orphans"] == []
+    upkeep.drop(again, snapshot)
+    assert not older.exists()

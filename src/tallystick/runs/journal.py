@@ -111,7 +111,7 @@ def keep_beginning(store: Store, run: str) -> None:
 
     def folded() -> State:
         first = store.read_stream(stream, limit=1)[0]
-        return at(load(store, run, until=1), stream, position=first.position, latest=first.time)
+        return at(load(store, run, until=1), stream, last=first)
 
     if MULTI_STREAM in store.log.capabilities:
         snapshots.keep(store, STATE, stream, folded, protect=True)

@@ -32,16 +32,17 @@ def to_plain(reducer: Reducer) -> Any:
     return msgspec.to_builtins(reducer.state)
 
 
-def at(reducer: Reducer, stream: str, *, position: int, latest: int) -> State:
-    """The state of a run as a fold of its stream gives it."""
+def at(reducer: Reducer, stream: str, *, last: Event | None = None) -> State:
+    """The state of a run as a fold of its stream up to the event `last` gives it."""
     state = reducer.state
     return State(
         value=to_plain(reducer),
         stream=stream,
         seq=state.seq,
-        position=position,
+        position=last.position if last is not None else 0,
         link=bytes.fromhex(state.link),
-        latest=latest,
+        latest=last.time if last is not None else 0,
+        event_id=last.id if last is not None else b"",
     )
 
 

@@ -86,7 +86,7 @@ def seal(store: Store, stream: str, reducer: Reducer) -> Sealed:
     """Seal the fingerprint of a run at its end."""
     if MULTI_STREAM in store.log.capabilities:
         return fingerprints.seal(store, STATE, stream)
-    fact = fingerprints.sealed_fact(store, STATE, at(reducer, stream, position=0, latest=0))  # the lease holds it still
+    fact = fingerprints.sealed_fact(store, STATE, at(reducer, stream))  # the lease holds it still
     store.record([(shelf.about(stream), fingerprints.as_event(store, fact))])
     return fact
 

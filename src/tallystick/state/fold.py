@@ -23,7 +23,8 @@ NOTHING: frozenset[bytes] = frozenset()
 
 
 class State(msgspec.Struct, kw_only=True):
-    """What a fold arrived at. `seq`, `position` and `link` are those of the last event in it, `latest` its last time.
+    """What a fold arrived at. `seq`, `position`, `link` and `event_id` are those of the last event in it, `latest` its
+    last time.
 
     `events` says how many events were folded to get here, `snapshot` which snapshot it began from, `damage` which
     damaged range kept it from going on.
@@ -35,6 +36,7 @@ class State(msgspec.Struct, kw_only=True):
     position: int = 0
     link: bytes = chain.GENESIS
     latest: int = 0
+    event_id: bytes = b""
     events: int = 0
     snapshot: bytes | None = None
     damage: str = ""
@@ -106,6 +108,7 @@ def _arrived(start: State, reducer: Reducer, value: Any, last: Event | None, cou
         position=last.position,
         link=last.link,
         latest=latest,
+        event_id=last.id,
         events=start.events + count,
         snapshot=start.snapshot,
     )

@@ -186,6 +186,7 @@ def opened(store: Store, reducer: Reducer, entry: Entry) -> State | None:
         position=fact.position,
         link=bytes.fromhex(fact.link),
         latest=fact.latest,
+        event_id=bytes.fromhex(fact.last_event_id),
         snapshot=entry.id,
     )
 

@@ -152,6 +152,7 @@ def draft(
     """A snapshot of a state and its fact, not yet recorded."""
     whole = check_state(reducer, state)
     base, body = _diff(store, reducer, state, whole) if incremental else (None, None)
+    since = 0 if base is None else state.seq - base.fact.seq if state.stream else state.position - base.fact.position
     now = store.clock()
     made = Snapshot(
         id=ids.default.mint(1, time_ns=now)[0],
@@ -166,12 +167,14 @@ def draft(
         made=now,
         body=whole if body is None else body,
         kind=FULL if body is None else DIFF,
-        base=base,
+        base=None if base is None else base.id,
+        last_event_id=state.event_id,
+        events_since_base=since,
     )
     return made, fact_of(made, latest=state.latest, protect=protect)
 
 
-def _diff(store: Store, reducer: Reducer, state: State, whole: bytes) -> tuple[bytes | None, bytes | None]:
+def _diff(store: Store, reducer: Reducer, state: State, whole: bytes) -> tuple[Entry | None, bytes | None]:
     """The newest full snapshot that a diff may start from, and the diff; nothing if the whole state is better."""
     for entry in shelf.entries(store, state.stream):
         if entry.fact.position > state.position:  # an erasure between the two would take the base and leave the diff
@@ -179,7 +182,7 @@ def _diff(store: Store, reducer: Reducer, state: State, whole: bytes) -> tuple[b
         if entry.fact.kind == FULL and shelf.same_code(store, reducer, entry.fact):
             base = shelf.body_of(store, entry) if shelf.why_unusable(store, entry) is None else None
             found = diffs.patch(base, whole) if base is not None else None
-            return (entry.id, found) if found is not None else (None, None)
+            return (entry, found) if found is not None else (None, None)
     return None, None
 
 
@@ -199,6 +202,7 @@ def fact_of(made: Snapshot, *, latest: int, protect: bool) -> facts.Snapshotted:
         kind=made.kind,
         latest=latest,
         base=made.base.hex() if made.base is not None else None,
+        last_event_id=made.last_event_id.hex(),
         protected=protect,
     )
 

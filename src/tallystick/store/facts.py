@@ -46,6 +46,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 class Snapshotted(Fact, frozen=True, kw_only=True):
     """A snapshot was made; its id is that of this event. `seq` is 0 for a snapshot of the store.
 
+    `last_event_id` is the id of the last event that it covers; it is empty in facts of earlier versions.
+
     `latest` is the highest time of the events it covers, so that a fold up to a time knows whether it may start here.
     """
 
@@ -61,6 +63,7 @@ class Snapshotted(Fact, frozen=True, kw_only=True):
     kind: str
     latest: int
     base: str | None = None
+    last_event_id: str = ""
     protected: bool = False
 
 

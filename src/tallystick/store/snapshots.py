@@ -20,6 +20,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     `id` is the id of the control fact. `body` is the canonical JSON of the state, or for kind `diff` the canonical JSON
     Patch that leads from the state of the snapshot `base` to it; `state_hash` is of the whole state either way.
+    `last_event_id` is the id of the last event in it. `events_since_base` counts seqs, or positions of the whole store.
     """
 
     id: bytes
@@ -35,6 +36,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     kind: Kind = FULL
     base: bytes | None = None
+    last_event_id: bytes = b""
+    events_since_base: int = 0
 
 
 def within(body: bytes | None, bytes_max: int | None) -> bytes | None:

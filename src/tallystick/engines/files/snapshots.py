@@ -1,7 +1,9 @@
-"""Snapshots of a file log: `snapshots/<uuid>.snap`, gzip level 6 over one canonical JSON object.
+"""Snapshots of a file log: `snapshots/YYYY-MM-DD_HH-MM-SS_<uuid>.snap`, gzip level 6 over one canonical JSON object.
 
-    {"base", "diff", "id", "kind", "link", "made", "position", "reducer", "reducer_version", "seq", "state",
-     "state_hash", "stream", "upcasters"}
+    {"base_snapshot_id", "diff", "events_since_base", "id", "kind", "last_event_id", "last_sequence", "link", "made",
+     "position", "reducer", "reducer_version", "state", "state_hash", "stream", "upcasters"}
+
+The date in the name is UTC and lies in the id, which is a UUIDv7. Files of earlier versions are called `<uuid>.snap`.
 
 `state` is the body of a full snapshot, `diff` that of a difference: each has one of the two, with the bytes it was
 given. Ids are UUID text, hashes lower-case hex.
@@ -15,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -34,7 +37,7 @@ GZIP_LEVEL = 6
 CHUNK_BYTES = 1 << 20
 ENVELOPE_BYTES_MAX = 1 << 20  # all of the document but the body: names and hashes
 _GZIP = zlib.MAX_WBITS | 16
-_OWN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.snap(\.\d+\.tmp)?")
+_OWN = re.compile(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.snap(\.\d+\.tmp)?")
 _serials = itertools.count(1)
 
 
@@ -61,7 +64,7 @@ class FileSnapshots:
         if not self._lifecycle().snapshots.get(id):
             return None
         try:
-            with self._opened(name_of(id)) as file:
+            with self._opened(self._name(id)) as file:
                 return within(_body(id, _unpacked(file, bytes_max)), bytes_max)
         except (OSError, zlib.error, EOFError, msgspec.MsgspecError):
             return None
@@ -70,7 +73,16 @@ class FileSnapshots:
         return self._lifecycle().held_snapshots()
 
     def size(self) -> int:
-        return sum(map(self._size, map(name_of, self.ids())))
+        return sum(map(self._size, map(self._name, self.ids())))
+
+    def _name(self, id: bytes) -> str:
+        """The name of the file that there is."""
+        name = name_of(id)
+        older = _older_name_of(id)
+        return older if not self._exists(name) and self._exists(older) else name
+
+    def _exists(self, name: str) -> bool:
+        return self._files.exists(f"{self._directory}/{name}")
 
     def _size(self, name: str) -> int:
         try:
@@ -154,12 +166,13 @@ class FileSnapshots:
         """Take away the files of snapshots that were dropped. What cannot be removed now goes at the next opening."""
         for id_ in ids_:
             self._unlink(name_of(id_))
+            self._unlink(_older_name_of(id_))
 
     def orphans(self) -> list[str]:
         """Our files that belong to no snapshot of the log."""
         if not self._files.exists(self._directory):
             return []
-        held = set(map(name_of, self.ids()))
+        held = set(map(self._name, self.ids()))
         return [name for name in self._files.list(self._directory) if _OWN.fullmatch(name) and name not in held]
 
     def tidy(self) -> list[str]:
@@ -180,7 +193,12 @@ class FileSnapshots:
 
 
 def name_of(id_: bytes) -> str:
-    """The name of a snapshot's file."""
+    """The name of a snapshot's file, which says when it was made."""
+    moment = time.gmtime(int.from_bytes(id_[:6], "big") / 1000)
+    return f"{time.strftime('%Y-%m-%d_%H-%M-%S', moment)}_{_older_name_of(id_)}"
+
+
+def _older_name_of(id_: bytes) -> str:
     return ids.to_text(id_) + SUFFIX
 
 
@@ -210,15 +228,17 @@ def _envelope(snapshot: Snapshot) -> tuple[bytes, bytes]:
     """The canonical document up to the body, and behind it."""
     key = "state" if snapshot.kind == WHOLE else "diff"
     fields: dict[str, Any] = {
-        "base": None if snapshot.base is None else ids.to_text(snapshot.base),
+        "base_snapshot_id": None if snapshot.base is None else ids.to_text(snapshot.base),
+        "events_since_base": snapshot.events_since_base,
         "id": ids.to_text(snapshot.id),
         "kind": snapshot.kind,
+        "last_event_id": ids.to_text(snapshot.last_event_id) if snapshot.last_event_id else None,
+        "last_sequence": snapshot.seq,
         "link": snapshot.link.hex(),
         "made": snapshot.made,
         "position": snapshot.position,
         "reducer": snapshot.reducer,
         "reducer_version": snapshot.reducer_version,
-        "seq": snapshot.seq,
         "state_hash": snapshot.state_hash.hex(),
         "stream": snapshot.stream,
         "upcasters": snapshot.upcasters.hex(),
