@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from tallystick import errors
 from tallystick.engines.sqlite import statements
 from tallystick.event.model import Event
 from tallystick.store import leases
@@ -40,7 +41,10 @@ class SqliteView:
     def head(self) -> int:
         """The highest position ever given."""
         row = self._one("head")
-        return row[0] if row else 0
+        head = row[0] if row else 0
+        if type(head) is not int or head < 0:
+            raise errors.Damaged(first=0, last=0, reason=f"the counter of positions is {head!r}")
+        return head
 
     def stream_head(self, stream: str) -> Head | None:
         row = self._one("stream_head", stream)
