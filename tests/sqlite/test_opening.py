@@ -11,6 +11,7 @@ import pytest
 
 import tallystick
 from tallystick import errors
+from tallystick.store import leases
 from tallystick.store.verify import verify
 
 _CREATE = """
@@ -157,7 +158,7 @@ def test_the_report_names_what_an_operator_asks_for(store, some):
     store.append("order/a", some(3))
     facts = store.report().facts
     assert facts["events_head"] == 3
-    assert facts["writers"] == [f"pid {os.getpid()} on {os.uname().nodename}"]
+    assert facts["writers"] == [f"pid {os.getpid()} on {leases.this_host()}"]
     assert facts["wal_bytes"] > 0
-    assert facts["pages"] * facts["page_bytes"] > facts["file_bytes"] > 0
+    assert facts["pages"] * facts["page_bytes"] >= facts["file_bytes"] > 0
     assert facts.keys() >= {"sqlite", "format", "free_bytes", "pages_free"}
