@@ -23,6 +23,7 @@ from tallystick.engines.sqlite.look import ALONE
 from tallystick.engines.sqlite.place import Opened, Opening
 from tallystick.engines.sqlite.reading import CutOffDatabase, StillDatabase
 from tallystick.engines.sqlite.reclaiming import Reclaiming
+from tallystick.engines.sqlite.rows import events_of
 from tallystick.engines.sqlite.run_tables import SqliteRunTables
 from tallystick.engines.sqlite.selecting import page_query
 from tallystick.engines.sqlite.snapshots import SqliteSnapshots
@@ -232,7 +233,7 @@ class SqliteLog:
             if start >= end:
                 return Page([], start, crossed)
             query, values = page_query(selection, first=start + 1, until=end, limit=limit)
-            events = list(starmap(Event, connection.execute(query, values)))
+            events = events_of(connection.execute(query, values))
             through = events[-1].position if len(events) == limit else end
             if selection == EVERYTHING and len(events) < through - start and not self._holes:
                 survey.require_all(connection, first=start + 1, last=through, count=len(events))
@@ -259,7 +260,7 @@ class SqliteLog:
         values = {"stream": stream, "after": after, "until": upto, "limit": limit}
         with self._database.reading() as connection:
             head = SqliteView(connection).stream_head(stream)  # before the events, so that they reach it at least
-            events = list(starmap(Event, connection.execute(statements.named("read_stream"), values)))
+            events = events_of(connection.execute(statements.named("read_stream"), values))
         if not events or events[0].seq > after + 1:  # the next event is there unless it was pruned, or never was
             require_history(self.cut(stream), after=after)
         if head is not None and len(events) < min(upto, head.seq, after + limit) - after:
@@ -280,12 +281,15 @@ class SqliteLog:
 
     def head(self) -> int:
         with self._database.reading() as connection:
-            return self._end(SqliteView(connection).head())
+            head = self._end(SqliteView(connection).head())
+        if not self._opened.finding.is_counted:
+            self._require_end()
+        return head
 
     def _end(self, head: int) -> int:
         """The last position that was given, also where the end of the log is lost."""
-        lost = self._opened.finding.lost
-        return head if lost is None else max(head, lost.last)
+        finding = self._opened.finding
+        return head if finding.lost is None else max(head, finding.lost.last)
 
     def _require_end(self) -> None:
         """Refuse an answer that what is lost of the end of the log may contradict."""

@@ -31,13 +31,14 @@ _CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 class Finding(msgspec.Struct, frozen=True):
     """What a look found. `mode` is how the file must be read.
 
-    `lost` are positions at the end that were acknowledged and are not there. `is_cut`: commits were lost, so what has
-    no position (places, rows, commands, leases) may be older than what was acknowledged.
+    `lost` are positions at the end that were acknowledged and are not there; `is_counted`: these are all. `is_cut`:
+    what has no position and no checksum (places, rows, commands, leases) may be older than what was acknowledged.
     """
 
     left: Left = Left()
     damage: str | None = None
     lost: Hole | None = None
+    is_counted: bool = True
     is_cut: bool = False
     is_unclean: bool = False
     mode: str = READING
@@ -123,6 +124,7 @@ def _judged(path: str, mode: str, busy_ms: int, left: Left, marked: Mark | None,
             require_unmarked(path, marked)
             return Finding(left, mode=mode)
         lost, is_unclean, is_latest = None, left.bytes > 0, version == migrations.latest()
+        is_cut = left.damage is not None
         try:
             if is_latest:
                 marked = marked if marked is not None and _is_of(connection, marked) else None
@@ -131,12 +133,14 @@ def _judged(path: str, mode: str, busy_ms: int, left: Left, marked: Mark | None,
                 damage = damage or (lost.reason if lost is not None else survey.unsound(connection))
             if damage is None and is_unclean:
                 damage = survey.damage_in(connection, newest=is_latest)
+                is_cut = damage is not None
         except sqlite3.DatabaseError as problem:
             if not translate.is_damage(problem):
                 raise
-            damage = damage or str(problem)
+            damage, is_cut = damage or str(problem), True
     recovered = () if damage else _recovered(left, marked)
-    return Finding(left, damage, lost, lost is not None or left.damage is not None, is_unclean, mode, recovered)
+    is_counted = lost is None or marked is not None
+    return Finding(left, damage, lost, is_counted, is_cut or lost is not None, is_unclean, mode, recovered)
 
 
 def _is_of(connection: sqlite3.Connection, marked: Mark) -> bool:

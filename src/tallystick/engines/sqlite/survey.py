@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from tallystick import errors
 from tallystick.engines.sqlite import migrations, statements
+from tallystick.engines.sqlite.rows import event_of
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
 from tallystick.event import chain
@@ -52,7 +53,7 @@ def _damage_at_the_end(connection: sqlite3.Connection) -> str | None:
     view = SqliteView(connection)
     ended: set[str] = set()
     for row in connection.execute(statements.named("newest_events"), (_NEWEST,)).fetchall():
-        event = Event(*row)
+        event = event_of(row)
         where = f"position {event.position} ({event.stream} {event.seq})"
         if event.payload is not None and chain.checksum(event.payload) != event.checksum:
             return f"the payload at {where} does not have its checksum"
