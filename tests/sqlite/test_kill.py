@@ -40,6 +40,7 @@ def test_what_was_acknowledged_survives_kill_9(path, spawn, reopen):
         if number % ROUNDS_PER_STORE == 0:  # a new store: looking at everything again takes longer with each round
             acknowledged = {}
             Path(path).unlink(missing_ok=True)
+            Path(f"{path}.mark").unlink(missing_ok=True)
         child = spawn(_WRITE, path)
         first = child.stdout.readline()
         time.sleep(moments.random() * 0.05)

@@ -76,11 +76,9 @@ def test_positions_are_never_reused(path, reopen, some):
     """EVT-01: the next position follows the highest ever given, not the highest that is still there."""
     store = reopen()
     store.append("order/a", some(3))
-    store.close()
     with sqlite3.connect(path) as raw:
         raw.execute("UPDATE sqlite_sequence SET seq = 10 WHERE name = 'events'")
     raw.close()
-    store = reopen()
     assert store.append("order/a", some(1)).position == 11
     page = store.read(after=3, limit=1, over_holes=True)
     assert ([event.position for event in page.events], page.through) == ([11], 11)

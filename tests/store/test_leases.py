@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,7 +28,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _owner(pid: int, started: int | None = None) -> Owner:
-    return Owner(socket.gethostname(), pid, leases._process_start(pid) if started is None else started, "0" * 16)
+    return Owner(leases.this_host(), pid, leases._process_start(pid) if started is None else started, "0" * 16)
 
 
 def test_an_open_handle_of_this_process_is_alive() -> None:

@@ -19,8 +19,8 @@ _PAGE = 1000
 class Claims(msgspec.Struct):
     """Facts by stream: the last prune, erased checksums by seq, sealed links by seq; and the snapshots by id.
 
-    `unread` are the streams of facts that lie in a hole: of the streams they are about, nothing can be held against
-    the facts.
+    `unread` are the streams of facts that lie in a hole, `is_cut` says that any may: of the streams they are about,
+    nothing can be held against the facts.
     """
 
     pruned: dict[str, facts.Pruned] = {}
@@ -28,7 +28,12 @@ class Claims(msgspec.Struct):
     sealed: dict[str, dict[int, bytes]] = {}
     snapshots: dict[bytes, facts.Snapshotted] = {}
     unread: set[str] = set()
+    is_cut: bool = False
     problems: list[Problem] = []
+
+    def tells(self, stream: str) -> bool:
+        """Whether all facts about a stream could be read."""
+        return not self.is_cut and facts.stream_about(stream) not in self.unread
 
     def take(self, event: Event) -> None:
         """Take one control event into account."""
@@ -79,7 +84,11 @@ def fingerprint(link: bytes, state_hash: bytes) -> bytes:
 def read_claims(log: EventLog) -> Claims:
     """Gather the facts of a log."""
     claims = Claims()
-    for stream in (facts.STORE_SNAPSHOTS, *_streams_about_streams(log)):
+    try:
+        about = list(_streams_about_streams(log))
+    except errors.Damaged:  # the end of the log is lost, and with it the ends of streams
+        about, claims.is_cut = [], True
+    for stream in (facts.STORE_SNAPSHOTS, *about):
         after = 0
         try:
             while page := log.read_stream(stream, after=after, limit=_PAGE):
@@ -109,7 +118,7 @@ def check_cuts(log: EventLog, claims: Claims) -> Iterator[Problem]:
         for cut in page:
             known.add(cut.stream)
             fact = claims.pruned.get(cut.stream)
-            if not _is_told(claims, cut.stream):
+            if not claims.tells(cut.stream):
                 continue
             if fact is None:
                 reason = f"the store says that it is pruned up to seq {cut.through}, and no control fact does"
@@ -120,14 +129,9 @@ def check_cuts(log: EventLog, claims: Claims) -> Iterator[Problem]:
                 )
                 yield Problem("cut", reason, 0, cut.stream, cut.through)
         after = page[-1].stream
-    for stream in sorted(name for name in claims.pruned.keys() - known if _is_told(claims, name)):
+    for stream in sorted(name for name in claims.pruned.keys() - known if claims.tells(name)):
         reason = "a control fact says that it was pruned, and the store does not know of it"
         yield Problem("cut", reason, 0, stream, claims.pruned[stream].through)
-
-
-def _is_told(claims: Claims, stream: str) -> bool:
-    """Whether all facts about a stream could be read."""
-    return facts.stream_about(stream) not in claims.unread
 
 
 def check_snapshots(log: EventLog, claims: Claims) -> Iterator[Problem]:

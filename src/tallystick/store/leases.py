@@ -14,12 +14,16 @@ import socket
 import msgspec
 
 LEASED_KIND = "run"
+_FIRST_NAMESPACE = "pid:[4026531836]"
 
 _live: set[str] = set()  # handles of this process that are open
 
 
 class Owner(msgspec.Struct, frozen=True, array_like=True):
-    """Who holds a lease: a handle in a process on a host. The start time tells a reused pid from the same process."""
+    """Who holds a lease: a handle in a process on a host. The start time tells a reused pid from the same process.
+
+    A container that numbers its processes by itself is a host of its own, also under the same name.
+    """
 
     host: str
     pid: int
@@ -42,7 +46,7 @@ def new_owner() -> Owner:
     """The identity of a handle that is being opened in this process."""
     handle = secrets.token_hex(8)
     _live.add(handle)
-    return Owner(socket.gethostname(), os.getpid(), _process_start(os.getpid()), handle)
+    return Owner(this_host(), os.getpid(), _process_start(os.getpid()), handle)
 
 
 def retire(owner: Owner) -> None:
@@ -52,12 +56,22 @@ def retire(owner: Owner) -> None:
 
 def is_dead(owner: Owner) -> bool:
     """Whether the holder is certainly gone. On another host that cannot be known, so it counts as alive."""
-    if owner.host != socket.gethostname():
+    if owner.host != this_host():
         return False
     if owner.pid == os.getpid():
         return owner.handle not in _live
     started = _process_start(owner.pid)
     return started < 0 or (started > 0 and owner.started > 0 and started != owner.started)
+
+
+def this_host() -> str:
+    """Where a process id means this process: the name of the host, and which numbering of processes on it."""
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = _FIRST_NAMESPACE
+    name = socket.gethostname()
+    return name if namespace == _FIRST_NAMESPACE else f"{name}/{namespace}"
 
 
 def _process_start(pid: int) -> int:

@@ -16,7 +16,6 @@ import msgspec
 from tallystick import errors
 from tallystick.event import chain
 from tallystick.event.model import Event
-from tallystick.store import facts
 from tallystick.store.claims import Claims, check_cuts, check_snapshots, read_claims
 from tallystick.store.damage import problem_of, put_on_record, with_known
 from tallystick.store.events import EventLog, Problem
@@ -138,9 +137,9 @@ def _begin(log: EventLog, claims: Claims) -> dict[str, Head]:
     """What the first remaining event of each pruned stream follows: as the facts say, else as the engine does."""
     heads = {name: Head(fact.through, bytes.fromhex(fact.link)) for name, fact in claims.pruned.items()}
     after = ""
-    while claims.unread and (page := log.cuts(after=after)):
+    while (claims.unread or claims.is_cut) and (page := log.cuts(after=after)):
         for cut in page:
-            if facts.stream_about(cut.stream) in claims.unread:
+            if not claims.tells(cut.stream):
                 heads[cut.stream] = Head(cut.through, cut.link)
         after = page[-1].stream
     return heads
@@ -154,7 +153,7 @@ def _payload(event: Event, claims: Claims, found: Verification) -> None:
         _wrong(found, event, "erasure", "a control fact says that it was erased, and names another checksum")
     if event.payload is None:
         found.erased += 1
-        if checksum is None and facts.stream_about(event.stream) not in claims.unread:
+        if checksum is None and claims.tells(event.stream):
             _wrong(found, event, "erasure", "the payload is gone, and no control fact says that it was erased")
         return
     if checksum is not None:

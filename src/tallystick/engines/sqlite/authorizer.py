@@ -9,6 +9,10 @@ Whoever can write the file can still rewrite it: that shows only in the chain, h
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tallystick.engines.sqlite import migrations
 
 _READS = frozenset(
     {
@@ -33,16 +37,27 @@ _MAINTENANCE = _APPENDS | {
     sqlite3.SQLITE_DELETE: _APPENDS[sqlite3.SQLITE_DELETE] | {"events", "snapshots"} | _COMMANDS,
 }
 _NOTHING: frozenset[str] = frozenset()
+_Judge: TypeAlias = "Callable[..., int]"
 
 
 def allow_appends(connection: sqlite3.Connection) -> None:
     """From now on the connection can append, and nothing else. Statements prepared before are prepared again."""
-    connection.set_authorizer(_judge_append)
+    connection.set_authorizer(_within_our_triggers(_judge_append))
 
 
 def allow_maintenance(connection: sqlite3.Connection) -> None:
     """From now on the connection can append, prune, erase, and drop snapshots and commands; nothing else."""
-    connection.set_authorizer(_judge_maintenance)
+    connection.set_authorizer(_within_our_triggers(_judge_maintenance))
+
+
+def _within_our_triggers(judge: _Judge) -> _Judge:
+    """Deny what a trigger or view does that the migrations did not make: it could leave out what we insert."""
+    ours = {None, *migrations.expected_schema("trigger"), *migrations.expected_schema("view")}
+
+    def judged(action: int, subject: str | None, *more: str | None) -> int:
+        return judge(action, subject, *more) if more[-1] in ours else sqlite3.SQLITE_DENY
+
+    return judged
 
 
 def _judge_append(action: int, subject: str | None, *_: str | None) -> int:

@@ -17,10 +17,13 @@ from itertools import starmap
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
 from tallystick.engines.disk import Disk
-from tallystick.engines.sqlite import inspection, maintaining, statements, survey, writing
+from tallystick.engines.sqlite import inspection, maintaining, mark, statements, survey, wal, writing
 from tallystick.engines.sqlite.commands import SqliteCommands
+from tallystick.engines.sqlite.look import ALONE
 from tallystick.engines.sqlite.place import Opened, Opening
+from tallystick.engines.sqlite.reading import CutOffDatabase, StillDatabase
 from tallystick.engines.sqlite.reclaiming import Reclaiming
+from tallystick.engines.sqlite.rows import events_of
 from tallystick.engines.sqlite.run_tables import SqliteRunTables
 from tallystick.engines.sqlite.selecting import page_query
 from tallystick.engines.sqlite.snapshots import SqliteSnapshots
@@ -71,6 +74,20 @@ def open_sqlite(
     return SqliteLog(opening.url, opened, readonly=readonly, clock=clock, busy_ms=busy_ms)
 
 
+def _database_of(opened: Opened, url: str, busy_ms: int) -> Database:
+    damage = opened.finding.damage
+    reason = f"{url} was opened for reading" if damage is None else f"it is damaged ({damage})"
+    if opened.finding.mode == ALONE:
+        return StillDatabase(opened.path, readonly_reason=reason, busy_ms=busy_ms)
+    return Database(
+        opened.path,
+        opened.writer,
+        readonly_reason=reason,
+        busy_ms=busy_ms,
+        connect_maintenance=lambda: maintaining.connection_to(opened.path, busy_ms=busy_ms),
+    )
+
+
 class SqliteLog:
     """An event log in SQLite. Made by `open_sqlite`."""
 
@@ -83,24 +100,21 @@ class SqliteLog:
         self.store_id = opened.store_id
         self.profile = opened.profile
         self.readonly = readonly  # as asked for; a damaged log refuses appends with `Damaged` and its range
-        reason = f"it is damaged ({opened.damage})" if opened.damage else f"{url} was opened for reading"
-        self._database = Database(
-            opened.path,
-            opened.writer,
-            readonly_reason=reason,
-            busy_ms=busy_ms,
-            connect_maintenance=lambda: maintaining.connection_to(opened.path, busy_ms=busy_ms),
-        )
+        self._opened = opened
+        self._database = _database_of(opened, url, busy_ms)
+        beside = self._database
+        if opened.finding.is_cut:
+            beside = CutOffDatabase(opened.path, reason=opened.finding.damage or "", busy_ms=busy_ms)
         self.damage = DamageFile(Disk(), os.path.dirname(opened.path), f"{os.path.basename(opened.path)}.damage")
-        self.checkpoints: Checkpoints = SqliteCheckpoints(self._database)
-        self.views = SqliteViews(self._database)
-        self.dead_letters = SqliteDeadLetters(self._database)
+        self.checkpoints: Checkpoints = SqliteCheckpoints(beside)
+        self.views = SqliteViews(beside)
+        self.dead_letters = SqliteDeadLetters(beside)
         self._tables = LazyDatabase(f"{opened.path}.views", SCHEMA)  # this file admits no tables but its own
         self.view_tables = OwnedTables(self._tables)
         self.inline: Inline | None = None
-        self.run_tables: RunTables | None = SqliteRunTables(self._database)
+        self.run_tables: RunTables | None = SqliteRunTables(beside)
         self.snapshots: Snapshots = SqliteSnapshots(self._database)
-        self.commands: Commands = SqliteCommands(self._database)
+        self.commands: Commands = SqliteCommands(beside)
         self._reclaiming = Reclaiming(self._database, clock=clock)
         self._clock = clock
         self._recovered = opened.recovered
@@ -109,8 +123,8 @@ class SqliteLog:
         self._closed = False
         self._holder = None if opened.writer is None else Holder()
         try:
-            if opened.damage is not None:
-                self._survey(opened.damage)
+            if opened.finding.damage is not None:
+                self._survey(opened.finding.damage)
             if self._holder is not None:
                 self._enter(self._holder.owner)
         except BaseException:
@@ -143,11 +157,21 @@ class SqliteLog:
                 views = SqliteViews(Within(connection))
                 self.inline.prepare(ledger.rows, views)(views)
         ledger.committed()
+        if ledger.rows:
+            self._note(ledger.rows[-1][0])
         with self._changed:
             self._changed.notify_all()
         if maintains:
             self._reclaiming.after_commit(ledger.maintenance)
         return outcomes
+
+    def _note(self, head: int) -> None:
+        """Note in the mark what is on disk, before it is acknowledged."""
+        assert self._opened.presence is not None
+        try:
+            self._opened.presence.mark.advance(self.store_id, head)
+        except OSError as problem:  # the events are durable all the same: a retry needs their ids
+            raise errors.StoreFailed(operation="writing the mark", reason=str(problem)) from problem
 
     def _require_writable(self) -> Holder:
         if self._closed:
@@ -203,7 +227,7 @@ class SqliteLog:
     ) -> Page:
         with self._database.snapshot() as connection:
             view = SqliteView(connection)
-            head = view.head()
+            head = self._end(view.head())
             end = head if until is None else min(until, head)
             if not over_pruned and after < end:
                 cuts = {stream: cut for stream in selection.streams if (cut := view.cut(stream)) is not None}
@@ -212,7 +236,7 @@ class SqliteLog:
             if start >= end:
                 return Page([], start, crossed)
             query, values = page_query(selection, first=start + 1, until=end, limit=limit)
-            events = list(starmap(Event, connection.execute(query, values)))
+            events = events_of(connection.execute(query, values))
             through = events[-1].position if len(events) == limit else end
             if selection == EVERYTHING and len(events) < through - start and not self._holes:
                 survey.require_all(connection, first=start + 1, last=through, count=len(events))
@@ -239,11 +263,13 @@ class SqliteLog:
         values = {"stream": stream, "after": after, "until": upto, "limit": limit}
         with self._database.reading() as connection:
             head = SqliteView(connection).stream_head(stream)  # before the events, so that they reach it at least
-            events = list(starmap(Event, connection.execute(statements.named("read_stream"), values)))
+            events = events_of(connection.execute(statements.named("read_stream"), values))
         if not events or events[0].seq > after + 1:  # the next event is there unless it was pruned, or never was
             require_history(self.cut(stream), after=after)
         if head is not None and len(events) < min(upto, head.seq, after + limit) - after:
             raise errors.Damaged(first=0, last=0, reason=f"{stream} has {head.seq} events, and not all are there")
+        if len(events) < min(upto, after + limit) - after:
+            self._require_end()
         for hole in self._holes:
             if any(hole.first <= event.position <= hole.last for event in events):
                 raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
@@ -251,11 +277,27 @@ class SqliteLog:
 
     def find(self, id: bytes) -> Event | None:
         with self._database.reading() as connection:
-            return SqliteView(connection).find(id)
+            found = SqliteView(connection).find(id)
+        if found is None:
+            self._require_end()
+        return found
 
     def head(self) -> int:
         with self._database.reading() as connection:
-            return SqliteView(connection).head()
+            head = self._end(SqliteView(connection).head())
+        if not self._opened.finding.is_counted:
+            self._require_end()
+        return head
+
+    def _end(self, head: int) -> int:
+        """The last position that was given, also where the end of the log is lost."""
+        finding = self._opened.finding
+        return head if finding.lost is None else max(head, finding.lost.last)
+
+    def _require_end(self) -> None:
+        """Refuse an answer that what is lost of the end of the log may contradict."""
+        if (lost := self._opened.finding.lost) is not None:
+            raise errors.Damaged(first=lost.first, last=lost.last, reason=lost.reason)
 
     def floor(self) -> int:
         with self._database.reading() as connection:
@@ -270,14 +312,17 @@ class SqliteLog:
             return SqliteView(connection).cuts(after=after, limit=limit)
 
     def pruned(self, id: bytes) -> bool:
+        self._require_end()
         with self._database.reading() as connection:
             return SqliteView(connection).pruned(id)
 
     def stream_head(self, stream: str) -> Head | None:
+        self._require_end()
         with self._database.reading() as connection:
             return SqliteView(connection).stream_head(stream)
 
     def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+        self._require_end()
         with self._database.reading() as connection:
             return list(starmap(StreamInfo, connection.execute(statements.named("list_streams"), (after, limit))))
 
@@ -305,12 +350,16 @@ class SqliteLog:
     def _survey(self, reason: str) -> None:
         """Find out what is still whole, serve that, and append nothing more."""
         with self._database.reading() as connection:
-            self._holes = survey.holes_in(connection, reason=reason)
+            self._holes = survey.holes_in(connection, reason=reason, end=self._opened.finding.lost)
         put_on_record(self.damage, list(map(problem_of, self._holes)))
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
+        finding = self._opened.finding
+        if finding.damage is not None and finding.lost is None:  # what is lost is a hole
+            yield Problem("opening", finding.damage)
+        marked = mark.load(self._database.path)  # before the log: it never leads
         with self._database.snapshot() as connection:
-            yield from inspection.check(connection, progress)
+            yield from inspection.check(connection, progress, marked)
 
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
         self._require_writable()
@@ -337,3 +386,15 @@ class SqliteLog:
             leases.retire(self._holder.owner)
         self._tables.close()
         self._database.close()
+        if self._opened.presence is not None:
+            self._opened.presence.leave(self._finish)
+
+    def _finish(self) -> None:
+        """Note that the store was closed, if nothing is left to be brought home. Without it the next opening looks."""
+        writer, path = self._database.writer, self._database.path
+        if writer is None or writer.turn.failure is not None or self._opened.presence is None:
+            return
+        with suppress(OSError):
+            marked = mark.load(path)
+            if marked is not None and wal.look(f"{path}-wal").bytes == 0:
+                self._opened.presence.mark.finish(self.store_id, marked.head)

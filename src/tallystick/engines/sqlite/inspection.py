@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tallystick.engines.sqlite import migrations, statements
+from tallystick.engines.sqlite.mark import Mark
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
 from tallystick.store import leases
 from tallystick.store.events import Problem
 
 
-def check(connection: sqlite3.Connection, progress: Callable[[int], None]) -> Iterator[Problem]:
-    """Everything that is wrong with the database, its schema, and what its tables say of each other."""
+def check(
+    connection: sqlite3.Connection, progress: Callable[[int], None], marked: Mark | None = None
+) -> Iterator[Problem]:
+    """Everything that is wrong with the database, its schema, and what its tables say of each other and the mark."""
     parts = (_database, _schema, _heads, _orders, _scopes, _positions, _cuts, _erasures, _snapshots)
     for done, part in enumerate(parts):
         progress(done)
@@ -26,6 +29,16 @@ def check(connection: sqlite3.Connection, progress: Callable[[int], None]) -> It
             if not translate.is_damage(problem):
                 raise
             yield Problem("database", str(problem))
+    if marked is not None:
+        yield from _marked(connection, marked)
+
+
+def _marked(connection: sqlite3.Connection, marked: Mark) -> Iterator[Problem]:
+    """The log goes as far as was acknowledged."""
+    store_id, _ = connection.execute(statements.named("identity")).fetchone()
+    head = SqliteView(connection).head()
+    if store_id == marked.store_id and head < marked.head:
+        yield Problem("mark", f"positions {head + 1} to {marked.head} were acknowledged, and are not there", head + 1)
 
 
 def _database(connection: sqlite3.Connection) -> Iterator[Problem]:

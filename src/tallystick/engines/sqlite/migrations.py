@@ -83,9 +83,21 @@ def _statements(sql: str) -> Iterator[str]:
 
 
 def schema_of(connection: sqlite3.Connection, *, kind: str = "%") -> dict[str, str]:
-    """The SQL of every table, index, trigger and view that was created by a statement, or of one of these kinds."""
-    query = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' AND type LIKE ?"
-    return dict(connection.execute(query, (kind,)))
+    """The SQL of every table, index, trigger and view, or of one of these kinds, but for what SQLite makes itself.
+
+    What SQLite makes is known by its whole definition: a name like `sqlite_…` can be written into the schema by hand.
+    """
+    query = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND type LIKE ?"
+    return {name: sql for name, sql in connection.execute(query, (kind,)) if sql not in _MADE_BY_SQLITE}
+
+
+_MADE_BY_SQLITE = frozenset(
+    {
+        "CREATE TABLE sqlite_sequence(name,seq)",
+        "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
+        "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
+    }
+)
 
 
 @cache

@@ -10,15 +10,17 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 import msgspec
 
 from tallystick import errors
-from tallystick.engines.sqlite import authorizer, migrations, statements, survey
+from tallystick.engines.sqlite import authorizer, mark, migrations, statements, survey
+from tallystick.engines.sqlite.locks import Presence
+from tallystick.engines.sqlite.look import Finding, keep_aside, look, require_unmarked
+from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
 from tallystick.engines.tables.connection import connect, create_file, enter_wal
-from tallystick.store import leases
 
 APPLICATION_ID = 0x54414C59  # "TALY"
 _PAGE_BYTES_MIN = 512  # SQLite takes anything shorter for an empty database
@@ -26,14 +28,15 @@ SQLITE_NEEDED = (3, 37, 0)  # STRICT tables
 
 
 class Opened(msgspec.Struct):
-    """A store that was opened. Without a writer it can only be read; `damage` says why, if that was not asked for."""
+    """A store that was opened. Without a writer it can only be read; the finding says if that is for damage."""
 
     path: str
     writer: sqlite3.Connection | None
     store_id: bytes
     profile: str
-    damage: str | None
+    finding: Finding
     recovered: tuple[str, ...]
+    presence: Presence | None = None
 
 
 class Opening:
@@ -46,36 +49,71 @@ class Opening:
         self._clock = clock
         self._busy_ms = busy_ms
         self._recovered: list[str] = []
+        self._is_new = False
 
     def for_reading(self) -> Opened:
         """Open what is there; nothing is made, migrated or repaired."""
         with self._translated():
             self._require_ours(create=False)
-            left_bytes = self._left_bytes()
-            connection = connect(self.path, mode="ro", busy_ms=self._busy_ms)
+            presence = Presence(self.path, busy_ms=self._busy_ms)
             try:
-                self.require_current(connection)
-                return self._opened(connection, None, left_bytes)
+                presence.look()
+                finding = look(self.path, busy_ms=self._busy_ms) if presence.alone else Finding()
+                if finding.damage is not None:
+                    presence.look()  # a writer that came meanwhile has looked by itself, and changes what we see
+                return self._opened_for_reading(finding if presence.alone else Finding())
             finally:
-                connection.close()
+                presence.leave()
 
     def for_writing(self, *, create: bool) -> Opened:
-        """Open, make or migrate; a damaged store comes back without a writer."""
+        """Open, make or migrate; a damaged store comes back without a writer, and nothing of it was touched."""
         with self._translated():
             self._require_ours(create=create)
-            left_bytes = self._left_bytes()
-            connection = connect(self.path, mode="rw", busy_ms=self._busy_ms)
+            presence = Presence(self.path, busy_ms=self._busy_ms)
             try:
-                self._set_up(connection)
-                opened = self._opened(connection, connection, left_bytes)
-                if opened.writer is None:
-                    connection.close()
-                else:
-                    authorizer.allow_appends(connection)
-                return opened
+                presence.enter()
+                finding = look(self.path, busy_ms=self._busy_ms) if presence.alone else Finding()
+                if finding.damage is None:
+                    return self._opened_for_writing(finding, presence)
             except BaseException:
-                connection.close()
+                presence.leave()
                 raise
+            presence.leave()
+            return self._opened_for_reading(finding)
+
+    def _opened_for_reading(self, finding: Finding) -> Opened:
+        with closing(connect(self.path, mode=finding.mode, busy_ms=self._busy_ms)) as connection:
+            self.require_current(connection)
+            return self._opened(connection, finding)
+
+    def _opened_for_writing(self, finding: Finding, presence: Presence) -> Opened:
+        if finding.left.is_torn:
+            self._recovered.append(keep_aside(self.path, finding.left, time_ns=self._clock()))
+        connection = connect(self.path, mode="rw", busy_ms=self._busy_ms)
+        try:
+            self._set_up(connection)
+            if presence.alone:
+                self._begin(connection, finding, presence)
+            authorizer.allow_appends(connection)
+            presence.settle()
+            opened = self._opened(connection, finding)
+            opened.writer, opened.presence = connection, presence
+            return opened
+        except BaseException:
+            connection.close()
+            raise
+
+    def _begin(self, connection: sqlite3.Connection, finding: Finding, presence: Presence) -> None:
+        """Begin where nobody else has the store open: what others held is free, and the mark says so."""
+        if finding.is_unclean or self._is_new:
+            self._bring_home(connection)  # of a new store too: without its write-ahead log it is known by its identity
+        store_id, _ = connection.execute(statements.named("identity")).fetchone()
+        presence.mark.begin(store_id, SqliteView(connection).head())
+        if connection.execute(statements.named("any_holder")).fetchone()[0]:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(statements.named("forget_writers"))
+            connection.execute(statements.named("release_all"))
+            connection.execute("COMMIT")
 
     def require_current(self, connection: sqlite3.Connection) -> None:
         """Refuse a format that this version does not write."""
@@ -97,7 +135,11 @@ class Opening:
             status = None
         if status is not None and not stat.S_ISREG(status.st_mode):
             raise errors.UnknownUrl(url=self.url, reason="it is not a regular file")
+        if status is not None and status.st_nlink > 1:
+            reason = f"the file has {status.st_nlink} names (hard links), each with a write-ahead log of its own"
+            raise errors.UnknownUrl(url=self.url, reason=f"{reason}: remove the others, or copy the file")
         if status is None or status.st_size == 0:
+            require_unmarked(self.path, mark.load(self.path))
             if not create:
                 raise errors.StoreNotFound(url=self.url)
             create_file(self.path)
@@ -124,16 +166,10 @@ class Opening:
         finally:
             connection.close()
 
-    def _left_bytes(self) -> int:
-        """The size of a write-ahead log that is there before we open: a handle is open, or did not close."""
-        try:
-            return os.path.getsize(f"{self.path}-wal")
-        except FileNotFoundError:
-            return 0
-
     def _set_up(self, connection: sqlite3.Connection) -> None:
         found = self._version(connection, new=True)
-        if found == 0:
+        self._is_new = found == 0
+        if self._is_new:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
         enter_wal(connection, busy_ms=self._busy_ms)
         if 0 < found < migrations.latest() and (damage := survey.damage_in(connection, newest=False)):
@@ -150,19 +186,9 @@ class Opening:
             raise errors.NewerFormat(path=self.path, found=found, known=migrations.latest())
         return found
 
-    def _opened(self, connection: sqlite3.Connection, writer: sqlite3.Connection | None, left_bytes: int) -> Opened:
-        damage = None
-        if left_bytes and not self._has_live_writer(connection):
-            self._recovered.append(f"a writer did not close: its write-ahead log ({left_bytes} bytes) was replayed")
-            damage = survey.damage_in(connection)
-            if writer is not None and damage is None:
-                self._bring_home(writer)
+    def _opened(self, connection: sqlite3.Connection, finding: Finding) -> Opened:
         store_id, profile = connection.execute(statements.named("identity")).fetchone()
-        return Opened(self.path, None if damage else writer, store_id, profile, damage, tuple(self._recovered))
-
-    def _has_live_writer(self, connection: sqlite3.Connection) -> bool:
-        rows = connection.execute(statements.named("list_writers")).fetchall()
-        return any(not leases.is_dead(leases.Owner(*row)) for row in rows)
+        return Opened(self.path, None, store_id, profile, finding, (*finding.recovered, *self._recovered))
 
     def _bring_home(self, writer: sqlite3.Connection) -> None:
         """Copy what was replayed into the main file and sync it: a commit may have been written and not yet synced."""
@@ -175,3 +201,5 @@ class Opening:
             yield
         except sqlite3.Error as problem:
             raise translate.of_read(problem, path=self.path, waited_ms=self._busy_ms) from problem
+        except OSError as problem:
+            raise errors.ReadFailed(path=self.path, reason=str(problem)) from problem

@@ -9,7 +9,8 @@ import sqlite3
 from collections.abc import Iterator
 
 from tallystick import errors
-from tallystick.engines.sqlite import statements
+from tallystick.engines.sqlite import migrations, statements
+from tallystick.engines.sqlite.rows import event_of
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
 from tallystick.event import chain
@@ -35,12 +36,24 @@ def damage_in(connection: sqlite3.Connection, *, newest: bool = True) -> str | N
         return str(problem)
 
 
+def unsound(connection: sqlite3.Connection) -> str | None:
+    """What is wrong at first sight: asked at every opening, and therefore cheap."""
+    found, expected = migrations.schema_of(connection, kind="trigger"), migrations.expected_schema("trigger")
+    for name in sorted(found.keys() | expected.keys()):
+        if found.get(name) != expected.get(name):
+            how = "is missing" if name not in found else "was changed" if name in expected else "is none of its own"
+            return f"the trigger {name} {how}"
+    head = SqliteView(connection).head()
+    last = max(connection.execute(statements.named("last_positions")).fetchone())
+    return None if last == head else f"the last position is {last}, and the counter of positions is at {head}"
+
+
 def _damage_at_the_end(connection: sqlite3.Connection) -> str | None:
     """Check the newest events: they are what an interrupted writer was writing."""
     view = SqliteView(connection)
     ended: set[str] = set()
     for row in connection.execute(statements.named("newest_events"), (_NEWEST,)).fetchall():
-        event = Event(*row)
+        event = event_of(row)
         where = f"position {event.position} ({event.stream} {event.seq})"
         if event.payload is not None and chain.checksum(event.payload) != event.checksum:
             return f"the payload at {where} does not have its checksum"
@@ -63,15 +76,16 @@ def _link_before(connection: sqlite3.Connection, event: Event) -> bytes | None:
     return link if seq == event.seq - 1 else None
 
 
-def holes_in(connection: sqlite3.Connection, *, reason: str) -> list[Hole]:
-    """The ranges that cannot be read back as they were written.
+def holes_in(connection: sqlite3.Connection, *, reason: str, end: Hole | None = None) -> list[Hole]:
+    """The ranges that cannot be read back as they were written; `end` is one that is known, after the last position.
 
     A position is missing because it was pruned, or it was lost and counts as a hole. When every event is whole (an
     index is damaged, say), there is one hole at 0: nothing to step over, but no appending.
     """
-    lost: list[tuple[int, int]] = []
+    known, head = _known_head(connection)
+    lost = [(known + 1, head)] if known < head else []
     probes = 0
-    pending = list(_windows(_head(connection)))[::-1]
+    pending = list(_windows(known))[::-1]
     while pending:
         first, last = pending.pop()
         probes += 1
@@ -85,7 +99,8 @@ def holes_in(connection: sqlite3.Connection, *, reason: str) -> list[Hole]:
             else:
                 middle = (first + last) // 2
                 pending += [(middle + 1, last), (first, middle)]
-    return [Hole(first, last, reason) for first, last in joined(lost)] or [Hole(0, 0, reason)]
+    holes = [Hole(first, last, reason) for first, last in joined(lost)]
+    return [*holes, *([end] if end is not None else [])] or [Hole(0, 0, reason)]
 
 
 def require_all(connection: sqlite3.Connection, *, first: int, last: int, count: int) -> None:
@@ -102,13 +117,24 @@ def _windows(head: int) -> Iterator[tuple[int, int]]:
         yield first, min(first + _WINDOW - 1, head)
 
 
-def _head(connection: sqlite3.Connection) -> int:
+def _known_head(connection: sqlite3.Connection) -> tuple[int, int]:
+    """The last position that an event has or had, and the last one that was given.
+
+    They differ only where something is lost; the counter alone may be anything, and too far to be counted up to.
+    """
     try:
-        return SqliteView(connection).head()
+        head = SqliteView(connection).head()
+    except (sqlite3.DatabaseError, errors.Damaged) as problem:
+        if isinstance(problem, sqlite3.Error) and not translate.is_damage(problem):
+            raise
+        head = 0
+    try:
+        known = max(connection.execute(statements.named("last_positions")).fetchone())
     except sqlite3.DatabaseError as problem:
         if not translate.is_damage(problem):
             raise
-        return 0
+        known = head
+    return known, head
 
 
 def _lost_between(connection: sqlite3.Connection, first: int, last: int) -> list[tuple[int, int]]:

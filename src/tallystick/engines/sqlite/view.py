@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from tallystick import errors
 from tallystick.engines.sqlite import statements
+from tallystick.engines.sqlite.rows import event_of
 from tallystick.event.model import Event
 from tallystick.store import leases
 from tallystick.store.idempotency import CommandKey, CommandRecord
@@ -40,7 +42,10 @@ class SqliteView:
     def head(self) -> int:
         """The highest position ever given."""
         row = self._one("head")
-        return row[0] if row else 0
+        head = row[0] if row else 0
+        if type(head) is not int or head < 0:
+            raise errors.Damaged(first=0, last=0, reason=f"the counter of positions is {head!r}")
+        return head
 
     def stream_head(self, stream: str) -> Head | None:
         row = self._one("stream_head", stream)
@@ -54,14 +59,14 @@ class SqliteView:
         for at in range(0, len(ids), _IDS_AT_ONCE):
             some = ids[at : at + _IDS_AT_ONCE]
             for row in self._connection.execute(_finding(len(some)), some):
-                event = Event(*row)
+                event = event_of(row)
                 self._found[event.id] = event
 
     def find(self, id: bytes) -> Event | None:
         if id in self._found:
             return self._found[id]
         row = self._one("find_event", id)
-        return None if row is None else Event(*row)
+        return None if row is None else event_of(row)
 
     def floor(self) -> int:
         """The highest position that was pruned."""

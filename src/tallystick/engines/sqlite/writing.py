@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from tallystick import errors
 from tallystick.engines.sqlite import commands, maintaining, statements
 from tallystick.event.model import Event, Row
 from tallystick.store import leases
@@ -53,10 +54,17 @@ def _insert(connection: sqlite3.Connection, rows: list[Row], recorded: int) -> N
     at = 0
     for size in _ROWS_AT_ONCE:
         while len(rows) - at >= size:
-            connection.execute(*_insertion(rows[at : at + size], recorded))
+            _require_stored(size, connection.execute(*_insertion(rows[at : at + size], recorded)).rowcount)
             at += size
-    rest = [row + _beside(row[8], recorded) for row in rows[at:]]
-    connection.executemany(statements.named("insert_event"), rest)
+    if rest := [row + _beside(row[8], recorded) for row in rows[at:]]:
+        _require_stored(len(rest), connection.executemany(statements.named("insert_event"), rest).rowcount)
+
+
+def _require_stored(given: int, stored: int) -> None:
+    """A trigger can leave rows out without an error. Ours never do."""
+    if stored != given:
+        reason = f"{given - stored} of {given} events were left out: the file has a trigger that is none of its own"
+        raise errors.Damaged(first=0, last=0, reason=reason)
 
 
 def _insertion(rows: list[Row], recorded: int) -> tuple[str, list[Any]]:

@@ -18,7 +18,8 @@ from tallystick.engines.tables.writer import Writer
 class Database:
     """`reading` never waits for `writing`. Without a writer it is read-only, for the reason given.
 
-    `connect_maintenance` gives the connection that `maintaining` uses, made when it is first needed.
+    `connect_maintenance` gives the connection that `maintaining` uses, made when it is first needed. `mode` is how
+    readers connect.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class Database:
         readonly_reason: str = "",
         busy_ms: int = BUSY_MS,
         connect_maintenance: Callable[[], sqlite3.Connection] | None = None,
+        mode: str = "ro",
     ) -> None:
         self.path = path
         self.busy_ms = busy_ms
@@ -37,7 +39,7 @@ class Database:
         self._making = threading.Lock()
         self._closed = False
         self.readonly_reason = readonly_reason
-        self.readers = Readers(lambda: connect(path, mode="ro", busy_ms=busy_ms), path=path, busy_ms=busy_ms)
+        self.readers = Readers(lambda: connect(path, mode=mode, busy_ms=busy_ms), path=path, busy_ms=busy_ms)
         self.writer = None if writer is None else Writer(writer, path=path, busy_ms=busy_ms)
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:

@@ -1,0 +1,255 @@
+"""Who has a store open for writing, by locks that end with their holder: with its process, on whichever host it ran.
+
+Each process that writes holds two shared flocks: of the database file, and of the mark beside it. A process that is
+alone can have the first one exclusively. The second one belongs to a name: where the database file is locked and the
+mark beside this name is not, another process has the store under another name, with another write-ahead log.
+
+A process opens a database file once, for all of its handles: closing any descriptor of it would drop the locks of every
+SQLite connection that the process has to that file. So the descriptor is closed when no other is left (`_may_close`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from tallystick import errors
+from tallystick.engines.disk import WINDOWS, Disk
+from tallystick.engines.sqlite import mark
+from tallystick.engines.sqlite.mark import MarkFile
+
+if not WINDOWS:
+    import fcntl
+
+_POLL_S = 0.005
+_OTHER_NAME_S = 0.2  # how long a process may hold the database file and not yet, or no longer, its mark
+_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_DESCRIPTORS = "/dev/fd"
+
+
+class _File:
+    """A database file as this process has it open."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+        self.mark_descriptor: int | None = None
+        self.mark: MarkFile | None = None
+        self.handles = 0
+        self.writers = 0
+        self.opening = threading.RLock()
+
+
+_guard = threading.Lock()
+_files: dict[tuple[int, int], _File] = {}
+
+
+class Presence:
+    """A handle among those that have the store open. `alone`: nobody had it open for writing, here or elsewhere."""
+
+    def __init__(self, path: str, *, busy_ms: int) -> None:
+        self._path = path
+        self._pid = os.getpid()
+        self._deadline = time.monotonic() + busy_ms / 1000
+        self._busy_ms = busy_ms
+        self._writes = False
+        self._opens = False
+        self.alone = False
+        self._file = _shared(path)
+
+    @property
+    def mark(self) -> MarkFile:
+        """The mark, for a handle that writes."""
+        assert self._file.mark is not None
+        return self._file.mark
+
+    def enter(self) -> None:
+        """Come to write. While one process is opening a store that nobody has open, others wait until `settle`."""
+        self._begin_opening()
+        self.alone = self._file.writers == 0 and self._take()
+        self._writes = True
+        self._file.writers += 1
+        if self._file.mark is None:
+            self._open_mark()
+
+    def settle(self) -> None:
+        """The store was opened: others may come now."""
+        if self.alone:  # a lock is exchanged in two steps, and another process may come in between and look too
+            self._deadline = time.monotonic() + self._busy_ms / 1000
+            self._wait_for(lambda: _try(self._file.descriptor, "LOCK_SH"))
+        self._end_opening()
+
+    def look(self) -> None:
+        """Find out whether anybody writes, and keep no lock: for a handle that only reads."""
+        self._begin_opening()
+        try:
+            self.alone = self._file.writers == 0 and self._take()
+            if self._file.writers == 0:
+                _unlock(self._file.descriptor)
+        finally:
+            self._end_opening()
+
+    def leave(self, at_last: Callable[[], Any] = lambda: None) -> None:
+        """Go, also if `enter` failed, when all connections are closed. The last one to go calls `at_last`."""
+        if os.getpid() != self._pid:
+            return
+        file = self._file
+        with file.opening:
+            if self._writes:
+                self._writes = False
+                file.writers -= 1
+                if file.writers == 0:
+                    _end(file, at_last)
+        self._end_opening()
+        _give_back(file)
+
+    def _begin_opening(self) -> None:
+        left = max(0.0, self._deadline - time.monotonic())
+        if not self._file.opening.acquire(timeout=left):
+            raise errors.Busy(waited_ms=self._busy_ms)
+        self._opens = True
+
+    def _end_opening(self) -> None:
+        if self._opens:
+            self._opens = False
+            self._file.opening.release()
+
+    def _take(self) -> bool:
+        """Take the lock: True if it is exclusive, False if others write under the same name."""
+        strangers_since: float | None = None
+        descriptor = self._file.descriptor
+        while True:
+            if _try(descriptor, "LOCK_EX"):
+                return True
+            if _try(descriptor, "LOCK_SH"):
+                if self._is_mark_locked():
+                    return False
+                _unlock(descriptor)
+                strangers_since = strangers_since or time.monotonic()
+                if time.monotonic() - strangers_since > _OTHER_NAME_S:
+                    raise _under_another_name(self._path)
+            self._wait()
+
+    def _is_mark_locked(self) -> bool:
+        """Whether anybody holds the mark beside this name."""
+        if WINDOWS:
+            return True
+        try:
+            descriptor = os.open(mark.path_of(self._path), os.O_RDONLY | _FLAGS)
+        except FileNotFoundError:
+            return False
+        try:
+            return not _try(descriptor, "LOCK_EX")
+        finally:
+            os.close(descriptor)
+
+    def _open_mark(self) -> None:
+        path, file = mark.path_of(self._path), self._file
+        is_new = not os.path.exists(path)
+        file.mark_descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+        if is_new:
+            Disk().sync_dir(os.path.dirname(path))
+        descriptor = file.mark_descriptor
+        self._wait_for(lambda: _try(descriptor, "LOCK_SH"))
+        file.mark = MarkFile(Disk().open_write(path))
+
+    def _wait_for(self, done: Callable[[], bool]) -> None:
+        while not done():
+            self._wait()
+
+    def _wait(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise errors.Busy(waited_ms=self._busy_ms)
+        time.sleep(_POLL_S)
+
+
+def _shared(path: str) -> _File:
+    """The file at a path, opened if this process does not have it open."""
+    with _guard:
+        status = os.stat(path)
+        file = _files.get((status.st_dev, status.st_ino))
+        if file is None:
+            file = _File(path)
+            status = os.fstat(file.descriptor)
+            _files[status.st_dev, status.st_ino] = file
+        if file.path != path and file.handles:
+            raise _under_another_name(path)
+        file.path = path
+        file.handles += 1
+        return file
+
+
+def _end(file: _File, at_last: Callable[[], Any]) -> None:
+    """Give up the locks of this process, the one of the name last."""
+    if file.mark is not None:
+        if not WINDOWS and _try(file.descriptor, "LOCK_EX"):
+            at_last()
+        file.mark.close()
+        file.mark = None
+    _unlock(file.descriptor)
+    if file.mark_descriptor is not None:
+        os.close(file.mark_descriptor)
+        file.mark_descriptor = None
+
+
+def _give_back(file: _File) -> None:
+    with _guard:
+        file.handles -= 1
+        for key, other in list(_files.items()):
+            if other.handles == 0 and _may_close(key, other.descriptor):
+                del _files[key]
+                os.close(other.descriptor)
+
+
+def _may_close(key: tuple[int, int], own: int) -> bool:
+    """Whether this process has no other descriptor of a file, and so no lock of SQLite's that closing would drop."""
+    try:
+        names = os.listdir(_DESCRIPTORS)
+    except OSError:
+        return WINDOWS  # locks work otherwise there; elsewhere it stays open, which costs a descriptor
+    for name in names:
+        with suppress(OSError, ValueError):
+            status = os.fstat(int(name))
+            if int(name) != own and (status.st_dev, status.st_ino) == key:
+                return False
+    return True
+
+
+def _try(descriptor: int, how: str) -> bool:
+    """Take a lock if it is free. Where there are no such locks nobody is ever alone."""
+    if WINDOWS:
+        return how == "LOCK_SH"
+    try:
+        fcntl.flock(descriptor, getattr(fcntl, how) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _unlock(descriptor: int) -> None:
+    if not WINDOWS:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def _under_another_name(path: str) -> errors.StoreLocked:
+    owner = "a process that opened it under another name, or whose mark was removed"
+    return errors.StoreLocked(path=path, owner=owner)
+
+
+def _forget() -> None:
+    """In a forked child: the locks are the parent's, and must not outlive it here."""
+    global _guard
+    _guard = threading.Lock()
+    for file in _files.values():
+        os.close(file.descriptor)
+        if file.mark_descriptor is not None:
+            os.close(file.mark_descriptor)
+    _files.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,53 @@
+"""Reading where something is amiss: a file that must not change while it is read, and tables that lost their end."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from tallystick import errors
+from tallystick.engines.sqlite.look import ALONE
+from tallystick.engines.tables.database import Database
+
+
+class StillDatabase(Database):
+    """A file that is read without locks, because nothing can be written beside it. A change of it ends the reading."""
+
+    def __init__(self, path: str, *, readonly_reason: str, busy_ms: int) -> None:
+        super().__init__(path, None, readonly_reason=readonly_reason, busy_ms=busy_ms, mode=ALONE)
+        self._seen = _state_of(path)
+
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self._unchanged(super().reading())
+
+    def snapshot(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self._unchanged(super().snapshot())
+
+    @contextmanager
+    def _unchanged(self, reading: AbstractContextManager[sqlite3.Connection]) -> Iterator[sqlite3.Connection]:
+        with reading as connection:
+            yield connection
+            if _state_of(self.path) != self._seen:
+                reason = "it was changed while it was read from a place that cannot be written: open it again"
+                raise errors.ReadFailed(path=self.path, reason=reason)
+
+
+class CutOffDatabase(Database):
+    """Tables whose last changes were lost with the write-ahead log: what they say may be older than acknowledged."""
+
+    def __init__(self, path: str, *, reason: str, busy_ms: int) -> None:
+        super().__init__(path, None, readonly_reason=f"it is damaged ({reason})", busy_ms=busy_ms)
+        self._reason = reason
+
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        raise errors.Damaged(first=0, last=0, reason=f"the last changes may be lost: {self._reason}")
+
+    snapshot = reading
+
+
+def _state_of(path: str) -> tuple[int, ...]:
+    status = os.stat(path)
+    log = f"{path}-wal"
+    return (status.st_ino, status.st_size, status.st_mtime_ns, os.path.getsize(log) if os.path.exists(log) else 0)

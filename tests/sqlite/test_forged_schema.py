@@ -1,0 +1,112 @@
+"""Triggers and counters that somebody wrote into the file: appends are refused, and not lost."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+import tallystick
+from tallystick import NewEvent, Store, errors
+from tallystick.engines.sqlite import migrations
+from tallystick.store.verify import verify
+
+NAMES = ("sqliteXignore", "sqlite_ignore", "SQLITE_sequence2", "ignore", "sqlite_autoindex_events_9")
+_TRIGGER = "CREATE TRIGGER {} BEFORE INSERT ON events BEGIN SELECT RAISE(IGNORE); END"
+
+
+def _forge(path: str, name: str) -> None:
+    """Put a trigger into the schema; one with a name that SQLite keeps for itself has to be written there by hand."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        sql = _TRIGGER.format(name)
+        if not name.lower().startswith("sqlite_"):
+            raw.execute(sql)
+            return
+        raw.execute("PRAGMA writable_schema = ON")
+        raw.execute("INSERT INTO sqlite_master VALUES ('trigger', ?, 'events', 0, ?)", (name, sql))
+        raw.execute("PRAGMA schema_version = 4711")
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("name", NAMES)
+def test_a_trigger_that_leaves_events_out_is_found_at_opening(
+    path: str, reopen: Callable[..., Store], name: str
+) -> None:
+    """SAFE-01: whatever it is called: appends would be acknowledged and not stored."""
+    with reopen() as store:
+        store.append("order/a", NewEvent("thing.done", {}))
+    _forge(path, name)
+    store = reopen()
+    with pytest.raises(errors.Damaged, match=name):
+        store.append("order/a", NewEvent("thing.done", {}))
+    assert [problem.reason for problem in verify(store.log).problems if problem.what == "schema"] == [
+        f"{name} does not belong to it"
+    ]
+    assert len(list(store.events())) == 1
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("count", [1, 5, 200])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_trigger_that_is_added_under_a_writer_stops_its_appends(
+    path: str, store: Store, name: str, count: int
+) -> None:
+    """SAFE-01: an open handle is told too, and nothing is acknowledged."""
+    store.append("order/a", NewEvent("thing.done", {}))
+    _forge(path, name)
+    with pytest.raises(errors.TallyError):
+        store.append("order/a", [NewEvent("thing.done", {})] * count)
+    assert store.head() == 1
+    assert not verify(store.log).ok
+
+
+@pytest.mark.security
+def test_events_that_were_left_out_are_counted(path: str, store: Store) -> None:
+    """SAFE-01: without the authorizer, too, rows that were not stored are no acknowledgement."""
+    store.append("order/a", NewEvent("thing.done", {}))
+    store.log._database.writer._connection.set_authorizer(None)  # type: ignore[attr-defined]
+    _forge(path, "quiet")
+    for count in (1, 5, 200):
+        with pytest.raises(errors.Damaged, match="were left out"):
+            store.append("order/a", [NewEvent("thing.done", {})] * count)
+    assert len(store.read_stream("order/a")) == 1
+
+
+def test_statistics_of_sqlite_are_no_damage(path: str, reopen: Callable[..., Store]) -> None:
+    """ANALYZE makes a table that belongs to SQLite: it is known by its definition."""
+    reopen().close()
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute("ANALYZE")
+        assert raw.execute("SELECT count(*) FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchone() == (1,)
+        assert "sqlite_stat1" not in migrations.schema_of(raw)
+    store = reopen()
+    assert store.append("order/a", NewEvent("thing.done", {})).seq == 1
+    assert verify(store.log).ok
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("counter", [2**40, 2**63 - 1, 3, 0, -5, "many", 1.5, None])
+def test_a_counter_that_is_not_at_the_last_event_is_named(
+    path: str, reopen: Callable[..., Store], counter: object
+) -> None:
+    """SAFE-01: what was given is known from the events; a counter far ahead takes no time or memory to say so."""
+    store = reopen()
+    store.append("order/a", [NewEvent("thing.done", {})] * 10)
+    store.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        raw.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'events'", (counter,))
+    said = []
+    for readonly in (True, False):
+        try:
+            with tallystick.open(f"sqlite:{path}", readonly=readonly) as store:
+                assert store.holes()
+                assert not verify(store.log).ok
+                with pytest.raises(errors.TallyError):
+                    list(store.events())
+                with pytest.raises(errors.TallyError):
+                    store.append("order/a", NewEvent("thing.done", {}))
+        except errors.Damaged as damage:
+            said.append(damage.reason)
+    assert all("counter" in reason for reason in said)

@@ -1,0 +1,218 @@
+"""Who has the store open is known by locks that end with their holder, whatever its host is called and its pid is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tallystick
+from tallystick import NewEvent, Store, errors
+from tallystick.store.verify import verify
+
+_HOLD = """
+import os, sys, tallystick
+store = tallystick.open("sqlite:" + sys.argv[1])
+store.append("run/1", tallystick.NewEvent("step.done", {}))
+print("held", flush=True)
+for line in sys.stdin:
+    print(store.append("run/1", tallystick.NewEvent("step.done", {})).seq, flush=True)
+"""
+_FORK = """
+import os, sys, time, tallystick
+store = tallystick.open("sqlite:" + sys.argv[1])
+store.append("order/a", tallystick.NewEvent("step.done", {}))
+child = os.fork()
+if child == 0:
+    time.sleep(600)
+print(child, flush=True)
+sys.stdin.readline()
+"""
+_OPEN = """
+import sys, tallystick
+try:
+    with tallystick.open("sqlite:" + sys.argv[1], readonly=sys.argv[2] == "reading") as store:
+        print(len(list(store.events())), "|".join(store.report().recovered))
+except tallystick.errors.TallyError as refused:
+    print(type(refused).__name__, refused)
+"""
+
+
+def _shell(*options: str, script: str) -> tuple[str, ...]:
+    """The beginning of a command that runs elsewhere: `script` prepares the place."""
+    return ("unshare", *options, "sh", "-c", f'{script} exec "$@"', "sh")
+
+
+def _can(*command: str) -> bool:
+    return shutil.which(command[0]) is not None and subprocess.run(command, capture_output=True).returncode == 0
+
+
+elsewhere = pytest.mark.skipif(
+    not _can("unshare", "--mount", "--uts", "--pid", "--fork", "true"), reason="this machine allows no namespaces"
+)
+
+
+def _held(child: Any) -> Any:
+    assert child.stdout.readline() == "held\n", child.stderr.read()
+    return child
+
+
+def _kill(child: Any) -> None:
+    child.send_signal(signal.SIGKILL)
+    child.wait(60)
+
+
+@pytest.mark.security
+@elsewhere
+def test_a_crash_on_a_host_of_another_name_is_looked_over(path: str, spawn: Any, reopen: Callable[..., Store]) -> None:
+    """SAFE-04: a new container has a new name; a lock that is free says all the same that the writer is gone."""
+    before = _shell("--uts", script="hostname elsewhere;")
+    _kill(_held(spawn(_HOLD, path, before=before)))
+    os.truncate(f"{path}-wal", os.path.getsize(f"{path}-wal") - 5000)
+    store = reopen()
+    assert store.holes()
+    with pytest.raises(errors.Damaged):
+        store.append("run/1", NewEvent("step.done", {}))
+
+
+@elsewhere
+def test_a_run_is_free_after_a_crash_on_a_host_of_another_name(
+    path: str, spawn: Any, reopen: Callable[..., Store]
+) -> None:
+    """EVT-09: who has the store to itself knows that every lease is free, wherever its holder ran."""
+    _kill(_held(spawn(_HOLD, path, before=_shell("--uts", script="hostname elsewhere;"))))
+    store = reopen()
+    assert "did not close" in store.report().recovered[0]
+    assert store.append("run/1", NewEvent("step.done", {})).seq == 2
+
+
+@pytest.mark.security
+@elsewhere
+def test_a_writer_with_pids_of_its_own_is_alive(path: str, spawn: Any, reopen: Callable[..., Store]) -> None:
+    """EVT-09: a container under the same host name has other pids: its writer is neither dead nor taken over."""
+    child = _held(spawn(_HOLD, path, before=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")))
+    store = reopen()
+    assert store.report().recovered == ()
+    with pytest.raises(errors.LeaseHeld):
+        store.append("run/1", NewEvent("step.done", {}))
+    child.stdin.write("append\n")
+    child.stdin.flush()
+    assert child.stdout.readline() == "2\n"
+    assert verify(store.log).ok
+
+
+def test_a_forked_child_does_not_keep_its_parent_alive(path: str, spawn: Any, reopen: Callable[..., Store]) -> None:
+    """SAFE-04: a child that outlives a killed writer has no lock of it."""
+    child = spawn(_FORK, path)
+    forked = int(child.stdout.readline())
+    _kill(child)
+    try:
+        assert "did not close" in reopen().report().recovered[0]
+    finally:
+        os.kill(forked, signal.SIGKILL)
+
+
+def test_closing_one_handle_leaves_the_others_locked(path: str, spawn: Any, reopen: Callable[..., Store]) -> None:
+    """CP-02: a process keeps its locks, and SQLite its own, until its last handle is closed."""
+    first, second = reopen(), reopen()
+    second.append("order/a", NewEvent("thing.done", {}))
+    first.close()
+    reopen(readonly=True).close()
+    other = spawn(_OPEN, path, "writing")
+    assert other.communicate(timeout=60)[0] == "1 \n"
+    assert second.append("order/a", NewEvent("thing.done", {})).seq == 2
+    second.close()
+    assert reopen().report().recovered == ()
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("readonly", [False, True])
+def test_a_file_with_two_names_is_refused(path: str, readonly: bool) -> None:
+    """SAFE-04: through each name another write-ahead log would be written, and one of them lost."""
+    tallystick.open(f"sqlite:{path}").close()
+    os.link(path, f"{path}.too")
+    for name in (path, f"{path}.too"):
+        with pytest.raises(errors.UnknownUrl, match="2 names"):
+            tallystick.open(f"sqlite:{name}", readonly=readonly)
+    os.unlink(f"{path}.too")
+    tallystick.open(f"sqlite:{path}", readonly=readonly).close()
+
+
+@pytest.mark.security
+@elsewhere
+@pytest.mark.parametrize("how", ["reading", "writing"])
+def test_a_file_that_is_mounted_under_another_name_is_refused_while_it_is_written(
+    path: str, spawn: Any, reopen: Callable[..., Store], tmp_path: Path, how: str
+) -> None:
+    """SAFE-04: the lock is on the file itself, and the mark beside the other name is not locked."""
+    store = reopen()
+    store.append("order/a", NewEvent("thing.done", {}))
+    place = tmp_path / "mounted"
+    place.mkdir()
+    (place / "log.db").touch()
+    script = f"mount --bind {path} {place}/log.db;"
+    other = spawn(_OPEN, f"{place}/log.db", how, before=_shell("--mount", script=script))
+    said, wrong = other.communicate(timeout=60)
+    assert said.startswith("StoreLocked"), (said, wrong)
+    assert "another name" in said
+    assert store.append("order/a", NewEvent("thing.done", {})).seq == 2
+
+
+@elsewhere
+@pytest.mark.parametrize("end", ["closed", "written", "killed"])
+def test_a_store_on_a_mount_that_cannot_be_written_is_read(
+    path: str, spawn: Any, reopen: Callable[..., Store], tmp_path: Path, end: str
+) -> None:
+    """EVT-06: reading needs no right to write: a closed store, one that is being written, and one left by a crash."""
+    child = _held(spawn(_HOLD, path))
+    if end == "killed":
+        _kill(child)
+    elif end == "closed":
+        child.communicate(timeout=60)
+        reopen().close()
+    place = tmp_path / "mounted"
+    place.mkdir()
+    script = f"mount --bind {tmp_path} {place}; mount -o remount,ro,bind {place};"
+    for how, said in (("reading", "1 "), ("writing", "ReadFailed")):
+        if (end, how) != ("written", "writing"):
+            other = spawn(_OPEN, f"{place}/log.db", how, before=_shell("--mount", script=script))
+            answer, wrong = other.communicate(timeout=60)
+            assert answer.startswith(said), (answer, wrong)
+
+
+@elsewhere
+def test_a_log_that_must_be_replayed_where_nothing_can_be_written_is_refused_by_name(
+    path: str, spawn: Any, tmp_path: Path
+) -> None:
+    """SAFE-05: a killed store without its shared memory, copied to a read-only place, is refused with what to do."""
+    _kill(_held(spawn(_HOLD, path)))
+    os.unlink(f"{path}-shm")
+    place = tmp_path / "mounted"
+    place.mkdir()
+    script = f"mount --bind {tmp_path} {place}; mount -o remount,ro,bind {place};"
+    other = spawn(_OPEN, f"{place}/log.db", "reading", before=_shell("--mount", script=script))
+    answer, wrong = other.communicate(timeout=60)
+    assert answer.startswith("ReadFailed"), (answer, wrong)
+    assert "copy the store" in answer
+
+
+def test_a_still_store_that_changes_is_not_read_on(path: str, reopen: Callable[..., Store]) -> None:
+    """SAFE-01: what is read without locks may not change: a change ends the reading by name."""
+    from tallystick.engines.sqlite.reading import StillDatabase
+
+    with tallystick.open(f"sqlite:{path}") as store:
+        store.append("order/a", NewEvent("thing.done", {}))
+    still = StillDatabase(path, readonly_reason="", busy_ms=100)
+    with still.snapshot() as connection:
+        assert connection.execute("SELECT count(*) FROM events").fetchone() == (1,)
+    with tallystick.open(f"sqlite:{path}") as store:
+        store.append("order/a", NewEvent("thing.done", {}))
+    with pytest.raises(errors.ReadFailed, match="it was changed"), still.snapshot() as connection:
+        connection.execute("SELECT count(*) FROM events").fetchone()
+    still.close()
