@@ -18,22 +18,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make torture", description=__doc__)
     parser.add_argument("--count", type=int, default=10_000, help="how many damages (10,000)")
     parser.add_argument("--kills", type=int, default=500, help="how many kills per engine (500)")
+    parser.add_argument("--engine", choices=kills.ENGINES, help="this engine alone (all)")
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same damages (1)")
     parser.add_argument("--workers", type=int, default=2, help="how many processes (2)")
-    parser.add_argument("--engine", choices=sample.ENGINES, help="damage and kill stores of this engine alone")
     parser.add_argument("--only", type=int, help="run this one damage again, and no kills")
     parser.add_argument("--keep", type=Path, help="with --only: leave the damaged store in this directory")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="torture-") as place:
-        engines = sample.ENGINES if given.engine is None else (given.engine,)
-        bench = prepared(Path(place) / "samples", engines)
+        engines = kills.ENGINES if given.engine is None else (given.engine,)
+        bench = prepared(Path(place) / "samples", tuple(name for name in sample.ENGINES if name in engines))
         if given.only is not None:
             return _reported([case(bench, given.seed, given.only, keep=given.keep)])
         cases = campaign(bench, seed=given.seed, count=given.count, workers=given.workers)
         wrong = _reported(_watched(cases, given.count))
-        for engine in kills.ENGINES if given.engine is None else engines:
-            if not given.kills:
-                break
+        for engine in engines if given.kills else ():
             done = kills.survived(kills.urls(engine, Path(place) / engine), kills=given.kills, seed=given.seed)
             print(f"{engine}: {given.kills} kills, {done:,} acknowledgements, 0 lost, 0 invented", flush=True)
     return wrong

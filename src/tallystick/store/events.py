@@ -153,7 +153,7 @@ class EventLog(Protocol):
         """Whether an event of this id was recorded and pruned since: a retry must not record it again."""
 
     def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
-        """Streams in order of name, those behind `after`."""
+        """Streams in order of name, those behind `after`; beside `holes`, those that are left, as far as they are."""
 
     def recorded_at(self, position: int) -> int | None:
         """When this store recorded the event, in ns of its own clock: outside of every hash, used by retention."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import msgspec
 
@@ -10,6 +11,7 @@ from tallystick import errors
 from tallystick.engines import damage_file
 from tallystick.engines.files import generation, segment
 from tallystick.engines.files.compressed import open_segment
+from tallystick.engines.files.evidence import BESIDE, Reached
 from tallystick.engines.files.index_file import SectionCache
 from tallystick.engines.files.mark import NAME as MARK_NAME
 from tallystick.engines.files.mark import Mark
@@ -19,7 +21,6 @@ from tallystick.store.filesystem import FileSystem
 from tallystick.store.page import Hole
 
 OWN_NAMES = frozenset({segment.CURRENT, MARK_NAME, "lock", "index", "snapshots", "quarantine"})
-BESIDE = "beside.db"
 BESIDE_THE_LOG = (BESIDE, damage_file.NAME)
 TEMPORARY = (f"{segment.CURRENT}.tmp", f"{MARK_NAME}.tmp")
 
@@ -181,10 +182,10 @@ def _next_position(item: Segment, handles: Handles) -> int:
     return scanner.position or item.header.first_position
 
 
-def require_segments(found: Found, directory: str, mark: Mark | None) -> None:
+def require_segments(found: Found, directory: str, mark: Mark | None, known: Sequence[Reached]) -> None:
     """Refuse a directory whose segments are all unreadable: there is nothing to open."""
     if found.segments:
         return
-    last = max((mark.next_position if mark else 2) - 1, 1)
+    last = max((mark.next_position if mark else 2) - 1, 1, *(reached.position for reached in known))
     reason = f"no segment of {directory} can be read: " + ("; ".join(found.unknown) or "there is none")
     raise errors.Damaged(first=1, last=last, reason=reason)

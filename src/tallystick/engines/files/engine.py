@@ -222,7 +222,8 @@ class FilesLog(Beside):
         head = self._heads.get(stream)  # only a writer puts heads there
         if head is None or self._view.closed:
             self._view.refresh()
-            return self._view.stream_head(stream)
+            head = self._view.stream_head(stream)
+            self._view.require_end(stream, head)
         return head
 
     def source_head(self, source: str) -> int:
@@ -285,11 +286,18 @@ class FilesLog(Beside):
             lambda: self._view.reader.stream(self._view.segments, stream, after=after, until=until, limit=limit)
         )
         require_history(self._view.life.cuts.get(stream), after=after)  # it may have been pruned meanwhile
+        if len(found) < limit and self._view.holes:
+            head = self._view.stream_head(stream)
+            if head is None or until is None or until > head.seq:
+                self._view.require_end(stream, head)
         return found
 
     def find(self, id: bytes) -> Event | None:
         self._view.refresh()
-        return self._view.steady(lambda: self._view.reader.find(self._view.segments, id))
+        found = self._view.steady(lambda: self._view.reader.find(self._view.segments, id))
+        if found is None:
+            self._view.require_none_behind(0)
+        return found
 
     def bodies(self, *, after: int, until: int) -> Iterator[tuple[int, Body | Hole]]:
         """The frames between two positions as they are stored, each with its last position."""
@@ -316,7 +324,7 @@ class FilesLog(Beside):
         self._view.refresh()
         pruned = list(self._view.life.cuts)
         names = self._view.steady(lambda: list(islice(merged_names(self._view.segments, pruned, after), limit)))
-        heads = ((name, self.stream_head(name)) for name in names)
+        heads = ((name, self._heads.get(name) or self._view.stream_head(name)) for name in names)
         return [StreamInfo(name, head.seq, head.link, head.org) for name, head in heads if head is not None]
 
     def recorded_at(self, position: int) -> int | None:

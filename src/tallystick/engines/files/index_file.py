@@ -251,13 +251,27 @@ class SealedIndex:
             yield self._name(index), self._entry(index)
 
 
-def identity_in(file: File) -> bytes | None:
-    """Which segment an index file is of; None if its header is damaged."""
+class Coverage(msgspec.Struct, frozen=True):
+    """What an index file says of itself in its header."""
+
+    store_id: bytes
+    identity: bytes
+    end: int
+    next_position: int
+
+
+def coverage_in(file: File) -> Coverage | None:
+    """What an index file is of; None if its header is damaged."""
     header = file.read_at(0, _HEADER_SIZE)
     if len(header) < _HEADER_SIZE or hashlib.sha256(header[:-32]).digest() != header[-32:]:
         return None
-    segment: bytes = _FIELDS.unpack_from(header)[3]
-    return segment
+    return Coverage(*_FIELDS.unpack_from(header)[2:])
+
+
+def identity_in(file: File) -> bytes | None:
+    """Which segment an index file is of; None if its header is damaged."""
+    found = coverage_in(file)
+    return None if found is None else found.identity
 
 
 def _unpacked(code: str, data: bytes) -> array[int]:

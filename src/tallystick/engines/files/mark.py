@@ -3,7 +3,9 @@
     magic 4 "TMRK" | counter u64 | segment id 16 | end u64 | next position u64 | CRC-32 u32
 
 It is written after every sync of the log and synced itself only at rotation and close: it may lag, it must not lead.
-The valid slot with the higher counter counts, so that a torn write costs one step and not the mark.
+The valid slot with the higher counter counts, so that a torn write costs one step and not the mark. That step may be an
+acknowledged event, so a reader trusts a mark only if both of its slots are valid; otherwise it looks for the end of the
+log as recovery does.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from tallystick.store.filesystem import File, FileSystem, replace_file, write_fu
 
 NAME = "synced"
 SLOT_BYTES = 512
+LOOKS_MAX = 3
 _MAGIC = b"TMRK"
 _FIELDS = struct.Struct(">4sQ16sQQ")
 _SIZE = _FIELDS.size + 4
@@ -43,8 +46,12 @@ def _encoded(counter: int, segment_id: bytes, end: int, next_position: int) -> b
 
 def decode(data: bytes) -> Mark | None:
     """The newest valid mark of the file's bytes; None if neither slot holds one."""
+    return max(_valid(data), key=lambda slot: slot.counter, default=None)
+
+
+def _valid(data: bytes) -> list[Mark]:
     slots = [_slot(data[at : at + _SIZE]) for at in (0, SLOT_BYTES)]
-    return max((slot for slot in slots if slot is not None), key=lambda slot: slot.counter, default=None)
+    return [slot for slot in slots if slot is not None]
 
 
 def _slot(data: bytes) -> Mark | None:
@@ -56,12 +63,25 @@ def _slot(data: bytes) -> Mark | None:
 
 def load(files: FileSystem, directory: str) -> Mark | None:
     """The mark of a log; None if there is none that can be read."""
+    return decode(_read(files, directory))
+
+
+def load_whole(files: FileSystem, directory: str) -> Mark | None:
+    """The mark of a log, if nothing is wrong with it. A slot that is being written just now is read again."""
+    for _ in range(LOOKS_MAX):
+        data = _read(files, directory)
+        if len(_valid(data)) == 2:
+            return decode(data)
+    return None
+
+
+def _read(files: FileSystem, directory: str) -> bytes:
     path = f"{directory}/{NAME}"
     if not files.exists(path):
-        return None
+        return b""
     file = files.open_read(path)
     try:
-        return decode(file.read_at(0, 2 * SLOT_BYTES))
+        return file.read_at(0, 2 * SLOT_BYTES)
     finally:
         file.close()
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 import msgspec
 
 from tallystick import errors
-from tallystick.engines.files import discovery, mark, recovery, segment
+from tallystick.engines import damage_file
+from tallystick.engines.files import discovery, evidence, mark, recovery, segment
 from tallystick.engines.files.index_file import SectionCache
 from tallystick.engines.files.mark import Mark, MarkFile
 from tallystick.engines.files.segment import Header
@@ -20,7 +21,9 @@ from tallystick.store.filesystem import FileSystem, Lock, replace_file
 from tallystick.store.page import Hole
 
 DIRECTORIES = ("index", "snapshots", "quarantine")
+LEFT = (discovery.BESIDE, damage_file.NAME)  # files that are made only beside a log
 LOOKS_MAX, LOOK_SECONDS = 200, 0.003
+NO_MARK = "the synced mark is missing, damaged or of another segment: read to the last whole frame, as recovery would"
 
 
 class Opened(msgspec.Struct):
@@ -38,9 +41,12 @@ class Opened(msgspec.Struct):
 
 
 def exists(files: FileSystem, directory: str) -> bool:
-    """Whether a directory holds a file log, or what is left of one."""
-    return any(files.exists(f"{directory}/{name}") for name in (segment.CURRENT, mark.NAME)) or (
-        files.exists(directory) and any(segment.SEALED.fullmatch(name) for name in files.list(directory))
+    """Whether a directory holds a file log, or what is left of one: a store is made only where nothing is left."""
+    if any(files.exists(f"{directory}/{name}") for name in (segment.CURRENT, mark.NAME)):
+        return True
+    return files.exists(directory) and (
+        any(segment.SEALED.fullmatch(name) or name in LEFT for name in files.list(directory))
+        or any(files.exists(f"{directory}/{name}") and files.list(f"{directory}/{name}") for name in DIRECTORIES)
     )
 
 
@@ -64,28 +70,43 @@ def open_for_reading(files: FileSystem, directory: str) -> Opened:
 
 def _look(files: FileSystem, directory: str) -> tuple[Opened, bool]:
     handles, cache = Handles(files, directory), SectionCache()
-    marked = mark.load(files, directory)
+    known = evidence.gathered(files, directory)  # before the mark: it cannot be further than that
+    whole, marked = mark.load_whole(files, directory), mark.load(files, directory)
     found = discovery.discover(files, directory, marked, cache=cache, handles=handles)
     if found.vanished and not found.segments:
         return Opened(SegmentSet([]), handles, cache, found.holes, found.unknown, []), True
-    discovery.require_segments(found, directory, marked)
+    discovery.require_segments(found, directory, marked, known)
     last = found.segments[-1]
-    last.end = min(last.end, visible_end(last, marked))
-    found.holes += last.index_all(handles.get(last), end=last.end)
-    if last.covered_end < last.end:
-        found.holes.append(Hole(last.next_position, last.next_position, f"{last.name} is damaged or cut"))
-        last.end = last.covered_end
     opened = Opened(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, [])
     opened.superfluous = found.superfluous
+    if last.header.ending is None and (whole is None or whole.segment_id != last.header.segment_id):
+        _end_without_mark(opened, last, marked)
+    else:
+        _end_at_mark(opened, last, whole)
+    opened.holes = evidence.with_lost_end(opened.holes, known, opened.segments)
     return opened, found.vanished
 
 
-def visible_end(last: Segment, marked: Mark | None) -> int:
-    """How far the newest segment may be shown to readers in other processes."""
-    if last.header.ending is not None:
-        return last.end
-    known = marked.end if marked is not None and marked.segment_id == last.header.segment_id else segment.SIZE
-    return max(known, last.base.covered_end if last.base is not None else 0)
+def _end_at_mark(opened: Opened, last: Segment, marked: Mark | None) -> None:
+    """Show the newest segment as far as it is known to be synced."""
+    if last.header.ending is None:
+        known = marked.end if marked is not None else segment.SIZE
+        last.end = min(last.end, max(known, last.base.covered_end if last.base is not None else 0))
+    opened.holes += last.index_all(opened.handles.get(last), end=last.end)
+    if last.covered_end < last.end:
+        opened.holes.append(Hole(last.next_position, last.next_position, f"{last.name} is damaged or cut"))
+        last.end = last.covered_end
+
+
+def _end_without_mark(opened: Opened, last: Segment, marked: Mark | None) -> None:
+    """Show the newest segment to its last whole frame, synced here: nothing else says what a crash could take back."""
+    file = opened.handles.get(last)
+    examined = recovery.examine(last, file, marked)
+    opened.holes += examined.holes
+    last.end = examined.end
+    if examined.end > segment.SIZE:  # a segment that was just begun has no mark yet
+        file.sync()
+        opened.recovered.append(NO_MARK)
 
 
 def open_for_writing(
@@ -119,15 +140,17 @@ def _create(files: FileSystem, directory: str, profile: str, clock: Callable[[],
 
 def _recover(files: FileSystem, directory: str, lock: Lock, clock: Callable[[], int]) -> Opened:
     handles, cache = Handles(files, directory), SectionCache()
+    known = evidence.gathered(files, directory)
     marked = mark.load(files, directory)
     found = discovery.discover(files, directory, marked, cache=cache, handles=handles)
-    discovery.require_segments(found, directory, marked)
+    discovery.require_segments(found, directory, marked, known)
     opened = Opened(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, [], lock)
     opened.superfluous = found.superfluous
     last = found.segments[-1]
     examined = recovery.examine(last, handles.get(last), marked)
-    opened.holes += examined.holes
     last.end = examined.end
+    opened.holes += examined.holes
+    opened.holes = evidence.with_lost_end(opened.holes, known, opened.segments)
     if opened.holes:
         return opened
     indexes = [f"index/{name}" for name in files.list(f"{directory}/index") if name.endswith(".idx.tmp")]

@@ -13,18 +13,30 @@ from the control facts; leases and the records of commands in the gap are lost t
 from __future__ import annotations
 
 import functools
+import secrets
 from collections.abc import Callable, Iterator
 
 import msgspec
 
 from tallystick import errors
-from tallystick.engines.files import damage, discovery, generation, index_file, mark, quarantine, rewriting, segment
+from tallystick.engines.files import (
+    damage,
+    discovery,
+    evidence,
+    generation,
+    index_file,
+    mark,
+    quarantine,
+    rewriting,
+    segment,
+)
 from tallystick.engines.files.damage import Gap, Part, Run
 from tallystick.engines.files.donated import ClaimsRemains, Given, all_cuts, copy_of_this
+from tallystick.engines.files.evidence import Reached
 from tallystick.engines.files.index_file import SealedIndex, SectionCache
 from tallystick.engines.files.mark import Mark
 from tallystick.engines.files.rewriting import Everything, Piece, Rewriter
-from tallystick.engines.files.segments import Handles, Segment
+from tallystick.engines.files.segments import Handles, Segment, SegmentSet
 from tallystick.engines.files.writer import following
 from tallystick.event import chain
 from tallystick.event.model import Event
@@ -50,9 +62,10 @@ def refill(
     lock = files.lock(f"{directory}/lock")
     handles = Handles(files, directory)
     try:
-        marked, cache = mark.load(files, directory), SectionCache()
+        marked, cache, known = mark.load(files, directory), SectionCache(), evidence.gathered(files, directory)
         found = discovery.discover(files, directory, marked, cache=cache, handles=handles)
-        discovery.require_segments(found, directory, marked)
+        discovery.require_segments(found, directory, marked, known)
+        marked = _with_evidence(marked, evidence.farthest(known, SegmentSet(found.segments)), found.segments[-1])
         parts = damage.survey(found, handles, marked)
         _require_end(found, marked, directory, donor)
         if not any(part.is_damaged for part in parts):
@@ -64,6 +77,17 @@ def refill(
     finally:
         handles.close()
         lock.release()
+
+
+def _with_evidence(marked: Mark | None, reached: Reached | None, last: Segment) -> Mark | None:
+    """The mark, moved on to where the log reached if something else knows more of that."""
+    if reached is None or (marked is not None and marked.next_position > reached.position):
+        return marked
+    if marked is not None:
+        return msgspec.structs.replace(marked, next_position=reached.position + 1)
+    lost = reached.identity or secrets.token_bytes(16)
+    segment_id = last.header.segment_id if last.name == segment.CURRENT else lost
+    return Mark(segment_id, 0, reached.position + 1)
 
 
 def _require_end(found: discovery.Found, marked: Mark | None, directory: str, donor: Donor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.reader import Reader
 from tallystick.engines.files.segments import Renamed, Segment, SegmentSet
 from tallystick.store.damage import DamageRecord, problem_of, put_on_record
+from tallystick.store.facts import is_about_streams
 from tallystick.store.ledger import Head
 from tallystick.store.page import Hole
 
@@ -32,6 +34,7 @@ class LogView:
         self.readonly = readonly
         self.lock = lock
         self.closed = False
+        self._seen: object = None
         self._damage = damage
         self._adopt(opened)
 
@@ -80,6 +83,27 @@ class LogView:
         """The end of a stream, pruned or not."""
         return self.life.head(stream, self.search(lambda item: item.stream_head(stream)))
 
+    def require_end(self, stream: str, head: Head | None) -> None:
+        """Refuse if a hole may hold more of a stream than this end of it.
+
+        Not so for facts about streams: verification and degraded state go by those that are left, and name the hole.
+        """
+        if not self.holes or is_about_streams(stream):
+            return
+        cut, last = self.life.cuts.get(stream), 0
+        if cut is not None and head is not None and head.seq == cut.through:
+            last = cut.last_position
+        elif head is not None:
+            ask = functools.partial(self.reader.stream, stream=stream, after=head.seq - 1, until=head.seq, limit=1)
+            last = self.steady(lambda: ask(self.segments))[-1].position
+        self.require_none_behind(last)
+
+    def require_none_behind(self, position: int) -> None:
+        """Refuse if there is a hole behind a position: what it held is not known."""
+        for hole in self.holes:
+            if hole.last > position:
+                raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
+
     def search(self, question: Callable[[Segment], T | None]) -> T | None:
         """The answer of the newest segment that has one."""
         return self.steady(
@@ -118,13 +142,16 @@ class LogView:
             raise errors.StoreClosed()
         if self.readonly:
             try:
-                self._follow(mark.load(self.opened.handles.files, self.opened.handles.directory))
+                self._follow(mark.load_whole(self.opened.handles.files, self.opened.handles.directory))
             except OSError as problem:
                 raise self.read_failed(problem) from problem
 
     def _follow(self, marked: mark.Mark | None) -> None:
         last = self.segments.last
-        if marked is None or (marked.segment_id == last.header.segment_id and marked.end <= last.end):
+        if marked is None:
+            self._follow_without_mark()
+            return
+        if marked.segment_id == last.header.segment_id and marked.end <= last.end:
             return
         with self.lock:
             last = self.segments.last
@@ -135,6 +162,15 @@ class LogView:
                     self._extend(last, marked)
                 except (Renamed, FileNotFoundError):  # it was sealed, and is not open here any more
                     self._look_again()
+
+    def _follow_without_mark(self) -> None:
+        """Look again when the files are not what they were: nobody says how far the log is synced."""
+        with self.lock:
+            handles = self.opened.handles
+            now = (handles.get(self.segments.last).size(), handles.files.list(handles.directory))
+            if now != self._seen:
+                self._look_again()
+                self._seen = now
 
     def _extend(self, last: Segment, marked: mark.Mark) -> None:
         file = self.opened.handles.get(last)

@@ -6,11 +6,14 @@ in another process has its own place, and SQLite lets several processes write.
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
 from tallystick import errors
 from tallystick.engines.tables import checkpoints, deadletters, statements, views
+from tallystick.engines.tables.connection import connect
 from tallystick.engines.tables.lazily import LazyDatabase
 from tallystick.engines.tables.owned import OwnedTables
 from tallystick.event.model import Row
@@ -91,3 +94,18 @@ class Beside:
     def close_beside(self) -> None:
         """Give the database back."""
         self._beside.close()
+
+
+def places_in(path: str) -> list[tuple[str, bytes, int]]:
+    """Who keeps a place in the database at a path, in which store, and how far it is. What cannot be read says nothing.
+
+    It is looked at and not opened: nothing is created, and no write-ahead log is brought home.
+    """
+    path = os.path.realpath(path)
+    wal = f"{path}-wal"
+    mode = "ro" if os.path.exists(wal) and os.path.getsize(wal) else "ro&immutable=1"
+    try:
+        with closing(connect(path, mode=mode, settings=())) as connection:
+            return list(connection.execute(statements.named("list_consumer_places")))
+    except (sqlite3.Error, OSError):
+        return []
