@@ -88,6 +88,7 @@ def open_postgres(
         readonly=readonly or opened.standby,
         busy_ms=busy_ms,
         connections_max=connections_max,
+        pooled=opened.pooled,
     )
     connections.open()
     if infrastructure and not readonly:
@@ -103,9 +104,7 @@ def open_postgres(
         readonly_reason=reason,
         readonly=readonly,
         checkpoints=PostgresCheckpoints(connections, readonly_reason=reason),
-        writer=None
-        if holder is None
-        else Writer(connections, holder=holder, clock=clock, org=org, maintains=opened.maintains),
+        writer=None if holder is None else Writer(connections, holder=holder, clock=clock, org=org, login=opened.login),
         publisher=None if holder is None else Publisher(connections),
     )
 
@@ -138,8 +137,8 @@ class PostgresLog:
         keeping = Pooled(connections, refusal=readonly_reason)
         self.views = PostgresViews(keeping, refusal=readonly_reason or not_whole(connections.org))
         self.dead_letters = PostgresDeadLetters(keeping)
-        self.view_tables = PostgresTables(connections, refusal=readonly_reason)
-        self.damage = PostgresDamage(connections, maintains=opened.maintains)
+        self.view_tables = PostgresTables(connections, refusal=readonly_reason, login=opened.login)
+        self.damage = PostgresDamage(connections, maintains=opened.login.maintains)
         self._opened = opened
         self._connections = connections
         self._readonly_reason = readonly_reason
@@ -285,9 +284,9 @@ class PostgresLog:
         return inspection.check(self._connections, progress)
 
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
-        writer = self._require_writer()
+        self._require_writer()
         assert isinstance(self._connections, Connections)
-        return reclaiming.reclaim(self._connections, progress, allowed=writer.maintains)
+        return reclaiming.reclaim(self._connections, progress, allowed=self._opened.login.maintains)
 
     def report(self) -> Report:
         facts, problems = inspection.report(self._connections)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
@@ -75,11 +75,18 @@ class Answers:
 class LockedView(Answers):
     """The answers to a ledger, as of the locks; nothing in them can change before the transaction ends."""
 
-    def __init__(self, connection: psycopg.Connection[Any], wanted: Wanted, *, alone: bool = False) -> None:
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        wanted: Wanted,
+        *,
+        begin: Callable[[psycopg.Connection[Any]], None],
+        alone: bool = False,
+    ) -> None:
         super().__init__({})
         locked = [*wanted.sources, *map(commands.lock_name, wanted.commands)]
         with connection.pipeline():
-            connection.execute("BEGIN")
+            begin(connection)
             if alone:
                 _ask(connection, "lock_log")
             heads = _ask(connection, "begin_append", wanted.streams, locked)
