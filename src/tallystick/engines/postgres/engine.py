@@ -14,13 +14,13 @@ from tallystick import errors
 from tallystick.engines.postgres import inspection, reclaiming, statements
 from tallystick.engines.postgres.checkpoints import PostgresCheckpoints
 from tallystick.engines.postgres.commands import PostgresCommands
-from tallystick.engines.postgres.connections import Connections, Reading
+from tallystick.engines.postgres.connections import CONTROL, Connections, Reading
 from tallystick.engines.postgres.damage import PostgresDamage
 from tallystick.engines.postgres.deadletters import PostgresDeadLetters
 from tallystick.engines.postgres.inlining import Inlining
 from tallystick.engines.postgres.keeping import Pooled
 from tallystick.engines.postgres.owned import PostgresTables
-from tallystick.engines.postgres.place import Opened, Opening
+from tallystick.engines.postgres.place import Login, Opened, Opening
 from tallystick.engines.postgres.publisher import Publisher
 from tallystick.engines.postgres.safe_head import SafeHead
 from tallystick.engines.postgres.selecting import page_query, range_query
@@ -92,8 +92,7 @@ def open_postgres(
     )
     connections.open()
     if infrastructure and not readonly:
-        with connections.using() as connection:
-            connection.execute(statements.named("declare_infrastructure"), (list(infrastructure),))
+        _declare(connections, infrastructure, opened.login)
     reason = f"{connections.url} was opened for reading" if readonly else None
     if opened.standby:
         reason = f"{connections.url} is a standby"
@@ -107,6 +106,19 @@ def open_postgres(
         writer=None if holder is None else Writer(connections, holder=holder, clock=clock, org=org, login=opened.login),
         publisher=None if holder is None else Publisher(connections),
     )
+
+
+def _declare(connections: Connections, infrastructure: Sequence[str], login: Login) -> None:
+    """Declare what is not declared yet. It hides streams from tenants for good, so a login that appends may not."""
+    new = sorted(set(infrastructure) - {kind for (kind,) in connections.rows("find_infrastructure")})
+    if not new:
+        return
+    if CONTROL not in login.roles:
+        reason = f"{', '.join(new)} cannot be declared as infrastructure: the login is not a member of {CONTROL}"
+        raise errors.NotPermitted(url=connections.url, reason=reason)
+    with connections.transaction() as connection:
+        connection.execute(statements.named("set_local_setting"), ("role", CONTROL))
+        connection.execute(statements.named("declare_infrastructure"), (new,))
 
 
 class PostgresLog:
