@@ -96,7 +96,10 @@ def test_what_a_session_was_left_with_changes_nothing(store: Store, login: Login
                 assert {event.metadata["org"] for event in acting.read().events} == {"acme"}
                 acting.append("order/acme", _own("acme", 2))
                 acting.append_all([("order/acme", [_own("acme", 3)], -1), ("order/acme-2", [_own("acme", 3)], -1)])
-            assert other.execute("SELECT current_setting('tally.org'), current_user").fetchone() == ("bolt", "tally_reader")
+            assert other.execute("SELECT current_setting('tally.org'), current_user").fetchone() == (
+                "bolt",
+                "tally_reader",
+            )
 
 
 def test_a_store_behind_a_pooler_does_all_that_it_does_without(store: Store, login: Login) -> None:
