@@ -75,8 +75,6 @@ NO_EVENTS = {
     "a key that stands twice": Draws('{"a":1,"a":2}'),
     "a lone surrogate": Draws('{"a":"\\ud800"}'),
     "U+0000": Draws('{"a":"\\u0000"}'),
-    "a number beyond doubles": Draws('{"a":1e400}'),
-    "a number beyond int64": Draws('{"a":9223372036854775808}'),
     "too deep": Draws('{"a":' + "[" * 254 + "]" * 254 + "}"),
     "deep enough to stop a parser": Draws('{"a":' + "[" * 100_000 + "]" * 100_000 + "}"),
     "too large": Draws('{"a":"' + "x" * (1 << 20) + '"}'),
