@@ -56,7 +56,7 @@ class Answers:
     def find(self, id: bytes) -> Event | None:
         return self._events.get(id)
 
-    def source_head(self, source: str) -> int:
+    def source_head(self, org: str, source: str) -> int:
         return self._sources.get(source, 0)
 
     def lease(self, stream: str) -> Lease | None:
