@@ -96,7 +96,8 @@ def test_ids_and_sources_outlive_their_events(opened: Any) -> None:
     """LH-03: after compaction, reopening and a new index a pruned id is refused, and so is an old source seq."""
     store = opened(segment_bytes_max=2048)
     store.append("order/1", [named(1), named(2), named(3)])
-    store.append("order/2", [NewEvent("thing.happened", {"n": 1}, meta={"source": "s", "source_seq": 7})])
+    numbered = {"org": "acme", "source": "s", "source_seq": 7}
+    store.append("order/2", [NewEvent("thing.happened", {"n": 1}, meta=numbered)])
     store.append("order/3", NewEvent("thing.happened", {"text": "x" * 2000}))
     store.append("order/4", events(1))
     upkeep.prune(store, "order/1", 3)
@@ -116,7 +117,8 @@ def test_ids_and_sources_outlive_their_events(opened: Any) -> None:
         with pytest.raises(errors.DuplicateId, match="pruned"):
             store.append("order/1", named(1))
         with pytest.raises(errors.SourceRepeated):
-            store.append("order/2", NewEvent("thing.happened", {}, meta={"source": "s", "source_seq": 7}))
+            store.append("order/2", NewEvent("thing.happened", {}, meta=numbered))
+        assert store.log.source_head("", "s") == 0
         head = store.stream_head("order/1")
         assert head is not None
         assert head.seq == 3

@@ -104,8 +104,8 @@ def test_an_index_of_the_format_before_is_made_again(opened: Any, directory: Pat
     store.close()
     path = directory / "index/current.idx"
     data = bytearray(path.read_bytes())
-    assert data[8:10] == b"\0\2"
-    data[8:10] = b"\0\1"
+    assert data[8:10] == b"\0\3"
+    data[8:10] = b"\0\2"
     path.write_bytes(data)
     assert opened().cut("order/1").through == 4
 
@@ -115,14 +115,15 @@ def test_what_a_rewriting_leaves_behind_is_enough(opened: Any) -> None:
     cut = Cut(stream="order/9", through=5, link=b"l" * 32, first_position=1, last_position=1, count=5, org="acme")
     store = opened(segment_bytes_max=2048)
     store.append("order/1", event())
-    left = SideRecords(cuts=(cut,), gone=(event_id(7), event_id(3)), sources=(("s", 7),))
+    left = SideRecords(cuts=(cut,), gone=(event_id(7), event_id(3)), sources=((("acme", "s"), 7), ((None, "old"), 9)))
     write_side(store, left)
     for reopen in (False, True):
         if reopen:
             store.close()
             store = opened(segment_bytes_max=2048)
         assert [store.log.pruned(event_id(number)) for number in (3, 4, 7)] == [True, False, True]
-        assert store.log.source_head("s") == 7
+        heads = [store.log.source_head(*source) for source in (("acme", "s"), ("", "s"), ("acme", "old"), ("", "old"))]
+        assert heads == [7, 0, 9, 9]
         head = store.stream_head("order/9")
         assert (head.seq, head.link, head.org) == (5, b"l" * 32, "acme")
         assert [info.stream for info in store.streams()] == ["order/1", "order/9"]
@@ -132,7 +133,7 @@ def test_what_a_rewriting_leaves_behind_is_enough(opened: Any) -> None:
         with pytest.raises(errors.OrgMismatch):
             store.append("order/9", event(meta={"org": "other"}))
         with pytest.raises(errors.SourceRepeated):
-            store.append("order/1", event(meta={"source": "s", "source_seq": 7}))
+            store.append("order/1", event(meta={"org": "acme", "source": "s", "source_seq": 7}))
         assert list(store.log.check(lambda done: None)) == []
     assert store.append("order/9", event(), expected=5).seq == 6
     assert store.stream_head("order/9").org == "acme"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
-from urllib.parse import urlencode
 
 import psycopg
 import pytest
-from psycopg import conninfo, sql
 
 import tallystick
 from tallystick import Store
@@ -62,27 +60,10 @@ def connect(url: str) -> Iterator[Callable[..., psycopg.Connection[Any]]]:
 
 
 @pytest.fixture
-def login(url: str, store: Store) -> Iterator[Callable[[str], str]]:
-    """Make a role that can log in and is granted one role of the store; gives the URL to log in with."""
-    made: list[str] = []
-
-    def make(role: str) -> str:
-        made.append(f"tally_test_{secrets.token_hex(6)}")
-        name = sql.Identifier(made[-1])
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'p'").format(name))
-            connection.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(role), name))
-        parts = conninfo.conninfo_to_dict(url) | {"user": made[-1], "password": "p"}
-        return f"postgresql://{made[-1]}:p@/{parts['dbname']}?" + urlencode(
-            {key: str(value) for key, value in parts.items() if key in ("host", "port")}
-        )
-
-    yield make
-    with psycopg.connect(url, autocommit=True) as connection:
-        for name in made:
-            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (name,))
-            connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
-            connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+def login(url: str, store: Store) -> Iterator[Callable[..., str]]:
+    """Make a role that can log in and is granted roles of the store; gives the URL to log in with."""
+    with ExitStack() as made:
+        yield lambda *roles: made.enter_context(postgres.login(url, *roles))
 
 
 def wait_for_a_lock(connect: Callable[..., psycopg.Connection[Any]]) -> None:

@@ -106,7 +106,6 @@ def test_a_batch_has_the_positions_that_were_drawn_for_it(
     [
         "append_event",
         "begin_append",
-        "write_events",
         "write_batch",
         "write_stream",
         "append_batch",

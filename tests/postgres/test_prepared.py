@@ -12,7 +12,7 @@ import pytest
 from tallystick import NewEvent, Store, errors
 from tallystick.engines.postgres.connections import Connections
 
-_DRAWING = "(1952541804, 2)"
+_DRAWING = "LOCK TABLE tally_locks.drawing IN"
 
 
 def test_an_append_works_after_the_server_has_forgotten_its_statements(store: Store) -> None:
@@ -30,15 +30,16 @@ def test_those_who_draw_one_position_do_not_wait_for_each_other(
 ) -> None:
     """CP-02: one event is appended while another transaction draws one, and never while one draws several."""
     store = reopen(busy_ms=200)
-    other = connect()
-    other.execute(f"SELECT pg_advisory_lock_shared{_DRAWING}")
+    other = connect(autocommit=False)
+    other.execute(f"{_DRAWING} ROW EXCLUSIVE MODE")
     first = store.append("order/a", NewEvent("thing.done", {}))
     with pytest.raises(errors.Busy):
         store.append("order/b", [NewEvent("thing.done", {}), NewEvent("thing.done", {})])
-    other.execute(f"SELECT pg_advisory_unlock_shared{_DRAWING}, pg_advisory_lock{_DRAWING}")
+    other.rollback()
+    other.execute(f"{_DRAWING} EXCLUSIVE MODE")
     with pytest.raises(errors.Busy):
         store.append("order/a", NewEvent("thing.done", {}))
-    other.execute(f"SELECT pg_advisory_unlock{_DRAWING}")
+    other.rollback()
     drawn = store.append("order/b", [NewEvent("thing.done", {}) for _ in range(3)])
     assert drawn.last_position - drawn.first_position == 2
     assert drawn.first_position > first.last_position

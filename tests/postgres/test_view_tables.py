@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
+import tallystick
 from tallystick import Event, NewEvent, Store, errors
 from tallystick.projections import TableProjection, TableRunner
 from tallystick.store.tables import Execute
@@ -20,6 +21,21 @@ from .conftest import wait_for_a_lock
 
 Connect = Callable[..., psycopg.Connection[Any]]
 Reopen = Callable[..., Store]
+
+
+@pytest.fixture
+def project(login: Callable[..., str]) -> Iterator[Reopen]:
+    """Open the store as a login that runs projections and may do nothing else."""
+    url = login("tally_projector")
+    opened: list[Store] = []
+
+    def open_(**options: Any) -> Store:
+        opened.append(tallystick.open(url, **options))
+        return opened[-1]
+
+    yield open_
+    for store in opened:
+        store.close()
 
 
 class OpenOrders(TableProjection):
@@ -57,8 +73,9 @@ def _tables(connect: Connect) -> list[str]:
     return [name for (name,) in connect().execute(TABLES).fetchall()]
 
 
-def test_tables_follow_the_log_and_are_rebuilt(store: Store, connect: Connect) -> None:
+def test_tables_follow_the_log_and_are_rebuilt(project: Reopen, connect: Connect) -> None:
     """CP-08: catch-up in batches, then a rebuild into new tables; the old ones are dropped."""
+    store = project()
     fill(store)
     runner = TableRunner(store, OpenOrders(), batch_events=4)
     assert runner.catch_up() == store.head()
@@ -71,9 +88,9 @@ def test_tables_follow_the_log_and_are_rebuilt(store: Store, connect: Connect) -
     assert _tables(connect) == ["view_OpenOrders_2_orders", "view_OpenOrders_2_sums"]
 
 
-def test_a_handle_of_one_connection_is_enough(reopen: Reopen) -> None:
+def test_a_handle_of_one_connection_is_enough(project: Reopen) -> None:
     """CP-08: what a session reads of the log, it reads over its own connection."""
-    store = reopen(connections_max=1)
+    store = project(connections_max=1)
     fill(store)
     runner = TableRunner(store, OpenOrders(), batch_events=4)
     runner.catch_up()
@@ -81,8 +98,9 @@ def test_a_handle_of_one_connection_is_enough(reopen: Reopen) -> None:
     assert runner.query(SUMS) == expected(store)
 
 
-def test_a_batch_that_fails_changes_nothing(store: Store) -> None:
+def test_a_batch_that_fails_changes_nothing(project: Reopen) -> None:
     """CP-08: tables and checkpoint change together or not at all."""
+    store = project()
     fill(store, 6)
     runner = TableRunner(store, OpenOrders())
     runner.catch_up()
@@ -93,8 +111,9 @@ def test_a_batch_that_fails_changes_nothing(store: Store) -> None:
     assert runner.query(SUMS) == before
 
 
-def test_a_statement_that_fails_is_told_by_its_event(store: Store) -> None:
+def test_a_statement_that_fails_is_told_by_its_event(project: Reopen) -> None:
     """CP-08: what PostgreSQL refuses is the projection's failure, with the event and without a trace of it."""
+    store = project()
 
     class Narrow(OpenOrders):
         def create(self, execute: Execute) -> None:
@@ -108,8 +127,9 @@ def test_a_statement_that_fails_is_told_by_its_event(store: Store) -> None:
         TableRunner(store, Narrow()).query(SUMS)
 
 
-def test_the_tables_of_similar_names_are_told_apart(store: Store, connect: Connect) -> None:
+def test_the_tables_of_similar_names_are_told_apart(project: Reopen, connect: Connect) -> None:
     """CP-08: dropping epoch 1 of `a` leaves epoch 1 of `a_1` alone."""
+    store = project()
 
     class First(OpenOrders):
         name = "a"
@@ -128,14 +148,15 @@ def test_the_tables_of_similar_names_are_told_apart(store: Store, connect: Conne
     ]
 
 
-def test_runners_and_rebuilds_beside_readers(store: Store, reopen: Reopen, connect: Connect) -> None:
+def test_runners_and_rebuilds_beside_readers(project: Reopen, connect: Connect) -> None:
     """CP-08: two runners, a rebuild and a reader in different handles: nobody meets a table that was dropped."""
+    store = project()
     fill(store, 12)
     TableRunner(store, OpenOrders()).catch_up()
     stop, failures, seen = threading.Event(), [], []
 
     def working(work: Callable[[TableRunner], Any]) -> Callable[[], None]:
-        runner = TableRunner(reopen(), OpenOrders(), batch_events=5)
+        runner = TableRunner(project(), OpenOrders(), batch_events=5)
 
         def until_stopped() -> None:
             try:
@@ -166,12 +187,13 @@ def test_runners_and_rebuilds_beside_readers(store: Store, reopen: Reopen, conne
     assert len(_tables(connect)) == 2
 
 
-def test_a_table_is_there_as_long_as_it_is_read(store: Store, reopen: Reopen, connect: Connect) -> None:
+def test_a_table_is_there_as_long_as_it_is_read(project: Reopen, connect: Connect) -> None:
     """CP-08: a rebuild waits with dropping the old tables until whoever found them live is done."""
+    store = project()
     fill(store, 6)
     runner = TableRunner(store, OpenOrders())
     runner.catch_up()
-    rebuilding = threading.Thread(target=TableRunner(reopen(), OpenOrders()).rebuild)
+    rebuilding = threading.Thread(target=TableRunner(project(), OpenOrders()).rebuild)
     with store.log.view_tables.reading() as session:
         place = session.views.place("OpenOrders")
         assert place is not None
@@ -182,7 +204,7 @@ def test_a_table_is_there_as_long_as_it_is_read(store: Store, reopen: Reopen, co
     assert _tables(connect) == ["view_OpenOrders_2_orders", "view_OpenOrders_2_sums"]
 
 
-def test_an_erased_payload_takes_the_tables_with_it(store: Store) -> None:
+def test_an_erased_payload_takes_the_tables_with_it(store: Store, project: Reopen) -> None:
     """Settled 25: nobody but the projection knows where the payload went; the tables are dropped and made anew."""
 
     class Amounts(OpenOrders):
@@ -191,7 +213,7 @@ def test_an_erased_payload_takes_the_tables_with_it(store: Store) -> None:
                 super().apply(execute, event)
 
     fill(store)
-    runner = TableRunner(store, Amounts())
+    runner = TableRunner(project(), Amounts())
     runner.catch_up()
     upkeep.erase(store, "order/1", 1)
     with pytest.raises(errors.NotCaughtUp):
@@ -200,8 +222,9 @@ def test_an_erased_payload_takes_the_tables_with_it(store: Store) -> None:
     assert runner.query(SUMS) == expected(store)
 
 
-def test_who_may_use_the_tables(store: Store, reopen: Reopen, connect: Connect) -> None:
-    """CP-10: the service owns them; a reader sees what its projection granted; nobody makes tables among the events."""
+def test_who_may_use_the_tables(project: Reopen, login: Callable[..., str], connect: Connect) -> None:
+    """CP-10: the projector owns them; a reader sees what its projection granted; others read, and make none."""
+    store = project()
 
     class Fresh(OpenOrders):
         pass
@@ -217,11 +240,15 @@ def test_who_may_use_the_tables(store: Store, reopen: Reopen, connect: Connect) 
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             reader.execute(statement)
+    with tallystick.open(login("tally_app")) as service:
+        assert TableRunner(service, OpenOrders()).query(SUMS) == expected(store)
+        with pytest.raises(errors.NotPermitted, match="tally_projector"):
+            TableRunner(service, Fresh()).catch_up()
     with pytest.raises(errors.ReadOnly):
-        TableRunner(reopen(readonly=True), OpenOrders()).catch_up()
+        TableRunner(project(readonly=True), OpenOrders()).catch_up()
     with pytest.raises(errors.ReadOnly, match="whole log"):
-        TableRunner(reopen(org="acme"), Fresh()).catch_up()
-    assert TableRunner(reopen(readonly=True), OpenOrders()).query(SUMS) == expected(store)
+        TableRunner(project(org="acme"), Fresh()).catch_up()
+    assert TableRunner(project(readonly=True), OpenOrders()).query(SUMS) == expected(store)
 
     class Meddling(OpenOrders):
         def apply(self, execute: Any, event: Event) -> None:

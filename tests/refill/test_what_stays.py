@@ -34,7 +34,7 @@ def test_a_compacted_copy_refills_what_is_left(lab: Any, log: Path) -> None:
     assert tallystick.refill(f"files:{log}", f"files:{copy}").made
     assert lab.content(log) == before
     with tallystick.open(f"files:{log}", readonly=True) as store:
-        assert store.log.source_head("s") == lab.events  # type: ignore[attr-defined]
+        assert store.log.source_head("", "s") == lab.events  # type: ignore[attr-defined]
 
 
 def test_what_is_whole_is_left_alone(lab: Any, log: Path, copy: Path) -> None:

@@ -33,7 +33,7 @@ CHANGES = {
     "forget the identity": "DELETE FROM store",
     "weaken a lease": "UPDATE leases SET number = 0",
     "forget a lease": "DELETE FROM leases",
-    "forget a source": "DELETE FROM sources",
+    "forget a source": "DELETE FROM org_sources",
 }
 TAMPERING = {
     "drop a trigger": "DROP TRIGGER events_are_not_deleted",
@@ -131,15 +131,15 @@ def test_verify_finds_what_the_owner_of_the_file_forged(filled, path, forgery, w
     "replacement",
     [
         "INSERT OR REPLACE INTO store VALUES (1, zeroblob(16), 'community', 0)",
-        "INSERT OR REPLACE INTO sources VALUES ('s', 0)",
-        "INSERT OR REPLACE INTO sources VALUES ('s', 1)",
+        "INSERT OR REPLACE INTO org_sources VALUES ('', 's', 0)",
+        "INSERT OR REPLACE INTO org_sources VALUES ('', 's', 1)",
         "INSERT OR REPLACE INTO leases VALUES ('run/1', 1, NULL, NULL, NULL, NULL)",
     ],
     ids=["identity", "source back", "source again", "lease back"],
 )
 def test_a_plain_connection_cannot_replace_what_is_beside_the_events(filled, path, replacement):
     """CP-05, EVT-01: identity, sources and leases are not replaced, though SQLite fires no trigger for the old row."""
-    tables = ("store", "sources", "leases")
+    tables = ("store", "org_sources", "leases")
     filled.release_lease("run/1")
     filled.acquire_lease("run/1")  # its number is 2 now
     events = filled.read().events

@@ -9,11 +9,13 @@ import pytest
 import tallystick
 from tallystick import NewEvent, errors
 from tallystick.engines.sqlite import migrations, place, statements
+from tallystick.engines.sqlite.view import SqliteView
 from tallystick.event import canonical, chain, ids
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep
 
 LATEST = migrations.latest()
+OLDER = [step.number for step in migrations.known()[:-1]]
 SEED_FIELDS = {
     "runs": {"id", "tenant_id", "status", "fingerprint"},
     "events": {"position", "stream", "type", "payload"},
@@ -54,7 +56,7 @@ def _rows() -> list[tuple]:
     return first + chain.extend("order/b", drafts[12:], seq=0, position=13, previous=chain.GENESIS)
 
 
-@pytest.mark.parametrize("version", range(1, LATEST))
+@pytest.mark.parametrize("version", OLDER)
 def test_an_older_store_is_upgraded_without_loss(path, reopen, some, version):
     """EVT-10: every older format opens, holds every event, verifies, and goes on where it was."""
     rows = _rows()
@@ -65,14 +67,14 @@ def test_an_older_store_is_upgraded_without_loss(path, reopen, some, version):
     assert store.report().recovered == (f"migrated from format {version} to {LATEST}",)
     assert store.stream_head("order/a").org == "acme"
     with pytest.raises(errors.SourceRepeated):
-        store.append("order/a", some(1, source="s", source_seq=20))
+        store.append("order/a", some(1, org="acme", source="s", source_seq=20))
     assert store.append("order/a", some(1, source="s"), expected=12).position == 21
     assert store.log.recorded_at(1) == 7
     with store.log._database.reading() as connection:
         assert connection.execute("SELECT id, status FROM runs").fetchall() == [("r1", "done")]
 
 
-@pytest.mark.parametrize("version", range(1, LATEST))
+@pytest.mark.parametrize("version", OLDER)
 def test_an_upgraded_store_can_be_maintained(path, reopen, version):
     """EVT-10, EVT-07: what an older format recorded can be snapshotted, pruned and erased, and stays verified."""
     _make_old(path, version, _rows())
@@ -183,3 +185,20 @@ def test_run_events_are_those_of_runs(store, some):
     with store.log._database.reading() as connection:
         rows = connection.execute("SELECT id, run_id, seq, tenant_id FROM run_events ORDER BY id").fetchall()
     assert rows == [(2, "7f3a", 1, "acme"), (3, "7f3a", 2, "acme")]
+
+
+def test_numbers_of_a_source_come_along_with_their_org(path, reopen, some):
+    """CP-10, LH-03: numbers go to the org of their events; those that only pruned events had count for all."""
+    _make_old(path, 8, _rows())
+    raw = sqlite3.connect(path)
+    raw.execute("INSERT INTO sources VALUES ('old', 5)")
+    raw.commit()
+    raw.close()
+    store = reopen()
+    with store.log._database.reading() as connection:
+        head = SqliteView(connection).source_head
+        heads = [head(org, source) for org in ("acme", "", "x") for source in ("s", "old")]
+    assert heads == [20, 5, 0, 5, 0, 5]
+    store.append("order/z", some(1, org="x", source="s", source_seq=1))
+    with pytest.raises(errors.SourceRepeated):
+        store.append("order/z", some(1, org="x", source="old", source_seq=5))

@@ -22,7 +22,7 @@ class DictView:
     def __init__(self) -> None:
         self.events: dict[bytes, Event] = {}
         self.heads: dict[str, Head] = {}
-        self.sources: dict[str, int] = {}
+        self.sources: dict[tuple[str, str], int] = {}
         self.leases: dict[str, Lease] = {}
 
     def stream_head(self, stream: str) -> Head | None:
@@ -33,9 +33,9 @@ class DictView:
         """An event by id."""
         return self.events.get(id)
 
-    def source_head(self, source: str) -> int:
-        """The last number of a source."""
-        return self.sources.get(source, 0)
+    def source_head(self, org: str, source: str) -> int:
+        """The last number of a source of an org."""
+        return self.sources.get((org, source), 0)
 
     def lease(self, stream: str) -> Lease | None:
         """The latest lease on a stream."""

@@ -72,7 +72,7 @@ def test_the_expectation_is_judged_before_org_lease_and_source(view: Any, prepar
     with pytest.raises(errors.LeaseHeld):
         other.judge(prepared(("run/a", [event(meta=wrong | {"org": "acme"})], 1)))
     with pytest.raises(errors.SourceRepeated):
-        view.ledger(Holder()).judge(prepared(("order/a", [event(meta={"source": "s", "source_seq": 5})], 0)))
+        view.ledger(Holder()).judge(prepared(("order/a", [event(meta=wrong | {"org": "acme"})], 0)))
 
 
 def test_a_lease_is_held_only_when_its_commit_is_durable(view: Any, prepared: Any) -> None:
@@ -151,6 +151,6 @@ def test_numbers_of_a_source_are_assigned_in_the_commit(view: Any, prepared: Any
     ledger = view.ledger(Holder())
     for seq in (3, 9):
         ledger.judge(prepared(("order/a", [event(meta={"source": "s", "source_seq": seq})], ANY)))
-    assert ledger.sources == {"s": 9}
+    assert ledger.sources == {("", "s"): 9}
     with pytest.raises(errors.SourceRepeated):
         ledger.judge(prepared(("order/b", [event(meta={"source": "s", "source_seq": 9})], ANY)))

@@ -20,11 +20,20 @@ _LEASED = LEASED_KIND + "/"
 
 
 class SourceMark(msgspec.Struct, frozen=True):
-    """One draft's place in the sequence of its source; `seq` None means: assign it in the commit."""
+    """One draft's place in the sequence of its source; `seq` None means: assign it in the commit.
+
+    A source counts once for each org that its events name; `org` is empty if the event names none.
+    """
 
     index: int
+    org: str
     source: str
     seq: int | None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What has a sequence: the source within its org."""
+        return (self.org, self.source)
 
 
 class Write(msgspec.Struct):

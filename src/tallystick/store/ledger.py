@@ -9,7 +9,7 @@ seq, position and link; then maintenance.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -34,13 +34,16 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
 NO_HEAD = Head(0, chain.GENESIS)
 
+Source: TypeAlias = tuple[str, str]
+"""A source of events: the org that its events name, or an empty text, and its name."""
+
 
 class View(Protocol):
     """What a ledger asks of an engine, inside the engine's own commit."""
 
     def stream_head(self, stream: str) -> Head | None: ...
     def find(self, id: bytes) -> Event | None: ...
-    def source_head(self, source: str) -> int: ...
+    def source_head(self, org: str, source: str) -> int: ...
     def lease(self, stream: str) -> Lease | None: ...
     def cut(self, stream: str) -> Cut | None: ...
     def pruned(self, id: bytes) -> bool: ...
@@ -61,7 +64,7 @@ class Trace:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.heads: dict[str, Head] = {}
-        self.sources: dict[str, int] = {}
+        self.sources: dict[Source, int] = {}
         self.leases: dict[str, Lease] = {}
         self.by_id: dict[bytes, Row] = {}
         self.commands: dict[CommandKey, CommandRecord] = {}
@@ -98,7 +101,7 @@ class Ledger:
         self._total = Trace()
         self.rows: list[Row] = self._total.rows  # every row that passed, in order of position
         self.heads: dict[str, Head] = self._total.heads  # the new heads of the streams that were written to
-        self.sources: dict[str, int] = self._total.sources  # the new sequence of each source that wrote
+        self.sources: dict[Source, int] = self._total.sources  # the new sequence of each source that wrote
 
     @property
     def only_appends(self) -> bool:
@@ -310,13 +313,13 @@ class Ledger:
         for mark in write.sources:
             if mark.index < already:  # it is stored and has its number
                 continue
-            last = trace.sources.get(mark.source) or self._total.sources.get(mark.source)
+            last = trace.sources.get(mark.key) or self._total.sources.get(mark.key)
             if last is None:
-                last = self._view.source_head(mark.source)
+                last = self._view.source_head(mark.org, mark.source)
             seq = last + 1 if mark.seq is None else mark.seq
             if seq <= last:
                 raise errors.SourceRepeated(source=mark.source, last=last, given=seq)
-            trace.sources[mark.source] = seq
+            trace.sources[mark.key] = seq
             if mark.seq is None:
                 drafts[mark.index] = _with_source_seq(drafts[mark.index], seq)
         return drafts

@@ -360,7 +360,7 @@ class Preparer:
 
     def _source_marks(self, metas: list[dict[str, Any] | None]) -> list[SourceMark]:
         return [
-            SourceMark(index, meta["source"], meta.get("source_seq"))
+            SourceMark(index, meta.get("org", ""), meta["source"], meta.get("source_seq"))
             for index, meta in enumerate(metas)
             if meta and "source" in meta and ("source_seq" in meta or self.profile.numbers_sources)
         ]

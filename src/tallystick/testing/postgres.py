@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import psycopg
-from psycopg import sql
+from psycopg import conninfo, sql
 
 from tallystick.testing.contract.harness import UrlHarness
 
@@ -93,6 +93,25 @@ def database(server: str | None = None) -> Iterator[str]:
         yield url
     finally:
         drop_database(url)
+
+
+@contextmanager
+def login(url: str, *roles: str) -> Iterator[str]:
+    """The URL to log in with as a new role that was granted these; it is dropped at the end, with what it owns."""
+    name = f"tally_test_{secrets.token_hex(6)}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'p'").format(sql.Identifier(name)))
+        for role in roles:
+            connection.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(role), sql.Identifier(name)))
+    parts = conninfo.conninfo_to_dict(url)
+    place = {key: str(value) for key, value in parts.items() if key in ("host", "port")}
+    try:
+        yield f"postgresql://{name}:p@/{parts['dbname']}?{urlencode(place)}"
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (name,))
+            connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
+            connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
 
 
 class PostgresHarness(UrlHarness):

@@ -226,8 +226,8 @@ class FilesLog(Beside):
             self._view.require_end(stream, head)
         return head
 
-    def source_head(self, source: str) -> int:
-        return self._view.search(lambda item: item.source(source)) or 0
+    def source_head(self, org: str, source: str) -> int:
+        return self._view.search(lambda item: item.source(org, source)) or 0
 
     def lease(self, stream: str) -> leases.Lease | None:
         """The latest lease. While this process holds the writer's lock, no other owner can be alive."""

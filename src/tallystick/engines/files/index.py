@@ -80,7 +80,7 @@ class SegmentIndex(Protocol):
         """Stream names behind `after`, in order."""
 
     def each_id(self) -> Iterator[bytes]: ...
-    def source(self, name: str) -> int: ...
+    def source(self, org: str, name: str) -> int: ...
     def lease(self, stream: str) -> leases.Lease | None: ...
     def lifecycle(self) -> Lifecycle: ...
     def command(self, digest: bytes) -> CommandPlace | None:
@@ -107,7 +107,7 @@ class GrowingIndex:
         self.id_offsets = array("I")
         self.strays: dict[bytes, int] = {}  # ids that came out of order
         self.streams: dict[str, StreamEntry] = {}
-        self.sources: dict[str, int] = {}
+        self.sources: dict[side.Source, int] = {}
         self.leases: dict[str, leases.Lease] = {}
         self.life = Lifecycle()
         self.made: dict[bytes, CommandPlace] = {}
@@ -124,7 +124,7 @@ class GrowingIndex:
         end: int,
         position: int,
         next_position: int,
-        sources: dict[str, int],
+        sources: dict[side.Source, int],
         records: SideRecords,
     ) -> None:
         """Take in a frame that was just written or scanned."""
@@ -199,8 +199,8 @@ class GrowingIndex:
     def names(self, after: str) -> Iterator[str]:
         return iter(sorted(name for name in list(self.streams) if name > after))
 
-    def source(self, name: str) -> int:
-        return self.sources.get(name, 0)
+    def source(self, org: str, name: str) -> int:
+        return side.last_of(self.sources, org, name)
 
     def lease(self, stream: str) -> leases.Lease | None:
         return self.leases.get(stream)
@@ -221,10 +221,12 @@ class GrowingIndex:
         return id_ in self.gone
 
 
-def facts_of(events: Sequence[Event], org_before: dict[str, str | None]) -> tuple[dict[str, Head], dict[str, int]]:
+def facts_of(
+    events: Sequence[Event], org_before: dict[str, str | None]
+) -> tuple[dict[str, Head], dict[side.Source, int]]:
     """The heads and source sequences that follow from scanned events; orgs before them are given."""
     heads: dict[str, Head] = {}
-    sources: dict[str, int] = {}
+    sources: dict[side.Source, int] = {}
     for event in events:
         known = heads.get(event.stream)
         org = known.org if known else org_before.get(event.stream)
@@ -233,6 +235,6 @@ def facts_of(events: Sequence[Event], org_before: dict[str, str | None]) -> tupl
             meta = canonical.decode(event.meta)
             org = org or meta.get("org")
             if "source_seq" in meta and "source" in meta:
-                sources[meta["source"]] = meta["source_seq"]
+                sources[meta.get("org", ""), meta["source"]] = meta["source_seq"]
         heads[event.stream] = Head(event.seq, event.link, org)
     return heads, sources

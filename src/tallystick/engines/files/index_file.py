@@ -8,7 +8,7 @@
     entry ends u32…, entries         every stream by name: name length u16, name, seq u64, link 32, org length u32,
                                      org, then postings (first seq u64, frame offset u32) to the entry's end
     bloom                            a filter over the names
-    rest                             MessagePack {"sources": {source: seq}, "leases": [lease…], "far": [[stream,
+    rest                             MessagePack {"sources": {[org, source]: seq}, "leases": [lease…], "far": [[stream,
                                      first seq, last seq, frame offset]…]}: commands whose events stand elsewhere
     life                             MessagePack {"cuts": [cut…], "erased": positions u64 big-endian…, "snapshots":
                                      [[id, held]…]}: what happened in this segment, maybe to older ones
@@ -36,7 +36,7 @@ from typing import Any
 
 import msgspec
 
-from tallystick.engines.files import bloom, lifecycle
+from tallystick.engines.files import bloom, lifecycle, side
 from tallystick.engines.files.index import POSTING, CommandPlace, FarRange, GrowingIndex, StreamEntry
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.store import leases
@@ -44,7 +44,7 @@ from tallystick.store.filesystem import File
 from tallystick.store.ledger import Head
 
 MAGIC = b"TALLYIDX"
-FORMAT = 2
+FORMAT = 3  # 2 counted a source once for all orgs
 _FIELDS = struct.Struct(">8sH16s16sQQ")
 _SECTION = struct.Struct(">Q32s")
 _NAMES = (
@@ -166,9 +166,8 @@ class SealedIndex:
         ids = self.section("ids")
         return (ids[at : at + 16] for at in range(0, len(ids), 16))
 
-    def source(self, name: str) -> int:
-        found: int = self._rest()["sources"].get(name, 0)
-        return found
+    def source(self, org: str, name: str) -> int:
+        return side.last_of(self._rest()["sources"], org, name)
 
     def lease(self, stream: str) -> leases.Lease | None:
         for lease in self._rest()["leases"]:

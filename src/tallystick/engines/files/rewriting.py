@@ -19,7 +19,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines.files import frame as frames
-from tallystick.engines.files import segment
+from tallystick.engines.files import segment, side
 from tallystick.engines.files.compressed import Packer, as_plain
 from tallystick.engines.files.frame import Frame, FrameBuffer
 from tallystick.engines.files.index_file import SectionCache
@@ -104,14 +104,14 @@ def _left_behind(gone: list[Event]) -> Iterator[Any]:
     """What outlives events that are left out: their ids, and the last sequence of each source."""
     if gone:
         yield ("gone", b"".join(event.id for event in gone))
-    sources: dict[str, int] = {}
+    sources: dict[side.Source, int] = {}
     for event in gone:
         if b'"source_seq":' in event.meta:
             meta = canonical.decode(event.meta)
             if "source" in meta and "source_seq" in meta:
-                sources[meta["source"]] = meta["source_seq"]
-    for source, seq in sources.items():
-        yield ("source", source, seq)
+                sources[meta.get("org", ""), meta["source"]] = meta["source_seq"]
+    for (org, source), seq in sources.items():
+        yield ("source", source, seq, org)
 
 
 def joined(pieces: Iterable[Piece]) -> Iterator[Piece]:

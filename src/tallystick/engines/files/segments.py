@@ -142,9 +142,9 @@ class Segment:
         entry = self.stream(name)
         return None if entry is None else entry.head
 
-    def source(self, name: str) -> int:
+    def source(self, org: str, name: str) -> int:
         """The last sequence of a source in this segment."""
-        return self._ask(lambda parts: max((part.source(name) for part in parts), default=0))
+        return self._ask(lambda parts: max((part.source(org, name) for part in parts), default=0))
 
     def lease(self, stream: str) -> leases.Lease | None:
         """The last lease of a stream in this segment."""

@@ -11,7 +11,9 @@
                                                 response, it took effect before, and its response was erased here
     ["forget", digests]                         commands up to here are forgotten; 16 bytes each
     ["gone", ids]                               events of this frame that were pruned and left out of it; 16 bytes each
-    ["source", source, seq]                     the sequence of a source, when the event that had it was left out
+    ["source", source, seq, org]                the sequence of a source of an org (empty if its events name none), when
+                                                the event that had it was left out. Without the org, as older versions
+                                                wrote it, it counts for every org
 
 The last two stand only in frames that were written again without what was pruned: nobody can ask the missing events
 any more. Names that are not known are passed over here, and kept when a frame is written again.
@@ -20,8 +22,8 @@ any more. Names that are not known are passed over here, and kept when a frame i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -31,6 +33,9 @@ from tallystick.store.ledger import Ledger
 from tallystick.store.maintenance import Cut, Erasure
 
 ID_BYTES = 16
+
+Source: TypeAlias = tuple[str | None, str]
+"""The org and the name of a source; None stands for every org."""
 
 
 class SideRecords(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +49,7 @@ class SideRecords(msgspec.Struct, frozen=True, kw_only=True):
     commands: tuple[CommandRecord, ...] = ()
     forgotten: tuple[bytes, ...] = ()
     gone: tuple[bytes, ...] = ()
-    sources: tuple[tuple[str, int], ...] = ()
+    sources: tuple[tuple[Source, int], ...] = ()
 
 
 NOTHING = SideRecords()
@@ -79,7 +84,7 @@ def encode(records: SideRecords) -> list[Any]:
     found += [("command", *msgspec.structs.astuple(command)) for command in records.commands]
     found += [("forget", b"".join(records.forgotten))] if records.forgotten else []
     found += [("gone", b"".join(records.gone))] if records.gone else []
-    found += [("source", source, seq) for source, seq in records.sources]
+    found += [_source_record(*source, seq) for source, seq in records.sources]
     return found
 
 
@@ -102,8 +107,21 @@ def decode(side: Sequence[Any]) -> SideRecords:
         commands=tuple(msgspec.convert(fields, CommandRecord) for fields in named.get("command", ())),
         forgotten=tuple(id_ for (packed,) in named.get("forget", ()) for id_ in split(packed)),
         gone=tuple(id_ for (packed,) in named.get("gone", ()) for id_ in split(packed)),
-        sources=tuple((source, seq) for source, seq in named.get("source", ())),
+        sources=tuple(_source_of(*fields) for fields in named.get("source", ())),
     )
+
+
+def last_of(sources: Mapping[Source, int], org: str, name: str) -> int:
+    """The last sequence of a source for an org."""
+    return max(sources.get((org, name), 0), sources.get((None, name), 0))
+
+
+def _source_record(org: str | None, name: str, seq: int) -> tuple[str | int, ...]:
+    return ("source", name, seq) if org is None else ("source", name, seq, org)
+
+
+def _source_of(name: str, seq: int, org: str | None = None) -> tuple[Source, int]:
+    return (org, name), seq
 
 
 def cut_of(fields: Iterable[Any]) -> Cut:

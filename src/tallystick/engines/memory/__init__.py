@@ -20,7 +20,7 @@ from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import MemoryDamage
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.idempotency import CommandKey, CommandRecord
-from tallystick.store.ledger import Head, Holder, Ledger
+from tallystick.store.ledger import Head, Holder, Ledger, Source
 from tallystick.store.maintenance import (
     Cut,
     Erasure,
@@ -134,7 +134,7 @@ class MemoryLog:
         self._by_id: dict[bytes, Event] = {}
         self._streams: dict[str, list[Event]] = {}
         self._heads: dict[str, Head] = {}
-        self._sources: dict[str, int] = {}
+        self._sources: dict[Source, int] = {}
         self._leases: dict[str, leases.Lease] = {}
         self._cuts: dict[str, Cut] = {}
         self._pruned: set[bytes] = set()
@@ -271,8 +271,8 @@ class MemoryLog:
     def stream_head(self, stream: str) -> Head | None:
         return self._heads.get(stream)
 
-    def source_head(self, source: str) -> int:
-        return self._sources.get(source, 0)
+    def source_head(self, org: str, source: str) -> int:
+        return self._sources.get((org, source), 0)
 
     def lease(self, stream: str) -> leases.Lease | None:
         return self._leases.get(stream)

@@ -43,8 +43,8 @@ class _View:
     def find(self, id: bytes) -> Event | None:
         return self._log.find(id) if self._log else None
 
-    def source_head(self, source: str) -> int:
-        return self._log.index.sources.get(source, 0) if self._log else 0
+    def source_head(self, org: str, source: str) -> int:
+        return self._log.index.sources.get((org, source), 0) if self._log else 0
 
     def lease(self, stream: str) -> leases.Lease | None:
         return self._log.leases.latest() if self._log else None

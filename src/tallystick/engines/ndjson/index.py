@@ -9,7 +9,7 @@ import msgspec
 from tallystick.engines.ndjson.line import Line
 from tallystick.event import chain, ids
 from tallystick.event.model import Row
-from tallystick.store.ledger import Head
+from tallystick.store.ledger import Head, Source
 from tallystick.store.page import Hole
 
 SEQ_BITS = 32
@@ -37,7 +37,7 @@ class Index:
         self.seq = 0
         self._link = chain.GENESIS.hex()
         self.org: str | None = None
-        self.sources: dict[str, int] = {}
+        self.sources: dict[Source, int] = {}
         self.ids: dict[str, int] = {}  # by UUID text, as lines have it: most of them are never asked for
         self.holes: list[Hole] = []
         self._starts = array("q")
@@ -76,7 +76,8 @@ class Index:
             scope = _scope(meta)
             self.org = self.org or scope.org
             if scope.source is not None and scope.source_seq is not None:
-                self.sources[scope.source] = max(scope.source_seq, self.sources.get(scope.source, 0))
+                key = (scope.org or "", scope.source)
+                self.sources[key] = max(scope.source_seq, self.sources.get(key, 0))
 
     def _place(self, seq: int, start: int, end: int) -> None:
         while len(self._starts) < seq - 1:

@@ -1,7 +1,9 @@
 """The pool of connections of one handle, each of them set up the same: role, org, isolation, time to wait for locks.
 
-Invariant: a connection is outside of any transaction when it comes out of the pool, and when it goes back; what a
-tenant's reading changed of it (role, org) ended with the transaction.
+Invariants: a connection is outside of any transaction when it comes out of the pool, and when it goes back; what a
+tenant's reading changed of it (role, org) ended with the transaction. Behind a pooler that gives every transaction
+another server process, nothing is set for the session: each transaction begins with its role, its org and the rest, and
+no statement is prepared under a name.
 """
 
 from __future__ import annotations
@@ -21,10 +23,14 @@ from tallystick.store.stating import shown
 
 APPLICATION = "tallystick"
 _CONNECT_S = 10.0
+_BEGIN_READING = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY"
+_BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _USES_MAX = 1000  # then the pool sees it again, and ends it if it is old
 
 
 SERVICE, TENANT = "tally_app", "tally_reader"
+CONTROL, PROJECTOR, MAINTENANCE = "tally_control", "tally_projector", "tally_maintenance"
+SEARCH_PATH = "pg_catalog, pg_temp"  # nobody's function takes the place of one that a statement of ours calls
 
 
 class Reading(Protocol):
@@ -37,6 +43,7 @@ class Reading(Protocol):
     def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
     def answer(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]: ...
     def using(self) -> AbstractContextManager[psycopg.Connection[Any]]: ...
+    def transaction(self) -> AbstractContextManager[psycopg.Connection[Any]]: ...
     def reading_over(self, connection: psycopg.Connection[Any]) -> AbstractContextManager[None]: ...
     def open(self) -> None: ...
     def close(self) -> None: ...
@@ -74,6 +81,9 @@ class _Answers:
         own: psycopg.Connection[Any] | None = getattr(self._own, "connection", None)
         if own is not None:
             return own.execute(query, values, binary=True).fetchall()  # its errors are judged by whoever holds it
+        return self._asked(query, values)
+
+    def _asked(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
         with self.using() as connection:
             return connection.execute(query, values, binary=True).fetchall()
 
@@ -89,19 +99,34 @@ class _Answers:
 
 
 class Connections(_Answers):
-    """Connections to one database under one role. `org` limits everything they see to one tenant."""
+    """Connections to one database under one role. `org` limits everything they see to one tenant.
+
+    `pooled` says that a pooler stands before the server.
+    """
 
     def __init__(
-        self, url: str, *, role: str, org: str | None, readonly: bool, busy_ms: int, connections_max: int
+        self,
+        url: str,
+        *,
+        role: str,
+        org: str | None,
+        readonly: bool,
+        busy_ms: int,
+        connections_max: int,
+        pooled: bool = False,
     ) -> None:
         super().__init__()
         self.url = shown(url)
         self.address = url
         self.org = org
         self.busy_ms = busy_ms
+        self.pooled = pooled
+        self._readonly = readonly
+        self._scope = {"role": role, "org": org or "", "search_path": SEARCH_PATH, "lock_timeout": str(busy_ms)}
         self._settings = {
             "role": role,
             "tally.org": org or "",
+            "search_path": SEARCH_PATH,
             "default_transaction_isolation": "read committed",
             "default_transaction_read_only": "on" if readonly else "off",
             "lock_timeout": str(busy_ms),
@@ -129,11 +154,29 @@ class Connections(_Answers):
     def _set_up(self, connection: psycopg.Connection[Any]) -> None:
         for kind, dumper in arrays.DUMPERS.items():
             connection.adapters.register_dumper(kind, dumper)
+        if self.pooled:
+            connection.prepare_threshold = None
+            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+            connection.read_only = self._readonly
+            return
         for name, value in self._settings.items():
             connection.execute(statements.named("set_setting"), (name, value))
+        if is_pooled(connection):
+            raise errors.UnsafeServer(url=self.url, reason="some of its connections go through a pooler, others do not")
+
+    def begin(self, connection: psycopg.Connection[Any]) -> None:
+        """Begin a transaction; behind a pooler with everything that it needs."""
+        if not self.pooled:
+            connection.execute("BEGIN")
+            return
+        connection.execute(_BEGIN_READING if self._readonly else _BEGIN_WRITING)
+        connection.execute(statements.named("take_scope"), self._scope)
 
     def set_up_elsewhere(self, more: dict[str, str]) -> tuple[str, ...]:
         """The statements that set up a connection of another driver as these are, and with some settings more."""
+        if self.pooled:
+            reason = "a pooler stands before it, and another driver's session cannot be set up there; connect directly"
+            raise errors.UnsafeServer(url=self.url, reason=reason)
         with self.using() as connection, psycopg.ClientCursor(connection) as cursor:
             statement = statements.named("set_setting")
             return tuple(cursor.mogrify(statement, setting) for setting in (self._settings | more).items())
@@ -185,13 +228,47 @@ class Connections(_Answers):
             self._pool.putconn(connection)
 
     @contextmanager
-    def using(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection, with our errors."""
+    def _translated(self) -> Iterator[None]:
         try:
-            with self.given() as connection:
-                yield connection
+            yield
         except psycopg.Error as problem:
             raise translate.of(problem, url=self.url, waited_ms=self.busy_ms) from problem
+
+    @contextmanager
+    def using(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection, with our errors: for one statement, which is a transaction by itself."""
+        if self.pooled:
+            with self.transaction() as connection:
+                yield connection
+            return
+        with self._translated(), self.given() as connection:
+            yield connection
+
+    @contextmanager
+    def transaction(self, *, read_write: bool = False) -> Iterator[psycopg.Connection[Any]]:
+        """A connection in a transaction, with our errors. `read_write` also on a handle that is open for reading."""
+        with self._translated(), self.given() as connection, connection.transaction():
+            if read_write:
+                connection.execute("SET TRANSACTION READ WRITE")
+            if self.pooled:
+                connection.execute(statements.named("take_scope"), self._scope)
+            yield connection
+
+    def _asked(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
+        """Behind a pooler, one round trip too: the transaction, its scope and the statement go together."""
+        if not self.pooled:
+            return super()._asked(query, values)
+        with self._translated(), self.given() as connection:
+            try:
+                with connection.pipeline():
+                    self.begin(connection)
+                    answer = connection.execute(query, values, binary=True)
+                    connection.execute("COMMIT")
+                return answer.fetchall()
+            except BaseException:
+                if not connection.closed:
+                    connection.rollback()
+                raise
 
     def renew(self) -> None:
         """Replace the connections that a restart of the server has cut."""
@@ -221,9 +298,11 @@ class TenantConnections(_Answers):
 
     @contextmanager
     def using(self) -> Iterator[psycopg.Connection[Any]]:
-        with self._shared.using() as connection, connection.transaction():
+        with self._shared.transaction() as connection:
             connection.execute(statements.named("become_tenant"), (self.org,))
             yield connection
+
+    transaction = using
 
     def renew(self) -> None:
         self._shared.renew()
@@ -233,3 +312,9 @@ class TenantConnections(_Answers):
 
     def close(self) -> None:
         """Nothing to do: they belong to the service."""
+
+
+def is_pooled(connection: psycopg.Connection[Any]) -> bool:
+    """Whether a pooler answers: the number of the server process that it told at the start is one of its own making."""
+    row = connection.execute(statements.named("list_backend")).fetchone()
+    return row is None or row[0] != connection.info.backend_pid

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import psycopg
 
 from tallystick import errors
-from tallystick.engines.postgres import maintaining, statements
-from tallystick.engines.postgres.connections import Connections, Reading
+from tallystick.engines.postgres import statements
+from tallystick.engines.postgres.connections import MAINTENANCE, Connections, Reading
 from tallystick.store.damage import KEPT_MAX, refusal
 from tallystick.store.events import Problem
 
@@ -36,8 +36,8 @@ class PostgresDamage:
         self._require_whole()
         columns = ([getattr(item, name) for item in problems] for name in Problem.__struct_fields__)
         try:
-            with self._connections.using() as connection, connection.transaction():
-                connection.execute("SET TRANSACTION READ WRITE")  # also for a handle that is open for reading
+            assert isinstance(self._connections, Connections)
+            with self._connections.transaction(read_write=True) as connection:
                 connection.execute(statements.named("keep_damage"), (KEPT_MAX, *columns))
         except errors.TallyError as problem:
             raise errors.NotRecorded(path=self._connections.url, reason=problem.message) from problem
@@ -46,7 +46,7 @@ class PostgresDamage:
     def settling(self) -> Iterator[None]:
         self._require_whole()
         if not self._maintains:
-            reason = f"the role that logs in is not a member of {maintaining.ROLE}"
+            reason = f"the role that logs in is not a member of {MAINTENANCE}"
             raise errors.NotPermitted(url=self._connections.url, reason=reason)
         self._settle("settle_damage", (True,))
         try:
@@ -57,7 +57,7 @@ class PostgresDamage:
         self._settle("forget_settled_damage")
 
     def _settle(self, name: str, values: tuple[bool, ...] = ()) -> None:
-        with self._connections.using() as connection, connection.transaction():
+        with self._connections.transaction() as connection:
             connection.execute(statements.named("become_maintenance"))
             connection.execute(statements.named(name), values)
 

@@ -14,13 +14,13 @@ from tallystick import errors
 from tallystick.engines.postgres import inspection, reclaiming, statements
 from tallystick.engines.postgres.checkpoints import PostgresCheckpoints
 from tallystick.engines.postgres.commands import PostgresCommands
-from tallystick.engines.postgres.connections import Connections, Reading
+from tallystick.engines.postgres.connections import CONTROL, Connections, Reading
 from tallystick.engines.postgres.damage import PostgresDamage
 from tallystick.engines.postgres.deadletters import PostgresDeadLetters
 from tallystick.engines.postgres.inlining import Inlining
 from tallystick.engines.postgres.keeping import Pooled
 from tallystick.engines.postgres.owned import PostgresTables
-from tallystick.engines.postgres.place import Opened, Opening
+from tallystick.engines.postgres.place import Login, Opened, Opening
 from tallystick.engines.postgres.publisher import Publisher
 from tallystick.engines.postgres.safe_head import SafeHead
 from tallystick.engines.postgres.selecting import page_query, range_query
@@ -90,11 +90,11 @@ def open_postgres(
         readonly=readonly or opened.standby,
         busy_ms=busy_ms,
         connections_max=connections_max,
+        pooled=opened.pooled,
     )
     connections.open()
     if infrastructure and not readonly:
-        with connections.using() as connection:
-            connection.execute(statements.named("declare_infrastructure"), (list(infrastructure),))
+        _declare(connections, infrastructure, opened.login)
     reason = f"{connections.url} was opened for reading" if readonly else None
     if opened.standby:
         reason = f"{connections.url} is a standby"
@@ -105,11 +105,22 @@ def open_postgres(
         readonly_reason=reason,
         readonly=readonly,
         checkpoints=PostgresCheckpoints(connections, readonly_reason=reason),
-        writer=None
-        if holder is None
-        else Writer(connections, holder=holder, clock=clock, org=org, maintains=opened.maintains),
+        writer=None if holder is None else Writer(connections, holder=holder, clock=clock, org=org, login=opened.login),
         publisher=None if holder is None else Publisher(connections),
     )
+
+
+def _declare(connections: Connections, infrastructure: Sequence[str], login: Login) -> None:
+    """Declare what is not declared yet. It hides streams from tenants for good, so a login that appends may not."""
+    new = sorted(set(infrastructure) - {kind for (kind,) in connections.rows("find_infrastructure")})
+    if not new:
+        return
+    if CONTROL not in login.roles:
+        reason = f"{', '.join(new)} cannot be declared as infrastructure: the login is not a member of {CONTROL}"
+        raise errors.NotPermitted(url=connections.url, reason=reason)
+    with connections.transaction() as connection:
+        connection.execute(statements.named("set_local_setting"), ("role", CONTROL))
+        connection.execute(statements.named("declare_infrastructure"), (new,))
 
 
 class PostgresLog:
@@ -142,8 +153,8 @@ class PostgresLog:
         keeping = Pooled(connections, refusal=readonly_reason)
         self.views = PostgresViews(keeping, refusal=readonly_reason or not_whole(connections.org))
         self.dead_letters = PostgresDeadLetters(keeping)
-        self.view_tables = PostgresTables(connections, refusal=readonly_reason)
-        self.damage = PostgresDamage(connections, maintains=opened.maintains)
+        self.view_tables = PostgresTables(connections, refusal=readonly_reason, login=opened.login)
+        self.damage = PostgresDamage(connections, maintains=opened.login.maintains)
         self._opened = opened
         self._connections = connections
         self._readonly_reason = readonly_reason
@@ -289,9 +300,9 @@ class PostgresLog:
         return inspection.check(self._connections, progress)
 
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
-        writer = self._require_writer()
+        self._require_writer()
         assert isinstance(self._connections, Connections)
-        return reclaiming.reclaim(self._connections, progress, allowed=writer.maintains)
+        return reclaiming.reclaim(self._connections, progress, allowed=self._opened.login.maintains)
 
     def report(self) -> Report:
         facts, problems = inspection.report(self._connections)

@@ -33,16 +33,22 @@ def report(connections: Reading) -> tuple[dict[str, Any], list[Problem]]:
     """Sizes, growth, versions, and who is appending; an append that hangs is a problem with a name."""
     names, values = zip(*connections.rows("describe"), strict=True)
     facts: dict[str, Any] = {name: _fact(value) for name, value in zip(names, values, strict=True)}
-    appenders = connections.rows("list_appenders")
-    facts["appending"] = [_who(*row) for row in appenders]
-    stuck = [Problem("stuck appender", _who(*row)) for row in appenders if (row[3] or 0) >= STUCK_S]
-    return facts, stuck
+    held = connections.rows("list_appenders")
+    appenders = [_who(*row) for row in held if row[-1]]
+    stuck = [Problem("stuck appender", _who(*row)) for row in held if row[-1] and (row[3] or 0) >= STUCK_S]
+    foreign = [Problem("foreign lock", f"{_who(*row)} holds a lock of the log") for row in held if not row[-1]]
+    facts["appending"] = appenders
+    return facts, stuck + foreign
 
 
 def _fact(value: str | None) -> str | int | None:
     return int(value) if value is not None and value.lstrip("-").isdecimal() else value
 
 
-def _who(pid: int, application: str | None, state: str | None, seconds: float | None) -> str:
+def _who(
+    pid: int | None, application: str | None, state: str | None, seconds: float | None, login: str | None, ours: bool
+) -> str:
     since = "" if seconds is None else f", {seconds:.0f} s in its transaction"
-    return f"server process {pid} ({application or 'no name'}, {state or 'state not shown'}{since})"
+    what = "a prepared transaction" if pid is None else f"server process {pid}"
+    by = f"login {login or 'not known'}"
+    return f"{what} ({application or 'no name'}, {by}, {state or 'state not shown'}{since})"

@@ -44,7 +44,7 @@ class Pooled:
     @contextmanager
     def writing(self) -> Iterator[psycopg.Connection[Any]]:
         self.require_writing()
-        with self._connections.using() as connection, connection.transaction():
+        with self._connections.transaction() as connection:
             yield connection
 
     def require_writing(self) -> None:

@@ -21,7 +21,6 @@ from tallystick.store.commit import Transaction
 from tallystick.store.maintenance import Maintenance
 from tallystick.store.snapshots import Snapshot
 
-ROLE = "tally_maintenance"
 _REFUSED = "TL403"
 _UNNAMED = "no control fact of the same transaction names it"
 

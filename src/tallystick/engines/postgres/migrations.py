@@ -7,7 +7,8 @@ is therefore always exactly at some step, whoever was interrupted.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import resources
 
@@ -15,6 +16,7 @@ import msgspec
 import psycopg
 
 from tallystick.engines.postgres import statements
+from tallystick.engines.postgres.connections import SEARCH_PATH
 
 _ROLES = 1  # taken as the role that logs in; all later steps as the owner
 _FIRST_TABLES = 2
@@ -56,7 +58,7 @@ def migrate(
     connection: psycopg.Connection, *, profile: str, clock: Callable[[], int], upto: int | None = None
 ) -> list[Migration]:
     """Take the steps that are missing, in one transaction; returns those taken here."""
-    with connection.transaction():
+    with protected(connection):
         connection.execute(statements.named("lock_schema"))
         before = version_of(connection)  # another process may have been here while this one waited
         missing = [step for step in known()[:upto] if step.number > before]
@@ -66,6 +68,14 @@ def migrate(
             values = (secrets.token_hex(16), profile, clock())
             connection.execute(statements.named("insert_store"), values)
     return missing
+
+
+@contextmanager
+def protected(connection: psycopg.Connection) -> Iterator[None]:
+    """A transaction in which no function of others takes the place of one that is called: this login may do much."""
+    with connection.transaction():
+        connection.execute(statements.named("set_local_setting"), ("search_path", SEARCH_PATH))
+        yield
 
 
 def _take(connection: psycopg.Connection, step: Migration) -> None:

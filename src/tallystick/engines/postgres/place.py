@@ -15,8 +15,8 @@ import msgspec
 import psycopg
 
 from tallystick import errors
-from tallystick.engines.postgres import maintaining, migrations, statements, translate
-from tallystick.engines.postgres.connections import APPLICATION, SERVICE, TENANT
+from tallystick.engines.postgres import migrations, statements, translate
+from tallystick.engines.postgres.connections import APPLICATION, MAINTENANCE, SERVICE, TENANT, is_pooled
 from tallystick.store.stating import shown
 
 _CONNECT_S = 10
@@ -24,14 +24,27 @@ _TRIES = 10
 _TRY_AGAIN_S = 0.05
 
 
+class Login(msgspec.Struct, frozen=True):
+    """Who logged in: the roles of a store that it may become, and what more it can do than run projections, if any."""
+
+    roles: frozenset[str]
+    more_rights: str | None
+
+    @property
+    def maintains(self) -> bool:
+        """Whether it may prune, erase, drop and forget."""
+        return MAINTENANCE in self.roles
+
+
 class Opened(msgspec.Struct, frozen=True):
-    """What was found: whose store it is, and the role to use it as."""
+    """What was found: whose store it is, who logged in, and the role to use it as."""
 
     store_id: bytes
     profile: str
     role: str
-    maintains: bool
+    login: Login
     standby: bool
+    pooled: bool
     recovered: tuple[str, ...]
 
 
@@ -51,7 +64,8 @@ class Opening:
     def open(self, *, create: bool) -> Opened:
         """Find, make or migrate the log."""
         with self._connected() as connection:
-            found = migrations.version_of(connection)
+            with migrations.protected(connection):
+                found = migrations.version_of(connection)
             if found == 0 and not create:
                 raise errors.StoreNotFound(url=self.url)
             if found > migrations.latest():
@@ -60,7 +74,8 @@ class Opening:
                 raise errors.OlderFormat(path=self.url, found=found, known=migrations.latest())
             taken = self._migrate(connection) if found < migrations.latest() else []
             recovered = (f"migrated from format {found} to {taken[-1].number}",) if found and taken else ()
-            return self._look_over(connection, recovered)
+            with migrations.protected(connection):
+                return self._look_over(connection, is_pooled(connection), recovered)
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
@@ -90,10 +105,10 @@ class Opening:
                 time.sleep(_TRY_AGAIN_S * (attempt + 1))
         raise AssertionError
 
-    def _look_over(self, connection: psycopg.Connection[Any], recovered: tuple[str, ...]) -> Opened:
-        available = self._roles(connection)
-        role = self._role(available)
-        connection.execute(statements.named("set_setting"), ("role", role))
+    def _look_over(self, connection: psycopg.Connection[Any], pooled: bool, recovered: tuple[str, ...]) -> Opened:
+        login = self._login(connection)
+        role = self._role(login)
+        connection.execute(statements.named("set_local_setting"), ("role", role))
         self._require_held(connection)
         row = connection.execute(statements.named("check_server")).fetchone()
         assert row is not None
@@ -107,16 +122,17 @@ class Opening:
             if wrong:
                 raise errors.UnsafeServer(url=self.url, reason=reason)
         store_id, profile = connection.execute(statements.named("identity")).fetchone() or (b"", "")
-        return Opened(store_id, profile, role, maintaining.ROLE in available, standby, recovered)
+        return Opened(store_id, profile, role, login, standby, pooled, recovered)
 
-    def _roles(self, connection: psycopg.Connection[Any]) -> set[str]:
-        """The roles of a store that the one that logs in may become."""
-        return {role for _, role in connection.execute(statements.named("find_roles")).fetchall()}
+    def _login(self, connection: psycopg.Connection[Any]) -> Login:
+        roles = frozenset(role for _, role in connection.execute(statements.named("find_roles")).fetchall())
+        more = connection.execute(statements.named("find_more_rights")).fetchone()
+        return Login(roles, None if more is None else more[0])
 
-    def _role(self, available: set[str]) -> str:
+    def _role(self, login: Login) -> str:
         """The role to act as: the least that does what was asked for."""
         wanted = TENANT if self._tenant else SERVICE
-        if wanted not in available:
+        if wanted not in login.roles:
             raise errors.NotPermitted(url=self.url, reason=f"the role that logs in is not a member of {wanted}")
         return wanted
 

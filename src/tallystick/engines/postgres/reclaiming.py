@@ -10,20 +10,19 @@ from collections.abc import Callable
 
 import psycopg
 
-from tallystick.engines.postgres import maintaining, statements
-from tallystick.engines.postgres.connections import SERVICE, Connections
+from tallystick.engines.postgres import statements
+from tallystick.engines.postgres.connections import MAINTENANCE, SERVICE, Connections
 from tallystick.store.maintenance import Reclaimed
 
 TABLES = ("tally.events", "tally.snapshots", "tally.commands", "tally.command_ranges")
-_NOT_ALLOWED = (
-    f"nothing: the role that logs in is not a member of {maintaining.ROLE}; autovacuum does it in its own time"
-)
+_NOT_ALLOWED = f"nothing: the role that logs in is not a member of {MAINTENANCE}; autovacuum does it in its own time"
+_POOLED = "nothing: a pooler stands before the server, and a vacuum needs a connection of its own; connect directly"
 
 
 def reclaim(connections: Connections, progress: Callable[[int], None], *, allowed: bool) -> Reclaimed:
     """Vacuum what maintenance touches, and say so, or why not. The server warns of a table that it leaves out."""
     before = _size(connections)
-    done = _vacuum(connections) if allowed else [_NOT_ALLOWED]
+    done = [_NOT_ALLOWED] if not allowed else [_POOLED] if connections.pooled else _vacuum(connections)
     progress(1)
     return Reclaimed(tuple(done), before, _size(connections))
 
@@ -36,7 +35,7 @@ def _vacuum(connections: Connections) -> list[str]:
 
     with connections.using() as connection:
         connection.add_notice_handler(note)
-        connection.execute(statements.named("set_setting"), ("role", maintaining.ROLE))
+        connection.execute(statements.named("set_setting"), ("role", MAINTENANCE))
         try:
             connection.execute(statements.named("vacuum"))
         finally:

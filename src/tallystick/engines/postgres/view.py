@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
@@ -56,7 +56,7 @@ class Answers:
     def find(self, id: bytes) -> Event | None:
         return self._events.get(id)
 
-    def source_head(self, source: str) -> int:
+    def source_head(self, org: str, source: str) -> int:
         return self._sources.get(source, 0)
 
     def lease(self, stream: str) -> Lease | None:
@@ -75,11 +75,18 @@ class Answers:
 class LockedView(Answers):
     """The answers to a ledger, as of the locks; nothing in them can change before the transaction ends."""
 
-    def __init__(self, connection: psycopg.Connection[Any], wanted: Wanted, *, alone: bool = False) -> None:
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        wanted: Wanted,
+        *,
+        begin: Callable[[psycopg.Connection[Any]], None],
+        alone: bool = False,
+    ) -> None:
         super().__init__({})
         locked = [*wanted.sources, *map(commands.lock_name, wanted.commands)]
         with connection.pipeline():
-            connection.execute("BEGIN")
+            begin(connection)
             if alone:
                 _ask(connection, "lock_log")
             heads = _ask(connection, "begin_append", wanted.streams, locked)

@@ -18,11 +18,12 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import batches, commands, damage, maintaining, prepared, statements, translate
-from tallystick.engines.postgres.connections import Connections
+from tallystick.engines.postgres.connections import CONTROL, MAINTENANCE, Connections
 from tallystick.engines.postgres.ends import Ends
 from tallystick.engines.postgres.inlining import Inlining, require_drawn
+from tallystick.engines.postgres.place import Login
 from tallystick.engines.postgres.view import Answers, LockedView, Wanted
-from tallystick.event import canonical, limits
+from tallystick.event import canonical, limits, names
 from tallystick.store import leases
 from tallystick.store.combining import apart, by_bytes, commit_each
 from tallystick.store.commit import Appended, Outcome, Transaction, Write
@@ -38,7 +39,7 @@ _BELOW = -(1 << 62)  # where the ledger counts from: a position of its own makin
 class Writer:
     """Commits through a handle's connections. `org` is the only org it may write for, if there is one.
 
-    `maintains` says whether the role that logs in may prune, erase, drop and forget.
+    `login` is who logged in: it may lack the roles that write control facts, or prune, erase, drop and forget.
     """
 
     def __init__(
@@ -48,13 +49,13 @@ class Writer:
         holder: Holder,
         clock: Callable[[], int],
         org: str | None = None,
-        maintains: bool = False,
+        login: Login,
     ) -> None:
         self._connections = connections
         self._holder = holder
         self._clock = clock
         self._org = org
-        self.maintains = maintains
+        self._login = login
         self.inlining: Inlining | None = None
         self._ends = Ends()
         self._append, self._append_with_command, self._append_batch = map(
@@ -96,11 +97,12 @@ class Writer:
         raise AssertionError
 
     def _once(self, connection: psycopg.Connection[Any], group: Sequence[Transaction], again: bool) -> list[Outcome]:
-        if self.inlining is None and len(group) == 1 and _is_one_event(group[0]) and not (again and group[0].command):
+        alone = self.inlining is None and len(group) == 1 and not self._connections.pooled and not _is_control(group[0])
+        if alone and _is_one_event(group[0]) and not (again and group[0].command):
             outcome = self._append_event(connection, group[0].writes[0], group[0].command)
             if outcome is not None:
                 return [outcome]
-        if not again and self.inlining is None and self._org is None and len(group) == 1 and _is_plain(group[0]):
+        if alone and not again and self._org is None and _is_plain(group[0]):
             guessed = self._guessed(connection, group[0])
             if guessed is not None:
                 return [guessed]
@@ -112,15 +114,15 @@ class Writer:
 
     def forget(self, before: int, limit: int) -> int:
         """Drop up to `limit` records of commands that were made before a time."""
-        self._require_maintaining()
-        with self._connections.using() as connection, connection.transaction():
+        self._require(MAINTENANCE)
+        with self._connections.transaction() as connection:
             connection.execute(statements.named("become_maintenance"))
             row = connection.execute(statements.named("forget_commands_before"), (before, limit)).fetchone()
         return int(row[0]) if row else 0
 
-    def _require_maintaining(self) -> None:
-        if not self.maintains:
-            reason = f"the role that logs in is not a member of {maintaining.ROLE}"
+    def _require(self, role: str) -> None:
+        if role not in self._login.roles:
+            reason = f"the role that logs in is not a member of {role}"
             raise errors.NotPermitted(url=self._connections.url, reason=reason)
 
     def close(self) -> None:
@@ -194,8 +196,9 @@ class Writer:
     def _judged(self, connection: psycopg.Connection[Any], group: Sequence[Transaction], again: bool) -> list[Outcome]:
         """Judge and write a group in one database transaction: two round trips."""
         inlining = self.inlining
+        begin = self._beginning(group)
         try:
-            view = LockedView(connection, Wanted(group), alone=inlining is not None)
+            view = LockedView(connection, Wanted(group), begin=begin, alone=inlining is not None)
             ledger = Ledger(view, next_position=_BELOW, holder=self._holder)
             asked = [_left_of(transaction, view) for transaction in group] if again else group
             outcomes = [self._judge(ledger, view, transaction) for transaction in asked]
@@ -212,13 +215,26 @@ class Writer:
             self._ends.learn(stream, head, first_seq=ledger.rows[0][2])
         return [_placed(outcome, first) for outcome in outcomes]
 
+    def _beginning(self, group: Sequence[Transaction]) -> Callable[[psycopg.Connection[Any]], None]:
+        """How the transaction of a group begins: control facts are written by a role of their own."""
+        if not any(_is_control(transaction) for transaction in group) or CONTROL not in self._login.roles:
+            return self._connections.begin
+
+        def begin(connection: psycopg.Connection[Any]) -> None:
+            self._connections.begin(connection)
+            connection.execute(statements.named("set_local_setting"), ("role", CONTROL))
+
+        return begin
+
     def _judge(self, ledger: Ledger, view: LockedView, transaction: Transaction) -> Outcome:
         try:
             if self._org is not None:
                 self._require_own_org(view, transaction)
+            if _is_control(transaction):
+                self._require(CONTROL)
             if transaction.maintenance is not None:
                 if maintaining.needs_role(transaction.maintenance):
-                    self._require_maintaining()
+                    self._require(MAINTENANCE)
                 maintaining.require_named(transaction)
             return ledger.judge(transaction)
         except errors.TallyError as refusal:
@@ -252,7 +268,7 @@ class Writer:
                 if told is not None:
                     require_drawn(_drawn(written), told)
             if ledger.sources:
-                marks = (list(ledger.sources), list(ledger.sources.values()))
+                marks = ([source for _, source in ledger.sources], list(ledger.sources.values()))
                 connection.execute(statements.named("move_sources"), marks)
             for lease in ledger.leases:
                 connection.execute(statements.named("put_lease"), _lease_row(lease))
@@ -270,6 +286,11 @@ def _drawn(written: psycopg.Cursor[Any]) -> int:
     row = written.fetchone()
     assert row is not None
     return int(row[0])
+
+
+def _is_control(transaction: Transaction) -> bool:
+    """Whether a transaction writes control facts."""
+    return any(write.stream.startswith(names.RESERVED) for write in transaction.writes)
 
 
 def _is_plain(transaction: Transaction) -> bool:

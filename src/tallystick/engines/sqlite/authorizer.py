@@ -23,7 +23,9 @@ _READS = frozenset(
         sqlite3.SQLITE_TRANSACTION,
     }
 )
-_GROWING = frozenset({"streams", "sources", "leases", "checkpoints", "views", "view_rows", "dead_letters"})
+_GROWING = frozenset(
+    {"streams", "sources", "org_sources", "leases", "checkpoints", "views", "view_rows", "dead_letters"}
+)
 _FILLED_BY_RUNS = frozenset({"runs", "sessions", "jobs", "job_attempts", "nodes"})
 _COMMANDS = frozenset({"commands", "command_ranges"})
 _APPENDS = {

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import resources
+from itertools import pairwise
 
 import msgspec
 
@@ -24,11 +25,11 @@ class Migration(msgspec.Struct, frozen=True):
 
 @cache
 def known() -> tuple[Migration, ...]:
-    """Every step, in order; numbered from 1 without a gap."""
+    """Every step, in order of its number."""
     folder = resources.files(__package__).joinpath("sql", "migrations")
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     steps = tuple(Migration(int(file.name[:3]), file.name[4:-4], file.read_text()) for file in files)
-    assert [step.number for step in steps] == list(range(1, len(steps) + 1))
+    assert all(step.number < following.number for step, following in pairwise(steps))
     return steps
 
 
@@ -48,7 +49,8 @@ def migrate(
     """Take the steps that are missing, each in its own transaction; returns those taken here."""
     connection.create_function("opening_profile", 0, lambda: profile)
     connection.create_function("opening_time", 0, clock)
-    taken = [step for step in known()[:upto] if version_of(connection) < step.number and _take(connection, step)]
+    wanted = [step for step in known() if upto is None or step.number <= upto]
+    taken = [step for step in wanted if version_of(connection) < step.number and _take(connection, step)]
     connection.create_function("opening_profile", 0, None)
     connection.create_function("opening_time", 0, None)
     return taken

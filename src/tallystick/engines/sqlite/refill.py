@@ -32,6 +32,7 @@ _WAIT_S = 1.0
 COPIED = (
     "store",
     "sources",
+    "org_sources",
     "leases",
     "checkpoints",
     "cuts",

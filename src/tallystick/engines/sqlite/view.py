@@ -96,9 +96,9 @@ class SqliteView:
         known = all(None not in place for place in places)
         return CommandRecord(key, request_hash, response, recorded, ranges, places if known else ())
 
-    def source_head(self, source: str) -> int:
-        row = self._one("source_head", source)
-        return row[0] if row else 0
+    def source_head(self, org: str, source: str) -> int:
+        row = self._one("source_head", org, source)
+        return (row and row[0]) or 0
 
     def lease(self, stream: str) -> leases.Lease | None:
         row = self._one("find_lease", stream)

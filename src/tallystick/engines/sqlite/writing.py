@@ -43,7 +43,8 @@ def write(connection: sqlite3.Connection, ledger: Ledger, *, recorded: int) -> N
         _insert(connection, ledger.rows, recorded)
         heads = [(stream, head.seq, head.link, head.org) for stream, head in ledger.heads.items()]
         connection.executemany(statements.named("move_head"), heads)
-        connection.executemany(statements.named("move_source"), list(ledger.sources.items()))
+        numbers = [(org, source, seq) for (org, source), seq in ledger.sources.items()]
+        connection.executemany(statements.named("move_source"), numbers)
     connection.executemany(statements.named("put_lease"), [_lease_row(lease) for lease in ledger.leases])
     commands.insert(connection, ledger.commands)
     if ledger.maintenance is not None:

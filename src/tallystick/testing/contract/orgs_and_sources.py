@@ -116,6 +116,32 @@ class OrgAndSourceContract(Contract):
         with pytest.raises(errors.SourceRepeated):
             store.append("run/a", event(meta=_from("web", 6)))
 
+    @needs(ANY_STREAM)
+    def test_the_numbers_of_a_source_are_those_of_one_org(self, store: Store) -> None:
+        """CP-10, LH-03: what one org does with the name of a source neither moves nor shows the numbers of another."""
+        highest = (1 << 63) - 1
+        store.append("run/beta", event(meta=_from("till", 41) | {"org": "beta"}))
+        store.append("run/acme", event(meta=_from("till", 1) | {"org": "acme"}))
+        store.append("run/acme", event(meta=_from("till", highest) | {"org": "acme"}))
+        store.append("run/none", event(meta=_from("till", 7)))
+        for stream, org, last in (("run/acme", "acme", highest), ("run/beta", "beta", 41), ("run/none", None, 7)):
+            with pytest.raises(errors.SourceRepeated) as refused:
+                store.append(stream, event(meta=_from("till", 1) | ({"org": org} if org else {})))
+            assert refused.value.last == last
+        store.append("run/beta", event(meta=_from("till", 42) | {"org": "beta"}))
+
+    @needs(ANY_STREAM, DURABLE)
+    def test_the_numbers_of_each_org_are_kept_over_reopening(self, harness: EngineHarness) -> None:
+        """CP-10, LH-03: after a restart each org goes on behind its own last number."""
+        metas = [_from("till", 41) | {"org": "beta"}, _from("till") | {"org": "acme"}, _from("till")]
+        with harness.open(profile="lighthouse") as store:
+            for number, meta in enumerate(metas):
+                store.append(f"order/{number}", event(meta=meta))
+        store = harness.open()
+        for number, meta in enumerate(metas):
+            store.append(f"order/{number}", event(meta={key: meta[key] for key in meta if key != "source_seq"}))
+        assert [_source_seqs(store.read_stream(f"order/{number}"))[-1] for number in range(3)] == [42, 2, 2]
+
     def test_a_retry_is_no_repeat_of_its_source(self, harness: EngineHarness) -> None:
         """LH-03: an event that is stored with its assigned or given number is confirmed when it is sent again."""
         store = harness.open(profile="lighthouse")

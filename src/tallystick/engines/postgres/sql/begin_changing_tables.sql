@@ -1,1 +1,1 @@
-SELECT set_config('search_path', 'tally_views, public', true), pg_advisory_xact_lock(1952541804, 4)
+SELECT pg_advisory_xact_lock(1952541804, 4)

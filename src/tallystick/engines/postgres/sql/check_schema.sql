@@ -25,13 +25,18 @@ WHERE relnamespace = 'tally'::regnamespace
     AND NOT (relrowsecurity AND relforcerowsecurity)
 UNION ALL
 SELECT 'schema', role || ' may ' || privilege || ' ' || of_table, 0, '', 0
-FROM unnest(ARRAY['tally_app', 'tally_reader', 'tally_maintenance', 'public']) AS role,
+FROM unnest(ARRAY[
+        'tally_app', 'tally_reader', 'tally_control', 'tally_projector', 'tally_maintenance', 'public'
+    ]) AS role,
     unnest(ARRAY['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER']) AS privilege,
     unnest(ARRAY[
         'tally.events', 'tally.streams', 'tally.store', 'tally.proven', 'tally.cuts', 'tally.pruned', 'tally.erasures',
         'tally.snapshots', 'tally.commands', 'tally.command_ranges', 'tally.damage'
     ]) AS of_table
 WHERE has_table_privilege(role, of_table, privilege)
+    -- the other three can do what tally_app can: it is said once
+    AND NOT (role IN ('tally_control', 'tally_projector', 'tally_maintenance')
+        AND has_table_privilege('tally_app', of_table, privilege))
 UNION ALL
 SELECT 'schema', role || ' may execute ' || oid::regprocedure, 0, '', 0
 FROM unnest(ARRAY['tally_app', 'tally_reader', 'public']) AS role, pg_proc
@@ -39,6 +44,24 @@ WHERE pronamespace = 'tally'::regnamespace
     AND proname IN ('prune', 'erase', 'drop_snapshots', 'forget', 'erase_responses', 'forget_commands_before',
         'settle_damage', 'forget_settled_damage')
     AND has_function_privilege(role, oid, 'EXECUTE')
+UNION ALL
+SELECT 'schema', 'tally_app may execute ' || oid::regprocedure, 0, '', 0
+FROM pg_proc
+WHERE pronamespace = 'tally'::regnamespace AND proname IN ('declare_infrastructure', 'keep_snapshot')
+    AND has_function_privilege('tally_app', oid, 'EXECUTE')
+UNION ALL
+SELECT 'schema', role || ' may create in ' || schema, 0, '', 0
+FROM unnest(ARRAY['tally_app', 'tally_reader', 'public']) AS role, unnest(ARRAY['tally', 'tally_views', 'tally_locks']) AS schema
+WHERE has_schema_privilege(role, schema, 'CREATE')
+UNION ALL
+SELECT 'schema', role || ' may use tally_locks', 0, '', 0
+FROM unnest(ARRAY['tally_app', 'tally_reader', 'public']) AS role
+WHERE has_schema_privilege(role, 'tally_locks', 'USAGE')
+UNION ALL
+SELECT 'schema', oid::regclass || ' belongs to ' || pg_get_userbyid(relowner) || ', not to tally_projector', 0, '', 0
+FROM pg_class
+WHERE relnamespace = 'tally_views'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f')
+    AND pg_get_userbyid(relowner) <> 'tally_projector'
 UNION ALL
 SELECT 'schema', 'the sequence of positions has CACHE ' || seqcache || ', not 1', 0, '', 0
 FROM pg_sequence

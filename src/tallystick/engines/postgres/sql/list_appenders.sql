@@ -1,1 +1,1 @@
-SELECT pid, application, state, seconds FROM tally.appenders()
+SELECT pid, application, state, seconds, login, is_appender FROM tally.appenders()

@@ -1,1 +1,1 @@
-SELECT pg_advisory_xact_lock(1952541804, 1)
+SELECT tally.lock_log()

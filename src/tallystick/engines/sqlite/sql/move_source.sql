@@ -1,2 +1,2 @@
-INSERT INTO sources (source, seq) VALUES (?, ?)
-ON CONFLICT (source) DO UPDATE SET seq = excluded.seq
+INSERT INTO org_sources (org, source, seq) VALUES (?, ?, ?)
+ON CONFLICT (org, source) DO UPDATE SET seq = excluded.seq

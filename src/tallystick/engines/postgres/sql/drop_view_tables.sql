@@ -1,0 +1,1 @@
+SELECT tally.drop_view_tables(%s)

@@ -1,0 +1,1 @@
+SELECT kind FROM tally.infrastructure

@@ -1,0 +1,186 @@
+"""A login that appends, with SQL of its own, can append events and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+import tallystick
+from tallystick import NewEvent, Store
+from tallystick.engines.postgres import batches
+from tallystick.event.line import line
+from tallystick.server.tokens import ISSUED, STREAM, Tokens
+from tallystick.store.ledger import Head
+from tallystick.store.verify import verify
+from tallystick.testing.builders import event_id, named
+
+from .raw import FUNCTIONS, Draws, call, connect, rows_of, write_batch
+
+pytestmark = pytest.mark.security
+
+Login = Callable[..., str]
+
+
+def _issued(secret: str) -> Draws:
+    fact = {
+        "stream": "",
+        "id": secrets.token_hex(6),
+        "kind": "admin",
+        "actor": "me",
+        "org": None,
+        "sha256": hashlib.sha256(secret.encode()).hexdigest(),
+        "expires": (1 << 63) - 1,
+        "note": "",
+    }
+    return Draws(json.dumps(fact, sort_keys=True, separators=(",", ":")), type=ISSUED)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_nobody_issues_a_token_by_hand(store: Store, login: Login, function: str) -> None:
+    """CP-01, CP-10: control streams have a role of their own: a login that appends cannot make itself admin."""
+    secret = "tally_admin_" + "a" * 43
+    for stream in (STREAM, "tally.store/settings", "tally.stream/order:a"):
+        with connect(login("tally_app")) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            call(connection, function, stream, [_issued(secret)])
+    assert not Tokens(store).required
+    assert store.head() == 0
+
+
+def test_a_login_with_the_control_role_issues_tokens(store: Store, login: Login) -> None:
+    """CP-10: the service does, and a login that only appends is told what it lacks."""
+    with tallystick.open(login("tally_control")) as service:
+        issued = Tokens(service).issue("writer", actor="till", org="acme")
+    assert Tokens(store).check(issued.secret).actor == "till"
+    with tallystick.open(login("tally_app")) as service:
+        with pytest.raises(tallystick.errors.NotPermitted, match="tally_control"):
+            Tokens(service).issue("admin", actor="me")
+        service.append("order/a", NewEvent("thing.done", {}))
+    assert len(Tokens(store).all()) == 1
+
+
+NO_EVENTS = {
+    "no JSON": Draws("nothing"),
+    "nothing": Draws(""),
+    "no object": Draws("[]"),
+    "two values": Draws("{},{}"),
+    "another event": Draws('{}},{"position":7,"stream":"order/x","payload":{}'),
+    "a line break": Draws('{"a":1}\n\nevent: x\ndata: {}'),
+    "a line break in JSON": Draws('{"a":\n1}'),
+    "a return": Draws('{"a":\r1}'),
+    "a key that stands twice": Draws('{"a":1,"a":2}'),
+    "a lone surrogate": Draws('{"a":"\\ud800"}'),
+    "U+0000": Draws('{"a":"\\u0000"}'),
+    "too deep": Draws('{"a":' + "[" * 254 + "]" * 254 + "}"),
+    "deep enough to stop a parser": Draws('{"a":' + "[" * 100_000 + "]" * 100_000 + "}"),
+    "too large": Draws('{"a":"' + "x" * (1 << 20) + '"}'),
+    "no JSON for meta": Draws(meta="nothing"),
+    "a list for meta": Draws(meta="[]"),
+    "meta with a line break": Draws(meta='{"org":\n"acme"}'),
+    "a number for an org": Draws(meta='{"org":5}'),
+    "an empty org": Draws(meta='{"org":""}'),
+    "an org too long for an index": Draws(meta='{"org":"' + secrets.token_hex(2000) + '"}'),
+    "a list for an app": Draws(meta='{"app":[]}'),
+    "no type": Draws(type=""),
+    "a type with a line break": Draws(type="thing.done\n"),
+    "no version": Draws(version=0),
+    "a negative time": Draws(time=-1),
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_what_is_no_event_is_not_appended(store: Store, login: Login, function: str) -> None:
+    """CP-01: no line, page or stream of events can be broken by what was stored."""
+    store.append("order/a", NewEvent("thing.done", {}))
+    with connect(login("tally_app")) as connection:
+        for number, forged in enumerate(NO_EVENTS.values()):
+            with pytest.raises(psycopg.Error):
+                call(connection, function, f"order/{number}", [forged])
+        for name in (
+            "order",
+            "Order/a",
+            "order/",
+            "order/a/b",
+            "order/a\n",
+            "run/Upper",
+            f"order/{'x' * 192}",
+            "-/a",
+            "",
+        ):
+            with pytest.raises(psycopg.Error):
+                call(connection, function, name, [Draws()])
+        call(connection, function, "order/b", [Draws('{"a":"\\n","b":1e308,"c":[-9223372036854775808]}')])
+    assert [event.stream for event in store.read().events] == ["order/a", "order/b"]
+    assert all(json.loads(line(event)) and "\n" not in line(event) for event in store.read().events)
+    assert verify(store.log).ok
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("owner", [None, "bolt"])
+def test_no_org_takes_over_a_stream(store: Store, login: Login, function: str, owner: str | None) -> None:
+    """CP-10: a session that acts for one org adds neither to a stream of another, nor to one that has no org."""
+    meta = {} if owner is None else {"org": owner}
+    store.append("order/a", NewEvent("thing.done", {}, meta=meta))
+    head = store.stream_head("order/a")
+    assert head is not None
+    with connect(login("tally_app"), org="acme") as connection, pytest.raises(psycopg.Error):
+        call(connection, function, "order/a", [Draws(meta='{"org":"acme"}')], head)
+    assert store.stream_head("order/a") == head
+
+
+def test_a_login_that_appends_hides_nothing_from_readers(store: Store, login: Login) -> None:
+    """CP-10: kinds are declared as infrastructure by those who may write control facts."""
+    url = login("tally_app")
+    with connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute("SELECT tally.declare_infrastructure(ARRAY['order'])")
+    with pytest.raises(tallystick.errors.NotPermitted, match="tally_control"):
+        tallystick.open(url, infrastructure=("order",))
+    tallystick.open(login("tally_control"), infrastructure=("node",)).close()
+    tallystick.open(url, infrastructure=("node",)).close()
+
+
+def test_an_id_of_another_org_shows_that_it_is_taken_and_no_more(store: Store, login: Login) -> None:
+    """CP-10: what a retry is held against has no byte of what another org stored."""
+    store.append("secret/plan", named(1, meta={"org": "bolt", "plan": "x"}))
+    with connect(login("tally_app"), org="acme") as connection:
+        found = connection.execute("SELECT * FROM tally.events_with(%s::uuid[])", ([event_id(1).hex()],)).fetchall()
+        assert connection.execute("SELECT * FROM tally.leases_of(ARRAY['run/x'])").fetchall() == []
+    zeros = bytes(32)
+    assert found == [(0, "(of another org)", 0, "", 0, event_id(1), 0, None, b"{}", zeros, zeros, None)]
+
+
+def test_a_commit_stands_in_the_order_of_its_streams(store: Store, login: Login) -> None:
+    """CP-04: seq 2 cannot stand before seq 1 of its stream."""
+    first, second = rows_of("order/a", [Draws(), Draws()])
+    by_stream = batches._by_stream
+    with connect(login("tally_app")) as connection, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(batches, "_by_stream", lambda rows, numbers: (by_stream(rows, numbers)[0], [2, 1]))
+        with pytest.raises(psycopg.Error):
+            write_batch(connection, {"order/a": Head(2, second[10])}, [first, second])
+    assert store.head() == 0
+
+
+def test_a_lease_goes_up_by_one(store: Store, login: Login) -> None:
+    """LH-12: nobody takes a lease so far ahead that the next one has no number."""
+    with connect(login("tally_app")) as connection:
+        for stream, number in (("run/a", (1 << 63) - 1), ("run/a", 0), ("run/a", 2), ("order/a", 1), ("run/A", 1)):
+            with pytest.raises(psycopg.Error):
+                connection.execute("SELECT tally.put_lease(%s, %s, 'h', 1, 1, 'x')", (stream, number))
+    store.acquire_lease("run/a")
+
+
+def test_a_command_appended_what_is_there(store: Store, login: Login) -> None:
+    """CP-06: a record of a command names events that are stored, and under an org those of that org."""
+    store.append("order/a", NewEvent("thing.done", {}, meta={"org": "bolt"}))
+    for org, last in (("", 7), ("acme", 1)):
+        with connect(login("tally_app"), org=org or None) as connection, pytest.raises(psycopg.Error):
+            connection.execute(
+                "SELECT tally.write_commands(ARRAY[%s], ARRAY['me'], ARRAY['here'], ARRAY['1'], ARRAY['\\x00'::bytea],"
+                " ARRAY['\\x00'::bytea], ARRAY[1::bigint], ARRAY[1], ARRAY[0], ARRAY['order/a'], ARRAY[1::bigint],"
+                " ARRAY[%s::bigint])",
+                (org, last),
+            )
