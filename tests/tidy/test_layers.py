@@ -22,7 +22,7 @@ LAYERS = (
     ("event",),
     ("store",),
     ("engines",),
-    ("state", "projections", "commands", "runs"),
+    ("state", "projections", "commands", "runs", "moving"),
     ("community",),
     ("opening",),
     ("__init__",),

@@ -15,6 +15,7 @@ COMMANDS = {
     "append": "append",
     "import": "import_",
     "export": "export",
+    "copy": "copy_",
     "read": "read",
     "tail": "tail",
     "streams": "streams",

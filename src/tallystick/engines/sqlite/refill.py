@@ -36,6 +36,7 @@ COPIED = (
     "checkpoints",
     "cuts",
     "pruned",
+    "skipped",
     "erasures",
     "sweeps",
     "snapshots",

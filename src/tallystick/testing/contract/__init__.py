@@ -33,6 +33,7 @@ THEMES = (
     "projections",
     "commands",
     "damage",
+    "moving",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
 
@@ -54,6 +55,7 @@ from tallystick.testing.contract.maintenance import (  # noqa: E402
     PruningContract,
     SnapshotContract,
 )
+from tallystick.testing.contract.moving import MovingContract  # noqa: E402
 from tallystick.testing.contract.orgs_and_sources import OrgAndSourceContract  # noqa: E402
 from tallystick.testing.contract.processes import ProcessContract  # noqa: E402
 from tallystick.testing.contract.profiles import ProfileContract  # noqa: E402
@@ -89,6 +91,7 @@ CONTRACTS = (
     ConsumerContract,
     RunningCommandContract,
     DamageContract,
+    MovingContract,
 )
 
 
@@ -118,6 +121,7 @@ class AllContracts(
     ConsumerContract,
     RunningCommandContract,
     DamageContract,
+    MovingContract,
 ):
     """Everything an engine must do."""
 
