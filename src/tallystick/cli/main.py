@@ -31,6 +31,8 @@ COMMANDS = {
     "retain": "retain",
     "project": "project",
     "rebuild": "rebuild",
+    "projections": "projections",
+    "consumers": "consumers",
     "deadletters": "deadletters",
     "run": "run",
     "community": "community",

@@ -34,6 +34,7 @@ THEMES = (
     "commands",
     "damage",
     "moving",
+    "readers",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
 
@@ -60,6 +61,7 @@ from tallystick.testing.contract.orgs_and_sources import OrgAndSourceContract  #
 from tallystick.testing.contract.processes import ProcessContract  # noqa: E402
 from tallystick.testing.contract.profiles import ProfileContract  # noqa: E402
 from tallystick.testing.contract.projections import ConsumerContract, ProjectionContract  # noqa: E402
+from tallystick.testing.contract.readers import ReaderContract  # noqa: E402
 from tallystick.testing.contract.reading import ReadingContract  # noqa: E402
 from tallystick.testing.contract.reopening import ReopeningContract  # noqa: E402
 from tallystick.testing.contract.retry import RetryContract  # noqa: E402
@@ -92,6 +94,7 @@ CONTRACTS = (
     RunningCommandContract,
     DamageContract,
     MovingContract,
+    ReaderContract,
 )
 
 
@@ -122,6 +125,7 @@ class AllContracts(
     RunningCommandContract,
     DamageContract,
     MovingContract,
+    ReaderContract,
 ):
     """Everything an engine must do."""
 
