@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tallystick
+from tallystick import errors, moving
 from tallystick.testing import upkeep
 from tallystick.testing.builders import events
 
@@ -58,6 +59,7 @@ def test_an_export_that_was_cut_off_is_exit_status_1(tally, past):
     assert tally("verify", TARGETS[past]).exit_code == 0
 
 
+@pytest.mark.security
 def test_a_line_that_was_changed_is_named(tally, past):
     """SAFE-06: also where no link covers it: a position, an id of what was pruned."""
     exported = tally("export", past).stdout
@@ -144,3 +146,41 @@ def test_runs_move_to_any_engine(tally, url):
     assert tally("copy", "ndjson:runs", url).exit_code == 0
     assert tally("verify", url).exit_code == 0
     assert json.loads(tally("copy", "ndjson:runs", url, "--json").stdout)["skipped"] == 2
+
+
+def test_the_setting_of_the_guard_comes_after_the_move(tally, past, lines):
+    """`--secrets` is a control fact of the new store; it does not keep it from being empty."""
+    exported = tally("export", past).stdout
+    assert tally("import", TARGETS[past], "-", "--secrets", "warn", stdin=exported).exit_code == 0
+    assert lines(tally("audit", TARGETS[past], "--json"))[-1]["type"] == "tally.setting.changed"
+    assert tally("verify", TARGETS[past]).exit_code == 0
+
+
+def test_a_damaged_log_is_not_copied(tally, url, tmp_path):
+    """SAFE-06: what cannot be read is said as it is, and the copy knows that it is no whole one."""
+    with tallystick.open(url) as store:
+        for number in range(300):
+            store.append("order/1", events(10, first=number))
+    engine, _, place = url.partition(":")
+    path = tmp_path / place / "current.log" if engine == "files" else tmp_path / place
+    data = bytearray(path.read_bytes())
+    at = data.rindex(b'{"n":150}')
+    data[at + 5] ^= 0xFF
+    path.write_bytes(data)
+    result = tally("copy", url, TARGETS[url])
+    assert result.exit_code in (1, 2)
+    assert result.stderr.startswith("error:")
+
+
+def test_a_log_that_is_pruned_meanwhile_is_no_whole_export(tmp_path):
+    """SAFE-06: half of it would be from before and half from after."""
+    with tallystick.open(f"sqlite:{tmp_path}/log.db") as store:
+        store.append("order/1", events(2500))
+        found = moving.whole(store)
+        parts = [next(found), next(found)]
+        upkeep.prune(store, "order/1", 2000)
+        with pytest.raises(errors.ExportOutdated):
+            parts.extend(found)
+        lines = b"".join(parts).splitlines(keepends=True)
+        with tallystick.open("memory:") as target, pytest.raises(moving.ImportRefused):
+            moving.Intake(lambda _: target).run(iter(lines))

@@ -40,7 +40,8 @@ def command(url: str, file: str, batch: int, profile: str | None, secrets: str |
     with ExitStack() as stack:
 
         def opened(of_export: str | None) -> Store:
-            return stack.enter_context(tallystick.open(url, profile=profile or of_export, secrets=secrets))
+            setting = secrets if of_export is None else None  # a control fact, and a store that takes over has none
+            return stack.enter_context(tallystick.open(url, profile=profile or of_export, secrets=setting))
 
         source = sys.stdin.buffer if file == "-" else stack.enter_context(open(file, "rb"))
         total = None if file == "-" else os.path.getsize(file)
@@ -51,7 +52,10 @@ def command(url: str, file: str, batch: int, profile: str | None, secrets: str |
         except KeyboardInterrupt:
             output.note(f"interrupted: {summary(intake.progress)}")
             raise
-        show(intake.store or opened(None), done, as_json=as_json)
+        store = intake.store or opened(None)
+        if secrets is not None:
+            store.configure(secrets=secrets)
+        show(store, done, as_json=as_json)
 
 
 def summary(done: Progress) -> str:

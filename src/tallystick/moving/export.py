@@ -6,7 +6,9 @@ import hashlib
 from collections.abc import Callable, Iterator
 
 from tallystick import errors
+from tallystick.event import chain
 from tallystick.event.line import lines
+from tallystick.event.model import Event
 from tallystick.moving import frame
 from tallystick.store import capabilities, facts
 from tallystick.store.claims import Claims, read_claims
@@ -75,6 +77,7 @@ class _Export:
             if page.events:
                 yield from self._gone(gone.upto(page.events[-1].position))
                 self._events += len(page.events)
+                _require_checksums(page.events)
                 yield lines(page.events)
             if page.through <= after:
                 break
@@ -98,6 +101,14 @@ class _Export:
         now = read_claims(self._log)
         if (now.pruned, now.erased) != (claims.pruned, claims.erased) or _cuts(self._log) != cuts:
             raise errors.ExportOutdated(url=self._log.url)
+
+
+def _require_checksums(events: list[Event]) -> None:
+    """What is exported has the payload that it was appended with, whatever the engine checks when it reads."""
+    for event in events:
+        if event.payload is not None and chain.checksum(event.payload) != event.checksum:
+            reason = f"the payload of {event.stream} {event.seq} does not have its checksum"
+            raise errors.Damaged(first=event.position, last=event.position, reason=reason)
 
 
 class _Gone:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import IO
 
 from tallystick import errors
@@ -67,26 +68,28 @@ class Intake:
             self._number += 1
             self._offset += len(text)
             if len(text) > LINE_BYTES_MAX:
-                large = errors.TooLarge(what="the line", size=len(text), unit="bytes or more", limit=LINE_BYTES_MAX)
-                raise self._stopped(large)
+                with self._naming_lines():
+                    raise errors.TooLarge(what="the line", size=len(text), unit="bytes or more", limit=LINE_BYTES_MAX)
             if not text.isspace():
                 yield text
 
-    def _stopped(self, problem: errors.TallyError) -> errors.TallyError:
-        """The error with the line that is being looked at; as it is, if it names lines already."""
-        if isinstance(problem, errors.TallyError) and "where" in problem.values:
-            return problem
-        return self.progress.stopped(problem, first=self._number, last=self._number)
+    @contextmanager
+    def _naming_lines(self) -> Iterator[None]:
+        """Name the line that is being looked at in what goes wrong, unless lines are named already."""
+        try:
+            yield
+        except errors.TallyError as problem:
+            if "where" in problem.values:
+                raise
+            raise self.progress.stopped(problem, first=self._number, last=self._number) from problem
 
     # --- anyone's lines --------------------------------------------------------------------------------------------
 
     def _plain(self, text: bytes) -> None:
-        try:
+        with self._naming_lines():
             if frame.is_one(text):
                 raise errors.InvalidInput(reason="it belongs to a whole export, whose first line is missing")
             self._lines.append(entry.parse(text, self._number))
-        except errors.TallyError as problem:
-            raise self._stopped(problem) from problem
         if len(self._lines) >= self._batch or self._offset - self._begun >= BATCH_BYTES_MAX:
             self._append()
 
@@ -107,17 +110,20 @@ class Intake:
     # --- a whole export --------------------------------------------------------------------------------------------
 
     def _whole(self, first: bytes, lines: Iterator[bytes]) -> None:
-        try:
-            begin = frame.parse(first)
-            if not isinstance(begin, frame.Begin):
-                raise errors.InvalidInput(reason="a whole export begins with another line: its beginning is missing")
-            taking = _Whole(self, begin, hashlib.sha256(first))
-            for text in lines:
+        with self._naming_lines():
+            taking = self._begin(first)
+        for text in lines:  # what goes wrong in here is the source's own, and is no matter of a line
+            with self._naming_lines():
                 taking.line(text, self._number)
-                self._moved(self._offset)
+            self._moved(self._offset)
+        with self._naming_lines():
             taking.require_end()
-        except errors.TallyError as problem:
-            raise self._stopped(problem) from problem
+
+    def _begin(self, first: bytes) -> _Whole:
+        begin = frame.parse(first)
+        if not isinstance(begin, frame.Begin):
+            raise errors.InvalidInput(reason="a whole export begins with another line: its beginning is missing")
+        return _Whole(self, begin, hashlib.sha256(first))
 
 
 class _Whole:
