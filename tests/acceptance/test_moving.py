@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import tallystick
+from tallystick import moving
+from tallystick.testing import upkeep
+from tallystick.testing.builders import events
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "chain.json"
 OTHER = {"files:log": "sqlite:other.db", "sqlite:log.db": "files:other"}
 KEYS = ("stream", "seq", "type", "version", "id", "time", "meta", "payload", "checksum", "previous", "link")
@@ -75,6 +80,30 @@ def test_an_import_killed_in_the_middle_is_run_again(tally, start, tmp_path, hea
     assert answer["skipped"] + answer["imported"] == 5000
     assert [event["payload"]["n"] for event in events_of(tally, url)] == list(range(5000))
     assert tally("verify", url).returncode == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_move_killed_in_the_middle_is_run_again(tally, start, tmp_path, head_of, url):
+    """SAFE-06: after kill -9 and a second run the copy is the log that was moved, past and all."""
+    with tallystick.open(f"sqlite:{tmp_path}/origin.db") as origin:
+        for number in range(40):
+            origin.append(f"order/{number % 8}", events(50))
+        for number in range(6):
+            upkeep.erase(origin, f"order/{number}", 60)
+            upkeep.prune(origin, f"order/{number}", 55)
+        wanted = b"".join(moving.whole(origin)).splitlines()
+    (tmp_path / "out.ndjson").write_bytes(b"\n".join(wanted) + b"\n")
+    first = start("import", url, "out.ndjson", "--batch", "5")
+    while head_of(url) < 400:
+        assert first.poll() is None
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    assert 400 <= head_of(url) < 2000
+    done = tally("import", url, "out.ndjson", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["skipped"] > 0
+    assert tally("verify", url).returncode == 0
+    assert tally("export", url).stdout.encode().splitlines()[1:-1] == wanted[1:-1]
 
 
 def events_of(tally, url: str) -> list[dict]:

@@ -11,7 +11,7 @@ import msgspec
 
 import tallystick
 from tallystick import NewEvent, state
-from tallystick.projections import Projection
+from tallystick.projections import Live, Projection
 from tallystick.server.merging import merge
 from tallystick.server.tokens import Tokens
 
@@ -184,6 +184,9 @@ WRITES = {
     "/v1/integrity/verify": ("/v1/integrity/verify", None),
     "/v1/retention": ("/v1/retention", {"dry_run": True}),
     "/v1/projections/{name}/rebuild": ("/v1/projections/Counts/rebuild", None),
+    "/v1/projections/{name}/drop": ("/v1/projections/Old/drop", {"reason": "nobody runs it"}),
+    "/v1/consumers/drop": ("/v1/consumers/drop", {"name": "old"}),
+    "/v1/consumers/reset": ("/v1/consumers/reset", {"name": "mailer", "position": 0}),
     "/v1/profile": ("/v1/profile", {"seconds": 0.01}),
 }
 
@@ -200,6 +203,10 @@ class Counts(Projection):
         return {"n": state["n"] + 1}
 
 
+class Old(Counts):
+    """Of another name."""
+
+
 def test_every_write_route_honours_the_key(serve: Any, routes_of: Any, tmp_path: Any) -> None:
     """CP-06: whatever changes something answers the same request under the same key with the same bytes."""
     store = tallystick.open(f"sqlite:{tmp_path}/log.db")
@@ -207,6 +214,9 @@ def test_every_write_route_honours_the_key(serve: Any, routes_of: Any, tmp_path:
     secret, other = book.issue("admin", actor="root").secret, book.issue("peer", actor="old").token.id
     store.append("order/1", NewEvent("noted", {"n": 0}))
     snapshot = state.make(store, merge, "order/1").id.hex()
+    Live(store, Old()).catch_up()
+    for consumer in ("old", "mailer"):
+        store.save_checkpoint(consumer, 1)
     served = serve(store, tokens=book, projections=[Counts()])
     routes = {
         route.path: route for route in routes_of(served.app) if {"POST", "PUT", "PATCH", "DELETE"} & route.methods

@@ -359,7 +359,16 @@ def test_operating_needs_an_admin(serve):
         running.service.tokens.issue("writer", actor="w").secret,
         running.service.tokens.issue("tenant", actor="t", org="acme").secret,
     ]
-    gets = ("metrics", "v1/projections", "v1/snapshots", "v1/integrity", "v1/retention", "v1/jobs", "v1/tokens")
+    gets = (
+        "metrics",
+        "v1/projections",
+        "v1/consumers",
+        "v1/snapshots",
+        "v1/integrity",
+        "v1/retention",
+        "v1/jobs",
+        "v1/tokens",
+    )
     posts = (
         "v1/snapshots",
         "v1/snapshots/verify",
@@ -367,6 +376,9 @@ def test_operating_needs_an_admin(serve):
         "v1/retention",
         "v1/profile",
         "v1/projections/x/rebuild",
+        "v1/projections/x/drop",
+        "v1/consumers/drop",
+        "v1/consumers/reset",
     )
     for secret in secrets:
         headers = {"authorization": f"Bearer {secret}"}

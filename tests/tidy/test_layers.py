@@ -22,7 +22,7 @@ LAYERS = (
     ("event",),
     ("store",),
     ("engines",),
-    ("state", "projections", "commands"),
+    ("state", "projections", "commands", "moving"),
     ("runs",),
     ("community",),
     ("opening",),

@@ -7,11 +7,14 @@ from tallystick.errors.refused import Refused
 
 __all__ = [
     "EraseRefused",
+    "ExportOutdated",
     "FoldDiverged",
+    "MoveRefused",
     "PruneRefused",
     "ReducerFailed",
     "ReducerInvalid",
     "SnapshotUnusable",
+    "TransferRefused",
 ]
 
 
@@ -42,6 +45,32 @@ class SnapshotUnusable(Refused):
     advice = "`tally verify` says what is wrong; a fold without it starts from an older one or from the first event."
     snapshot: str
     reason: str
+
+
+class TransferRefused(Refused):
+    """A part of another store's log does not go on where this one ends, or is not what it claims to be."""
+
+    template = "position {position} cannot be taken over: {reason}"
+    advice = "Nothing of this part was written. Export the other store again, and check it with `tally verify`."
+    position: int
+    reason: str
+
+
+class MoveRefused(Refused):
+    """A store cannot take over a whole export of which parts were pruned or erased."""
+
+    template = "{url} cannot take over the export: {reason}"
+    advice = "Parts of it were pruned or erased. Import into a new store of the same profile, of any engine but ndjson."
+    url: str
+    reason: str
+
+
+class ExportOutdated(Refused):
+    """The log was pruned or erased while it was exported."""
+
+    template = "{url} was pruned or erased while it was exported"
+    advice = "The export has no last line and cannot be imported. Run it again."
+    url: str
 
 
 class ReducerInvalid(InvalidInput):

@@ -10,8 +10,11 @@ __all__ = [
     "HistoryPruned",
     "LeaseHeld",
     "LeaseLost",
+    "LettersLeft",
     "Nested",
     "OrgMismatch",
+    "ReaderNotFound",
+    "ReaderRuns",
     "RefillRefused",
     "Refused",
     "SourceRepeated",
@@ -128,3 +131,30 @@ class RefillRefused(Refused):
     url: str
     source: str
     reason: str
+
+
+class ReaderNotFound(Refused):
+    """There is no projection or consumer of this name."""
+
+    template = "there is no {kind} {name!r} here"
+    advice = "`tally {kind}s list` shows those that there are."
+    kind: str
+    name: str
+
+
+class ReaderRuns(Refused):
+    """A projection that is to be dropped is kept current by this service, which would make its rows again."""
+
+    template = "the {kind} {name!r} is run by this service"
+    advice = "Serve without it (--projection), and drop it then; or rebuild it."
+    kind: str
+    name: str
+
+
+class LettersLeft(Refused):
+    """A consumer that is to be dropped has dead letters: events that it could not handle."""
+
+    template = "consumer {consumer!r} has {count} dead letters"
+    advice = "Replay them (`tally deadletters`), or drop them with the consumer (--letters)."
+    consumer: str
+    count: int

@@ -3,15 +3,20 @@
     {"position","stream","seq","type","version","id","time","payload","meta","checksum","link","signature"}
 
 `id` is UUID text, `time` ns since 1970, hashes and signature lower-case hex, `payload` null if it was erased.
+`line` writes it and `event_of` reads it; whoever reads one that may have been changed checks checksum and link.
 """
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterable
 from functools import lru_cache
 
 import msgspec
 
 from tallystick.event.model import Event
+
+FRAME = b'{"tally":'  # how a line of an export begins that is not an event: see `tallystick.moving.frame`
 
 
 @lru_cache(maxsize=1 << 16)
@@ -29,4 +34,50 @@ def line(event: Event) -> str:
         f'"version":{event.version},"id":"{id_[:8]}-{id_[8:12]}-{id_[12:16]}-{id_[16:20]}-{id_[20:]}","time":{event.time},'
         f'"payload":{payload},"meta":{event.meta.decode()},"checksum":"{event.checksum.hex()}",'
         f'"link":"{event.link.hex()}","signature":{signature}}}'
+    )
+
+
+def lines(events: Iterable[Event]) -> bytes:
+    """Many events, a line each."""
+    text = "\n".join(map(line, events))
+    return (text + "\n").encode() if text else b""
+
+
+class _Line(msgspec.Struct):
+    """The line, decoded; payload and meta stay the bytes they are. Keys that are not named here are passed over."""
+
+    position: int
+    stream: str
+    seq: int
+    type: str
+    version: int
+    id: str
+    time: int
+    payload: msgspec.Raw
+    meta: msgspec.Raw
+    checksum: str
+    link: str
+    signature: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def event_of(text: bytes) -> Event:
+    """The event of a line; `ValueError` if it is not one."""
+    given = _decode(text)
+    payload = bytes(given.payload)
+    return Event(
+        given.position,
+        given.stream,
+        given.seq,
+        given.type,
+        given.version,
+        uuid.UUID(given.id).bytes,
+        given.time,
+        None if payload == b"null" else payload,
+        bytes(given.meta),
+        bytes.fromhex(given.checksum),
+        bytes.fromhex(given.link),
+        None if given.signature is None else bytes.fromhex(given.signature),
     )

@@ -12,6 +12,7 @@ from tallystick.projections.loading import load
 from tallystick.projections.model import Projection
 from tallystick.projections.reading import ViewReader
 from tallystick.projections.rebuild import rebuild
+from tallystick.projections.retire import drop_consumer, drop_projection, reset_consumer
 from tallystick.projections.tables import TableProjection, TableRunner
 
 __all__ = [
@@ -26,10 +27,13 @@ __all__ = [
     "TableProjection",
     "TableRunner",
     "ViewReader",
+    "drop_consumer",
     "drop_letter",
+    "drop_projection",
     "gauges",
     "load",
     "rebuild",
     "replay_letter",
+    "reset_consumer",
     "run_inline",
 ]

@@ -24,10 +24,15 @@ def gauges(store: Store) -> Iterator[Gauge]:
     """Every projection and every consumer of a store."""
     for place in live_places(store.log.views, store.log.view_tables):
         yield Gauge("projection", place.projection, lag_at(store, place.position))
-    for name in store.log.checkpoints.names():
+    for name in consumers(store):
         found = store.log.checkpoints.load(name)
-        if found is not None:
-            yield Gauge("consumer", name, lag_at(store, found.position), _letters(store, name))
+        yield Gauge("consumer", name, lag_at(store, found.position if found else 0), _letters(store, name))
+
+
+def consumers(store: Store) -> list[str]:
+    """The names of the consumers that keep a place, or have parked something before they kept one."""
+    parked = {letter.consumer for letter in store.log.dead_letters.letters()}
+    return sorted(parked.union(store.log.checkpoints.names()))
 
 
 def _letters(store: Store, consumer: str) -> int:

@@ -21,6 +21,7 @@ _STATUS: dict[type[errors.TallyError], int] = {
     errors.HistoryPruned: 410,
     errors.UnsupportedCapability: 501,
     errors.RunNotFound: 404,
+    errors.ReaderNotFound: 404,
     errors.Refused: 409,
     errors.NoSpace: 507,
     errors.Unavailable: 503,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tallystick import errors
-from tallystick.projections import Lag, TableProjection, TableRunner, rebuild
+from tallystick.projections import Lag, TableProjection, TableRunner, drop_projection, gauges, rebuild
 from tallystick.projections.lag import lag_at
+from tallystick.projections.retire import ProjectionDropped
 from tallystick.server.jobs import Job, Progress
 from tallystick.server.sampling import has_order
 from tallystick.server.service import Service
@@ -44,10 +45,10 @@ def told_lag(lag: Lag) -> dict[str, Any]:
 
 def consumers(service: Service) -> list[dict[str, Any]]:
     """Every consumer that keeps its place here, with its lag and its dead letters."""
-    lags = service.operations.sampler.sample().lags
+    found = gauges(service.store) if has_order(service.store) else ()
     return [
         {"name": gauge.name, "dead_letters": gauge.dead_letters} | told_lag(gauge.lag)
-        for gauge in lags
+        for gauge in found
         if gauge.kind == "consumer"
     ]
 
@@ -65,6 +66,13 @@ def begin_rebuild(service: Service, name: str, *, by: str) -> Job:
         return made
 
     return service.operations.jobs.begin("rebuild", work, subject=name, total=service.store.head(), by=by)
+
+
+def drop(service: Service, name: str, *, by: str, reason: str) -> ProjectionDropped:
+    """Drop a projection. One that this service runs would only make its rows again."""
+    if name in service.projections and name not in service.failures:
+        raise errors.ReaderRuns(kind="projection", name=name)
+    return drop_projection(service.store, name, by=by, reason=reason)
 
 
 def _rebuilt(service: Service, projection: Any, progress: Progress) -> dict[str, Any]:

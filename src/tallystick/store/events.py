@@ -20,6 +20,7 @@ from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
 from tallystick.store.tables import ViewTables
+from tallystick.store.transfer import Transfer
 from tallystick.store.views import Inline, Views
 
 if TYPE_CHECKING:
@@ -104,6 +105,15 @@ class EventLog(Protocol):
 
         While damage is on record, `Damaged` names it and nothing is written.
         """
+
+    def receive(self, part: Transfer) -> None:
+        """Take over a part of another store's log, positions and all, in one commit; see `transfer.judge`.
+
+        It goes on exactly where this log ends. What it claims is computed again before anything is written.
+        """
+
+    def pruned_events(self) -> Iterator[tuple[int, bytes]]:
+        """Position and id of every event that was pruned, ascending by position."""
 
     def read(
         self,

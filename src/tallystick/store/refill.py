@@ -6,7 +6,6 @@ from the events before the range, through it, to the events behind it.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from tallystick import errors
+from tallystick.event.line import FRAME, event_of
 from tallystick.event.model import Event, NewEvent
 from tallystick.store import control
 from tallystick.store.events import EventLog
@@ -86,23 +86,6 @@ class StoreDonor:
             after = page.through
 
 
-class _Line(msgspec.Struct):
-    """A line of an export; payload and meta stay the bytes they are."""
-
-    position: int
-    stream: str
-    seq: int
-    type: str
-    version: int
-    id: str
-    time: int
-    payload: msgspec.Raw
-    meta: msgspec.Raw
-    checksum: str
-    link: str
-    signature: str | None = None
-
-
 class ExportDonor:
     """A file that `tally export` wrote: NDJSON, ascending by position."""
 
@@ -113,33 +96,13 @@ class ExportDonor:
         self._path = path
 
     def events(self, first: int, last: int) -> Iterator[Event]:
-        decode = msgspec.json.Decoder(_Line).decode
         try:
             with self._path.open("rb") as file:
-                for number, line in enumerate(file, start=1):
-                    event = _event(decode(line), number)
+                for text in file:
+                    if text.startswith(FRAME):
+                        continue
+                    event = event_of(text)
                     if first <= event.position <= last:
                         yield event
         except (OSError, ValueError) as problem:  # msgspec's errors are values' errors
             raise errors.NotLoadable(reference=self.name, reason=f"it is no export: {problem}") from problem
-
-
-def _event(line: _Line, number: int) -> Event:
-    payload = bytes(line.payload)
-    try:
-        return Event(
-            line.position,
-            line.stream,
-            line.seq,
-            line.type,
-            line.version,
-            uuid.UUID(line.id).bytes,
-            line.time,
-            None if payload == b"null" else payload,
-            bytes(line.meta),
-            bytes.fromhex(line.checksum),
-            bytes.fromhex(line.link),
-            None if line.signature is None else bytes.fromhex(line.signature),
-        )
-    except ValueError as problem:
-        raise ValueError(f"line {number}: {problem}") from problem

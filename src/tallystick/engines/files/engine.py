@@ -7,7 +7,6 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
@@ -22,6 +21,7 @@ from tallystick.engines.files.reclaiming import Reclaimer, brings_erasures
 from tallystick.engines.files.segments import Segment
 from tallystick.engines.files.side import SideRecords
 from tallystick.engines.files.snapshots import FileSnapshots, brings_snapshots
+from tallystick.engines.files.transfers import Receiver
 from tallystick.engines.files.view import LogView, poll
 from tallystick.engines.files.writer import Writer
 from tallystick.engines.tables.beside import Beside
@@ -37,11 +37,12 @@ from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
+from tallystick.store.transfer import Received
 
 INDEX_SHARE = 8  # at close the current index is written again when an eighth of the segment is not in it
 
 
-class FilesLog(Beside):
+class FilesLog(Beside, Receiver):
     """A log of segment files."""
 
     engine = "files"
@@ -137,7 +138,7 @@ class FilesLog(Beside):
             nothing = Ledger(self, next_position=writer.current.next_position, holder=self._holder)
             self._write(writer, nothing, SideRecords(forgotten=digests))
 
-    def _write(self, writer: Writer, ledger: Ledger, records: SideRecords) -> None:
+    def _write(self, writer: Writer, ledger: Ledger | Received, records: SideRecords) -> None:
         """Make a commit durable, with everything that belongs to it, and tell those who wait."""
         try:
             if records.snapshots:
@@ -164,35 +165,36 @@ class FilesLog(Beside):
                 raise errors.NoSpace(needed=0, path=self._view.opened.handles.directory) from problem
             raise writer.poison("a snapshot's file", problem) from problem
 
-    def _store(self, writer: Writer, ledger: Ledger, records: SideRecords) -> None:
-        offset, end = self._append(writer, records, ledger.rows)
+    def _store(self, writer: Writer, ledger: Ledger | Received, records: SideRecords) -> None:
+        count = len(ledger.rows) if isinstance(ledger, Ledger) else ledger.until - ledger.after
+        offset, end = self._append(writer, records, ledger.rows, count)
         current = writer.current
-        position = current.next_position
         current.tell(records, offset=offset, end=end)
         current.grow().add(
             ledger.rows,
             ledger.heads,
             offset=offset,
             end=end,
-            position=position,
-            next_position=position + len(ledger.rows),
+            position=current.next_position,
+            next_position=current.next_position + count,
             sources=ledger.sources,
             records=records,
         )
         self._heads.put(ledger.heads)
 
-    def _append(self, writer: Writer, records: SideRecords, rows: list[Row]) -> tuple[int, int]:
-        """Write one frame; returns its offset and its end."""
+    def _append(self, writer: Writer, records: SideRecords, rows: list[Row], count: int) -> tuple[int, int]:
+        """Write one frame that covers so many positions; returns its offset and its end."""
         position, recorded, encoded = writer.current.next_position, self._clock(), side.encode(records)
-        data = self._frame(writer.current, position, rows, recorded, encoded)
-        if writer.is_due(len(data)):
-            self._seal()
-            data = self._frame(writer.current, position, rows, recorded, encoded)
-        offset = writer.append(data, next_position=position + len(rows))
-        return offset, offset + len(data)
 
-    def _frame(self, item: Segment, position: int, rows: list[Row], recorded: int, side: list[Any]) -> bytearray:
-        return self._buffer.encode(item.header.identity, item.end, position, rows, recorded=recorded, side=side)
+        def framed(item: Segment) -> bytearray:
+            at = (item.header.identity, item.end, position)
+            return self._buffer.encode(*at, rows, recorded=recorded, side=encoded, count=count)
+
+        if writer.is_due(len(data := framed(writer.current))):
+            self._seal()
+            data = framed(writer.current)
+        offset = writer.append(data, next_position=position + count)
+        return offset, offset + len(data)
 
     def _seal(self) -> None:
         writer = self._require_writer()
@@ -364,8 +366,7 @@ class FilesLog(Beside):
         found = with_known(list(map(problem_of, self._view.holes)), self.damage.known())
         if self._writer is not None and self._writer.poisoned is not None:
             found.append(Problem("writer", self._writer.poisoned.message))
-        found += self._reclaimer.problems()
-        return Report(self.engine, facts, tuple(self._view.opened.recovered), tuple(found))
+        return Report(self.engine, facts, tuple(self._view.opened.recovered), (*found, *self._reclaimer.problems()))
 
     def close(self) -> None:
         self._reclaimer.is_ending = True

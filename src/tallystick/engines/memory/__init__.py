@@ -13,7 +13,7 @@ from tallystick import errors
 from tallystick.engines.memory.views import MemoryDeadLetters, MemoryViews
 from tallystick.engines.tables.owned import MemoryDatabase, OwnedTables
 from tallystick.event.model import Event
-from tallystick.store import capabilities, leases
+from tallystick.store import capabilities, leases, transfer
 from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.combining import apart
 from tallystick.store.commit import Outcome, Transaction
@@ -35,6 +35,7 @@ from tallystick.store.run_documents import RunDocuments
 from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import within
+from tallystick.store.transfer import Transfer
 from tallystick.store.views import Inline
 
 
@@ -137,7 +138,7 @@ class MemoryLog:
         self._sources: dict[Source, int] = {}
         self._leases: dict[str, leases.Lease] = {}
         self._cuts: dict[str, Cut] = {}
-        self._pruned: set[bytes] = set()
+        self._pruned: dict[bytes, int] = {}
         self._floor = 0
         self._head = 0
         self._closed = False
@@ -168,11 +169,7 @@ class MemoryLog:
     def _store(self, ledger: Ledger) -> None:
         now = self._clock()
         for row in ledger.rows:
-            event = Event(*row)
-            self._events.append(event)
-            self._recorded.append(now)
-            self._by_id[event.id] = event
-            self._streams.setdefault(event.stream, []).append(event)
+            self._add(Event(*row), now)
         self._heads |= ledger.heads
         self._sources |= ledger.sources
         self._leases |= {lease.stream: lease for lease in ledger.leases}
@@ -181,6 +178,35 @@ class MemoryLog:
             self._maintain(ledger.maintenance)
         self._head = len(self._events)  # last, so that a reader sees a commit whole or not at all
         ledger.committed()
+
+    def receive(self, part: Transfer) -> None:
+        with self._changed:
+            self._require_open()
+            self.damage.require_none()
+            received = transfer.judge(self, part, head=len(self._events))
+            self._cuts |= {founding.cut.stream: founding.cut for founding in received.cuts}
+            self._streams |= {founding.cut.stream: [] for founding in received.cuts}
+            self._floor = max([self._floor, *(founding.cut.last_position for founding in received.cuts)])
+            self._pruned |= {id_: position for position, id_ in received.pruned}
+            now = self._clock()
+            for row in received.rows:
+                unused = row[0] - 1 - len(self._events)
+                self._events += [None] * unused
+                self._recorded += [0] * unused
+                self._add(Event(*row), now)
+            self._heads |= received.heads
+            self._sources |= received.sources
+            self._head = len(self._events)
+            self._changed.notify_all()
+
+    def pruned_events(self) -> Iterator[tuple[int, bytes]]:
+        return iter(sorted((position, id_) for id_, position in list(self._pruned.items())))
+
+    def _add(self, event: Event, recorded: int) -> None:
+        self._events.append(event)
+        self._recorded.append(recorded)
+        self._by_id[event.id] = event
+        self._streams.setdefault(event.stream, []).append(event)
 
     def _maintain(self, asked: Maintenance) -> None:
         for cut in asked.cuts:
@@ -197,7 +223,7 @@ class MemoryLog:
         kept = self._streams[cut.stream]
         for event in [event for event in kept if event.seq <= cut.through]:
             self._events[event.position - 1] = None
-            self._pruned.add(event.id)
+            self._pruned[event.id] = event.position
             del self._by_id[event.id]
         self._streams[cut.stream] = [event for event in kept if event.seq > cut.through]
         self._cuts[cut.stream] = cut

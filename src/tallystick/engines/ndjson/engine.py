@@ -33,6 +33,7 @@ from tallystick.store.maintenance import Cut, Reclaimed
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
+from tallystick.store.transfer import Transfer
 
 POLL_SECONDS = 0.01
 LOGS_MAX = 256
@@ -149,6 +150,12 @@ class NdjsonLog(Beside):
                 yield log
 
     # --- reading ---------------------------------------------------------------------------------------------------
+
+    def receive(self, part: Transfer) -> None:
+        raise errors.UnsupportedCapability(engine="ndjson", capability=capabilities.GLOBAL_ORDER)
+
+    def pruned_events(self) -> Iterator[tuple[int, bytes]]:
+        return iter(())
 
     def read(
         self,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import starmap
 
 from tallystick import errors
-from tallystick.engines.postgres import inspection, reclaiming, statements
+from tallystick.engines.postgres import inspection, reclaiming, statements, transfers
 from tallystick.engines.postgres.checkpoints import PostgresCheckpoints
 from tallystick.engines.postgres.commands import PostgresCommands
 from tallystick.engines.postgres.connections import CONTROL, Connections, Reading
@@ -31,7 +31,7 @@ from tallystick.engines.postgres.waiting import Waiting
 from tallystick.engines.postgres.writing import Writer
 from tallystick.event import limits, names
 from tallystick.event.model import Event
-from tallystick.store import capabilities
+from tallystick.store import capabilities, transfer
 from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import with_known
@@ -45,9 +45,11 @@ from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
 from tallystick.store.stating import Stated
+from tallystick.store.transfer import Transfer
 from tallystick.store.views import Inline
 
 BUSY_MS = 60_000
+_PRUNED_PAGE = 10_000
 CONNECTIONS_MAX = 16
 _BUSY_MS_MAX = 3_600_000
 _CONNECTIONS_LIMIT = 1000
@@ -185,6 +187,19 @@ class PostgresLog:
         if self._publisher is not None:
             self._publisher.note()
         return outcomes
+
+    def receive(self, part: Transfer) -> None:
+        writer = self._require_writer()
+        writer.receive(transfer.judge(transfers.Ends(self._connections), part, head=self.head()))
+        self._waiting.wake()
+        if self._publisher is not None:
+            self._publisher.note()
+
+    def pruned_events(self) -> Iterator[tuple[int, bytes]]:
+        after = 0
+        while page := self._connections.rows("list_pruned", (after, _PRUNED_PAGE)):
+            yield from page
+            after = page[-1][0]
 
     @property
     def inline(self) -> Inline | None:

@@ -59,7 +59,10 @@ _TAKEN = {
 
 
 def require_named(transaction: Transaction) -> None:
-    """Refuse a transaction whose facts do not name everything that it does."""
+    """Refuse a transaction whose facts do not name everything that it does.
+
+    One that writes nothing may bring snapshots whose facts are stored already, which the trigger holds them against.
+    """
     asked = transaction.maintenance
     if asked is None:
         return
@@ -71,7 +74,8 @@ def require_named(transaction: Transaction) -> None:
         if (erasure.stream, erasure.seq, erasure.checksum.hex()) not in named.erasures:
             raise errors.EraseRefused(stream=erasure.stream, seq=erasure.seq, reason=_UNNAMED)
     for snapshot in asked.snapshots:
-        if named.bodies.get(snapshot.id) != (snapshot.stream, chain.checksum(snapshot.body).hex()):
+        said = (snapshot.stream, chain.checksum(snapshot.body).hex())
+        if transaction.writes and named.bodies.get(snapshot.id) != said:
             raise errors.SnapshotUnusable(snapshot=snapshot.id.hex(), reason=_UNNAMED)
     for id_ in asked.dropped_snapshots:
         if id_.hex() not in named.dropped:

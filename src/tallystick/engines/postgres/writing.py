@@ -17,7 +17,16 @@ import msgspec
 import psycopg
 
 from tallystick import errors
-from tallystick.engines.postgres import batches, commands, damage, maintaining, prepared, statements, translate
+from tallystick.engines.postgres import (
+    batches,
+    commands,
+    damage,
+    maintaining,
+    prepared,
+    statements,
+    transfers,
+    translate,
+)
 from tallystick.engines.postgres.connections import CONTROL, MAINTENANCE, Connections
 from tallystick.engines.postgres.ends import Ends
 from tallystick.engines.postgres.inlining import Inlining, require_drawn
@@ -30,6 +39,7 @@ from tallystick.store.commit import Appended, Outcome, Transaction, Write
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.leases import Lease
 from tallystick.store.ledger import Holder, Ledger, only_writes
+from tallystick.store.transfer import Received
 
 _ATTEMPTS = 5
 _REFUSED = "TL409"  # what the functions that write raise
@@ -111,6 +121,11 @@ class Writer:
     def _translated(self, problem: psycopg.Error) -> errors.TallyError:
         refused = damage.refused(problem, self._connections)
         return refused or translate.of(problem, url=self._connections.url, waited_ms=self._connections.busy_ms)
+
+    def receive(self, part: Received) -> None:
+        """Take over a part of another store's log."""
+        self._require_maintaining()
+        transfers.write(self._connections, part, recorded=self._clock())
 
     def forget(self, before: int, limit: int) -> int:
         """Drop up to `limit` records of commands that were made before a time."""

@@ -35,7 +35,7 @@ _APPENDS = {
     sqlite3.SQLITE_PRAGMA: frozenset({"wal_checkpoint", "busy_timeout"}),
 }
 _MAINTENANCE = _APPENDS | {
-    sqlite3.SQLITE_INSERT: _APPENDS[sqlite3.SQLITE_INSERT] | {"cuts", "pruned", "erasures", "snapshots"},
+    sqlite3.SQLITE_INSERT: _APPENDS[sqlite3.SQLITE_INSERT] | {"cuts", "pruned", "skipped", "erasures", "snapshots"},
     sqlite3.SQLITE_DELETE: _APPENDS[sqlite3.SQLITE_DELETE] | {"events", "snapshots"} | _COMMANDS,
 }
 _NOTHING: frozenset[str] = frozenset()

@@ -17,7 +17,7 @@ from itertools import starmap
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
 from tallystick.engines.disk import Disk
-from tallystick.engines.sqlite import inspection, maintaining, mark, statements, survey, wal, writing
+from tallystick.engines.sqlite import inspection, maintaining, mark, statements, survey, transfers, wal, writing
 from tallystick.engines.sqlite.commands import SqliteCommands
 from tallystick.engines.sqlite.look import ALONE
 from tallystick.engines.sqlite.place import Opened, Opening
@@ -37,7 +37,7 @@ from tallystick.engines.tables.owned import OwnedTables
 from tallystick.engines.tables.views import SCHEMA, SqliteViews, Within
 from tallystick.event import limits
 from tallystick.event.model import Event
-from tallystick.store import capabilities, leases
+from tallystick.store import capabilities, leases, transfer
 from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.combining import apart
 from tallystick.store.commit import Outcome, Transaction
@@ -51,9 +51,11 @@ from tallystick.store.run_documents import RunDocuments
 from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
+from tallystick.store.transfer import Transfer
 from tallystick.store.views import Inline
 
 _POLL_S = 0.02
+_PRUNED_PAGE = 10_000
 _BUSY_MS_MAX = 3_600_000
 
 
@@ -172,6 +174,26 @@ class SqliteLog:
             self._opened.presence.mark.advance(self.store_id, head)
         except OSError as problem:  # the events are durable all the same: a retry needs their ids
             raise errors.StoreFailed(operation="writing the mark", reason=str(problem)) from problem
+
+    def receive(self, part: Transfer) -> None:
+        self._require_writable()
+        with self._database.maintaining() as connection:
+            view = SqliteView(connection)
+            transfers.write(connection, transfer.judge(view, part, head=view.head()), recorded=self._clock())
+            head = view.head()
+        self._note(head)
+        with self._changed:
+            self._changed.notify_all()
+
+    def pruned_events(self) -> Iterator[tuple[int, bytes]]:
+        after = 0
+        while page := self._pruned_behind(after):
+            yield from page
+            after = page[-1][0]
+
+    def _pruned_behind(self, after: int) -> list[tuple[int, bytes]]:
+        with self._database.reading() as connection:
+            return SqliteView(connection).pruned_behind(after, limit=_PRUNED_PAGE)
 
     def _require_writable(self) -> Holder:
         if self._closed:

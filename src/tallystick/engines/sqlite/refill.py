@@ -37,6 +37,7 @@ COPIED = (
     "checkpoints",
     "cuts",
     "pruned",
+    "skipped",
     "erasures",
     "sweeps",
     "snapshots",

@@ -146,9 +146,12 @@ def _lost_between(connection: sqlite3.Connection, first: int, last: int) -> list
 
 
 def _pruned_between(connection: sqlite3.Connection, first: int, last: int) -> set[int]:
-    """The positions that were pruned; none if that cannot be read, so that what is missing counts as lost."""
+    """The positions that were pruned or skipped; none if that cannot be read: what is missing then counts as lost."""
     try:
-        return {position for (position,) in connection.execute(statements.named("pruned_between"), (first, last))}
+        found = {position for (position,) in connection.execute(statements.named("pruned_between"), (first, last))}
+        for begin, end in connection.execute(statements.named("skipped_between"), (first, last)):
+            found.update(range(begin, end + 1))
+        return found
     except sqlite3.DatabaseError as problem:
         if not translate.is_damage(problem):
             raise

@@ -86,6 +86,10 @@ class SqliteView:
             self._any_pruned = self._one("any_pruned") is not None
         return self._any_pruned and self._one("is_pruned", id) is not None
 
+    def pruned_behind(self, after: int, *, limit: int) -> list[tuple[int, bytes]]:
+        """Position and id of events that were pruned, ascending, those behind a position."""
+        return self._connection.execute(statements.named("list_pruned"), (after, limit)).fetchall()
+
     def command(self, key: CommandKey) -> CommandRecord | None:
         row = self._one("find_command", key.org, key.actor, key.endpoint, key.key)
         if row is None:

@@ -7,11 +7,12 @@ import time
 from collections import deque
 from typing import Any
 
+import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tallystick import errors
-from tallystick.server.console import rendering
+from tallystick.server.console import headline, rendering
 from tallystick.server.console.events import answer
 from tallystick.server.console.routing import PageRoute
 from tallystick.server.console.signing_in import Operator
@@ -112,14 +113,9 @@ async def look(request: Request, since: float = 0.0) -> Response:
 
 def _now(service: Service, watch: Watch) -> dict[str, Any]:
     holes = len(service.store.holes())
-    lines = _health(service)
-    return {"projections": _lags(watch.last), "health": lines, "verdict": _verdict(lines), "holes": holes}
-
-
-def _verdict(lines: list[dict[str, str]]) -> dict[str, Any]:
-    """All checks in a few words."""
-    bad = sum(line["state"] == "bad" for line in lines)
-    return {"ok": not bad, "says": f"{bad} {'things need' if bad > 1 else 'thing needs'} you" if bad else "All is well"}
+    lines = _health(service, watch.last)
+    told = {"health": msgspec.to_builtins(lines), "verdict": headline.headline(lines)}
+    return {"projections": _lags(watch.last), "holes": holes} | told
 
 
 def _lags(sample: Sample | None) -> list[dict[str, Any]]:
@@ -136,21 +132,21 @@ def _lags(sample: Sample | None) -> list[dict[str, Any]]:
     ]
 
 
-def _health(service: Service) -> list[dict[str, str]]:
-    """A line for each check: what it is called, whether it holds, and what to do if not."""
-    verdict = health(service.operations)
-    said = {"store": "answers", "log": "no damage is known", "index": "leads to the newest event"}
-    said |= {"space": "enough is free", "writer": "takes appends", "verification": "found nothing wrong"}
-    if verdict.facts["verified"] is None:
-        said["verification"] = "not done since the service began"
+def _health(service: Service, sample: Sample | None) -> list[headline.Line]:
+    """A line for each thing that is looked at."""
+    operations = service.operations
+    not_writing = ""
     if service.is_readonly:
-        said["writer"] = (
-            "opened for reading" if service.store.log.readonly else "refuses appends while the log is damaged"
+        not_writing = "opened for reading" if service.store.log.readonly else "refuses appends while the log is damaged"
+    return headline.lines(
+        headline.Seen(
+            verdict=health(operations),
+            lags=sample.lags if sample is not None else (),
+            verified=operations.verified,
+            free_bytes=sample.free_bytes if sample is not None else None,
+            free_bytes_min=operations.free_bytes_min,
+            failures=service.failures,
+            not_writing=not_writing,
+            now=service.store.clock(),
         )
-    lines = []
-    for check, holds in verdict.facts["checks"].items():
-        why = "; ".join(reason.reason for reason in verdict.reasons if reason.check == check)
-        lines.append({"what": check, "state": "ok" if holds else "bad", "says": why or said.get(check, "")})
-    for name, why in service.failures.items():
-        lines.append({"what": f"projection {name}", "state": "bad", "says": f"its runner stopped: {why}"})
-    return lines
+    )

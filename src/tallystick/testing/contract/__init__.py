@@ -33,6 +33,8 @@ THEMES = (
     "projections",
     "commands",
     "damage",
+    "moving",
+    "readers",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
 
@@ -54,10 +56,12 @@ from tallystick.testing.contract.maintenance import (  # noqa: E402
     PruningContract,
     SnapshotContract,
 )
+from tallystick.testing.contract.moving import MovingContract  # noqa: E402
 from tallystick.testing.contract.orgs_and_sources import OrgAndSourceContract  # noqa: E402
 from tallystick.testing.contract.processes import ProcessContract  # noqa: E402
 from tallystick.testing.contract.profiles import ProfileContract  # noqa: E402
 from tallystick.testing.contract.projections import ConsumerContract, ProjectionContract  # noqa: E402
+from tallystick.testing.contract.readers import ReaderContract  # noqa: E402
 from tallystick.testing.contract.reading import ReadingContract  # noqa: E402
 from tallystick.testing.contract.reopening import ReopeningContract  # noqa: E402
 from tallystick.testing.contract.retry import RetryContract  # noqa: E402
@@ -89,6 +93,8 @@ CONTRACTS = (
     ConsumerContract,
     RunningCommandContract,
     DamageContract,
+    MovingContract,
+    ReaderContract,
 )
 
 
@@ -118,6 +124,8 @@ class AllContracts(
     ConsumerContract,
     RunningCommandContract,
     DamageContract,
+    MovingContract,
+    ReaderContract,
 ):
     """Everything an engine must do."""
 

@@ -42,7 +42,7 @@ SELECT 'schema', role || ' may execute ' || oid::regprocedure, 0, '', 0
 FROM unnest(ARRAY['tally_app', 'tally_reader', 'public']) AS role, pg_proc
 WHERE pronamespace = 'tally'::regnamespace
     AND proname IN ('prune', 'erase', 'drop_snapshots', 'forget', 'erase_responses', 'forget_commands_before',
-        'settle_damage', 'forget_settled_damage')
+        'settle_damage', 'forget_settled_damage', 'receive')
     AND has_function_privilege(role, oid, 'EXECUTE')
 UNION ALL
 SELECT 'schema', 'tally_app may execute ' || oid::regprocedure, 0, '', 0

@@ -47,7 +47,7 @@ function tell(now) {
   });
   const verdict = document.getElementById("verdict");
   if (verdict.textContent !== now.verdict.says) verdict.textContent = now.verdict.says;
-  verdict.className = `chip large ${now.verdict.ok ? "ok" : "bad"}`;
+  verdict.className = `chip large ${now.verdict.state}`;
   const list = document.getElementById("health");
   list.replaceChildren(...now.health.map((each) => html("li", { class: each.state }, html("span", { class: `chip ${each.state}` }, each.what), html("span", { class: "says" }, each.says))));
 }

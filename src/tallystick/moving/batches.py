@@ -1,65 +1,18 @@
-"""The import itself: lines in batches, each batch one commit, and what to say when one is refused."""
+"""Appending lines: in batches, each batch one commit, and what to say when one is refused."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from tallystick import errors
-from tallystick.cli import claims
-from tallystick.cli.incoming import Line
+from tallystick.moving import claims
+from tallystick.moving.entry import BrokenClaim, Line
+from tallystick.moving.progress import ImportStopped, Progress
 from tallystick.store import capabilities, expectation
 from tallystick.store.commit import Appended
 from tallystick.store.prepare import Part, Request
 from tallystick.store.store import Store
-
-
-class ImportStopped(errors.TallyError):
-    """The store failed during an import. Everything before the batch is stored."""
-
-    template = "{where}: {reason}"
-    advice = (
-        "{hint}Stored before that: {imported} events (and {skipped} that were there already), up to line {last_line}."
-    )
-    where: str
-    reason: str
-    imported: int
-    skipped: int
-    last_line: int
-
-
-class ImportRefused(ImportStopped):
-    """A line was refused. Everything before its batch is stored, nothing of the batch is."""
-
-    exit_status = 1
-
-
-class Progress(msgspec.Struct):
-    """How far an import has come."""
-
-    imported: int = 0
-    skipped: int = 0
-    control: int = 0
-    lines: int = 0
-
-    def stopped(self, problem: Exception, *, first: int, last: int) -> ImportStopped:
-        """The error for lines `first` to `last` of the file."""
-        known = problem if isinstance(problem, errors.TallyError) else None
-        reason = problem.reason if isinstance(problem, claims.BrokenClaim) else known.message if known else str(problem)
-        hint = known.next_step if known else "Lines without seq, checksum and link are appended as new events."
-        kind = ImportStopped if isinstance(problem, errors.Unavailable) else ImportRefused
-        return kind(
-            where=f"line {first}" if first == last else f"lines {first} to {last}",
-            line=first,
-            cause=type(problem).__name__,
-            reason=reason,
-            hint=f"{hint} " if hint else "",
-            imported=self.imported,
-            skipped=self.skipped,
-            last_line=self.lines,
-        )
 
 
 class Importer:
@@ -76,7 +29,7 @@ class Importer:
             lines_kept = self._without_repeats(lines)
             for batch in self._commits(lines_kept):
                 self._commit(batch)
-        except claims.BrokenClaim as problem:
+        except BrokenClaim as problem:
             raise self.progress.stopped(problem, first=problem.line.number, last=problem.line.number) from problem
         except errors.TallyError as problem:
             raise self._named(problem, lines_kept) from problem
@@ -94,7 +47,7 @@ class Importer:
             if first is line:
                 kept.append(line)
             elif not first.same_as(line):
-                raise claims.BrokenClaim(line, f"its id stands in line {first.number} too, with other content")
+                raise BrokenClaim(line, f"its id stands in line {first.number} too, with other content")
         self._repeated = len(lines) - len(kept) - sum(line.is_foreign_control for line in lines)
         return kept
 
@@ -186,7 +139,7 @@ def expected(line: Line) -> int:
 def _check_link(line: Line, outcome: Appended) -> None:
     """The claim again, after the write: a profile may have added to the meta."""
     if line.link is not None and line.link != outcome.link:
-        raise claims.BrokenClaim(line, f"it was stored with the link {outcome.link.hex()}")
+        raise BrokenClaim(line, f"it was stored with the link {outcome.link.hex()}")
 
 
 def _fits(line: Line, problem: errors.TallyError) -> bool:

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tallystick.cli.incoming import Line
 from tallystick.event import chain, guard
 from tallystick.event.model import Draft
+from tallystick.moving.entry import BrokenClaim, Line
 from tallystick.store.commit import Transaction
 from tallystick.store.ledger import NO_HEAD, Head
 from tallystick.store.prepare import Part, Preparer, Request
 from tallystick.store.store import Store
-
-
-class BrokenClaim(Exception):
-    """A line will not become what it says."""
-
-    def __init__(self, line: Line, reason: str) -> None:
-        super().__init__(reason)
-        self.line = line
-        self.reason = reason
 
 
 def check(store: Store, lines: Sequence[Line]) -> None:

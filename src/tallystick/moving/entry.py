@@ -72,6 +72,15 @@ class Line(msgspec.Struct):
         return (self.stream, content, *given)
 
 
+class BrokenClaim(Exception):
+    """A line will not become what it says."""
+
+    def __init__(self, line: Line, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+        self.reason = reason
+
+
 def parse(text: bytes, number: int) -> Line:
     """The line as an event to append; anything that is not one is refused."""
     fields = canonical.parse(text, what="line")
@@ -104,7 +113,8 @@ def _check_keys(fields: dict[str, Any]) -> None:
         if key not in fields:
             raise errors.InvalidInput(reason=f"it has no {key!r}")
     if fields["payload"] is None:
-        raise errors.InvalidInput(reason="its payload was erased, so that the event cannot be appended again")
+        reason = "its payload was erased, so that it cannot be appended: `tally export --whole` moves erased events too"
+        raise errors.InvalidInput(reason=reason)
     for key, value in fields.items():
         if key in IGNORED:
             continue

@@ -1,0 +1,123 @@
+-- What a store takes over from another one: events at their positions, erased ones without their payloads, and streams
+-- that begin with a cut. For `tally_maintenance` alone, and only behind the end of the log. Every checksum, seq and link
+-- is computed here again.
+
+-- A cut has the event that it goes up to, or it is what its stream begins with: then nothing is stored yet, and the
+-- control fact that names it comes with the rest of the transfer. Whether it came is for `check_cuts` to say.
+CREATE FUNCTION tally.is_founding(fact_position bigint, last_position bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT fact_position > last_position AND NOT EXISTS (SELECT FROM tally.events)
+        AND NOT EXISTS (SELECT FROM tally.streams)
+$$;
+
+-- An erasure that comes with its control fact finds an event that has no payload any more.
+CREATE FUNCTION tally.is_received(erased bigint, of_stream text, of_seq bigint, with_checksum bytea, fact bigint)
+RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (
+        SELECT FROM tally.events
+        WHERE position = erased AND stream = of_stream AND seq = of_seq AND checksum = with_checksum
+            AND payload IS NULL
+    ) AND EXISTS (
+        SELECT FROM (SELECT tally.fact_at(fact, 'tally.erased') AS said) AS named
+        WHERE (said ->> 'stream', said ->> 'seq', said ->> 'position', said ->> 'checksum')
+            = (of_stream, of_seq::text, erased::text, encode(with_checksum, 'hex'))
+    )
+$$;
+
+DROP TRIGGER cuts_are_named_by_facts ON tally.cuts;
+
+CREATE TRIGGER cuts_are_named_by_facts BEFORE INSERT ON tally.cuts
+FOR EACH ROW WHEN (NOT tally.is_founding(NEW.fact_position, NEW.last_position))
+EXECUTE FUNCTION tally.judge_cut();
+
+DROP TRIGGER erasures_are_named_by_facts ON tally.erasures;
+
+CREATE TRIGGER erasures_are_named_by_facts BEFORE INSERT ON tally.erasures
+FOR EACH ROW WHEN (NOT tally.is_received(NEW.position, NEW.stream, NEW.seq, NEW.checksum, NEW.fact_position))
+EXECUTE FUNCTION tally.judge_erasure();
+
+ALTER TABLE tally.cuts ENABLE ALWAYS TRIGGER cuts_are_named_by_facts;
+ALTER TABLE tally.erasures ENABLE ALWAYS TRIGGER erasures_are_named_by_facts;
+
+-- Write a part of a transfer: {"after", "until", "cuts", "pruned", "events", "erasures"}. Hashes are hex.
+CREATE FUNCTION tally.receive(part json, new_recorded bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    given record;
+    head record;
+    about jsonb;
+    reason text;
+BEGIN
+    PERFORM tally.require_safe();
+    IF nullif(current_setting('tally.org', true), '') IS NOT NULL THEN
+        RAISE EXCEPTION 'who acts for one org takes over nothing' USING ERRCODE = 'TL403';
+    END IF;
+    PERFORM pg_advisory_xact_lock(1952541804, 1); -- alone: nobody else has drawn a position, or draws one
+    IF (SELECT coalesce(max(position), 0) FROM tally.events) <> (part ->> 'after')::bigint THEN
+        RAISE EXCEPTION 'the log does not end at position %', part ->> 'after' USING ERRCODE = 'TL409';
+    END IF;
+    INSERT INTO tally.cuts
+    SELECT stream, through, decode(link, 'hex'), first_position, last_position, count, org, fact_position
+    FROM json_to_recordset(part -> 'cuts') AS cut(
+        stream text, through bigint, link text, first_position bigint, last_position bigint, count bigint, org text,
+        fact_position bigint
+    );
+    INSERT INTO tally.streams
+    SELECT stream, through, decode(link, 'hex'), org
+    FROM json_to_recordset(part -> 'cuts') AS cut(stream text, through bigint, link text, org text);
+    INSERT INTO tally.pruned (position, id)
+    SELECT position, id FROM json_to_recordset(part -> 'pruned') AS gone(position bigint, id uuid);
+    FOR given IN
+        SELECT position, stream, seq, type, version, id, time, payload, meta, decode(checksum, 'hex') AS checksum,
+            decode(link, 'hex') AS link, decode(signature, 'hex') AS signature
+        FROM json_to_recordset(part -> 'events') AS event(
+            position bigint, stream text, seq bigint, type text, version integer, id uuid, time bigint, payload text,
+            meta text, checksum text, link text, signature text
+        )
+        ORDER BY position
+    LOOP
+        SELECT seq, link, org INTO head FROM tally.streams WHERE stream = given.stream;
+        about := CASE WHEN given.meta <> '{}' THEN given.meta::jsonb END;
+        reason := CASE
+            WHEN given.position <= (part ->> 'after')::bigint OR given.position > (part ->> 'until')::bigint
+                THEN 'it does not belong to this part'
+            WHEN given.seq IS DISTINCT FROM coalesce(head.seq, 0) + 1 THEN 'it does not follow'
+            WHEN given.payload IS NULL AND given.stream LIKE 'tally.%' THEN 'a control fact is never erased'
+            WHEN given.payload IS NOT NULL AND given.checksum IS DISTINCT FROM sha256(convert_to(given.payload, 'UTF8'))
+                THEN 'its payload does not have its checksum'
+            WHEN given.link IS DISTINCT FROM tally.link(
+                coalesce(head.link, decode(repeat('00', 32), 'hex')), given.stream, given.seq, given.type,
+                given.version, given.id, given.time, given.meta, given.checksum
+            ) THEN 'its link does not follow'
+            WHEN about ->> 'org' <> head.org THEN 'it is of another org'
+        END;
+        IF reason IS NOT NULL THEN
+            PERFORM tally.refuse_row(given.stream, given.seq, reason);
+        END IF;
+        INSERT INTO tally.events VALUES (
+            given.position, given.stream, given.seq, given.type, given.version, given.id, given.time, given.payload,
+            given.meta, given.checksum, given.link, given.signature, new_recorded, about ->> 'org', about ->> 'app',
+            about ->> 'env'
+        );
+        INSERT INTO tally.streams (stream, seq, link, org)
+        VALUES (given.stream, given.seq, given.link, coalesce(head.org, about ->> 'org'))
+        ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, link = excluded.link, org = excluded.org;
+        IF about ->> 'source' IS NOT NULL AND about ->> 'source_seq' IS NOT NULL THEN
+            INSERT INTO tally.sources AS known VALUES (about ->> 'source', (about ->> 'source_seq')::bigint)
+            ON CONFLICT (source) DO UPDATE SET seq = greatest(known.seq, excluded.seq);
+        END IF;
+    END LOOP;
+    INSERT INTO tally.erasures
+    SELECT erased.position, erased.stream, erased.seq, decode(erased.checksum, 'hex'),
+        (SELECT org FROM tally.streams WHERE stream = erased.stream), erased.fact_position
+    FROM json_to_recordset(part -> 'erasures') AS erased(
+        position bigint, stream text, seq bigint, checksum text, fact_position bigint
+    );
+    PERFORM setval('tally.positions', greatest(last_value, (part ->> 'until')::bigint)) FROM tally.positions;
+END
+$$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA tally FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION tally.receive TO tally_maintenance;

@@ -1,0 +1,1 @@
+SELECT tally.receive(%s::json, %s)

@@ -1,0 +1,1 @@
+INSERT INTO pruned (position, id) VALUES (?, ?)

@@ -1,0 +1,1 @@
+INSERT INTO skipped (first, last) VALUES (?, ?)

@@ -1,0 +1,1 @@
+SELECT position, id FROM pruned WHERE position > ? ORDER BY position LIMIT ?

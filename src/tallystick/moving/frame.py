@@ -1,0 +1,148 @@
+"""The lines of a whole export that are not events. Each begins with the key `tally`, which says what it is.
+
+    {"tally":"export","format":1,"store_id","engine","profile","head","cuts","erased","ordered"}      the first line
+    {"tally":"cut","stream","through","link","first_position","last_position","count","org","fact"}   a pruned stream
+    {"tally":"pruned","events":[[position, id], …]}                  events that are gone, where they were
+    {"tally":"snapshot","id","body","more"}                          a snapshot's body in base64, in pieces
+    {"tally":"end","events","pruned","cuts","snapshots","head","sha256"}                              the last line
+
+Cuts follow the first line. Events and what was pruned are in order of position, snapshots come after them. `fact` is
+the position of the control fact that names the cut. `sha256` is over every byte before the last line. `ordered` false:
+the engine has no order between streams, and its positions mean nothing elsewhere.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TypeAlias
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event.line import FRAME
+from tallystick.store.maintenance import Cut
+from tallystick.store.transfer import FoundingCut
+
+FORMAT = 1
+PIECE_BYTES_MAX = 1 << 20
+PRUNED_MAX = 1000
+
+
+class Begin(msgspec.Struct, frozen=True, tag_field="tally", tag="export"):
+    """What is exported. `cuts` and `erased` say how much of it is gone."""
+
+    store_id: str
+    engine: str
+    profile: str
+    head: int
+    cuts: int
+    erased: int
+    ordered: bool
+    format: int = FORMAT
+
+
+class CutLine(msgspec.Struct, frozen=True, tag_field="tally", tag="cut"):
+    """What was pruned of one stream."""
+
+    stream: str
+    through: int
+    link: str
+    first_position: int
+    last_position: int
+    count: int
+    org: str | None
+    fact: int
+
+    @property
+    def founding(self) -> FoundingCut:
+        """The cut as the receiving store takes it."""
+        cut = Cut(
+            stream=self.stream,
+            through=self.through,
+            link=bytes.fromhex(self.link),
+            first_position=self.first_position,
+            last_position=self.last_position,
+            count=self.count,
+            org=self.org,
+        )
+        return FoundingCut(cut, self.fact)
+
+
+class PrunedLine(msgspec.Struct, frozen=True, tag_field="tally", tag="pruned"):
+    """Positions and ids of events that are gone."""
+
+    events: list[tuple[int, str]]
+
+
+class SnapshotLine(msgspec.Struct, frozen=True, tag_field="tally", tag="snapshot"):
+    """A piece of a snapshot's body; `more` follows."""
+
+    id: str
+    body: str
+    more: bool
+
+    @property
+    def piece(self) -> bytes:
+        """The bytes."""
+        return base64.b64decode(self.body, validate=True)
+
+
+class End(msgspec.Struct, frozen=True, tag_field="tally", tag="end"):
+    """What was in the export, so that one that was cut off is noticed."""
+
+    events: int
+    pruned: int
+    cuts: int
+    snapshots: int
+    head: int
+    sha256: str
+
+
+FrameLine: TypeAlias = Begin | CutLine | PrunedLine | SnapshotLine | End
+
+_decode = msgspec.json.Decoder(FrameLine).decode
+
+
+def is_one(text: bytes) -> bool:
+    """Whether a line is not an event but one of these."""
+    return text.startswith(FRAME)
+
+
+def parse(text: bytes) -> FrameLine:
+    """The line; refused if it does not have its form."""
+    try:
+        found: FrameLine = _decode(text)
+        if isinstance(found, Begin) and found.format != FORMAT:
+            raise errors.InvalidInput(reason=f"the export has format {found.format}, and this program reads {FORMAT}")
+        return found
+    except ValueError as problem:  # msgspec's errors are values' errors
+        raise errors.InvalidInput(reason=f"it is not a line of an export: {problem}") from problem
+
+
+def encode(line: FrameLine) -> bytes:
+    """The line with its end."""
+    return msgspec.json.encode(line) + b"\n"
+
+
+def cut_line(founding: FoundingCut) -> CutLine:
+    """A cut as a line."""
+    cut = founding.cut
+    return CutLine(
+        cut.stream,
+        cut.through,
+        cut.link.hex(),
+        cut.first_position,
+        cut.last_position,
+        cut.count,
+        cut.org,
+        founding.fact_position,
+    )
+
+
+def snapshot_lines(id_: bytes, body: bytes) -> list[SnapshotLine]:
+    """A body as lines."""
+    pieces = [body[at : at + PIECE_BYTES_MAX] for at in range(0, len(body), PIECE_BYTES_MAX)] or [b""]
+    last = len(pieces) - 1
+    return [
+        SnapshotLine(id_.hex(), base64.b64encode(piece).decode(), number < last) for number, piece in enumerate(pieces)
+    ]

@@ -1,0 +1,225 @@
+"""Taking over a whole export: the same log again, in a store that is empty or holds the beginning of it.
+
+Each batch is one commit that goes on where the store ends, so an import that was killed is continued by running it
+again: what is there already is compared, event by event, and not written twice.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import chain
+from tallystick.event.line import event_of
+from tallystick.event.model import Event, NewEvent
+from tallystick.moving import frame
+from tallystick.moving.progress import Progress
+from tallystick.store import capabilities, facts
+from tallystick.store.claims import Claims, check_cuts, read_claims
+from tallystick.store.commit import Transaction
+from tallystick.store.maintenance import Maintenance
+from tallystick.store.snapshots import Snapshot
+from tallystick.store.store import Store
+from tallystick.store.transfer import FoundingCut, Transfer, check_form
+
+
+class Takeover:
+    """One whole export on its way into a store, line by line."""
+
+    def __init__(self, store: Store, begin: frame.Begin, progress: Progress, *, batch: int, batch_bytes: int) -> None:
+        self._store = store
+        self._log = store.log
+        self._begin = begin
+        self._progress = progress
+        self._batch = batch
+        self._batch_bytes = batch_bytes
+        self._there = self._after = self._log.head()
+        self._last = 0
+        self._cuts: list[FoundingCut] = []
+        self._pruned: list[tuple[int, bytes]] = []
+        self._body = bytearray()
+        self._events: list[Event] = []
+        self._numbers: dict[int, int] = {}
+        self._bytes = 0
+        self._counts = {"events": 0, "pruned": 0, "cuts": 0, "snapshots": 0}
+
+    # --- lines -----------------------------------------------------------------------------------------------------
+
+    def cut(self, line: frame.CutLine) -> None:
+        """What a stream begins with."""
+        self._counts["cuts"] += 1
+        self._cuts.append(line.founding)
+
+    def pruned(self, line: frame.PrunedLine) -> None:
+        """Positions that hold nothing any more."""
+        self._counts["pruned"] += len(line.events)
+        self._pruned += [(position, bytes.fromhex(id_)) for position, id_ in line.events]
+
+    def event(self, event: Event, size: int, number: int) -> None:
+        """An event, the bytes of its line, and the number of it."""
+        self._last = event.position if self._begin.ordered else self._last + 1
+        event = msgspec.structs.replace(event, position=self._last)
+        self._counts["events"] += 1
+        self._numbers[event.position] = number
+        self._events.append(event)
+        self._bytes += size
+        if len(self._events) >= self._batch or self._bytes >= self._batch_bytes:
+            self.flush(number)
+
+    def snapshot(self, line: frame.SnapshotLine, number: int) -> None:
+        """A piece of a snapshot; with the last piece it is kept."""
+        self.flush(number)
+        self._body += line.piece
+        if not line.more:
+            self._counts["snapshots"] += 1
+            self._keep(bytes.fromhex(line.id), bytes(self._body))
+            self._body.clear()
+
+    def end(self, line: frame.End, digest: str, number: int) -> None:
+        """The last line: everything before it must have been there."""
+        self.flush(number)
+        wanted = {name: getattr(line, name) for name in self._counts}
+        if self._counts != wanted:
+            reason = f"it counts {_told(wanted)}, and before it there are {_told(self._counts)}"
+            raise errors.InvalidInput(reason=reason)
+        if digest != line.sha256:
+            raise errors.InvalidInput(reason="the lines before it were changed: their SHA-256 is another")
+        if any(position > self._after for position, _ in self._pruned):
+            raise errors.InvalidInput(reason="positions were pruned behind the last event")
+        self._settle()
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def flush(self, number: int) -> None:
+        """Write what has come together, as one commit."""
+        if not self._events:
+            return
+        try:
+            known = [event for event in self._events if event.position <= self._there]
+            self._require_same(known)
+            self._receive(self._events[len(known) :])
+        except errors.TransferRefused as refusal:
+            line = self._numbers.get(refusal.position, 0)
+            first, last = (line, line) if line else (min(self._numbers.values()), number)
+            raise self._progress.stopped(refusal, first=first, last=last) from refusal
+        except errors.TallyError as problem:
+            raise self._progress.stopped(problem, first=min(self._numbers.values()), last=number) from problem
+        self._progress.lines = number
+        self._events, self._bytes = [], 0
+        self._numbers.clear()
+
+    def _receive(self, events: list[Event]) -> None:
+        if not events:
+            return
+        until = events[-1].position
+        pruned = tuple(gone for gone in self._pruned if self._after < gone[0] <= until)
+        cuts = tuple(self._cuts) if self._after == 0 else ()
+        self._log.receive(Transfer(after=self._after, events=tuple(events), pruned=pruned, cuts=cuts))
+        self._after = until
+        self._pruned = [gone for gone in self._pruned if gone[0] > until]
+        self._progress.imported += len(events)
+        self._progress.pruned += len(pruned)
+
+    def _require_same(self, events: list[Event]) -> None:
+        """What the store holds at these positions is what the export holds there."""
+        if not events:
+            return
+        first, last = events[0].position, events[-1].position
+        page = self._log.read(after=first - 1, until=last, limit=len(events) + 1, over_pruned=True)
+        for at, event in enumerate(events):
+            if at >= len(page.events) or page.events[at].row != event.row:
+                reason = "the store holds something else there: it is no copy of the store that was exported"
+                raise errors.TransferRefused(position=event.position, reason=reason)
+        if len(page.events) > len(events):
+            raise errors.TransferRefused(position=last, reason="the store holds events that the export does not")
+        self._progress.skipped += len(events)
+
+    def _keep(self, id_: bytes, body: bytes) -> None:
+        if id_ in self._log.snapshots.ids():
+            return
+        event = self._log.find(id_)
+        if event is None or event.type != facts.SNAPSHOTTED:
+            raise errors.SnapshotUnusable(snapshot=id_.hex(), reason="no control fact of the export tells of it")
+        fact = facts.parse(event, facts.Snapshotted)
+        if chain.checksum(body).hex() != fact.body_hash:
+            raise errors.SnapshotUnusable(snapshot=id_.hex(), reason="its body is not the one that its fact names")
+        made = _snapshot(event, fact, body)
+        outcome = self._log.commit([Transaction([], maintenance=Maintenance(snapshots=(made,)))])[0]
+        if isinstance(outcome, errors.TallyError):
+            raise outcome
+        self._progress.snapshots += 1
+
+    def _settle(self) -> None:
+        """The facts and what is there agree; snapshots that did not come are recorded as dropped."""
+        claims = read_claims(self._log)
+        wrong = [*claims.problems, *check_cuts(self._log, claims)]
+        if wrong:
+            raise errors.InvalidInput(reason=f"what was exported contradicts itself: {wrong[0].reason}")
+        held = set(self._log.snapshots.ids())
+        dropped = _dropped(claims, held)
+        if dropped:
+            self._store.record(dropped)
+            self._progress.snapshots_left_out += len(claims.snapshots.keys() - held)
+
+
+def why_not(store: Store, begin: frame.Begin, first: Event | None, cuts: list[frame.CutLine]) -> str | None:
+    """Why a store cannot take over an export as it is; None if it can."""
+    log = store.log
+    if capabilities.GLOBAL_ORDER not in log.capabilities:
+        return f"the {log.engine} engine keeps no order between streams"
+    if log.profile != begin.profile:
+        return f"its profile is {log.profile!r}, and that of the export {begin.profile!r}"
+    if log.head() == 0:
+        return None
+    stored = log.read(limit=1, over_pruned=True).events
+    if first is None or not stored or (stored[0].id, stored[0].link) != (first.id, first.link):
+        return "it holds events of its own"
+    if log.cuts(limit=len(cuts) + 1) != sorted((line.founding.cut for line in cuts), key=lambda cut: cut.stream):
+        return "other parts of it were pruned"
+    return None
+
+
+def parsed(text: bytes) -> Event:
+    """The event of a line of a whole export, with the form that every stored event has."""
+    try:
+        event = event_of(text)
+    except ValueError as problem:  # msgspec's errors are values' errors
+        raise errors.InvalidInput(reason=f"it is not a line of an export: {problem}") from problem
+    check_form(event)
+    return event
+
+
+def _snapshot(event: Event, fact: facts.Snapshotted, body: bytes) -> Snapshot:
+    return Snapshot(
+        id=event.id,
+        stream=fact.stream,
+        seq=fact.seq,
+        position=fact.position,
+        link=bytes.fromhex(fact.link),
+        reducer=fact.reducer,
+        reducer_version=fact.reducer_version,
+        upcasters=bytes.fromhex(fact.upcasters),
+        state_hash=bytes.fromhex(fact.state_hash),
+        made=event.time,
+        body=body,
+        kind="diff" if fact.base is not None else "full",
+        base=None if fact.base is None else bytes.fromhex(fact.base),
+    )
+
+
+def _dropped(claims: Claims, held: set[bytes]) -> list[tuple[str, NewEvent]]:
+    """Facts that say which snapshots did not come with the log."""
+    missing: dict[str, list[str]] = {}
+    for id_, fact in claims.snapshots.items():
+        if id_ not in held:
+            missing.setdefault(fact.stream, []).append(id_.hex())
+    found = []
+    for stream, ids in missing.items():
+        dropped = facts.SnapshotsDropped(stream=stream, snapshots=ids, reason="it did not come with the moved log")
+        about = facts.stream_about(stream) if stream else facts.STORE_SNAPSHOTS
+        found.append((about, NewEvent(facts.SNAPSHOT_DROPPED, dropped.payload)))
+    return found
+
+
+def _told(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())

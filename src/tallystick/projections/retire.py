@@ -1,0 +1,134 @@
+"""Retiring what reads a log: projections and consumers that nobody runs any more, or that have to begin elsewhere.
+
+As long as its place is there, a reader that stopped keeps events from being pruned. Each of these is recorded as a
+control fact first and then done, so that the audit trail says who did it also if the process dies in between; doing it
+again does the rest. A runner that is still at work makes its place again: stop it before.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import names
+from tallystick.event.model import NewEvent
+from tallystick.projections.gauges import consumers
+from tallystick.store.store import Store
+from tallystick.store.views import DISCARD_ROWS, Place
+
+STREAM = "tally.store/readers"
+PROJECTION_DROPPED = "tally.projection.dropped"
+CONSUMER_DROPPED = "tally.consumer.dropped"
+CONSUMER_RESET = "tally.consumer.reset"
+
+
+class ProjectionDropped(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows or tables of a projection are gone, in every epoch. `position` is where the live ones were."""
+
+    name: str
+    position: int
+    epochs: list[int]
+    reason: str
+
+
+class ConsumerDropped(msgspec.Struct, frozen=True, kw_only=True):
+    """The place of a consumer is gone, and as many dead letters of it. `position` is where it was."""
+
+    name: str
+    position: int
+    dead_letters: int
+    reason: str
+
+
+class ConsumerReset(msgspec.Struct, frozen=True, kw_only=True):
+    """A consumer goes on behind another position; `before` is where it was."""
+
+    name: str
+    before: int
+    position: int
+    reason: str
+
+
+def drop_projection(store: Store, name: str, *, by: str = "", reason: str = "") -> ProjectionDropped:
+    """Drop a projection: its rows or tables, and its place. A rebuild or a runner makes it again from the log."""
+    names.check_label("projection name", name)
+    rows, tables = _places(store, name)
+    if not rows and not tables:
+        raise errors.ReaderNotFound(kind="projection", name=name)
+    live = next((place for place in (*rows, *tables) if place.live), None)
+    fact = ProjectionDropped(
+        name=name,
+        position=live.position if live is not None else 0,
+        epochs=sorted(place.epoch for place in (*rows, *tables)),
+        reason=reason,
+    )
+    _record(store, PROJECTION_DROPPED, fact, by)
+    for place in rows:
+        while store.log.views.discard(name, place.epoch, limit=DISCARD_ROWS, live=True) == DISCARD_ROWS:
+            pass
+    if tables:
+        with store.log.view_tables.writing() as session:
+            for place in session.views.places():
+                if place.projection == name:
+                    session.discard(place)
+    return fact
+
+
+def drop_consumer(store: Store, name: str, *, letters: bool = False, by: str = "", reason: str = "") -> ConsumerDropped:
+    """Drop a consumer: its place, and with `letters` its dead letters too. With dead letters and without, refused."""
+    place = _position(store, name)
+    parked = _parked(store, name)
+    if parked and not letters:
+        raise errors.LettersLeft(consumer=name, count=len(parked))
+    fact = ConsumerDropped(name=name, position=place or 0, dead_letters=len(parked), reason=reason)
+    _record(store, CONSUMER_DROPPED, fact, by)
+    for position in parked:
+        store.log.dead_letters.remove(name, position)
+    store.log.checkpoints.delete(name)
+    return fact
+
+
+def reset_consumer(store: Store, name: str, position: int, *, by: str = "", reason: str = "") -> ConsumerReset:
+    """Let a consumer go on behind `position`: further back it handles events again, further on it never sees some."""
+    before = _position(store, name)
+    floor, head = store.floor(), store.head()
+    if type(position) is not int or not floor <= position <= head:
+        must = f"from {floor}, up to which the log was pruned, to the head, {head}"
+        raise errors.InvalidValue(what="position", value=names.shown(position), must=must)
+    fact = ConsumerReset(name=name, before=before or 0, position=position, reason=reason)
+    _record(store, CONSUMER_RESET, fact, by)
+    stored = store.log.checkpoints.load(name)
+    store.save_checkpoint(name, position, previous=stored.position if stored is not None else None)
+    return fact
+
+
+def _record(store: Store, type_: str, fact: msgspec.Struct, by: str) -> None:
+    """Record a fact as done by somebody; without a name, by whom the store is opened for."""
+    meta = {"actor_type": "user", "actor_id": by} if by else None
+    store.record([(STREAM, NewEvent(type_, msgspec.to_builtins(fact), meta))])
+
+
+def _places(store: Store, name: str) -> tuple[list[Place], list[Place]]:
+    """The places of a projection: where its rows are, and where its tables are."""
+    rows = [place for place in store.log.views.places() if place.projection == name]
+    with store.log.view_tables.reading() as session:
+        tables = [place for place in session.views.places() if place.projection == name]
+    return rows, tables
+
+
+def _position(store: Store, name: str) -> int | None:
+    """Where a consumer is; None if it has parked something and kept no place yet."""
+    names.check_label("consumer name", name)
+    if names.is_reserved(name):
+        raise errors.ReservedName(name=name)
+    found = store.log.checkpoints.load(name)
+    if found is None and name not in consumers(store):
+        raise errors.ReaderNotFound(kind="consumer", name=name)
+    return None if found is None else found.position
+
+
+def _parked(store: Store, name: str) -> list[int]:
+    found: list[int] = []
+    while page := store.log.dead_letters.letters(name, after=found[-1] if found else 0):
+        found += [letter.position for letter in page]
+    return found

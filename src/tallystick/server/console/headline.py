@@ -1,0 +1,137 @@
+"""What the overview says first: a line for each thing that is looked at, and all of them in a few words.
+
+A line is `bad` when somebody has to do something, `warn` when somebody should look, else `ok`. The headline is that of
+the worst line. docs/console.md states the thresholds; what was never looked at is never `ok`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from tallystick.event import names
+from tallystick.projections import Gauge
+from tallystick.server.console import shown
+from tallystick.server.health import Verdict
+from tallystick.server.jobs import Job
+
+LAG_EVENTS_WARN, LAG_EVENTS_BAD = 1_000, 100_000
+LAG_SECONDS_WARN, LAG_SECONDS_BAD = 300, 86_400
+VERIFIED_DAYS_WARN = 7
+SPACE_TIMES_WARN = 4  # the minimum that is wanted free, so many times
+NAMED_MAX = 3
+
+OK, WARN, BAD = "ok", "warn", "bad"
+_DAY_NS = 86_400_000_000_000
+_SAID = {
+    "store": "answers",
+    "log": "no damage is known",
+    "index": "leads to the newest event",
+    "space": "enough is free",
+    "writer": "takes appends",
+}
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One thing that is looked at."""
+
+    what: str
+    state: str
+    says: str
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What the lines are computed from. `not_writing` says why appends are refused, if they are."""
+
+    verdict: Verdict
+    lags: Sequence[Gauge]
+    verified: Job | None
+    free_bytes: int | None
+    free_bytes_min: int
+    failures: Mapping[str, str]
+    not_writing: str
+    now: int
+
+
+def lines(seen: Seen) -> list[Line]:
+    """A line for each check, in the order of the page."""
+    found = [_checked(seen, check) for check in _SAID]
+    found += [_verification(seen), _lag(seen.lags), _dead_letters(seen.lags)]
+    found += [Line(f"projection {name}", BAD, f"its runner stopped: {why}") for name, why in seen.failures.items()]
+    return found
+
+
+def headline(found: Sequence[Line]) -> dict[str, str | bool]:
+    """All lines in a few words."""
+    bad, warn = (sum(line.state == state for line in found) for state in (BAD, WARN))
+    if bad:
+        says = f"{bad} {'things need' if bad > 1 else 'thing needs'} you" + (
+            f", {warn} more to look at" if warn else ""
+        )
+    elif warn:
+        says = f"{warn} {'things' if warn > 1 else 'thing'} to look at"
+    else:
+        says = "All is well"
+    return {"ok": not bad and not warn, "state": BAD if bad else WARN if warn else OK, "says": says}
+
+
+def _checked(seen: Seen, check: str) -> Line:
+    why = "; ".join(reason.reason for reason in seen.verdict.reasons if reason.check == check)
+    if why or not seen.verdict.facts["checks"][check]:
+        return Line(check, BAD, why)
+    if check == "writer" and seen.not_writing:
+        return Line(check, WARN, seen.not_writing)
+    if check == "space" and seen.free_bytes is not None and seen.free_bytes < SPACE_TIMES_WARN * seen.free_bytes_min:
+        wanted = shown.size(seen.free_bytes_min)
+        return Line(check, WARN, f"{shown.size(seen.free_bytes)} are free; below {wanted} the service is not healthy")
+    return Line(check, OK, _SAID[check])
+
+
+def _verification(seen: Seen) -> Line:
+    what, job = "verification", seen.verified
+    if job is None or job.ended is None:
+        return Line(what, WARN, "the log was not verified since the service began")
+    when = shown.ago(job.ended, seen.now)
+    count = len(job.result["problems"])
+    if not job.result["ok"]:
+        return Line(what, BAD, f"it found {count} {'problems' if count > 1 else 'problem'}, {when}")
+    if job.result.get("unchecked"):
+        return Line(what, WARN, f"not everything could be checked: {'; '.join(job.result['unchecked'])}")
+    if seen.now - job.ended > VERIFIED_DAYS_WARN * _DAY_NS:
+        return Line(what, WARN, f"it is older than {VERIFIED_DAYS_WARN} days: {when}")
+    return Line(what, OK, f"found nothing wrong, {when}")
+
+
+def _lag(lags: Sequence[Gauge]) -> Line:
+    """How far the readers are behind; our own bookkeeping is not one of them."""
+    readers = [gauge for gauge in lags if not names.is_reserved(gauge.name)]
+    behind = [gauge for gauge in readers if _tone(gauge) != OK]
+    if not behind:
+        return Line("lag", OK, "nobody is far behind" if readers else "nobody follows the log")
+    behind.sort(key=lambda gauge: -gauge.lag.events)
+    state = BAD if any(_tone(gauge) == BAD for gauge in behind) else WARN
+    told = [f"{gauge.kind} {gauge.name} is {shown.count(gauge.lag.events)} events behind" for gauge in behind]
+    return Line("lag", state, _some(told))
+
+
+def _tone(gauge: Gauge) -> str:
+    events, seconds = gauge.lag.events, gauge.lag.seconds
+    if not events:
+        return OK
+    if events >= LAG_EVENTS_BAD or seconds >= LAG_SECONDS_BAD:
+        return BAD
+    return WARN if events >= LAG_EVENTS_WARN or seconds >= LAG_SECONDS_WARN else OK
+
+
+def _dead_letters(lags: Sequence[Gauge]) -> Line:
+    parked = sorted((gauge for gauge in lags if gauge.dead_letters), key=lambda gauge: -gauge.dead_letters)
+    if not parked:
+        return Line("dead letters", OK, "none")
+    told = [f"{shown.count(gauge.dead_letters)} of {gauge.name}" for gauge in parked]
+    return Line("dead letters", BAD, f"{_some(told)}; `tally deadletters` shows, replays and drops them")
+
+
+def _some(told: list[str]) -> str:
+    more = len(told) - NAMED_MAX
+    return ", ".join(told[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,205 @@
+"""Taking over the log of another store as it is: events at their positions, with what was pruned and erased of it.
+
+A transfer goes on where the receiving log ends, so that a transfer of many parts may be interrupted after any of them.
+A stream that was pruned begins at its cut; an erased event comes without its payload; a position that was pruned is
+known by the id of its event, and one that was never used stays unused. The control facts that say why come as events
+of the transfer, later in the log: until they are there, verification says that they are missing.
+
+What an engine takes over is judged here and nowhere else: every checksum, seq and link, from the first event on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from tallystick import errors
+from tallystick.event import canonical, chain, names
+from tallystick.event.model import Event, Row
+from tallystick.store import facts
+from tallystick.store.ledger import NO_HEAD, Head
+from tallystick.store.maintenance import Cut, Erasure, before_cut
+
+UNUSED_MAX = 10_000_000  # in one part
+
+
+class FoundingCut(msgspec.Struct, frozen=True):
+    """A cut that a stream begins with here, and the position of the control fact that names it."""
+
+    cut: Cut
+    fact_position: int
+
+
+class Transfer(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of another store's log: everything behind `after`, up to the position of its last event.
+
+    `pruned` are (position, id) of events that are gone. `cuts` come with the first part.
+    """
+
+    after: int
+    events: tuple[Event, ...]
+    pruned: tuple[tuple[int, bytes], ...] = ()
+    cuts: tuple[FoundingCut, ...] = ()
+
+    @property
+    def until(self) -> int:
+        """The last position of the part."""
+        return self.events[-1].position
+
+
+class View(Protocol):
+    """What the judgement asks of the receiving log."""
+
+    def find(self, id: bytes) -> Event | None: ...
+    def stream_head(self, stream: str) -> Head | None: ...
+    def cut(self, stream: str) -> Cut | None: ...
+    def source_head(self, source: str) -> int: ...
+
+
+class Received(msgspec.Struct):
+    """A part that was judged, as an engine writes it.
+
+    `erasures` are those whose control facts are in this part, each with the position of its fact. `skipped` are ranges
+    of positions that hold nothing and never did.
+    """
+
+    after: int
+    until: int
+    rows: list[Row] = []
+    heads: dict[str, Head] = {}
+    sources: dict[str, int] = {}
+    cuts: tuple[FoundingCut, ...] = ()
+    pruned: tuple[tuple[int, bytes], ...] = ()
+    erasures: list[tuple[Erasure, int]] = []
+    skipped: list[tuple[int, int]] = []
+
+    def committed(self) -> None:
+        """Nothing is held because of it, as leases are of a commit that was judged by the ledger."""
+
+
+def judge(view: View, part: Transfer, *, head: int) -> Received:
+    """The part as it is to be written; refused if it does not go on exactly where the log ends."""
+    if part.after != head:
+        reason = f"the log ends at position {head}, and the part begins behind {part.after}"
+        raise errors.TransferRefused(position=part.after + 1, reason=reason)
+    if part.cuts and head:
+        raise errors.TransferRefused(position=head, reason="streams can begin with a cut only in an empty store")
+    cuts = {founding.cut.stream: founding.cut for founding in part.cuts}
+    found = Received(part.after, part.until, cuts=part.cuts, pruned=part.pruned, skipped=_unused(part))
+    _require_new_ids(view, part)
+    for event in part.events:
+        before = found.heads.get(event.stream) or _beginning(view, cuts, event.stream)
+        _check(event, before)
+        meta = _meta(event)
+        found.rows.append(event.row)
+        found.heads[event.stream] = Head(event.seq, event.link, _org(event, before, meta))
+        _take_source(view, event, meta, found)
+        if event.type == facts.ERASED and names.is_reserved(event.stream):
+            _take_erasure(view, cuts, event, found)
+    for stream, cut in cuts.items():
+        found.heads.setdefault(stream, Head(cut.through, cut.link, cut.org))
+    return found
+
+
+def _require_new_ids(view: View, part: Transfer) -> None:
+    seen = {id_ for _, id_ in part.pruned}
+    for event in part.events:
+        if event.id in seen or view.find(event.id) is not None:
+            reason = f"its id {event.id.hex()} is that of another event"
+            raise errors.TransferRefused(position=event.position, reason=reason)
+        seen.add(event.id)
+
+
+def _beginning(view: View, cuts: dict[str, Cut], stream: str) -> Head:
+    """What the first event of a stream in this part follows."""
+    known = view.stream_head(stream)
+    cut = cuts.get(stream)
+    if known is not None or cut is None:
+        return known or NO_HEAD
+    return Head(cut.through, cut.link, cut.org)
+
+
+def _check(event: Event, before: Head) -> None:
+    reason = None
+    if event.payload is not None and chain.checksum(event.payload) != event.checksum:
+        reason = "its payload does not have its checksum"
+    elif event.payload is None and names.is_reserved(event.stream):
+        reason = "it is a control fact, and has no payload"
+    elif event.seq != before.seq + 1:
+        reason = f"its stream {event.stream!r} is at seq {before.seq}, and it has seq {event.seq}"
+    elif chain.link(event, before.link) != event.link:
+        reason = "its link does not follow from it and the link before it"
+    if reason is not None:
+        raise errors.TransferRefused(position=event.position, reason=reason)
+
+
+def _meta(event: Event) -> dict[str, Any]:
+    return event.metadata if event.meta != b"{}" else {}
+
+
+def _org(event: Event, before: Head, meta: dict[str, Any]) -> str | None:
+    org = meta.get("org")
+    if before.org is not None and org is not None and org != before.org:
+        reason = f"its stream belongs to org {before.org!r}, and it names {org!r}"
+        raise errors.TransferRefused(position=event.position, reason=reason)
+    return before.org if before.org is not None else org
+
+
+def _take_source(view: View, event: Event, meta: dict[str, Any], found: Received) -> None:
+    source, seq = meta.get("source"), meta.get("source_seq")
+    if source is None or seq is None:
+        return
+    last = found.sources.get(source) or view.source_head(source)
+    if seq <= last:
+        reason = f"its source {source!r} is at {last}, and it has {seq}"
+        raise errors.TransferRefused(position=event.position, reason=reason)
+    found.sources[source] = seq
+
+
+def _take_erasure(view: View, cuts: dict[str, Cut], event: Event, found: Received) -> None:
+    fact = facts.parse(event, facts.Erased)
+    gone, _ = before_cut(cuts.get(fact.stream) or view.cut(fact.stream))
+    if fact.seq <= gone:
+        return  # it was pruned later
+    erasure = Erasure(
+        stream=fact.stream,
+        seq=fact.seq,
+        position=fact.position,
+        id=bytes.fromhex(fact.event),
+        checksum=bytes.fromhex(fact.checksum),
+    )
+    found.erasures.append((erasure, event.position))
+
+
+def _unused(part: Transfer) -> list[tuple[int, int]]:
+    """The ranges of positions that neither an event has nor one that was pruned; both must rise, and not overlap."""
+    found = []
+    last = part.after
+    for position in _rising(part):
+        if position <= last:
+            raise errors.TransferRefused(position=position, reason=f"it comes after position {last}")
+        if position > last + 1:
+            found.append((last + 1, position - 1))
+        last = position
+    if last != part.until:
+        raise errors.TransferRefused(position=last, reason="a part ends with an event")
+    unused = sum(last - first + 1 for first, last in found)
+    if unused > UNUSED_MAX:
+        reason = f"{unused} positions before it were never used, and {UNUSED_MAX} can be skipped at once"
+        raise errors.TransferRefused(position=part.until, reason=reason)
+    return found
+
+
+def _rising(part: Transfer) -> Sequence[int]:
+    return sorted([event.position for event in part.events] + [position for position, _ in part.pruned])
+
+
+def check_form(event: Event) -> None:
+    """Refuse an event whose fields do not have the form that every stored event has."""
+    names.stream_kind(event.stream)
+    names.check_type(event.type)
+    for what, data in (("payload", event.payload), ("meta", event.meta)):
+        if data is not None and canonical.encode(canonical.parse(data, what=what), what=what) != data:
+            raise errors.NotCanonical(what=what, pointer="", reason="its bytes are not canonical JSON")
