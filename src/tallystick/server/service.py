@@ -70,7 +70,8 @@ class Service:
         self.draining = False
         self._always_token = settings.require_token or not settings.is_loopback
         self.appends = Gate("appends", count_max=limits.pending_requests_max, bytes_max=limits.pending_bytes_max)
-        self.reads = Gate("reads", count_max=limits.reads_max)
+        self.reads = Gate("reads", count_max=limits.reads_max, bytes_max=limits.reads_bytes_max)
+        self.followers = Gate("followers", count_max=limits.followers_max, bytes_max=limits.followers_bytes_max)
         self.waits = Gate("waits", count_max=limits.waiters_max)
         self.turns: WeakValueDictionary[CommandKey, asyncio.Lock] = WeakValueDictionary()  # one request a key at a time
         self.secrets = Recent()
