@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import httpx
@@ -194,9 +194,9 @@ def book() -> type[Book]:
     return Book
 
 
-@pytest.fixture
-def serve() -> Iterator[Callable[..., Served]]:
-    """Serve a store: a URL, or one that is open. Limits and parts of the service by name."""
+@contextmanager
+def serving() -> Iterator[Callable[..., Served]]:
+    """Serve a store: a URL, or one that is open. Limits and parts by name. All are stopped at the end."""
     running: list[Served] = []
 
     def start(store: Any = "memory:", *, limits: dict[str, Any] | None = None, **given: Any) -> Served:
@@ -210,6 +210,13 @@ def serve() -> Iterator[Callable[..., Served]]:
     yield start
     for served in running:
         served.stop()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    """`serving` for one test."""
+    with serving() as start:
+        yield start
 
 
 @pytest.fixture

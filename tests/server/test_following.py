@@ -197,6 +197,7 @@ def test_a_follower_joins_the_tail_without_a_gap_or_a_repetition() -> None:
         await service.start()
         channel = tail.Channel(Selection(), False)
         level, behind, ahead = (service.tail.follower(channel) for _ in range(3))
+        await service.tail.begin()
         assert service.tail.join(level, 10)
         store.append("order/1", [NewEvent("noted", {"n": n}) for n in range(10, 13)])
         joined = service.tail.join(behind, 9)
@@ -212,7 +213,7 @@ def test_a_follower_joins_the_tail_without_a_gap_or_a_repetition() -> None:
 
 
 def test_who_was_sent_off_is_given_nothing_from_behind_a_gap() -> None:
-    """After reading failed the tail begins anew where the next follower is; the others resume from the id they have."""
+    """After reading failed the tail begins again at the head; those before resume from the id that they have."""
 
     async def work() -> tuple[bytes, bytes]:
         store = open("memory:")
@@ -220,9 +221,11 @@ def test_who_was_sent_off_is_given_nothing_from_behind_a_gap() -> None:
         service = Service(store, Settings(url=""))
         await service.start()
         slow, next_ = (service.tail.follower(tail.Channel(Selection(), False)) for _ in range(2))
-        assert service.tail.join(slow, 5)
+        await service.tail.begin()
+        assert service.tail.join(slow, 10)
         await service.tail.stop()
         slow.end(tail.FAILED)
+        await service.tail.begin()
         assert service.tail.join(next_, 10)
         store.append("order/1", NewEvent("noted", {"n": 10}))
         found = await next_.next(60), await slow.next(60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tallystick.server import bodies
 from tallystick.testing.faults import FaultyFileSystem
 
 HEAD = b"POST /v1/streams/order/1/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+ASKED = b"GET /v1/store HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 BODY = b'{"events":[{"type":"noted","payload":{}}]}'
 
 
@@ -60,16 +62,16 @@ def test_an_idle_connection_is_closed(serve: Any) -> None:
 
 
 def test_connections_are_bounded(serve: Any) -> None:
-    """One too many is told 429 and closed; the others keep theirs."""
+    """One too many takes the place of the oldest that says nothing, which is told 429 and closed."""
     served = serve(limits={"connections_max": 3})
-    held = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(3)]
-    refused = served.raw(b"GET /v1/store HTTP/1.1\r\nhost: localhost\r\n\r\n")
-    assert refused.startswith(b"HTTP/1.1 429 ")
-    assert b"retry-after: 1" in refused
-    held[0].sendall(b"GET /v1/store HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
-    assert held[0].recv(65536).startswith(b"HTTP/1.1 200 ")
-    for connection in held:
-        connection.close()
+    with ExitStack() as opened:
+        held = [opened.enter_context(socket.create_connection(("127.0.0.1", served.port), 20)) for _ in range(3)]
+        assert served.raw(ASKED).startswith(b"HTTP/1.1 200 ")
+        refused = held[0].recv(65536)
+        assert refused.startswith(b"HTTP/1.1 429 ")
+        assert b"retry-after: 1" in refused
+        held[1].sendall(ASKED)
+        assert held[1].recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
 class Stuck(FaultyFileSystem):

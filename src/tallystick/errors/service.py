@@ -17,6 +17,7 @@ __all__ = [
     "NotAuthenticated",
     "NothingHere",
     "Overloaded",
+    "PositionAhead",
     "StampRefused",
     "UnsafeAddress",
     "WrongHost",
@@ -101,6 +102,15 @@ class BodyTooSlow(Refused):
     template = "the body did not arrive within {seconds} s"
     advice = "Send the request again; nothing was recorded."
     seconds: float
+
+
+class PositionAhead(Refused):
+    """The place to go on from is past the end of this log."""
+
+    template = "position {position} is past the head, which is {head}"
+    advice = "Follow from a place that was read here. If a backup was restored, begin again."
+    position: int
+    head: int
 
 
 class Overloaded(Unavailable):

@@ -21,11 +21,14 @@ import msgspec
 from fastapi import Depends, Request
 
 from tallystick import errors
+from tallystick.server.gate import CALLER
 
 if TYPE_CHECKING:
     from tallystick.server.service import Service
 
 _SCHEME = "bearer "
+
+CONNECTION = "tally.connection"  # in the scope of a request: the connection that it came over
 
 
 class Need(enum.Enum):
@@ -61,6 +64,11 @@ class Principal(msgspec.Struct, frozen=True):
     def actor_type(self) -> str:
         """The word for it in the meta of events."""
         return "user" if self.kind in ("local", "tenant") else "service_principal"
+
+    @property
+    def caller(self) -> str | None:
+        """Whose share of the limits its requests use: its org's, else its token's; None if it is trusted with all."""
+        return f"org {self.org}" if self.org is not None else f"token {self.token_id}" if self.token_id else None
 
     def may(self, need: Need) -> bool:
         """Whether it is allowed that."""
@@ -140,7 +148,16 @@ async def authorise(service: Service, scope: Any, need: Need) -> Principal:
             raise errors.NotAuthenticated(reason="the request shows none")
         raise errors.NotAllowed(kind=principal.kind, what=need.value)
     scope["tally.principal"] = principal
+    caller = _address(scope) if principal is NOBODY else principal.caller
+    CALLER.set(caller)
+    if principal is not NOBODY and CONNECTION in scope:
+        scope[CONNECTION].identify(caller)
     return principal
+
+
+def _address(scope: Any) -> str:
+    client = scope.get("client")
+    return f"address {client[0]}" if client else "address"
 
 
 async def _identify(service: Service, secret: str | None, need: Need) -> Principal:

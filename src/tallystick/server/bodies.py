@@ -42,31 +42,32 @@ async def read(service: Service, request: Request, entry: Entry, length: int | N
     limit = service.limits.body_bytes_max
     if length is not None and length > limit:
         raise errors.BodyTooLarge(limit=limit)
+    entry.require_room(length or 0)  # what would not fit need not arrive; what does not arrive takes no room
     if WHOLE in request.scope:
-        return await _whole(request, entry, limit, known=length is not None)
+        return await _whole(request, entry, limit)
     try:
         async with asyncio.timeout(service.limits.body_seconds):
-            return await _whole(request, entry, limit, known=length is not None)
+            return await _whole(request, entry, limit)
     except TimeoutError:
         raise errors.BodyTooSlow(seconds=service.limits.body_seconds) from None
 
 
-async def _whole(request: Request, entry: Entry, limit: int, *, known: bool) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
+async def _whole(request: Request, entry: Entry, limit: int) -> bytes:
+    body = bytearray()
     while True:
         message = await request.receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         piece = message.get("body", b"")
-        size += len(piece)
-        if size > limit:
+        if len(body) + len(piece) > limit:
             raise errors.BodyTooLarge(limit=limit)
-        if not known:
-            entry.grow(len(piece))
-        pieces.append(piece)
-        if not message.get("more_body"):
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        entry.grow(len(piece))
+        is_last = not message.get("more_body")
+        if is_last and not body:
+            return bytes(piece)
+        body += piece
+        if is_last:
+            return bytes(body)
 
 
 async def decode(body: bytes, shape: type[Shape], entry: Entry) -> Shape:

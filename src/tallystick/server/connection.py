@@ -2,7 +2,7 @@
 
 - The head of a request must be complete in time and of bounded size; a connection that says nothing is closed.
 - So must its body, whether the handler reads it or not: handlers that do say so a little earlier, and better.
-- No more than so many connections at once; one more is told so and closed.
+- No more than so many connections at once: when one more comes, another has to go (crowd.py says which).
 - A reader that takes nothing of what it was sent for a while is cut off.
 - What is no HTTP is answered like every other mistake, with a problem and the same headers.
 """
@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import lru_cache
 from typing import Any
 
 import httptools
@@ -19,15 +18,17 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tallystick import errors
 from tallystick.server import problems
+from tallystick.server.access import CONNECTION
 from tallystick.server.bodies import WHOLE
+from tallystick.server.crowd import ANONYMOUS, Crowd
 from tallystick.server.front import SECURITY_HEADERS
 from tallystick.server.settings import Limits
 
 
-@lru_cache(maxsize=4)
 def bounded(limits: Limits) -> type[HttpToolsProtocol]:
-    """The protocol with these bounds."""
-    return type("BoundedConnection", (Connection,), {"limits": limits})
+    """The protocol with these bounds, for one service."""
+    parts = {"limits": limits, "crowd": Crowd(count_max=limits.connections_max)}
+    return type("BoundedConnection", (Connection,), parts)
 
 
 class _TooMuch(httptools.HttpParserError):
@@ -38,6 +39,7 @@ class Connection(HttpToolsProtocol):
     """One connection, bounded."""
 
     limits = Limits()
+    crowd = Crowd(count_max=Limits().connections_max)
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -47,15 +49,45 @@ class Connection(HttpToolsProtocol):
         self._unsent = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Greet, or send away."""
+        """Greet; if there are too many, somebody has to go."""
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections_max:
-            self._refuse(problems.response(errors.Overloaded(what="connections")))
-            return
+        self.crowd.join(self, f"{ANONYMOUS} {self.client[0] if self.client else ''}")
         self._expect_head()
+        if self.crowd.is_full:
+            victim = self.crowd.victim() or self
+            assert isinstance(victim, Connection)
+            victim.make_room()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def identify(self, caller: str | None) -> None:
+        """A request of this connection was authorised: it counts for its caller from now on."""
+        if self in self.connections:
+            self.crowd.join(self, caller or "local")
+
+    def make_room(self) -> None:
+        """Go, so that another can stay. One that is busy, or takes nothing, is cut off."""
+        self.crowd.leave(self)
+        if self.is_idle and not self.transport.get_write_buffer_size():
+            self._refuse(problems.response(errors.Overloaded(what="connections")))
+        else:
+            self.transport.abort()
+
+    def abort(self) -> None:
+        """Cut it off."""
+        self.transport.abort()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """It was idle for too long. What was not taken by now is not waited for."""
+        super().timeout_keep_alive_handler()
+        self.loop.call_later(self.limits.follower_seconds, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop every clock."""
+        self.crowd.leave(self)
         self._cancel_timer()
         self._cancel_stall()
         super().connection_lost(exc)
@@ -78,6 +110,7 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins: after an idle time, its head has to come soon."""
         super().on_message_begin()
+        self.scope[CONNECTION] = self  # type: ignore[literal-required]
         self._head_bytes = 0
         if self._timer is None:
             self._expect_head()

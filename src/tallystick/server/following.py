@@ -1,40 +1,72 @@
-"""Following the log over HTTP: a text/event-stream that begins behind a position and does not end by itself."""
+"""Following the log over HTTP: a text/event-stream that begins behind a position and does not end by itself.
+
+It ends when the reader leaves or is too slow, when the service stops, and when the reader may not read any more: that
+is asked again every few seconds, as it was asked at the beginning.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tallystick import errors
 from tallystick.server import reading
 from tallystick.server.access import Principal
+from tallystick.server.gate import Entry
+from tallystick.server.reading import Asked
 from tallystick.server.service import Service
-from tallystick.server.tail import FAILED, PAGE_EVENTS, STOPPING, Channel, Follower, frame
+from tallystick.server.tail import (
+    FAILED,
+    PAGE_EVENTS,
+    PAUSE_SECONDS,
+    REFUSED,
+    SEND_BYTES,
+    STEP_BYTES,
+    STOPPING,
+    Channel,
+    Follower,
+    frame,
+)
 from tallystick.store import capabilities
-from tallystick.store.selection import Selection
 
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "connection": "close"}
+AHEAD_SECONDS = 1.0  # a position that was just acknowledged may be a little past the head that readers see
+FULL_SECONDS = 0.2
+FAREWELL_SECONDS = 1.0
+
+Again = Callable[[], Awaitable[Principal]]
+"""Who asks, asked once more; an error if they may not do this now."""
 
 
-async def follow(
-    service: Service, principal: Principal, selection: Selection, *, after: int | None, over_pruned: bool = False
-) -> EventStream:
-    """A stream of what is selected behind `after` (None: from now on). What cannot be read is refused here."""
+async def follow(service: Service, principal: Principal, asked: Asked, *, from_now: bool, again: Again) -> EventStream:
+    """A stream of what is asked for, or of what comes from now on. What cannot be read is refused here."""
     if capabilities.GLOBAL_ORDER not in service.store.log.capabilities:
         raise errors.UnsupportedCapability(engine=service.store.log.engine, capability=capabilities.GLOBAL_ORDER)
-    chosen = reading.scoped(principal, selection)
-    begin = await service.run(service.store.head) if after is None else after
-    channel = Channel(chosen, principal.org is not None)
-    stream = EventStream(service, channel, begin, over_pruned=over_pruned)
+    chosen = msgspec.structs.replace(asked, selection=reading.scoped(principal, asked.selection), limit=PAGE_EVENTS)
+    with service.waits.enter():
+        head = await _head_at(service, 0 if from_now else asked.after)
+    stream = EventStream(service, principal, chosen, after=head if from_now else asked.after, again=again)
     try:
-        stream.first = await service.run(stream.read)
+        await stream.begin()
     except BaseException:
         stream.leave()
         raise
     return stream
+
+
+async def _head_at(service: Service, position: int) -> int:
+    """The head, once it is at a position; `PositionAhead` if it is not soon."""
+    until = asyncio.get_running_loop().time() + AHEAD_SECONDS
+    while (head := await service.in_thread(service.store.head)) < position:
+        if asyncio.get_running_loop().time() >= until:
+            raise errors.PositionAhead(position=position, head=head)
+        await asyncio.sleep(FULL_SECONDS)
+    return head
 
 
 class EventStream(Response):
@@ -42,51 +74,76 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, service: Service, channel: Channel, after: int, *, over_pruned: bool) -> None:
+    def __init__(self, service: Service, principal: Principal, asked: Asked, *, after: int, again: Again) -> None:
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
         self._service = service
-        self._channel = channel
+        self._principal = principal
+        self._asked = asked
+        self._again = again
         self._after = after
-        self._over_pruned = over_pruned
+        channel = Channel(asked.selection, principal.org is not None)
         self._follower: Follower = service.tail.follower(channel)
-        self.first = b""
+        self._page: bytes = b""
+        self._entry: Entry | None = None
 
-    def read(self) -> bytes:
-        """The next page behind what was sent, as messages."""
-        selection = self._channel.selection
-        page = reading.page_for(
-            self._service,
-            selection.org if self._channel.is_tenants else None,
-            after=self._after,
-            until=reading.bounded(self._service, selection, self._after, None),
-            selection=selection,
-            limit=PAGE_EVENTS,
-            over_pruned=self._over_pruned,
+    async def begin(self) -> None:
+        """Read the first page, so that a refusal is an answer of its own."""
+        self._entry = self._service.reads.enter()
+        await self._read(self._entry)
+
+    async def _read(self, entry: Entry) -> None:
+        """Read the next page behind what was sent. It takes its room until it was sent."""
+        asked = msgspec.structs.replace(self._asked, after=self._after)
+        found, through, _ = await self._service.in_thread(
+            reading.page, self._service, self._principal, asked, bytes_max=STEP_BYTES
         )
-        hidden = self._service.is_infrastructure if self._channel.is_tenants else _nothing
-        self._after = max(page.through, self._after)
-        return b"".join([frame(event) for event in page.events if not hidden(event.stream)])
+        page = b"".join(map(frame, found))
+        entry.grow(len(page))
+        self._page, self._after = page, through
 
     def leave(self) -> None:
         """Make room for another follower."""
+        self._release()
         self._service.tail.leave(self._follower)
 
+    def _release(self) -> None:
+        entry, self._entry, self._page = self._entry, None, b""
+        if entry is not None:
+            entry.leave()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the reader leaves, is too slow, or the service stops."""
+        """Send until the reader leaves, is too slow or may not read any more, or the service stops."""
         gone = asyncio.ensure_future(_disconnected(receive))
         sending = asyncio.ensure_future(self._send(send))
+        refused = asyncio.ensure_future(self._refused())
         try:
-            await asyncio.wait([gone, sending], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([gone, sending, refused], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self.leave()
-            for task in (gone, sending):
+            is_over = gone.done() or sending.done()
+            for task in (gone, sending, refused):
                 task.cancel()
-            await asyncio.gather(gone, sending, return_exceptions=True)
+            await asyncio.gather(gone, sending, refused, return_exceptions=True)
+            self.leave()
+        if not is_over:
+            await _farewell(send, refused.result())
+
+    async def _refused(self) -> bytes:
+        """Ask again and again whether the reader may read; what to say when they may not."""
+        while True:
+            await asyncio.sleep(self._service.limits.authorise_seconds)
+            try:
+                if await self._again() != self._principal:
+                    return REFUSED
+            except errors.Refused:
+                return REFUSED
+            except (errors.TallyError, OSError):
+                return FAILED  # nobody can say whether they may
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        await _body(send, b": following\n\n" + self.first)
+        await _body(send, b": following\n\n" + self._page)
+        self._release()
         farewell = await self._catch_up(send)
         if not farewell:
             farewell = await self._keep_up(send)
@@ -94,15 +151,33 @@ class EventStream(Response):
 
     async def _catch_up(self, send: Send) -> bytes:
         """Read on by itself until the tail is reached; what to say if that cannot be."""
-        while not self._service.tail.join(self._follower, self._after):
-            if self._service.draining:
-                return STOPPING
-            try:
-                chunk = await self._service.in_thread(self.read)
-            except (errors.TallyError, OSError):
-                return FAILED
-            await _body(send, chunk or self._beat())
+        tail = self._service.tail
+        try:
+            await tail.begin()
+            while not tail.join(self._follower, self._after):
+                if self._service.draining:
+                    return STOPPING
+                await self._send_page(send)
+                await tail.begin()
+        except (errors.TallyError, OSError):
+            return FAILED
         return b""
+
+    async def _send_page(self, send: Send) -> None:
+        """One more page. While there is no room for it, or nothing to see yet, wait a little."""
+        before = self._after
+        try:
+            self._entry = self._service.reads.enter()
+            await self._read(self._entry)
+        except errors.Overloaded:
+            self._release()
+            await asyncio.sleep(FULL_SECONDS)
+            return
+        if self._after > before:
+            await _body(send, self._page or self._beat())
+        self._release()
+        if self._after == before:
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _keep_up(self, send: Send) -> bytes:
         """Send what the tail gives; what to say at the end."""
@@ -111,22 +186,30 @@ class EventStream(Response):
             chunk = await follower.next(self._service.limits.heartbeat_seconds)
             if chunk or not follower.farewell:
                 await _body(send, chunk or self._beat())
-            if follower.farewell:
+            if follower.farewell and not follower.has_more:
                 return follower.farewell
 
     def _beat(self) -> bytes:
-        """A sign of life. It moves the id on, so that who is let nothing through does not search it all again."""
+        """A sign of life. It moves the id on, so that a filter that finds nothing need not search it all again."""
         follower = self._follower
         reached = max(self._service.tail.position, follower.after) if follower.joined else self._after
         return b": alive\nid: %d\n\n" % reached
 
 
-def _nothing(stream: str) -> bool:
-    return False
-
-
 async def _body(send: Send, chunk: bytes) -> None:
-    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    """Send a chunk in pieces, so that little of it waits in the connection's own buffer."""
+    for start in range(0, len(chunk), SEND_BYTES):
+        piece = chunk if len(chunk) <= SEND_BYTES else chunk[start : start + SEND_BYTES]
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+async def _farewell(send: Send, farewell: bytes) -> None:
+    """End the stream, if the reader still takes anything."""
+    try:
+        async with asyncio.timeout(FAREWELL_SECONDS):
+            await send({"type": "http.response.body", "body": farewell, "more_body": False})
+    except TimeoutError:
+        return
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -1,11 +1,31 @@
-"""A bound on what is under way. What does not fit is refused at once: waiting lines are where memory grows."""
+"""A bound on what is under way. What does not fit is refused at once: waiting lines are where memory grows.
+
+Half of a gate is for those who come first. The other half is kept for callers that use less than their share, so that
+no caller takes everything. A caller without a name (`local`) has no share: then there are no others.
+"""
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from types import TracebackType
 from typing import NoReturn
 
 from tallystick import errors
+
+SHARES = 8
+
+CALLER: ContextVar[str | None] = ContextVar("caller", default=None)
+"""Whose share the request of this task uses. Authorisation says so."""
+
+
+class _Use:
+    """What one caller, or all together, use of a gate."""
+
+    __slots__ = ("bytes", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.bytes = 0
 
 
 class Gate:
@@ -15,48 +35,90 @@ class Gate:
         self._what = what
         self._count_max = count_max
         self._bytes_max = bytes_max
-        self.count = 0
-        self.bytes = 0
+        self._all = _Use()
+        self._callers: dict[str, _Use] = {}
         self.refused = 0
+
+    @property
+    def count(self) -> int:
+        """How many are inside."""
+        return self._all.count
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes they take together."""
+        return self._all.bytes
 
     def enter(self, size: int = 0) -> Entry:
         """Come in, or `Overloaded`. A single one is let in whatever its size, else it never could be."""
-        if self.count >= self._count_max:
+        caller = CALLER.get()
+        used = self._use_of(caller)
+        if not fits(self._all.count + 1, used and used.count + 1, self._count_max):
             self.refuse()
-        self.count += 1
-        entry = Entry(self)
+        entry = Entry(self, caller)
+        self._change(caller, count=1)
         try:
             entry.grow(size)
         except errors.Overloaded:
-            self.count -= 1
+            entry.leave()
             raise
         return entry
 
-    def has_room(self, size: int) -> bool:
-        """Whether so many more bytes fit."""
-        return self._bytes_max is None or self.count <= 1 or self.bytes + size <= self._bytes_max
+    def has_room(self, caller: str | None, size: int) -> bool:
+        """Whether so many more bytes of a caller fit."""
+        if self._bytes_max is None or self._all.count <= 1:
+            return True
+        used = self._use_of(caller)
+        return fits(self._all.bytes + size, used and used.bytes + size, self._bytes_max)
 
     def refuse(self) -> NoReturn:
         """Send one away."""
         self.refused += 1
         raise errors.Overloaded(what=self._what)
 
+    def _use_of(self, caller: str | None) -> _Use | None:
+        return None if caller is None else self._callers.get(caller, _NOTHING)
+
+    def _change(self, caller: str | None, *, count: int = 0, size: int = 0) -> None:
+        self._all.count += count
+        self._all.bytes += size
+        if caller is not None:
+            used = self._callers.setdefault(caller, _Use())
+            used.count += count
+            used.bytes += size
+            if not used.count:
+                del self._callers[caller]
+
 
 class Entry:
     """One that is inside, until it leaves the `with` block."""
 
-    __slots__ = ("_gate", "_size")
+    __slots__ = ("_caller", "_gate", "_size")
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, caller: str | None) -> None:
         self._gate = gate
+        self._caller = caller
         self._size = 0
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many more bytes fit now."""
+        return self._gate.has_room(self._caller, size)
+
+    def require_room(self, size: int) -> None:
+        """`Overloaded` if so many more bytes would not fit now; nothing is kept for them."""
+        if not self.has_room(size):
+            self._gate.refuse()
 
     def grow(self, size: int) -> None:
         """It became larger than it seemed; `Overloaded` if there is no room for that."""
-        if not self._gate.has_room(size):
-            self._gate.refuse()
+        if size:
+            self.require_room(size)
+            self.change(size)
+
+    def change(self, size: int) -> None:
+        """It became larger or smaller, whether there is room or not."""
         self._size += size
-        self._gate.bytes += size
+        self._gate._change(self._caller, size=size)
 
     def __enter__(self) -> Entry:
         return self
@@ -68,5 +130,15 @@ class Entry:
 
     def leave(self) -> None:
         """Make room for others."""
-        self._gate.count -= 1
-        self._gate.bytes -= self._size
+        self._gate._change(self._caller, count=-1, size=-self._size)
+        self._size = 0
+
+
+_NOTHING = _Use()
+
+
+def fits(together: int, own: int | None, limit: int) -> bool:
+    """Whether a gate of this limit takes so much together, so much of it from one caller."""
+    if together > limit:
+        return False
+    return own is None or together <= limit // 2 or own <= max(limit // SHARES, 1)

@@ -1,13 +1,18 @@
-"""Pages on their way out, a slice at a time: as long as one is not sent it counts as a read that is under way."""
+"""Pages on their way out, a slice at a time: as long as one is not sent it counts as a read that is under way.
+
+One that is not taken in time is cut off, however little of it is taken now and then.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from tallystick.server.access import CONNECTION
 from tallystick.server.gate import Entry
 from tallystick.server.service import Service
 
@@ -20,16 +25,19 @@ class Page(Response):
 
     media_type = JSON
 
-    def __init__(self, body: bytes, entry: Entry) -> None:
+    def __init__(self, body: bytes, entry: Entry, *, seconds: float) -> None:
         super().__init__(body)
         self._entry = entry
+        self._seconds = seconds
 
     @classmethod
     async def of(cls, service: Service, read: Callable[..., bytes], *given: Any, **named: Any) -> Page:
         """What a reading for this service gives; `Overloaded` if too many are under way."""
         entry = service.reads.enter()
         try:
-            return cls(await service.in_thread(read, service, *given, **named), entry)
+            body = await service.in_thread(read, service, *given, **named)
+            entry.grow(len(body))
+            return cls(body, entry, seconds=service.limits.page_seconds)
         except BaseException:
             entry.leave()
             raise
@@ -37,11 +45,18 @@ class Page(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it; each slice waits until the one before has left."""
         try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            body = bytes(self.body)
-            for start in range(0, len(body), SLICE_BYTES):
-                end = start + SLICE_BYTES
-                piece = body if len(body) <= SLICE_BYTES else body[start:end]
-                await send({"type": "http.response.body", "body": piece, "more_body": end < len(body)})
+            async with asyncio.timeout(self._seconds):
+                await self._send(send)
+        except TimeoutError:
+            if CONNECTION in scope:
+                scope[CONNECTION].abort()
         finally:
             self._entry.leave()
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        body = bytes(self.body)
+        for start in range(0, len(body), SLICE_BYTES):
+            end = start + SLICE_BYTES
+            piece = body if len(body) <= SLICE_BYTES else body[start:end]
+            await send({"type": "http.response.body", "body": piece, "more_body": end < len(body)})

@@ -19,7 +19,7 @@ from tallystick.store.ledger import Head
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import Selection
 
-STEP_EVENTS = 64
+STEP_EVENTS = 16  # the first step of a page, before it is known how large the events are
 STEP_GROWTH = 8
 STREAMS_SCANNED_MAX = 20_000
 LOOKED_MAX = 200_000  # positions that a filter looks at for one page
@@ -73,20 +73,23 @@ def _may_name(service: Service, org: str | None, stream: str) -> bool:
 
 def events(service: Service, principal: Principal, asked: Asked) -> bytes:
     """A page of the log as JSON: the events, how far the log was looked at, and which damaged ranges were passed."""
-    found, through, holes = _page(service, principal, asked)
+    found, through, holes = page(service, principal, asked, bytes_max=service.limits.page_bytes_max)
     told = ",".join(f'{{"first":{hole.first},"last":{hole.last}}}' for hole in holes)
     return f'{{"events":[{",".join(map(line, found))}],"through":{through},"holes":[{told}]}}'.encode()
 
 
-def _page(service: Service, principal: Principal, asked: Asked) -> tuple[list[Event], int, list[Hole]]:
+def page(
+    service: Service, principal: Principal, asked: Asked, *, bytes_max: int
+) -> tuple[list[Event], int, list[Hole]]:
+    """A page of the log, about so many bytes of it: the events, how far the log was looked at, what was passed over."""
     selection = scoped(principal, asked.selection)
     until = bounded(service, selection, asked.after, asked.until)
     found: list[Event] = []
     holes: list[Hole] = []
-    after, room, step = asked.after, service.limits.page_bytes_max, min(STEP_EVENTS, asked.limit)
+    after, room, step = asked.after, bytes_max, min(STEP_EVENTS, asked.limit)
     while True:
         try:
-            page = page_for(
+            some = page_for(
                 service,
                 principal.org,
                 after=after,
@@ -100,15 +103,15 @@ def _page(service: Service, principal: Principal, asked: Asked) -> tuple[list[Ev
             if after == asked.after:
                 raise
             return found, after, holes  # the next page begins there, and says it
-        seen = visible(service, principal, page.events)
+        seen = visible(service, principal, some.events)
         found += seen
-        holes += page.holes
+        holes += some.holes
         room -= sum(map(size_of, seen))
         left = asked.limit - len(found)
-        if page.through <= after or left <= 0 or room <= 0 or _is_end(service, page.through, until):
-            return found, max(page.through, after), holes
-        after = page.through
-        step = min(left, step * STEP_GROWTH, _fitting(service.limits.page_bytes_max, room, len(found)))
+        if some.through <= after or left <= 0 or room <= 0 or _is_end(service, some.through, until):
+            return found, max(some.through, after), holes
+        after = some.through
+        step = min(left, step * STEP_GROWTH, _fitting(bytes_max, room, len(found)))
 
 
 def _fitting(whole: int, room: int, count: int) -> int:

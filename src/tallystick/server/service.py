@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -28,6 +27,7 @@ from tallystick.server.operations import Operations
 from tallystick.server.recent import Recent
 from tallystick.server.settings import Settings
 from tallystick.server.tail import Tail
+from tallystick.server.threads import Threads
 from tallystick.server.tokens import Tokens
 from tallystick.state.archive import Archive
 from tallystick.store.idempotency import CommandKey
@@ -70,14 +70,15 @@ class Service:
         self.draining = False
         self._always_token = settings.require_token or not settings.is_loopback
         self.appends = Gate("appends", count_max=limits.pending_requests_max, bytes_max=limits.pending_bytes_max)
-        self.reads = Gate("reads", count_max=limits.reads_max)
+        self.reads = Gate("reads", count_max=limits.reads_max, bytes_max=limits.reads_bytes_max)
+        self.followers = Gate("followers", count_max=limits.followers_max, bytes_max=limits.followers_bytes_max)
         self.waits = Gate("waits", count_max=limits.waiters_max)
         self.turns: WeakValueDictionary[CommandKey, asyncio.Lock] = WeakValueDictionary()  # one request a key at a time
         self.secrets = Recent()
         self.bookmarks = Bookmarks()
         self.tail = Tail(self)
         self._log: AsyncStore | None = None
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tallystick-reader")
+        self._threads = Threads(THREADS)
         self._stopping = threading.Event()
         self._runners: list[threading.Thread] = []
         self.operations = Operations(self, metrics)
@@ -119,8 +120,7 @@ class Service:
 
     async def in_thread(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
         """Call something in a thread of the service."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: function(*given, **named))
+        return await self._threads.run(lambda: function(*given, **named))
 
     # --- life ------------------------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class Service:
         await self.operations.stop()
         if self._log is not None:
             await self._log.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
 
 def open_service(settings: Settings, *, catalog: Any = None, **parts: Any) -> Service:

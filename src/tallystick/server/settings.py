@@ -29,11 +29,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     pending_requests_max: int = 1000
     pending_bytes_max: int = 64 << 20
     reads_max: int = 64
+    reads_bytes_max: int = 128 << 20
     page_bytes_max: int = 8 << 20
+    page_seconds: float = 60.0
     followers_max: int = 500
+    followers_bytes_max: int = 64 << 20
     follower_bytes_max: int = 1 << 20
     follower_seconds: float = 10.0
     heartbeat_seconds: float = 15.0
+    authorise_seconds: float = 2.5
     waiters_max: int = 200
     wait_seconds_max: float = 30.0
     drain_seconds: float = 20.0

@@ -1,8 +1,9 @@
 """The end of the log, watched once for all who follow it. An event is encoded once, whoever gets it.
 
-A follower reads by itself until it has caught up with the tail, and joins it there: both happen in the event loop, so
-nothing lies between. From then on it gets what the tail reads, through a queue of bounded bytes; who does not empty it
-in time is sent off, and comes back with the id of the last event it got.
+The tail begins at the head and reads on from there, whatever its followers ask for. A follower reads by itself until it
+has caught up with the tail, and joins it there: both happen in the event loop, so nothing lies between. From then on it
+gets what the tail reads, through a queue of bounded bytes. One that does not empty its queue in time is disconnected,
+and comes back with the id of the last event it got.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event.line import line
 from tallystick.event.model import Event
+from tallystick.server.gate import Entry
 from tallystick.store.selection import Selection
 
 if TYPE_CHECKING:
@@ -25,9 +27,13 @@ if TYPE_CHECKING:
 WAIT_SECONDS = 1.0
 PAUSE_SECONDS = 0.02  # what comes within it goes out together
 PAGE_EVENTS = 1000
+STEP_EVENTS = 16  # large events are read a few at a time
+STEP_BYTES = 256 << 10
+SEND_BYTES = 64 << 10  # what a follower has under way at a time; the rest of its queue it shares with the others
 SLOW = b": sent off: too slow, resume from the last id\n\n"
 STOPPING = b": the service is stopping, resume from the last id\n\n"
 FAILED = b": reading failed, resume from the last id\n\n"
+REFUSED = b": the token is not accepted any more\n\n"
 
 
 class Channel(msgspec.Struct, frozen=True):
@@ -40,8 +46,9 @@ class Channel(msgspec.Struct, frozen=True):
 class Follower:
     """One that follows: what it has not been sent yet, and whether it is over."""
 
-    def __init__(self, channel: Channel, *, bytes_max: int) -> None:
+    def __init__(self, channel: Channel, entry: Entry, *, bytes_max: int) -> None:
         self.channel = channel
+        self.entry = entry
         self.after = 0
         self.joined = False
         self.farewell = b""
@@ -50,16 +57,24 @@ class Follower:
         self._bytes = 0
         self._news = asyncio.Event()
 
-    def give(self, chunk: bytes) -> bool:
-        """Queue something to be sent; False if that is too much. Who was sent off gets no more: there may be a gap."""
+    def give(self, frames: list[bytes], size: int) -> bool:
+        """Queue messages of this size to be sent; False if that is too much.
+
+        One that is leaving gets no more: there may be a gap. One that has sent everything gets the next messages of any
+        size, else it never could go on.
+        """
         if self.farewell:
             return True
-        self._bytes += len(chunk)
-        if self._bytes > self._bytes_max and self._waiting:
+        if self._waiting and (self._bytes + size > self._bytes_max or not self.entry.has_room(size)):
             return False
-        self._waiting.append(chunk)
+        self._count(size)
+        self._waiting.extend(frames)
         self._news.set()
         return True
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        self.entry.change(size)
 
     def end(self, farewell: bytes) -> None:
         """Nothing more comes but this."""
@@ -67,19 +82,29 @@ class Follower:
             self.farewell = farewell
             if farewell is SLOW:
                 self._waiting.clear()
+                self._count(-self._bytes)
             self._news.set()
 
+    @property
+    def has_more(self) -> bool:
+        """Whether something waits to be sent."""
+        return bool(self._waiting)
+
     async def next(self, seconds: float) -> bytes:
-        """What there is to send, as soon as there is something; empty when the time is up."""
+        """Some of what there is to send, as soon as there is something; empty when the time is up."""
         if not self._waiting and not self.farewell:
             with contextlib.suppress(TimeoutError):  # something may have come all the same before this task went on
                 async with asyncio.timeout(seconds):
                     await self._news.wait()
-        chunk = b"".join(self._waiting)
-        self._waiting.clear()
-        self._bytes = 0
-        self._news.clear()
-        return chunk
+        taken: list[bytes] = []
+        size = 0
+        while self._waiting and size < SEND_BYTES:
+            taken.append(self._waiting.popleft())
+            size += len(taken[-1])
+        self._count(-size)
+        if not self._waiting:
+            self._news.clear()
+        return b"".join(taken)
 
 
 class Tail:
@@ -90,24 +115,36 @@ class Tail:
         self._channels: dict[Channel, set[Follower]] = {}
         self._task: asyncio.Task[None] | None = None
         self.position = 0
-        self.count = 0
 
     def follower(self, channel: Channel) -> Follower:
         """One more that will follow; `Overloaded` if there are too many, `Draining` at the end."""
         if self._service.draining:
             raise errors.Draining()
-        if self.count >= self._service.limits.followers_max:
-            raise errors.Overloaded(what="followers")
-        self.count += 1
+        entry = self._service.followers.enter()
         self._service.meter.followers(self.count)
-        return Follower(channel, bytes_max=self._service.limits.follower_bytes_max)
+        return Follower(channel, entry, bytes_max=self._service.limits.follower_bytes_max)
+
+    @property
+    def count(self) -> int:
+        """How many follow."""
+        return self._service.followers.count
+
+    async def begin(self) -> None:
+        """Read from the head on, if nothing is read yet."""
+        if self._is_running:
+            return
+        head = await self._service.in_thread(self._service.store.head)
+        if not self._is_running:
+            self.position = head
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def _is_running(self) -> bool:
+        return self._task is not None and not self._task.done()
 
     def join(self, follower: Follower, after: int) -> bool:
         """Get everything behind `after` from now on; False if the tail is further already: read on, and try again."""
-        if self._task is None or self._task.done():
-            self.position = after
-            self._task = asyncio.get_running_loop().create_task(self._run())
-        if after < self.position:
+        if after < self.position or not self._is_running:
             return False
         follower.after, follower.joined = after, True
         self._channels.setdefault(follower.channel, set()).add(follower)
@@ -117,7 +154,7 @@ class Tail:
 
     def leave(self, follower: Follower) -> None:
         """It is gone."""
-        self.count -= 1
+        follower.entry.leave()
         self._service.meter.followers(self.count)
         self._forget(follower)
 
@@ -158,21 +195,32 @@ class Tail:
         found, frames, through = await self._service.in_thread(self._read, after)
         for channel, group in list(self._channels.items()):
             chosen = _choose(self._service, channel, found)
-            chunk = b"".join([frames[index] for index in chosen])
+            new = [frames[index] for index in chosen]
+            size = sum(map(len, new))
             for follower in list(group):
                 if follower.after <= after:
-                    self._hand(follower, chunk)
+                    self._hand(follower, new, size)
                 else:  # it was ahead of the tail when it joined
                     left = [frames[index] for index in chosen if found[index].position > follower.after]
-                    self._hand(follower, b"".join(left))
+                    self._hand(follower, left, sum(map(len, left)))
         self.position = max(through, after)
 
     def _read(self, after: int) -> tuple[list[Event], list[bytes], int]:
-        page = self._service.store.read(after=after, limit=PAGE_EVENTS, over_pruned=True)
-        return page.events, [frame(event) for event in page.events], page.through
+        found: list[Event] = []
+        frames: list[bytes] = []
+        size, step = 0, STEP_EVENTS
+        while True:
+            page = self._service.store.read(after=after, limit=step, over_pruned=True)
+            found += page.events
+            frames += map(frame, page.events)
+            size += sum(map(len, frames[-len(page.events) :] if page.events else ()))
+            after = max(page.through, after)
+            if len(page.events) < step or size >= STEP_BYTES or len(found) >= PAGE_EVENTS:
+                return found, frames, after
+            step = min(step * 2, PAGE_EVENTS)
 
-    def _hand(self, follower: Follower, chunk: bytes) -> None:
-        if chunk and not follower.give(chunk):
+    def _hand(self, follower: Follower, frames: list[bytes], size: int) -> None:
+        if frames and not follower.give(frames, size):
             follower.end(SLOW)
             self._forget(follower)
             self._service.meter.dropped()

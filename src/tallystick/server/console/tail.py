@@ -6,6 +6,7 @@ However many follow, one thread waits for news; so many may follow at a time.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -14,8 +15,9 @@ from starlette.responses import Response, StreamingResponse
 
 from tallystick import errors
 from tallystick.event.model import Event
+from tallystick.server.access import Need
 from tallystick.server.console import asking, rendering, shown
-from tallystick.server.console.signing_in import Operator
+from tallystick.server.console.signing_in import COOKIE, Operator, identify
 from tallystick.server.service import Service
 from tallystick.store.selection import Selection
 
@@ -76,7 +78,12 @@ async def _messages(request: Request, after: int, selection: Selection) -> Async
     news.followers += 1
     try:
         yield b": the tail begins\n\n"
+        asked = time.monotonic()
         while not service.draining and not await request.is_disconnected():
+            if time.monotonic() - asked >= service.limits.authorise_seconds:
+                if not await _may_go_on(request):
+                    break
+                asked = time.monotonic()
             page = await service.in_thread(
                 service.store.read,
                 after=after,
@@ -93,6 +100,15 @@ async def _messages(request: Request, after: int, selection: Selection) -> Async
             after = page.through
     finally:
         news.followers -= 1
+
+
+async def _may_go_on(request: Request) -> bool:
+    """Whether the operator who began to look is still one."""
+    try:
+        await identify(request, request.cookies.get(COOKIE), Need.ADMIN)
+    except (errors.TallyError, OSError):
+        return False
+    return True
 
 
 def message(event: Event) -> bytes:

@@ -28,7 +28,7 @@ async def append_to_stream(kind: Kind, name: Name, request: Request, who: Append
     """Append events to a stream, all or none, and answer when they are on disk."""
     service = service_of(request)
     length = bodies.expect_json(request)
-    with service.appends.enter(length or 0) as entry:
+    with service.appends.enter() as entry:
         body = await bodies.read(service, request, entry, length)
         given = await bodies.decode(body, StreamIn, entry)
         part = PartIn(stream=f"{kind}/{name}", events=given.events, expected=given.expected)
@@ -46,7 +46,7 @@ async def append_to_streams(request: Request, who: Appender) -> Response:
     """Append events to several streams in one commit, all or none, and answer when they are on disk."""
     service = service_of(request)
     length = bodies.expect_json(request)
-    with service.appends.enter(length or 0) as entry:
+    with service.appends.enter() as entry:
         body = await bodies.read(service, request, entry, length)
         parts = (await bodies.decode(body, PartsIn, entry)).parts
         done = await _append(service, request, who, parts, len(body))

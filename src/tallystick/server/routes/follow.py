@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
@@ -9,7 +10,8 @@ from fastapi import APIRouter, Header, Request, Response
 from tallystick import errors
 from tallystick.event import limits
 from tallystick.server import following
-from tallystick.server.access import Reader
+from tallystick.server.access import Need, Reader, authorise
+from tallystick.server.reading import Asked
 from tallystick.server.routes import shapes
 from tallystick.server.routes.asking import Chosen, MaybePosition, service_of
 
@@ -19,7 +21,7 @@ router = APIRouter(tags=["read"])
 @router.get(
     "/v1/follow",
     responses=shapes.answers(
-        200, {"type": "string"}, 401, 403, 404, 410, 422, 429, 501, 503, media="text/event-stream"
+        200, {"type": "string"}, 401, 403, 404, 409, 410, 422, 429, 501, 503, media="text/event-stream"
     ),
 )
 async def follow(
@@ -35,7 +37,10 @@ async def follow(
     Without either it begins now.
     """
     begin = after if last_event_id is None else _position(last_event_id)
-    return await following.follow(service_of(request), who, selection, after=begin, over_pruned=over_pruned)
+    service = service_of(request)
+    asked = Asked(after=begin or 0, selection=selection, over_pruned=over_pruned)
+    again = partial(authorise, service, request.scope, Need.READ)
+    return await following.follow(service, who, asked, from_now=begin is None, again=again)
 
 
 def _position(text: str) -> int:

@@ -50,7 +50,7 @@ async def order(request: Request, shape: type[Shape]) -> Shape:
     if request.headers.get("content-length") in (None, "0") and "transfer-encoding" not in request.headers:
         return bodies.decoded(b"{}", shape)
     length = bodies.expect_json(request)
-    with service.appends.enter(length or 0) as entry:
+    with service.appends.enter() as entry:
         body = await bodies.read(service, request, entry, length)
         return await bodies.decode(body, shape, entry)
 
