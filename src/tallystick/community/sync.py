@@ -172,6 +172,7 @@ class SyncClient:
         talk = begin()
         request = await asyncio.to_thread(self._advance, talk, None)
         while request is not None:
+            credentials.require_welcome(self._log.replica, client.peer.key)  # a round may bring its revocation
             answer = await client.ask(request)
             request = await asyncio.to_thread(self._advance, talk, answer)
 
