@@ -14,8 +14,8 @@ import pytest
 from tallystick import errors
 from tallystick.community import EventLog, Fanout, HttpClient, Peer, SyncClient
 from tallystick.community.wire import to_wire
-from tallystick.testing.community.club import URL, Club, club
 from tallystick.testing.community.people import Author, keys
+from tests.security.community_club import URL, Club, club
 
 pytestmark = pytest.mark.security
 

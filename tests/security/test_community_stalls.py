@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tallystick.community.credentials import sign_request
-from tallystick.testing.community.club import Club, club
 from tallystick.testing.community.people import keys
+from tests.security.community_club import Club, club
 
 pytestmark = pytest.mark.security
 

@@ -70,6 +70,9 @@ class Keeper:
         self.position = head
 
     def _read(self, event: envelope.Event) -> Iterator[Entry | Fork]:
+        if event.payload is not None and chain.checksum(event.payload) != event.checksum:
+            reason = f"the payload of {event.stream}#{event.seq} is not the one that was recorded"
+            raise errors.EventLogError(code="db_corrupt", reason=reason)
         if event.type == ASIDE_EVENT:
             yield from_aside(self.streams, event.data["event"])
         elif event.type == ASIDE_FORK:

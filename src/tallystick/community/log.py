@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from tallystick import errors
 from tallystick.community import identity, wire
 from tallystick.community.acceptance import Verify
-from tallystick.community.entry import Entry, mint, text_of
+from tallystick.community.entry import Entry, mint
 from tallystick.community.floors import Base
 from tallystick.community.held import Held
 from tallystick.community.identity import KeyPair
@@ -279,14 +279,6 @@ class EventLog(Node):
     def heads_by_type(self) -> dict[str, int]:
         """The highest lamport of each type that counts."""
         return self.replica.heads_by_type()
-
-    def unsigned(self) -> Iterator[Entry]:
-        """Stored events whose signature does not validate: none, unless somebody has written to the store itself."""
-        for author, feed in list(self.replica.feeds.items()):
-            key, stream = identity.public_key(author), self.replica.streams.feed(author)
-            for entry in list(feed):
-                if not self.replica.verify(key, text_of(stream, entry), entry.signature):
-                    yield entry
 
     async def subscribe(self, event_types: Iterable[str] | None = None) -> AsyncIterator[Event]:
         """New events that count, as they arrive, from now on. A slow reader misses none: the log waits for it."""
