@@ -76,6 +76,10 @@ class Club:
         asked = Fetch(community_id=self.keys.node, ranges={self.keys.node: (0, 1000)})
         return self.ask(key, "POST", "/sync/v1/fetch", msgspec.json.encode(asked), invite=invite)
 
+    def again(self) -> EventLog:
+        """The log, read anew from the same store."""
+        return EventLog(self.log.disk, self.keys.node)
+
     @property
     def streams(self) -> Streams:
         """The names of the community's streams."""

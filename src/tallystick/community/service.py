@@ -30,7 +30,7 @@ from tallystick.community.credentials import Doorkeeper
 from tallystick.community.fanout import Fanout
 from tallystick.community.identity import KeyPair
 from tallystick.community.log import EventLog
-from tallystick.community.messages import BODY_BYTES_MAX, Delivery, Fetch, HeadsReport, Receipt, Reconcile
+from tallystick.community.messages import BODY_BYTES_MAX, Delivery, Fetch, HeadsReport, Receipt, Reconcile, delivery_of
 from tallystick.community.snapshot import SnapshotStore, dump
 from tallystick.community.turns import Turns
 
@@ -111,7 +111,7 @@ class SyncServer:
         return msgspec.json.encode(await self.serve_heads()), JSON
 
     async def _events(self, peer: str, body: bytes) -> tuple[bytes, str]:
-        return msgspec.json.encode(await self.serve_events(_decoded(body, Delivery), peer=peer)), JSON
+        return msgspec.json.encode(await self.serve_events(_delivery(body), peer=peer)), JSON
 
     async def _fetch(self, peer: str, body: bytes) -> tuple[bytes, str]:
         return msgspec.json.encode(await asyncio.to_thread(self._log.fetch, _decoded(body, Fetch))), JSON
@@ -198,6 +198,13 @@ async def _body(request: Request) -> bytes:
 def _decoded(body: bytes, kind: type[Decoded]) -> Decoded:
     try:
         return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
+        raise errors.BadMessage(what="the body", reason=str(problem)[:200]) from None
+
+
+def _delivery(body: bytes) -> Delivery:
+    try:
+        return delivery_of(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         raise errors.BadMessage(what="the body", reason=str(problem)[:200]) from None
 

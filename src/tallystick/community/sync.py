@@ -31,6 +31,7 @@ from tallystick.community.messages import (
     Reconcile,
     Request,
     Response,
+    delivery_of,
 )
 from tallystick.community.session import Session, Talk
 
@@ -97,7 +98,7 @@ class HttpClient:
         if isinstance(request, Delivery):
             return _decoded(await self._send("POST", "/sync/v1/events", body), Receipt, self.peer)
         assert isinstance(request, Fetch)
-        return _decoded(await self._send("POST", "/sync/v1/fetch", body), Delivery, self.peer)
+        return _read(await self._send("POST", "/sync/v1/fetch", body), delivery_of, self.peer)
 
     async def snapshot(self) -> bytes:
         """The bytes of the peer's newest snapshot."""
@@ -186,8 +187,13 @@ class SyncClient:
 
 
 def _decoded(body: bytes, kind: type[Said], peer: Peer, *, packed: bool = False) -> Said:
+    decode = msgspec.msgpack.decode if packed else msgspec.json.decode
+    return _read(body, lambda text: decode(text, type=kind), peer)
+
+
+def _read(body: bytes, read: Callable[[bytes], Said], peer: Peer) -> Said:
     try:
-        return msgspec.msgpack.decode(body, type=kind) if packed else msgspec.json.decode(body, type=kind)
+        return read(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         raise errors.SyncFailed(peer=peer.url, reason=f"its answer is malformed: {str(problem)[:150]}") from None
 
