@@ -75,7 +75,7 @@ def test_an_answer_with_a_bad_event_in_it_is_read_too(house: Club) -> None:
     good = house.member(2)
     events = [msgspec.to_builtins(each) for each in (good.write(), good.write())]
     body = json.dumps({"community_id": house.keys.node, "events": [{"event_id": "x"}, *events]}).encode()
-    receipt = house.log.receive(messages.delivery_of(body), peer="peer", asked=True)
+    receipt = house.log.receive(messages.delivery_of(body), peer="peer")
     assert (receipt.accepted, receipt.rejected) == (2, 1)
 
 
