@@ -64,13 +64,17 @@ def test_an_event_that_nobody_signed_is_refused(store: Store) -> None:
         assert list(problems(store)) == []
 
 
-def test_what_is_kept_aside_needs_no_signature_of_its_own(store: Store) -> None:
-    """COM-04: it is signed inside."""
+def test_what_is_kept_aside_is_signed_inside(store: Store) -> None:
+    """COM-04: such a stream is no feed; what it holds has to be signed, and only the log writes there unsigned."""
     stream, event = forged(store)
-    kind, _, name = stream.partition("/")
+    aside = stream.replace("/", "/aside.")
     with store:
-        store.append(f"{kind}.aside/{name}", event)
-        assert list(problems(store)) == []
+        with pytest.raises(errors.InvalidValue, match="signed events alone"):
+            store.append(aside, event)
+        _, signed = forged(store, signature=bytes(64))
+        store.append(aside, signed)
+        (found,) = problems(store)
+        assert (found.stream, found.what) == (aside, "signature")
 
 
 @pytest.mark.parametrize("of_another", [False, True])

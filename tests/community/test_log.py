@@ -279,17 +279,6 @@ def test_the_names_of_the_specification_can_be_imported() -> None:
     assert not [name for name in names.split() if not hasattr(community, name)]
 
 
-def test_a_forged_row_is_found(open_log: Callable[..., EventLog], founder: KeyPair) -> None:
-    """COM-04: every stored signature can be checked again; an event that nobody signed is named."""
-    log = open_log(founder.node, node=founder.node)
-    log.append_local("community.created", {}, founder)
-    assert not list(log.unsigned())
-    forged = msgspec.structs.replace(Author(founder, founder.node).entry(), signature=bytes(64))
-    feed = log.replica.feeds[founder.node]
-    feed.entries[0] = forged
-    assert [entry.seq for entry in log.unsigned()] == [1]
-
-
 def test_a_store_of_another_profile_is_refused(founder: KeyPair) -> None:
     """A community needs the profile that requires lamport, author and alg."""
     with tallystick.open("memory:") as store, pytest.raises(errors.InvalidValue):

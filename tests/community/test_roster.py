@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tallystick.community import EventLog, KeyPair, Replica
 from tallystick.community.acts import Act
+from tallystick.community.lowerings import Lowerings
 from tallystick.community.roster import Roster
 from tallystick.testing.community.people import Author, keys
 
@@ -145,6 +146,34 @@ def test_the_order_of_arrival_does_not_matter(source: random.Random, count: int)
         rank(one, node, lamport, seq) == rank(other, node, lamport, seq)
         for node, lamport, seq in itertools.product((A, B, C, D), range(30), range(9))
     )
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(1, 3), st.integers(0, 1))), st.data())
+def test_a_stair_of_cuts_answers_as_all_lowerings_do(
+    made: list[tuple[int, int, int, int]], data: st.DataObject
+) -> None:
+    """COM-05: what is left out of the stair never decides anything."""
+    lowerings = Lowerings()
+    for lamport, cut, by, left in made:
+        lowerings.add(((lamport, b"", b""), 1), by=by, rank=left, cut=cut)
+    place, seq, rank_ = data.draw(st.integers(0, 9)), data.draw(st.integers(0, 9)), data.draw(st.integers(0, 3))
+    later = [left for lamport, cut, by, left in made if lamport >= place and cut < seq and rank_ < by]
+    assert lowerings.lowered(rank_, ((place, b"", b""), 0), seq) == min([rank_, *later])
+    last = data.draw(st.integers(0, 9))
+    between = any(place < lamport < last for lamport, *_ in made)
+    assert lowerings.between((place, b"", b""), (last, b"", b"")) == between
+
+
+def test_the_newest_invitation_of_a_key_counts() -> None:
+    """COM-05: of two single-use invitations of one key, the second stands in for the first."""
+    made = [*FOUNDED[:3], act(4, B, "invited", keys(8).node, seq=2, rank=MEMBER), act(5, C, "joined", keys(8).node)]
+    again = act(6, B, "invited", keys(8).node, seq=3, rank=MEMBER)
+    assert not Roster(made).admits(D, keys(8).node)
+    assert Roster([*made, again]).admits(D, keys(8).node)
+    joined = Roster([*made, again, act(7, D, "joined", keys(8).node)])
+    assert (rank(joined, C, 9), rank(joined, D, 9)) == (MEMBER, MEMBER)
+    assert not joined.admits(keys(9).node, keys(8).node)
 
 
 def test_a_fork_counts_up_to_where_it_begins(log: EventLog, member: Callable[..., Author]) -> None:

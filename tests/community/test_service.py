@@ -197,9 +197,15 @@ def test_a_body_that_stalls_is_given_up(house: House, monkeypatch: pytest.Monkey
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
+    head = sign_request(
+        keys(2), house.log.community, method="POST", path="/sync/v1/events", to=house.keys.node, body=b"{",
+        now_ns=house.log.clock(),
+    )  # fmt: skip
+    signed = [(name.encode(), value.encode()) for name, value in head.items()]
     scope = {
         "type": "http", "method": "POST", "path": "/sync/v1/events", "raw_path": b"", "query_string": b"",
-        "headers": [], "http_version": "1.1", "scheme": "http", "server": ("x", 1), "client": ("y", 2), "root_path": "",
+        "headers": signed, "http_version": "1.1", "scheme": "http", "server": ("x", 1), "client": ("y", 2),
+        "root_path": "",
     }  # fmt: skip
     run(app(scope, stalls, send))  # type: ignore[arg-type]
     assert sent[0]["status"] == 408

@@ -13,6 +13,7 @@ import msgspec
 if TYPE_CHECKING:
     from tallystick.community import EventLog, Fanout, KeyPair, OwnHead, ReplayEngine, SnapshotStore
     from tallystick.community.sync import HttpClient, Peer
+    from tallystick.store.events import Problem
 
 FILE = "community.json"
 
@@ -135,6 +136,16 @@ def opened(directory: Path, *, offline: bool = False) -> Iterator[Opened]:
     with tallystick.open(f"sqlite:{directory / 'log.db'}", profile="community") as store:
         log = EventLog(store, place.community_id, node=keys.node, base=base, ask=ask)
         yield Opened(directory, place, keys, log, own_head)
+
+
+def problems(directory: Path) -> list[Problem]:
+    """What verification finds wrong with the log in a directory, which need not be fit to be opened as one."""
+    import tallystick
+    from tallystick.community import checking
+
+    read(directory)
+    with tallystick.open(f"sqlite:{directory / 'log.db'}", profile="community", readonly=True) as store:
+        return checking.verify(store).problems
 
 
 def facts(community: Opened) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import msgspec
 from tallystick import errors
 from tallystick.community import identity, wire
 from tallystick.community.entry import Entry, Streams, text_of
+from tallystick.community.messages import Malformed
 from tallystick.community.types import Event
 from tallystick.event import chain
 
@@ -25,11 +26,13 @@ Examined: TypeAlias = "Entry | errors.EventLogError"
 
 def examine(events: Sequence[Event], streams: Streams, verify: Verify = identity.verify) -> list[Examined]:
     """For each event its entry, if its author signed it for this community; else why not."""
-    found = wire.entries(events)
-    return [
-        entry if isinstance(entry, errors.EventLogError) else _authentic(event, entry, streams, verify)
-        for event, entry in zip(events, found, strict=True)
-    ]
+    whole = iter(wire.entries([event for event in events if not isinstance(event, Malformed)]))
+    found = [wire.malformed(event.reason) if isinstance(event, Malformed) else next(whole) for event in events]
+    return [_examined(event, entry, streams, verify) for event, entry in zip(events, found, strict=True)]
+
+
+def _examined(event: Event, entry: Examined, streams: Streams, verify: Verify) -> Examined:
+    return entry if isinstance(entry, errors.EventLogError) else _authentic(event, entry, streams, verify)
 
 
 def _authentic(event: Event, entry: Entry, streams: Streams, verify: Verify) -> Examined:

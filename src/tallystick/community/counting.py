@@ -96,6 +96,15 @@ class Counted:
                 self._last[author] = max(keys)  # lamports rise along a feed
         return {author: self.by_key[key].seq for author, key in self._last.items()}
 
+    def tip(self, author: str) -> int:
+        """The last seq of one author that counts; 0 if none does."""
+        keys = self._of.get(author)
+        if not keys:
+            return 0
+        if author not in self._last:
+            self._last[author] = max(keys)
+        return self.by_key[self._last[author]].seq
+
     def clear(self) -> None:
         """Forget everything."""
         self.keys, self.by_key, self._of, self._last = [], {}, {}, {}

@@ -3,7 +3,12 @@
     request   "tallystick/challenge/1", community, "request", method, path, time, nonce, from, to, sha256 of the body
     answer    "tallystick/challenge/1", community, "answer", status, the request's signature, from, sha256 of the body
 
-A request is good for five minutes and once. A newcomer, whom nobody knows yet, shows the proof of its invitation.
+A request is good for five minutes and once. Its head names the digest of its body, so that it is known whose a request
+is before any body is read. A newcomer, whom nobody knows yet, shows the proof of its invitation.
+
+Who may read is decided from the counted roster: members, and whoever could join now with the invitation shown. A key
+that the operator put on the list of peers may read while the roster says nothing about it: a revocation overrules the
+list, in both directions.
 """
 
 from __future__ import annotations
@@ -11,6 +16,8 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Mapping
+
+import msgspec
 
 from tallystick import errors
 from tallystick.community import acts, identity
@@ -20,21 +27,27 @@ from tallystick.community.replica import Replica
 WINDOW_NS = 300_000_000_000
 NONCES_MAX = 100_000
 NODE, TIME, NONCE, SIGNATURE = "x-tally-node", "x-tally-time", "x-tally-nonce", "x-tally-signature"
-INVITE, PROOF = "x-tally-invite", "x-tally-proof"
+DIGEST, INVITE, PROOF = "x-tally-digest", "x-tally-invite", "x-tally-proof"
+
+
+def digest(body: bytes) -> str:
+    """What names a body in what is signed."""
+    return hashlib.sha256(body).hexdigest()
+
+
+_NO_BODY = digest(b"")
 
 
 def request_text(
-    community: str, *, method: str, path: str, time: str, nonce: str, by: str, to: str, body: bytes
+    community: str, *, method: str, path: str, time: str, nonce: str, by: str, to: str, digest: str
 ) -> bytes:
     """What a peer signs when it asks."""
-    digest = hashlib.sha256(body).hexdigest()
     return identity.tagged(identity.CHALLENGE_TAG, community, "request", method, path, time, nonce, by, to, digest)
 
 
 def answer_text(community: str, *, status: int, asked: str, by: str, body: bytes) -> bytes:
     """What a node signs when it answers."""
-    digest = hashlib.sha256(body).hexdigest()
-    return identity.tagged(identity.CHALLENGE_TAG, community, "answer", str(status), asked, by, digest)
+    return identity.tagged(identity.CHALLENGE_TAG, community, "answer", str(status), asked, by, digest(body))
 
 
 def sign_request(
@@ -49,62 +62,84 @@ def sign_request(
     invite: tuple[str, str] | None = None,
 ) -> dict[str, str]:
     """The headers of a request."""
-    time, nonce = str(now_ns), secrets.token_hex(16)
-    text = request_text(community, method=method, path=path, time=time, nonce=nonce, by=keys.node, to=to, body=body)
-    headers = {NODE: keys.node, TIME: time, NONCE: nonce, SIGNATURE: keys.sign(text).hex()}
+    time, nonce, named = str(now_ns), secrets.token_hex(16), digest(body)
+    text = request_text(community, method=method, path=path, time=time, nonce=nonce, by=keys.node, to=to, digest=named)
+    headers = {NODE: keys.node, TIME: time, NONCE: nonce, DIGEST: named, SIGNATURE: keys.sign(text).hex()}
     return headers | ({INVITE: invite[0], PROOF: invite[1]} if invite else {})
 
 
-class Doorkeeper:
-    """Lets in whoever is a member, is on the list of peers, or holds an invitation; the rest, nobody."""
+class Asking(msgspec.Struct, frozen=True):
+    """Who asks, by whose word, and the digest of the body that has to come."""
 
-    def __init__(
-        self,
-        replica: Replica,
-        *,
-        node: str,
-        listed: frozenset[str],
-        clock: Callable[[], int],
-        refresh: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._refresh = refresh
+    node: str
+    voucher: str
+    nonce: str
+    digest: str
+
+
+class Doorkeeper:
+    """Lets in whoever may read. `identify` needs no lock and no disk; `admit` asks the roster as it is by then."""
+
+    def __init__(self, replica: Replica, *, node: str, listed: frozenset[str], clock: Callable[[], int]) -> None:
         self._replica = replica
         self._node = node
         self._listed = listed
         self._clock = clock
         self._nonces: dict[str, None] = {}
 
-    def admit(self, headers: Mapping[str, str], *, method: str, path: str, body: bytes) -> str:
-        """The node that signed this request, if it may ask here; else `PeerRefused`."""
+    def identify(self, headers: Mapping[str, str], *, method: str, path: str) -> Asking:
+        """The node that signed this head of a request, and who vouches for it; else `PeerRefused`."""
         by, time, nonce = headers.get(NODE, ""), headers.get(TIME, ""), headers.get(NONCE, "")
+        named = headers.get(DIGEST, _NO_BODY if method == "GET" else "")
         if not identity.is_node_id(by) or not time.isdecimal() or len(time) > 19 or not 16 <= len(nonce) <= 64:
             raise errors.PeerRefused(peer=by[:80], reason="the request is not signed")
+        if len(named) != 64:
+            raise errors.PeerRefused(peer=by, reason=f"{DIGEST} does not name the body")
         if by == self._node:
             raise errors.PeerRefused(peer=by, reason="it claims our own key")
-        if abs(self._clock() - int(time)) > WINDOW_NS or nonce in self._nonces:
+        if abs(self._clock() - int(time)) > WINDOW_NS:
             raise errors.PeerRefused(peer=by, reason="the request is old, or was made before")
         text = request_text(
-            self._replica.community, method=method, path=path, time=time, nonce=nonce, by=by, to=self._node, body=body
+            self._replica.community,
+            method=method,
+            path=path,
+            time=time,
+            nonce=nonce,
+            by=by,
+            to=self._node,
+            digest=named,
         )
         if not identity.verify(identity.public_key(by), text, identity.unhex(headers.get(SIGNATURE, ""))):
             raise errors.PeerRefused(peer=by, reason="the signature of the request does not validate")
-        self._remember(nonce)
-        if not self._may(by, headers):
-            self._refresh()  # another process may have invited it a moment ago
-        if not self._may(by, headers):
-            raise errors.PeerRefused(peer=by, reason="it is no member, no listed peer, and not invited")
-        return by
+        return Asking(by, self._voucher(by, headers), nonce, named)
 
-    def _may(self, node: str, headers: Mapping[str, str]) -> bool:
-        if node in self._listed or self._replica.roster.now().get(node, 0) > 0:
-            return True
-        invite = headers.get(INVITE, "")
-        if not identity.is_node_id(invite) or invite not in self._replica.known.nodes:
-            return False
-        text = acts.proof_text(self._replica.community, node)
-        return identity.verify(identity.public_key(invite), text, identity.unhex(headers.get(PROOF, "")))
-
-    def _remember(self, nonce: str) -> None:
-        self._nonces[nonce] = None
+    def admit(self, asking: Asking) -> None:
+        """Refuse who may not read now, and a request that was made before."""
+        if asking.nonce in self._nonces:
+            raise errors.PeerRefused(peer=asking.node, reason="the request is old, or was made before")
+        if not self._may(asking):
+            raise errors.PeerRefused(peer=asking.node, reason="it is no member, no listed peer, and not invited")
+        self._nonces[asking.nonce] = None
         if len(self._nonces) > NONCES_MAX:
             del self._nonces[next(iter(self._nonces))]
+
+    def _voucher(self, node: str, headers: Mapping[str, str]) -> str:
+        """The invitation that this node has proven to hold; itself if it shows none: its own key may be one."""
+        invite = headers.get(INVITE, "")
+        if invite in ("", node) or not identity.is_node_id(invite):
+            return node
+        text = acts.proof_text(self._replica.community, node)
+        shown = identity.unhex(headers.get(PROOF, ""))
+        return invite if identity.verify(identity.public_key(invite), text, shown) else node
+
+    def _may(self, asking: Asking) -> bool:
+        roster, node = self._replica.roster, asking.node
+        if roster.is_member(node) or roster.admits(node, asking.voucher) or roster.admits(node, node):
+            return True
+        return node in self._listed and not roster.is_revoked(node)
+
+
+def require_welcome(replica: Replica, peer: str) -> None:
+    """Refuse to call a peer that the roster has put out, whoever wrote it down: what is sent is read."""
+    if replica.roster.is_revoked(peer):
+        raise errors.PeerRefused(peer=peer, reason="it was revoked")

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tallystick.community.identity import ALG, KeyPair
-from tallystick.event import canonical, chain
+from tallystick.event import canonical, chain, names
 from tallystick.event import model as envelope
 
 Key: TypeAlias = "tuple[int, bytes, bytes]"
@@ -77,7 +77,7 @@ class Streams:
 
     def aside(self, author: str) -> str:
         """The stream that keeps, as they came, events of an author that the feed's stream cannot take."""
-        return f"{self.kind}/aside.{author}"
+        return f"{self.kind}/{names.ASIDE}{author}"
 
 
 def text_of(stream: str, entry: Entry) -> bytes:

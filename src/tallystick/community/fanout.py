@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from tallystick import errors
-from tallystick.community import messages
+from tallystick.community import credentials, messages
 from tallystick.community.entry import ERASED
 from tallystick.community.log import EventLog
 from tallystick.community.messages import Delivery
@@ -102,6 +102,7 @@ class Fanout:
 
     async def _push(self, peer: Peer, events: list[Event]) -> None:
         try:
+            credentials.require_welcome(self._log.replica, peer.key)
             async with asyncio.timeout(self._seconds_max), self._connect(peer) as client:
                 await client.ask(Delivery(community_id=self._log.community, events=events))
             self._paused.pop(peer.key, None)

@@ -59,9 +59,10 @@ class Judge:
         ceiling: int,
         read_act: READ_ACT,
         ahead_max: int = LAMPORT_AHEAD_MAX,
-        full: frozenset[str] = frozenset(),
+        room: Callable[[str], int | None] = lambda author: None,
     ) -> None:
-        self._full = full
+        self._room_of = room
+        self._room: dict[str, int | None] = {}
         self._feeds = feeds
         self._nodes = set(known.nodes)
         self._held = held
@@ -102,7 +103,7 @@ class Judge:
         if entry.seq <= head.seq or self._behind_fork(entry, feed):
             self._known_place(entry, feed)
             return True
-        if entry.author in self._full:
+        if not self._has_room(entry.author):
             plan.refuse(entry, "revoked_author", "enough that does not count is kept of its author")
             return True
         if entry.seq != head.seq + 1 or entry.previous != head.link:
@@ -114,8 +115,18 @@ class Judge:
         self._take(entry)
         return True
 
+    def _has_room(self, author: str) -> bool:
+        """Whether more of this author may be kept, though it may not count."""
+        if author not in self._room:
+            self._room[author] = self._room_of(author)
+        room = self._room[author]
+        return room is None or room > 0
+
     def _take(self, entry: Entry) -> None:
         plan = self.plan
+        room = self._room.get(entry.author)
+        if room is not None:
+            self._room[entry.author] = room - 1
         plan.codes.pop(entry.link, None)
         plan.new.append(entry)
         plan.ceiling = max(plan.ceiling, entry.lamport)

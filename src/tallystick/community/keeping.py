@@ -20,7 +20,7 @@ from tallystick.community import wire
 from tallystick.community.entry import Entry, Streams, from_store, text_of
 from tallystick.community.feeds import NOTHING, Head
 from tallystick.community.types import MEMBERSHIP_TYPES, POLICY, Event
-from tallystick.event import canonical, chain, ids
+from tallystick.event import canonical, chain, ids, names
 from tallystick.event import model as envelope
 from tallystick.event.model import Draft
 from tallystick.store.commit import Outcome, Transaction, Write
@@ -70,9 +70,13 @@ class Keeper:
         self.position = head
 
     def _read(self, event: envelope.Event) -> Iterator[Entry | Fork]:
-        if event.type == ASIDE_EVENT:
+        if event.payload is not None and chain.checksum(event.payload) != event.checksum:
+            reason = f"the payload of {event.stream}#{event.seq} is not the one that was recorded"
+            raise errors.EventLogError(code="db_corrupt", reason=reason)
+        kept = event.type if names.is_aside(event.stream) else ""  # in a feed an author may write any type
+        if kept == ASIDE_EVENT:
             yield from_aside(self.streams, event.data["event"])
-        elif event.type == ASIDE_FORK:
+        elif kept == ASIDE_FORK:
             yield (from_aside(self.streams, event.data["one"]), from_aside(self.streams, event.data["other"]))
         else:
             author = event.stream.partition("/")[2]

@@ -15,13 +15,12 @@ from typing import Any, TypeAlias
 from tallystick import errors
 from tallystick.community import identity, wire
 from tallystick.community.acceptance import Verify
-from tallystick.community.entry import Entry, mint, text_of
+from tallystick.community.entry import Entry, mint
 from tallystick.community.floors import Base
 from tallystick.community.held import Held
 from tallystick.community.identity import KeyPair
 from tallystick.community.judging import Plan, error_of
 from tallystick.community.keeping import Keeper
-from tallystick.community.messages import Delivery, Fetch, HeadsReport, Receipt, Reconcile
 from tallystick.community.node import Node
 from tallystick.community.replica import Replica
 from tallystick.community.types import CREATED, DEMOTED, JOINED, KNOWN_TYPES, RESERVED_TYPES, REVOKED, Event
@@ -56,8 +55,8 @@ class EventLog(Node):
         if store.profile.name != PROFILE:
             raise errors.InvalidValue(what="profile", value=store.profile.name, must=f"{PROFILE!r} for a community")
         identity.public_key(community_id)
-        super().__init__(Replica(community_id, node=node, base=base, verify=verify, held=held))
-        self.lock = threading.RLock()
+        self.lock: Any = threading.RLock()
+        super().__init__(Replica(community_id, node=node, base=base, verify=verify, held=held), lock=self.lock)
         self.disk = store
         self.clock = store.clock
         self._keeper = Keeper(store, community_id)
@@ -120,13 +119,13 @@ class EventLog(Node):
 
         Raises the code of an event that is refused, held, or kept without counting.
         """
+        (entry,) = self._examine([event])
+        if isinstance(entry, errors.EventLogError):
+            raise entry
         with self.lock:
-            (entry,) = self._examine([event])
-            if isinstance(entry, errors.EventLogError):
-                raise entry
             if entry.link in self.replica.by_link:
                 return False
-            plan = self.replica.plan([entry], peer=peer, asked=False)
+            plan = self.replica.plan([entry], peer=peer, bounded=True)
             self.take_in(plan)
             if entry.link in plan.codes:
                 raise error_of(*plan.codes[entry.link])
@@ -134,27 +133,6 @@ class EventLog(Node):
             if code is not None:
                 raise error_of(code, f"event {entry.seq} of {entry.author} was kept, but does not count")
             return True
-
-    def receive(self, delivery: Delivery, *, peer: str, asked: bool = False) -> Receipt:
-        """Keep what a peer sent, with one fsync."""
-        with self.lock:
-            self.refresh()
-            return super().receive(delivery, peer=peer, asked=asked)
-
-    def heads(self) -> HeadsReport:
-        """How far this node is."""
-        with self.lock:
-            return super().heads()
-
-    def fetch(self, request: Fetch) -> Delivery:
-        """What a peer asked for, as far as it is here."""
-        with self.lock:
-            return super().fetch(request)
-
-    def reconcile(self, request: Reconcile) -> Reconcile:
-        """Answer one message of a reconciliation."""
-        with self.lock:
-            return super().reconcile(request)
 
     def take_in(self, plan: Plan) -> None:
         """Keep what is new, then judge with it. If another process was faster, judge again behind it."""
@@ -279,14 +257,6 @@ class EventLog(Node):
     def heads_by_type(self) -> dict[str, int]:
         """The highest lamport of each type that counts."""
         return self.replica.heads_by_type()
-
-    def unsigned(self) -> Iterator[Entry]:
-        """Stored events whose signature does not validate: none, unless somebody has written to the store itself."""
-        for author, feed in list(self.replica.feeds.items()):
-            key, stream = identity.public_key(author), self.replica.streams.feed(author)
-            for entry in list(feed):
-                if not self.replica.verify(key, text_of(stream, entry), entry.signature):
-                    yield entry
 
     async def subscribe(self, event_types: Iterable[str] | None = None) -> AsyncIterator[Event]:
         """New events that count, as they arrive, from now on. A slow reader misses none: the log waits for it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -32,8 +32,26 @@ class HeadsReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ceiling: int = 0
 
 
+class Malformed(Event, frozen=True, kw_only=True):
+    """What stands in a delivery where an event was expected: an id, if it has one, and what is wrong with it."""
+
+    reason: str
+    schema_version: int = 0
+    lamport: int = 0
+    wall_clock: str = ""
+    community_id: str = ""
+    author: str = ""
+    event_type: str = ""
+    data: dict[str, Any] = msgspec.field(default_factory=dict)
+    signature: str = ""
+    seq: int = 0
+    previous: str = ""
+    time_ns: int = 0
+    meta: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
 class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Events for a peer: `POST /sync/v1/events`, and the answer to a fetch.
+    """Events for a peer: `POST /sync/v1/events`, and the answer to a fetch. `delivery_of` reads one.
 
     `evidence` holds pairs that prove a fork; `witnesses` vouch for lamports and are not stored.
     """
@@ -42,6 +60,19 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     events: list[Event] = []
     evidence: list[tuple[Event, Event]] = []
     witnesses: list[Event] = []
+
+
+class _Parts(msgspec.Struct):
+    """A delivery whose events are looked at one by one."""
+
+    community_id: str
+    events: list[msgspec.Raw] = []
+    evidence: list[tuple[msgspec.Raw, msgspec.Raw]] = []
+    witnesses: list[msgspec.Raw] = []
+
+
+class _Named(msgspec.Struct):
+    event_id: str = ""
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -86,6 +117,34 @@ class HeadsRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 Request: TypeAlias = "HeadsRequest | Delivery | Fetch | Reconcile"
 Response: TypeAlias = "HeadsReport | Receipt | Delivery | Reconcile"
+
+
+def delivery_of(body: bytes) -> Delivery:
+    """A delivery from its JSON. Where an event is malformed, that event is, and not the delivery."""
+    try:
+        return msgspec.json.decode(body, type=Delivery)
+    except msgspec.ValidationError:
+        parts = msgspec.json.decode(body, type=_Parts)
+    return Delivery(
+        community_id=parts.community_id,
+        events=[_event(each) for each in parts.events],
+        evidence=[(_event(one), _event(other)) for one, other in parts.evidence],
+        witnesses=[_event(each) for each in parts.witnesses],
+    )
+
+
+def _event(text: msgspec.Raw) -> Event:
+    try:
+        return msgspec.json.decode(text, type=Event)
+    except msgspec.ValidationError as problem:
+        return Malformed(event_id=_id_in(text), reason=str(problem)[:200])
+
+
+def _id_in(text: msgspec.Raw) -> str:
+    try:
+        return msgspec.json.decode(text, type=_Named).event_id[:80]
+    except msgspec.ValidationError:
+        return ""
 
 
 def tip(head: Head) -> Place:

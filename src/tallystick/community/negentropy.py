@@ -25,7 +25,9 @@ INFINITY = (1 << 64) - 1
 SKIP, FINGERPRINT, LIST = 0, 1, 2
 BUCKETS = 16
 FRAME_BYTES_MIN = 4096
-FRAME_BYTES_MAX = 1 << 20
+FRAME_BYTES_MAX = 256 << 10
+MESSAGE_BYTES_MAX = 1 << 20
+RANGES_MAX = 32_768  # more than a frame of ours can hold: what is read is bounded by work, not by bytes
 _RESERVE_BYTES = 200
 _END: Item = (INFINITY, b"")
 
@@ -96,6 +98,9 @@ class Reconciler:
 
     def answer(self, message: bytes) -> bytes | None:
         """The answer to a message; None, on the side that began, when nothing is left to ask."""
+        if len(message) > MESSAGE_BYTES_MAX:
+            reason = f"it has more than {MESSAGE_BYTES_MAX} bytes"
+            raise errors.BadMessage(what="the reconciliation message", reason=reason)
         reader = Reader(message)
         version = reader.take(1)[0]
         if version != VERSION:
@@ -111,7 +116,9 @@ class Reconciler:
     def _ranges(self, reader: Reader, writer: _Writer) -> None:
         bounds = _Bounds(reader)
         lower, before, pending = 0, (0, b""), False
-        while not reader.done:
+        for _ in range(RANGES_MAX):
+            if reader.done:
+                return
             bound = bounds.next()
             if bound < before:
                 raise errors.BadMessage(what="the reconciliation message", reason="its bounds do not ascend")
@@ -123,6 +130,8 @@ class Reconciler:
                 return
             pending = not answered
             lower, before = upper, bound
+        if not reader.done:
+            raise errors.BadMessage(what="the reconciliation message", reason=f"it has more than {RANGES_MAX} ranges")
 
     def _range(
         self, reader: Reader, writer: _Writer, mode: int, lower: int, upper: int, bound: Item, skipped: Item | None

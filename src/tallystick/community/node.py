@@ -1,5 +1,8 @@
 """A node that takes part in gossip: it receives deliveries and answers requests. Where events are kept is its own.
 
+What a peer sent is read, verified and answered without the lock of the node, which is held only to look at what is
+here or to change it: a message may be made to cost much, and must not stop who writes or reads.
+
 Bounds: a batch, the links and authors of a request, the bytes of an answer; and for each peer what may be held.
 """
 
@@ -7,6 +10,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from tallystick import errors
 from tallystick.community import acceptance, messages, wire
@@ -25,8 +30,9 @@ ANSWER_BYTES_MAX = 4 << 20
 class Node:
     """The state machine of gossip over a replica. `store` makes a plan durable before it is taken in."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Replica, *, lock: AbstractContextManager[Any] | None = None) -> None:
         self.replica = replica
+        self.lock = nullcontext() if lock is None else lock
         self._items: tuple[int, Items] | None = None
         self.floors_seen: dict[str, str] = {}  # peer -> the floor that it said it is at
 
@@ -40,20 +46,29 @@ class Node:
 
     # --- receiving -------------------------------------------------------------------------------------------------
 
-    def receive(self, delivery: Delivery, *, peer: str, asked: bool = False) -> Receipt:
+    def refresh(self) -> None:
+        """Take in what others wrote to the same store. A node without a disk has nothing to do."""
+
+    def receive(self, delivery: Delivery, *, peer: str) -> Receipt:
         """Verify, store and take in what a peer sent, asked for or not. Sending it again changes nothing."""
         self._require_community(delivery.community_id)
         if max(len(delivery.events), len(delivery.witnesses)) > messages.EVENTS_MAX:
             raise errors.BadMessage(what="the delivery", reason=f"it has more than {messages.EVENTS_MAX} events")
         if len(delivery.evidence) > messages.EVIDENCE_MAX:
             raise errors.BadMessage(what="the delivery", reason="it has too much evidence")
-        self._prove(delivery.evidence)
-        return self._take(delivery.events, peer, asked=asked)
+        pairs = [self._examine(pair) for pair in delivery.evidence]
+        examined = self._examine(delivery.events)
+        with self.lock:
+            self.refresh()
+            self._prove(pairs)
+            return self._settle(delivery.events, examined, peer)
 
-    def _take(self, events: Sequence[Event], peer: str, *, asked: bool = False) -> Receipt:
-        examined = self._examine(events)
+    def _take(self, events: Sequence[Event], peer: str) -> Receipt:
+        return self._settle(events, self._examine(events), peer)
+
+    def _settle(self, events: Sequence[Event], examined: Sequence[acceptance.Examined], peer: str) -> Receipt:
         entries = [entry for entry in examined if isinstance(entry, Entry)]
-        plan = self.replica.plan(entries, peer=peer, asked=asked)
+        plan = self.replica.plan(entries, peer=peer, bounded=True)
         self.take_in(plan)
         new = {entry.link for entry in plan.new}
         rejected: list[Rejected] = []
@@ -87,13 +102,14 @@ class Node:
 
     def witness(self, events: Sequence[Event]) -> None:
         """Take the rungs of a ladder that this node asked for; unasked ones are ignored."""
-        self.replica.witness(entry for entry in self._examine(events) if isinstance(entry, Entry))
+        rungs = [entry for entry in self._examine(events) if isinstance(entry, Entry)]
+        with self.lock:
+            self.replica.witness(rungs)
 
-    def _prove(self, pairs: Iterable[tuple[Event, Event]]) -> None:
+    def _prove(self, pairs: Iterable[Sequence[acceptance.Examined]]) -> None:
         """Two well-signed events of one author for one place prove a fork, whoever shows them."""
         forks = []
-        for pair in pairs:
-            one, other = self._examine(pair)
+        for one, other in pairs:
             if isinstance(one, Entry) and isinstance(other, Entry) and self._is_news(one, other):
                 forks.append((one, other))
         if forks:
@@ -107,16 +123,27 @@ class Node:
         entries = [entry for entry in self._examine(branch) if isinstance(entry, Entry)]
         if not entries or (entries[-1].seq, entries[-1].link) != (head.seq, head.link):
             return
-        feed = self.replica.feed(entries[0].author)
-        at = feed.base
-        for entry in entries:
-            if (entry.author, entry.seq, entry.previous) != (feed.author, at.seq + 1, at.link):
+        with self.lock:
+            feed = self.replica.feed(entries[0].author)
+            if not _follow(entries, feed.author, feed.base):
                 return
-            at = Head(entry.seq, entry.link, entry.lamport)
-        new = [entry for entry in entries if entry.link not in self.replica.by_link]
-        stored = feed.get(new[0].seq) if new else None
-        if new:
-            self.take_in(Plan(new=new, forks=[(stored, new[0])] if stored else []))
+            new = [entry for entry in entries if entry.link not in self.replica.by_link]
+            stored = feed.get(new[0].seq) if new else None
+            if new:
+                self.take_in(Plan(new=new, forks=[(stored, new[0])] if stored else []))
+
+    def follow(self, branch: Sequence[Event], *, peer: str) -> int:
+        """Take what goes on where a feed ends here, past the bound for idle events, if its last event counts."""
+        entries = [entry for entry in self._examine(branch) if isinstance(entry, Entry)]
+        with self.lock:
+            self.refresh()
+            if not entries or not _follow(entries, entries[0].author, self.replica.feed(entries[0].author).head):
+                return 0
+            if not self.replica.would_count(entries):
+                return 0
+            plan = self.replica.plan(entries, peer=peer)
+            self.take_in(plan)
+            return len(plan.new)
 
     def _is_news(self, one: Entry, other: Entry) -> bool:
         if (one.author, one.seq) != (other.author, other.seq) or one.link == other.link:
@@ -129,15 +156,16 @@ class Node:
     def heads(self) -> HeadsReport:
         """How far this node is."""
         replica = self.replica
-        return HeadsReport(
-            community_id=self.community,
-            head=replica.head,
-            heads_by_type=replica.heads_by_type(),
-            tips={author: messages.tip(head) for author, head in replica.tips().items()},
-            forks=replica.forks(),
-            floor=replica.base.floor.hex(),
-            ceiling=replica.ceiling,
-        )
+        with self.lock:
+            return HeadsReport(
+                community_id=self.community,
+                head=replica.head,
+                heads_by_type=replica.heads_by_type(),
+                tips={author: messages.tip(head) for author, head in replica.tips().items()},
+                forks=replica.forks(),
+                floor=replica.base.floor.hex(),
+                ceiling=replica.ceiling,
+            )
 
     def fetch(self, request: Fetch) -> Delivery:
         """What a peer asked for, as far as it is here and as much as fits."""
@@ -145,13 +173,21 @@ class Node:
         sizes = (len(request.ranges), len(request.forks), len(request.links))
         if max(sizes[:2]) > messages.AUTHORS_MAX or sizes[2] > messages.LINKS_MAX:
             raise errors.BadMessage(what="the fetch", reason="it asks for too much at once")
-        evidence = [feed.evidence for a in request.forks if (feed := self.replica.feeds.get(a)) and feed.evidence]
+        with self.lock:
+            chosen = _fitting(self._asked_for(request))
+            evidence = [feed.evidence for a in request.forks if (feed := self.replica.feeds.get(a)) and feed.evidence]
+            rungs = _fitting(self._rungs(request))
         return Delivery(
             community_id=self.community,
-            events=self._fitting(self._asked_for(request)),
+            events=self.events_of(chosen),
             evidence=[(self._wire(one), self._wire(other)) for one, other in evidence[: messages.EVIDENCE_MAX]],
-            witnesses=self._fitting(self.replica.ladder(*request.ladder) if request.ladder else []),
+            witnesses=self.events_of(rungs),
         )
+
+    def _rungs(self, request: Fetch) -> list[Entry]:
+        if request.ladder is None:
+            return []
+        return self.replica.ladder(*request.ladder, rungs_max=messages.EVENTS_MAX)
 
     def _asked_for(self, request: Fetch) -> Iterable[Entry]:
         tips = self.replica.tips()
@@ -169,32 +205,22 @@ class Node:
     def reconcile(self, request: Reconcile) -> Reconcile:
         """Answer one message of a reconciliation; over another floor there is nothing to compare."""
         self._require_community(request.community_id)
-        floor = self.replica.base.floor.hex()
-        answer = b"" if request.floor != floor else Reconciler(self.items()).answer(request.message)
+        with self.lock:
+            floor, items = self.replica.base.floor.hex(), self.items()
+        answer = b"" if request.floor != floor else Reconciler(items).answer(request.message)
         return Reconcile(community_id=self.community, floor=floor, message=answer or b"")
 
     def items(self) -> Items:
         """The counted set as items, made anew when it has changed."""
         counted = self.replica.counted
-        if self._items is None or self._items[0] != counted.version:
-            self._items = (counted.version, Items((lamport, link) for lamport, _, link in counted.keys))
-        return self._items[1]
+        with self.lock:
+            if self._items is None or self._items[0] != counted.version:
+                self._items = (counted.version, Items((lamport, link) for lamport, _, link in counted.keys))
+            return self._items[1]
 
     def events_of(self, entries: Iterable[Entry]) -> list[Event]:
         """Entries for the wire."""
         return [self._wire(entry) for entry in entries]
-
-    def _fitting(self, entries: Iterable[Entry]) -> list[Event]:
-        found: list[Event] = []
-        size = 0
-        for entry in entries:
-            if entry.payload == ERASED:
-                continue  # nobody could verify it
-            size += len(entry.payload) + len(entry.meta) + 600
-            if len(found) >= messages.EVENTS_MAX or (found and size > ANSWER_BYTES_MAX):
-                break
-            found.append(self._wire(entry))
-        return found
 
     def _wire(self, entry: Entry) -> Event:
         return wire.to_wire(entry, self.community)
@@ -202,6 +228,29 @@ class Node:
     def _require_community(self, community: str) -> None:
         if community != self.community:
             raise errors.BadMessage(what="the message", reason="it is for another community")
+
+
+def _fitting(entries: Iterable[Entry]) -> list[Entry]:
+    """As many as go into an answer."""
+    found: list[Entry] = []
+    size = 0
+    for entry in entries:
+        if entry.payload == ERASED:
+            continue  # nobody could verify it
+        size += len(entry.payload) + len(entry.meta) + 600
+        if len(found) >= messages.EVENTS_MAX or (found and size > ANSWER_BYTES_MAX):
+            break
+        found.append(entry)
+    return found
+
+
+def _follow(entries: Iterable[Entry], author: str, at: Head) -> bool:
+    """Whether these are one author's events, each behind the other, from a place on."""
+    for entry in entries:
+        if (entry.author, entry.seq, entry.previous) != (author, at.seq + 1, at.link):
+            return False
+        at = Head(entry.seq, entry.link, entry.lamport)
+    return True
 
 
 def _bytes(text: str) -> bytes:

@@ -25,7 +25,7 @@ from tallystick.community.replay import MaterialisedView, pack
 from tallystick.community.replica import Replica
 from tallystick.community.roster import Roster
 from tallystick.community.types import EVENT_TYPES
-from tallystick.event import canonical, chain
+from tallystick.event import canonical, chain, names
 from tallystick.event import model as envelope
 from tallystick.projections import ordering
 from tallystick.projections.model import BY_LAMPORT, Projection
@@ -139,7 +139,7 @@ class ViewProjection(Projection):
     def mark(self, event: envelope.Event) -> bytes | None:
         """The place in the merged order, that of the event itself if it was kept aside; then the standing."""
         standing = self._standings.get(event.stream.partition("/")[0])
-        if event.type == ASIDE_EVENT and event.payload is not None and standing is not None:
+        if names.is_aside(event.stream) and event.type == ASIDE_EVENT and event.payload and standing is not None:
             entry = from_aside(Streams(standing.community), event.data["event"])
             mark: bytes | None = entry.lamport.to_bytes(8, "big") + entry.id + entry.link
         else:
@@ -212,11 +212,11 @@ def _communities(store: Store) -> Iterator[str]:
 
 def _entry(event: envelope.Event) -> Entry | None:
     """The event of a feed that a stored event holds; None for other things that are kept."""
-    if event.type == ASIDE_FORK:
-        return None
+    if not names.is_aside(event.stream):
+        return from_store(event, chain.GENESIS)
     if event.type == ASIDE_EVENT:
         kind = event.stream.partition("/")[0]
         return (
             from_aside(Streams(f"ed25519:{kind.removeprefix(PREFIX)}"), event.data["event"]) if event.payload else None
         )
-    return from_store(event, chain.GENESIS)
+    return None

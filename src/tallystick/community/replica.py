@@ -7,6 +7,7 @@ that nodes must agree on follows from what was applied, whatever its order: the 
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -49,6 +50,7 @@ class Replica:
         self.by_link: dict[bytes, Entry] = {}
         self.listeners: list[Callable[[int], None]] = []  # told how much of the merged order is as before
         self.floor_listeners: list[Callable[[floors.Covered], None]] = []
+        self._by_lamport: list[Entry] | None = None  # every stored event, made when a ladder is asked for
         self._heads_by_type: tuple[int, dict[str, int]] = (-1, {})
         self._ahead_max = ahead_max
         self._surplus_max = surplus_max
@@ -76,11 +78,11 @@ class Replica:
 
     # --- taking events in ------------------------------------------------------------------------------------------
 
-    def plan(self, entries: Iterable[Entry], *, peer: str = "", asked: bool = True) -> Plan:
+    def plan(self, entries: Iterable[Entry], *, peer: str = "", bounded: bool = False) -> Plan:
         """What to do with these verified entries; those that cannot be taken yet are held under the peer's name.
 
-        Of an author without a rank, what was not asked for is kept up to a bound only: nobody can fill the disk with
-        events that do not count, and a node that needs them for what follows asks for them.
+        `bounded`: of an author without a rank only so many events are kept that do not count, whoever sends them. More
+        are taken where the last of them is shown to count (`would_count`), since others need them for what follows.
         """
         judge = Judge(
             feeds=self.feeds,
@@ -89,17 +91,24 @@ class Replica:
             ceiling=self.ceiling,
             read_act=self._read_act,
             ahead_max=self._ahead_max,
-            full=frozenset() if asked else self._full(),
+            room=self.room if bounded else lambda author: None,
         )
         return judge.judge(entries, peer)
 
-    def _full(self) -> frozenset[str]:
-        ranks, tips = self.roster.now(), self.tips()
-        return frozenset(
-            author
-            for author, feed in self.feeds.items()
-            if not ranks.get(author) and feed.head.seq - tips.get(author, NOTHING).seq >= self._surplus_max
-        )
+    def room(self, author: str) -> int | None:
+        """How many events of an author are still kept though they do not count; None if it has a rank: no bound."""
+        if self.roster.is_member(author):
+            return None
+        feed = self.feeds.get(author)
+        tip = self.counted.tip(author)
+        below = max(tip, self.base.heads.get(author, NOTHING).seq)
+        return self._surplus_max - (feed.head.seq - below if feed else 0)
+
+    def would_count(self, entries: Sequence[Entry]) -> bool:
+        """Whether the last of these events, which go on where a feed ends here, would count with all of them."""
+        acts = [act for entry in entries if (act := self._read_act(entry)) is not None]
+        roster = counting.roster_of(self.base.acts, [*self._acts_above(), *acts], self.feeds)
+        return code_of(entries[-1], self.feed(entries[-1].author).fork, roster) is None
 
     def apply(self, new: Sequence[Entry], forks: Sequence[tuple[Entry, Entry]] = (), *, ceiling: int = 0) -> None:
         """Take in what is stored now, and judge what it changes."""
@@ -174,6 +183,7 @@ class Replica:
                 self.acts.pop(gone.link, None)
         feed.add(entry)
         self.by_link[entry.link] = entry
+        self._by_lamport = None
         self.head = max(self.head, entry.lamport)
         if entry.author == self.node:
             self.clock.sent(entry.lamport)
@@ -194,6 +204,7 @@ class Replica:
         feed = self.feeds[entry.author]
         feed.entries[entry.seq - feed.base.seq - 1] = entry
         self.by_link[entry.link] = entry
+        self._by_lamport = None
         if entry.key in self.counted.by_key:
             self.counted.by_key[entry.key] = entry
 
@@ -252,18 +263,20 @@ class Replica:
         )
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
-    def ladder(self, after: int, until: int) -> list[Entry]:
+    def ladder(self, after: int, until: int, *, rungs_max: int) -> list[Entry]:
         """The fewest stored events whose lamports lead from one value to another in steps that nobody refuses."""
+        if self._by_lamport is None:
+            self._by_lamport = sorted(self.by_link.values(), key=lambda each: each.lamport)
+        stored = self._by_lamport
         rungs: list[Entry] = []
-        for entry in sorted(self.by_link.values(), key=lambda each: each.lamport):
-            if after < entry.lamport < until:
-                rungs.append(entry)
-                if len(rungs) > 1 and entry.lamport <= self._under(rungs, after) + self._ahead_max:
-                    del rungs[-2]
+        while len(rungs) < rungs_max:
+            reach = min(after + self._ahead_max, until - 1)
+            at = bisect_right(stored, reach, key=lambda each: each.lamport)
+            if not at or stored[at - 1].lamport <= after:
+                break
+            rungs.append(stored[at - 1])
+            after = rungs[-1].lamport
         return rungs
-
-    def _under(self, rungs: list[Entry], after: int) -> int:
-        return rungs[-3].lamport if len(rungs) > 2 else after
 
 
 def _cached_act(cache: dict[bytes, Act | None], entry: Entry, *, community: str, verify: Verify) -> Act | None:

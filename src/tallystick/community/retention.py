@@ -105,7 +105,7 @@ def _prune(log: EventLog, author: str, through: int, horizon_ns: int, *, aside: 
     last = 0
     for event in _remaining(log, stream):
         recorded = store.log.recorded_at(event.position)
-        if recorded is None or recorded >= horizon_ns or event.type == ASIDE_FORK:
+        if recorded is None or recorded >= horizon_ns or (aside and event.type == ASIDE_FORK):
             break
         seq = from_aside(streams, event.data["event"]).seq if aside else event.seq
         if seq > through:

@@ -6,18 +6,25 @@ a cut, and what the author wrote behind the cut is lowered too, however early it
 There are no duels to settle, because a rank is decided by strictly higher ranks alone: acts of the owner are judged
 first, then those of admins, whose rank the owner's acts have fixed. A cut reaches back only over events at which its
 target ranked below the actor. So each level rests on the levels above it, and the result on the set, not on arrival.
+
+An invitation admits as many as it says, and of several for one key and role the newest counts. Revoking its key voids
+what is left of it. Acts that cannot decide anything are left out first, so that nobody below an admin can make judging
+slow by writing many.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from tallystick.community.acts import SEQ_MAX, Act
 from tallystick.community.entry import Key
+from tallystick.community.lowerings import Lowerings
 from tallystick.community.types import ADMIN, CREATED, DEMOTED, INVITED, JOINED, MEMBER, OWNER, PROMOTED, REVOKED
+
+_END: Key = (1 << 64, b"", b"")  # behind every event
 
 
 class Setting(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -46,8 +53,9 @@ class Roster:
     def __init__(self, acts: Iterable[Act]) -> None:
         self._settings: dict[str, list[Setting]] = {}
         self._places: dict[str, list[tuple[Key, int]]] = {}
-        self._invites: dict[str, list[Invite]] = {}
-        ordered = sorted(acts, key=lambda act: act.key)
+        self._lowerings: dict[str, Lowerings] = {}
+        self._invites: dict[tuple[str, int], list[Invite]] = {}  # of a key, to a role; ascending
+        ordered = sorted(_deciding(list(acts)), key=lambda act: act.key)
         for act in ordered:
             if act.kind == CREATED:
                 self._set(act.node, Setting(act.key, 0, OWNER, OWNER + 1))
@@ -63,12 +71,11 @@ class Roster:
         settings = self._settings.get(node)
         if settings is None:
             return 0
-        at = bisect_right(self._places[node], (key, 0))
-        rank = by_order = settings[at - 1].rank if at else 0
-        for setting in settings[at:]:
-            if setting.lowers and setting.cut < seq and by_order < setting.by:
-                rank = min(rank, setting.rank)
-        return rank
+        place = (key, 0)
+        at = bisect_right(self._places[node], place)
+        rank = settings[at - 1].rank if at else 0
+        lowerings = self._lowerings.get(node)
+        return rank if lowerings is None else lowerings.lowered(rank, place, seq)
 
     def lines(self) -> Mapping[str, list[Setting]]:
         """What was set for whom, in order; to see whose events have to be judged again."""
@@ -77,6 +84,19 @@ class Roster:
     def now(self) -> dict[str, int]:
         """The rank of each node behind the last act."""
         return {node: settings[-1].rank for node, settings in self._settings.items()}
+
+    def is_member(self, node: str) -> bool:
+        """Whether a node has a rank behind the last act."""
+        settings = self._settings.get(node)
+        return settings is not None and settings[-1].rank > 0
+
+    def is_revoked(self, node: str) -> bool:
+        """Whether a node had a rank, and has none behind the last act."""
+        return node in self._settings and not self.is_member(node)
+
+    def admits(self, node: str, invite: str) -> bool:
+        """Whether a node that joined now with this invitation would be a member by it."""
+        return any(self._usable(node, invite, rank, _END) is not None for rank in (ADMIN, MEMBER))
 
     def _level(self, act: Act) -> int:
         """On which level an act is judged: that of its actor's rank; a member that leaves is judged with the admins."""
@@ -87,7 +107,7 @@ class Roster:
     def _perform(self, act: Act, level: int) -> None:
         if act.kind == INVITED:
             if act.rank < level:
-                self._invites.setdefault(act.node, []).append(Invite(act.key, act.rank, level, act.uses, set()))
+                self._invite(act.node, Invite(act.key, act.rank, level, act.uses, set()))
             return
         before = self.rank(act.node, act.key, 0)
         if before >= level and act.node != act.actor:
@@ -99,25 +119,57 @@ class Roster:
         elif lowers:
             self._set(act.node, Setting(act.key, 1, act.rank, level, act.cut))
 
+    def _invite(self, node: str, invite: Invite) -> None:
+        invites = self._invites.setdefault((node, invite.rank), [])
+        invites.insert(bisect_left(invites, invite.key, key=lambda each: each.key), invite)
+
     def _join(self, act: Act, level: int) -> None:
         """Admins join on the owner's level, members on the next, when every revocation that may stop them is known."""
         granted = ADMIN if level == OWNER else MEMBER
-        for invite in self._invites.get(act.node, ()):
-            if invite.rank != granted or not invite.key < act.key or self.rank(act.actor, act.key, 0) > granted:
-                continue
-            if self._lowered_between(act.actor, invite.key, act.key):
-                continue
-            if act.actor in invite.users or len(invite.users) < invite.uses:
-                invite.users.add(act.actor)
-                self._set(act.actor, Setting(act.key, 0, granted, invite.by))
-                return
+        if self.rank(act.actor, act.key, 0) >= granted:
+            return
+        invite = self._usable(act.actor, act.node, granted, act.key)
+        if invite is not None:
+            invite.users.add(act.actor)
+            self._set(act.actor, Setting(act.key, 0, granted, invite.by))
+
+    def _usable(self, actor: str, node: str, granted: int, key: Key) -> Invite | None:
+        """The invitation of a key that makes this actor a member at this place; None if none does, or it is spent."""
+        invites = self._invites.get((node, granted), [])
+        at = bisect_left(invites, key, key=lambda each: each.key)
+        if not at:
+            return None
+        invite = invites[at - 1]
+        if any(self._lowered_between(each, invite.key, key) for each in (actor, node)):
+            return None
+        return invite if actor in invite.users or len(invite.users) < invite.uses else None
 
     def _lowered_between(self, node: str, first: Key, last: Key) -> bool:
-        return any(setting.lowers and first < setting.key < last for setting in self._settings.get(node, ()))
+        lowerings = self._lowerings.get(node)
+        return lowerings is not None and lowerings.between(first, last)
 
     def _set(self, node: str, setting: Setting) -> None:
         settings = self._settings.setdefault(node, [])
         places = self._places.setdefault(node, [])
-        at = bisect_right(places, (setting.key, setting.lowers))
+        place = (setting.key, setting.lowers)
+        at = bisect_right(places, place)
         settings.insert(at, setting)
-        places.insert(at, (setting.key, setting.lowers))
+        places.insert(at, place)
+        if setting.lowers:
+            lowerings = self._lowerings.setdefault(node, Lowerings())
+            lowerings.add(place, by=setting.by, rank=setting.rank, cut=setting.cut)
+
+
+def _deciding(acts: Sequence[Act]) -> list[Act]:
+    """Acts that may decide something: of those who may have been admins, joinings by their invitations, leavings."""
+    founders = {act.node for act in acts if act.kind == CREATED}
+    by_founders = [act for act in acts if act.actor in founders and act.rank == ADMIN]
+    named = {act.node for act in by_founders if act.kind in (INVITED, PROMOTED)}
+    admins = founders | named | {act.actor for act in acts if act.kind == JOINED and act.node in named}
+    invited = {act.node for act in acts if act.kind == INVITED and act.actor in admins}
+    return [act for act in acts if act.actor in admins or _is_own(act, invited)]
+
+
+def _is_own(act: Act, invited: set[str]) -> bool:
+    """Whether somebody joins by an invitation that may count, or leaves."""
+    return act.node in invited if act.kind == JOINED else act.kind == REVOKED and act.node == act.actor

@@ -6,8 +6,8 @@
     POST /sync/v1/reconcile    Reconcile -> Reconcile      MessagePack
     GET  /sync/v1/snapshot     the newest snapshot         bytes
 
-Every request is signed (credentials.py). Bodies have a limit in bytes and in time; a peer that sends what cannot be
-signed is shut out for a while.
+Every request is signed (credentials.py), and no body is read before it is known whose it is. Bodies have a limit in
+bytes and in time, peers in how much they ask at a time; one that sends what cannot be signed is shut out for a while.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from tallystick.community.credentials import Doorkeeper
 from tallystick.community.fanout import Fanout
 from tallystick.community.identity import KeyPair
 from tallystick.community.log import EventLog
-from tallystick.community.messages import BODY_BYTES_MAX, Delivery, Fetch, HeadsReport, Receipt, Reconcile
+from tallystick.community.messages import BODY_BYTES_MAX, Delivery, Fetch, HeadsReport, Receipt, Reconcile, delivery_of
 from tallystick.community.snapshot import SnapshotStore, dump
+from tallystick.community.turns import Turns
 
 BODY_SECONDS_MAX = 10.0
 BAD_EVENTS_MAX = 3
@@ -39,6 +40,8 @@ BAN_NS = 600_000_000_000
 JSON = "application/json"
 PACKED = "application/msgpack"
 BYTES = "application/octet-stream"
+
+_UNREAD = (403, 408, 413, 429)
 
 Decoded = TypeVar("Decoded")
 
@@ -61,7 +64,8 @@ class SyncServer:
         self._keys = keys
         self._snapshots = snapshots
         self._clock = clock
-        self._door = Doorkeeper(log.replica, node=keys.node, listed=listed, clock=clock, refresh=log.refresh)
+        self._door = Doorkeeper(log.replica, node=keys.node, listed=listed, clock=clock)
+        self._turns = Turns()
         self._bad: dict[str, tuple[int, int]] = {}  # peer -> bad events, and when the last was
 
     async def serve_heads(self) -> HeadsReport:
@@ -107,7 +111,7 @@ class SyncServer:
         return msgspec.json.encode(await self.serve_heads()), JSON
 
     async def _events(self, peer: str, body: bytes) -> tuple[bytes, str]:
-        return msgspec.json.encode(await self.serve_events(_decoded(body, Delivery), peer=peer)), JSON
+        return msgspec.json.encode(await self.serve_events(_delivery(body), peer=peer)), JSON
 
     async def _fetch(self, peer: str, body: bytes) -> tuple[bytes, str]:
         return msgspec.json.encode(await asyncio.to_thread(self._log.fetch, _decoded(body, Fetch))), JSON
@@ -133,16 +137,15 @@ class SyncServer:
         async def endpoint(request: Request) -> Response:
             status, content, kind = 200, b"", JSON
             try:
-                body = await asyncio.wait_for(_body(request), BODY_SECONDS_MAX)
-                peer = self._door.admit(request.headers, method=request.method, path=request.url.path, body=body)
-                self._require_conduct(peer)
-                content, kind = await serve(peer, body)
+                content, kind = await self._answer(request, serve)
             except errors.PeerRefused as refusal:
                 status, content = 403, _problem(refusal)
             except errors.SnapshotRejected as refusal:
                 status, content = 404, _problem(refusal)
             except errors.TooLarge as refusal:
                 status, content = 413, _problem(refusal)
+            except errors.Overloaded as refusal:
+                status, content = 429, _problem(refusal)
             except (TimeoutError, ClientDisconnect):
                 status, content = 408, b'{"error":"Timeout"}'
             except errors.TallyError as refusal:
@@ -150,6 +153,19 @@ class SyncServer:
             return self._signed(request, status, content, kind)
 
         return endpoint
+
+    async def _answer(
+        self, request: Request, serve: Callable[[str, bytes], Awaitable[tuple[bytes, str]]]
+    ) -> tuple[bytes, str]:
+        asking = self._door.identify(request.headers, method=request.method, path=request.url.path)
+        await asyncio.to_thread(self._log.refresh)  # another process may have invited it a moment ago, or revoked it
+        self._door.admit(asking)
+        self._require_conduct(asking.node)
+        with self._turns.take(asking.voucher):
+            body = await asyncio.wait_for(_body(request), BODY_SECONDS_MAX)
+            if credentials.digest(body) != asking.digest:
+                raise errors.PeerRefused(peer=asking.node, reason="the body is not the one that was signed")
+            return await serve(asking.node, body)
 
     def _require_conduct(self, peer: str) -> None:
         count, last = self._bad.get(peer, (0, 0))
@@ -164,6 +180,8 @@ class SyncServer:
             self._log.community, status=status, asked=asked, by=self._keys.node, body=content
         )
         headers = {credentials.NODE: self._keys.node, credentials.SIGNATURE: self._keys.sign(text).hex()}
+        if status in _UNREAD:
+            headers["connection"] = "close"  # the body was not read, and is not waited for
         return Response(content, status_code=status, headers=headers, media_type=kind)
 
 
@@ -180,6 +198,13 @@ async def _body(request: Request) -> bytes:
 def _decoded(body: bytes, kind: type[Decoded]) -> Decoded:
     try:
         return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
+        raise errors.BadMessage(what="the body", reason=str(problem)[:200]) from None
+
+
+def _delivery(body: bytes) -> Delivery:
+    try:
+        return delivery_of(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         raise errors.BadMessage(what="the body", reason=str(problem)[:200]) from None
 

@@ -3,6 +3,9 @@
 First the feeds' ends, which find everything that is missing at the end of a feed; then evidence of forks; then set
 reconciliation over the counted sets, which finds any difference that is left; last the lamports that keep events held.
 The same code runs over HTTP and in the simulator. An interrupted round loses nothing: what arrived is stored.
+
+A round has a budget of requests, which grows with what arrives: a peer that brings little is left soon, and the rest
+is the next round's. State is looked at under the lock of the node, and never across a request.
 """
 
 from __future__ import annotations
@@ -32,6 +35,9 @@ from tallystick.community.types import Event
 ROUNDS_MAX = 64
 PASSES_MAX = 1000
 NEED_MAX = 200_000
+REQUESTS_MAX = 64
+EVENTS_PER_REQUEST = 50  # so many events that arrived, or were taken, earn one request more
+BRANCH_MAX = 20_000
 
 Talk: TypeAlias = "Generator[Request, Response, None]"
 
@@ -44,6 +50,16 @@ class Tally(msgspec.Struct):
     requests: int = 0
     reconcile_bytes: int = 0
     differed: bool = False
+    cut_short: bool = False
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the budget of the round is used up."""
+        return self.requests >= REQUESTS_MAX + (self.received + self.sent) // EVENTS_PER_REQUEST
+
+
+class _Spent(Exception):
+    pass
 
 
 class Session:
@@ -62,7 +78,13 @@ class Session:
         return self._node.community
 
     def run(self) -> Talk:
-        """The round."""
+        """The round, as far as its budget goes."""
+        try:
+            yield from self._round()
+        except _Spent:
+            self.tally.cut_short = True
+
+    def _round(self) -> Talk:
         theirs = cast(HeadsReport, (yield self._count(HeadsRequest(community_id=self._node.community))))
         self._node.floors_seen[self._peer] = theirs.floor
         if theirs.tips is None:
@@ -74,8 +96,7 @@ class Session:
         yield from self._settle_branches()
         if self._reconciles:
             yield from self._reconcile()
-        if self._replica.held.highest() > self._replica.reach:
-            yield from self._climb()
+        yield from self._climb()
 
     def take_back(self) -> Talk:
         """Fetch what the peer has of this node's own feed, and this node has not."""
@@ -87,7 +108,8 @@ class Session:
     def push_by_type(self, theirs: HeadsReport) -> Talk:
         """All that can be done for a peer that says only the highest lamport of each type: it may miss events."""
         heads = theirs.heads_by_type
-        entries = [e for e in self._replica.counted.entries() if e.lamport > heads.get(e.type, 0)]
+        with self._node.lock:
+            entries = [e for e in self._replica.counted.entries() if e.lamport > heads.get(e.type, 0)]
         yield from self._push(entries)
 
     # --- ends of feeds ---------------------------------------------------------------------------------------------
@@ -97,8 +119,32 @@ class Session:
             ranges = self._lacking(theirs)
             if not ranges:
                 return
-            if not (yield from self._fetch(Fetch(community_id=self._node.community, ranges=ranges))):
+            found = yield from self._fetch(Fetch(community_id=self._node.community, ranges=ranges))
+            if not found and not (yield from self._follow(ranges)):
                 return
+
+    def _follow(self, ranges: dict[str, tuple[int, int]]) -> Generator[Request, Response, int]:
+        """Fetch whole what of an author without a rank has no room here, and take it if its last event counts."""
+        found = 0
+        for author, (after, until) in ranges.items():
+            room = self._replica.room(author)
+            if room is not None and room <= 0 and until - after <= BRANCH_MAX:
+                branch = yield from self._branch(author, after, until)
+                found += self._node.follow(branch, peer=self._peer)
+        self.tally.received += found
+        return found
+
+    def _branch(self, author: str, after: int, until: int) -> Generator[Request, Response, list[Event]]:
+        """A part of a feed, not taken in."""
+        branch: list[Event] = []
+        for _ in range(PASSES_MAX):
+            begin = branch[-1].seq if branch else after
+            request = Fetch(community_id=self._node.community, ranges={author: (begin, until)})
+            part = cast(Delivery, (yield self._count(request))).events
+            branch += part
+            if not part or not begin < branch[-1].seq < until or len(branch) > BRANCH_MAX:
+                break
+        return branch
 
     def _lacking(self, theirs: HeadsReport) -> dict[str, tuple[int, int]]:
         found: dict[str, tuple[int, int]] = {}
@@ -113,14 +159,16 @@ class Session:
     def _push_tips(self, theirs: HeadsReport) -> Talk:
         assert theirs.tips is not None
         entries: list[Entry] = []
-        for author, head in self._replica.tips().items():
-            entries += self._replica.feeds[author].between(theirs.tips.get(author, (0, ""))[0], head.seq)
+        with self._node.lock:
+            for author, head in self._replica.tips().items():
+                entries += self._replica.feeds[author].between(theirs.tips.get(author, (0, ""))[0], head.seq)
         yield from self._push(entries)
 
     # --- forks -----------------------------------------------------------------------------------------------------
 
     def _swap_forks(self, theirs: HeadsReport) -> Talk:
-        ours = self._replica.forks()
+        with self._node.lock:
+            ours = self._replica.forks()
         wanted = [author for author, seq in theirs.forks.items() if author not in ours or seq < ours[author]]
         if wanted:
             yield from self._fetch(Fetch(community_id=self._node.community, forks=wanted[: messages.EVIDENCE_MAX]))
@@ -133,22 +181,18 @@ class Session:
 
     def _settle_branches(self) -> Talk:
         """Ask for the branch that a floor has settled, where this node has another one or none."""
-        for author, head in self._replica.unsettled().items():
-            branch: list[Event] = []
-            for _ in range(PASSES_MAX):
-                after = branch[-1].seq if branch else self._replica.feed(author).base.seq
-                request = Fetch(community_id=self._node.community, ranges={author: (after, head.seq)})
-                part = cast(Delivery, (yield self._count(request))).events
-                branch += part
-                if not part or branch[-1].seq >= head.seq:
-                    break
+        with self._node.lock:
+            unsettled = self._replica.unsettled()
+            begins = {author: self._replica.feed(author).base.seq for author in unsettled}
+        for author, head in unsettled.items():
+            branch = yield from self._branch(author, begins[author], head.seq)
             self._node.adopt(branch, head)
 
     # --- any other difference --------------------------------------------------------------------------------------
 
     def _reconcile(self) -> Talk:
-        reconciler = Reconciler(self._node.items())
-        floor = self._replica.base.floor.hex()
+        with self._node.lock:
+            reconciler, floor = Reconciler(self._node.items()), self._replica.base.floor.hex()
         message: bytes | None = reconciler.begin()
         for _ in range(ROUNDS_MAX):
             assert message is not None
@@ -162,7 +206,8 @@ class Session:
                 break
         self.tally.differed = bool(reconciler.have or reconciler.need)
         yield from self._fetch_links(sorted(reconciler.need))
-        known = [self._replica.by_link[link] for link in reconciler.have if link in self._replica.by_link]
+        with self._node.lock:
+            known = [self._replica.by_link[link] for link in reconciler.have if link in self._replica.by_link]
         yield from self._push(known)
 
     def _fetch_links(self, links: list[bytes]) -> Talk:
@@ -173,9 +218,9 @@ class Session:
     def _climb(self) -> Talk:
         """Ask what the lamports of held events rest on: rungs that we may not have, because they do not count."""
         for _ in range(ROUNDS_MAX):
-            before = self._replica.ceiling
-            goal = self._replica.held.highest()
-            if goal <= self._replica.reach:
+            with self._node.lock:
+                before, reach, goal = self._replica.ceiling, self._replica.reach, self._replica.held.highest()
+            if goal <= reach:
                 return
             yield from self._fetch(Fetch(community_id=self._node.community, ladder=(before, goal)))
             if self._replica.ceiling == before:
@@ -186,7 +231,7 @@ class Session:
     def _fetch(self, request: Fetch) -> Generator[Request, Response, int]:
         delivery = cast(Delivery, (yield self._count(request)))
         self._node.witness(delivery.witnesses)
-        receipt = self._node.receive(delivery, peer=self._peer, asked=True)
+        receipt = self._node.receive(delivery, peer=self._peer)
         self.tally.received += receipt.accepted
         return receipt.accepted
 
@@ -195,9 +240,11 @@ class Session:
         for at in range(0, len(ordered), messages.EVENTS_MAX):
             events = self._node.events_of(ordered[at : at + messages.EVENTS_MAX])
             receipt = cast(Receipt, (yield self._count(Delivery(community_id=self._node.community, events=events))))
-            self.tally.sent += receipt.accepted
+            self.tally.sent += max(0, min(receipt.accepted, len(events)))
 
     def _count(self, request: Request) -> Request:
+        if self.tally.is_spent:
+            raise _Spent
         self.tally.requests += 1
         return request
 

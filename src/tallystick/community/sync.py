@@ -31,6 +31,7 @@ from tallystick.community.messages import (
     Reconcile,
     Request,
     Response,
+    delivery_of,
 )
 from tallystick.community.session import Session, Talk
 
@@ -38,6 +39,7 @@ Said = TypeVar("Said")
 
 SECONDS_MAX = 10.0
 SNAPSHOT_SECONDS_MAX = 120.0
+ROUND_SECONDS_MAX = 240.0
 SNAPSHOT_BYTES_MAX = 256 << 20
 
 
@@ -54,6 +56,7 @@ class SyncResult(msgspec.Struct, frozen=True):
     sent_count: int
     received_count: int
     duration_ms: int
+    cut_short: bool = False  # the budget of the round was used up, and the rest is the next round's
 
 
 class HttpClient:
@@ -97,7 +100,7 @@ class HttpClient:
         if isinstance(request, Delivery):
             return _decoded(await self._send("POST", "/sync/v1/events", body), Receipt, self.peer)
         assert isinstance(request, Fetch)
-        return _decoded(await self._send("POST", "/sync/v1/fetch", body), Delivery, self.peer)
+        return _read(await self._send("POST", "/sync/v1/fetch", body), delivery_of, self.peer)
 
     async def snapshot(self) -> bytes:
         """The bytes of the peer's newest snapshot."""
@@ -155,8 +158,9 @@ class HttpClient:
 class SyncClient:
     """Runs rounds of gossip for one log."""
 
-    def __init__(self, log: EventLog) -> None:
+    def __init__(self, log: EventLog, *, seconds_max: float = ROUND_SECONDS_MAX) -> None:
         self._log = log
+        self._seconds_max = seconds_max
 
     async def sync_with(self, client: HttpClient) -> SyncResult:
         """One round with a peer. What arrived is stored, whatever happens to the rest of the round."""
@@ -164,29 +168,41 @@ class SyncClient:
         session = Session(self._log, client.peer.key)
         await self.talk(client, session.run)
         taken_ms = int((time.monotonic() - started) * 1000)
-        return SyncResult(session.tally.sent, session.tally.received, taken_ms)
+        return SyncResult(session.tally.sent, session.tally.received, taken_ms, session.tally.cut_short)
 
     async def talk(self, client: HttpClient, begin: Callable[[], Talk]) -> None:
         """Put the requests of a talk to a peer, one after the other."""
         await asyncio.to_thread(self._log.refresh)
-        talk = begin()
+        try:
+            async with asyncio.timeout(self._seconds_max):
+                await self._talk(client, begin())
+        except TimeoutError:
+            reason = f"it took more than {self._seconds_max:g} seconds"
+            raise errors.SyncFailed(peer=client.peer.url, reason=reason) from None
+
+    async def _talk(self, client: HttpClient, talk: Talk) -> None:
         request = await asyncio.to_thread(self._advance, talk, None)
         while request is not None:
+            credentials.require_welcome(self._log.replica, client.peer.key)  # a round may bring its revocation
             answer = await client.ask(request)
             request = await asyncio.to_thread(self._advance, talk, answer)
 
     def _advance(self, talk: Any, answer: Response | None) -> Request | None:
-        """The next request of a session; None when it is over. The log does not change underneath a step."""
-        with self._log.lock:
-            try:
-                return cast(Request, talk.send(answer))
-            except StopIteration:
-                return None
+        """The next request of a session; None when it is over."""
+        try:
+            return cast(Request, talk.send(answer))
+        except StopIteration:
+            return None
 
 
 def _decoded(body: bytes, kind: type[Said], peer: Peer, *, packed: bool = False) -> Said:
+    decode = msgspec.msgpack.decode if packed else msgspec.json.decode
+    return _read(body, lambda text: decode(text, type=kind), peer)
+
+
+def _read(body: bytes, read: Callable[[bytes], Said], peer: Peer) -> Said:
     try:
-        return msgspec.msgpack.decode(body, type=kind) if packed else msgspec.json.decode(body, type=kind)
+        return read(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         raise errors.SyncFailed(peer=peer.url, reason=f"its answer is malformed: {str(problem)[:150]}") from None
 

@@ -45,11 +45,12 @@ SNAPSHOT_LAG_LAMPORT = 1000
 EVENT_LOG_RETENTION_DAYS = 30
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Event(msgspec.Struct, frozen=True, kw_only=True):
     """A signed event on the wire: the nine fields of the envelope, then what it takes to verify it alone.
 
     `wall_clock` is `time_ns` as RFC 3339; `lamport` and `author` stand in `meta` too and must agree. The signature is
-    over the text of docs/formats/chain.md.
+    over the text of docs/formats/chain.md. A field that is not here is ignored, since no signature covers it: what has
+    to be carried on stands in `data` or `meta`.
     """
 
     schema_version: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tallystick import errors
 
 _BITS_MAX = 64
+_DIGITS_MAX = 10
 
 
 def varint(number: int) -> bytes:
@@ -38,10 +39,9 @@ class Reader:
     def number(self) -> int:
         """The next number."""
         found = 0
-        while True:
+        for _ in range(_DIGITS_MAX):
             (digit,) = self.take(1)
             found = found << 7 | digit & 127
-            if found >> _BITS_MAX:
-                raise errors.BadMessage(what="the reconciliation message", reason="a number is past 64 bits")
-            if digit < 128:
+            if digit < 128 and not found >> _BITS_MAX:
                 return found
+        raise errors.BadMessage(what="the reconciliation message", reason="a number is past 64 bits")

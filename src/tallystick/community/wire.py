@@ -12,7 +12,7 @@ import msgspec
 from tallystick import errors
 from tallystick.community.entry import Entry
 from tallystick.community.types import Event
-from tallystick.event import canonical, chain, ids, limits
+from tallystick.event import canonical, chain, ids, limits, names
 
 _decode = msgspec.json.Decoder(Event).decode
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -126,8 +126,12 @@ def _fault(event: Event, payload: bytes, meta: bytes) -> str | None:
         return f"it has more than {limits.EVENT_BYTES_MAX} bytes"
     if not _is_type(event.event_type):
         return "event_type is no name"
+    if event.schema_version > names.VERSION_MAX:
+        return f"schema_version is past {names.VERSION_MAX}"
     if meta == b'{"alg":"ed25519","author":"%b","lamport":%d}' % (event.author.encode(), event.lamport):
         return None  # as every author here writes it: nothing else has to be looked at
+    if not _is_readable(meta):
+        return "org, app, env, source or source_seq in its meta is of another kind"
     told = event.meta
     if told.get("lamport") != event.lamport or type(told.get("lamport")) is not int:
         return "lamport is not what meta says"
@@ -145,10 +149,29 @@ def _unhex(text: str, size: int) -> bytes | None:
     return found if len(found) == size and found.hex() == text else None
 
 
+class _Read(msgspec.Struct, gc=False):
+    """What stores read of meta, so what no event may bring in another kind."""
+
+    org: str | None = None
+    app: str | None = None
+    env: str | None = None
+    source: str | None = None
+    source_seq: int | None = None
+
+
+_read = msgspec.json.Decoder(_Read).decode
+
+
+def _is_readable(meta: bytes) -> bool:
+    try:
+        _read(meta)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
 @lru_cache(maxsize=1 << 10)
 def _is_type(text: str) -> bool:
-    from tallystick.event import names
-
     return names.TYPE.fullmatch(text) is not None
 
 

@@ -13,7 +13,7 @@ RUN_NAME = re.compile(r"[a-z0-9][a-z0-9_.:@=+-]{0,190}")  # run ids become direc
 TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
 VERSION_MAX = (1 << 31) - 1
 RESERVED = "tally."
-FEEDS, ASIDE = "community.", ".aside"
+FEEDS, ASIDE = "community.", "aside."
 LABEL_MAX = 1000
 
 
@@ -62,7 +62,12 @@ def is_users(stream: str) -> bool:
 
 def is_feed(stream: str) -> bool:
     """Whether a stream is a feed of a community, where every event is signed. What a node keeps aside is none."""
-    return stream.startswith(FEEDS) and not stream.partition("/")[0].endswith(ASIDE)
+    return stream.startswith(FEEDS) and not is_aside(stream)
+
+
+def is_aside(stream: str) -> bool:
+    """Whether a stream keeps what no feed of a community can take: there events hold signed ones inside."""
+    return stream.startswith(FEEDS) and stream.partition("/")[2].startswith(ASIDE)
 
 
 def is_reserved(kind: str) -> bool:

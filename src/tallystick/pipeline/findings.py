@@ -142,8 +142,8 @@ def chained(events: DataFrame, pruned: DataFrame, *, signed: bool = False) -> Da
 
 def is_community() -> Column:
     """`names.is_feed` as Spark computes it: whether an event has to be signed."""
-    kind = F.substring_index("stream", "/", 1)
-    return F.col("stream").startswith(names.FEEDS) & ~kind.endswith(names.ASIDE)
+    name = F.substring_index("stream", "/", -1)
+    return F.col("stream").startswith(names.FEEDS) & ~name.startswith(names.ASIDE)
 
 
 def is_next() -> Column:

@@ -52,9 +52,9 @@ def checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
 
 
 def require_signed(signatures: list[bytes | None], streams: Sequence[str]) -> None:
-    """Refuse events of a community's feed that nobody signed."""
+    """Refuse events of a community that nobody signed. What is kept aside comes past here, from the log alone."""
     for signature, stream in zip(signatures, streams, strict=True):
-        if signature is None and names.is_feed(stream):
+        if signature is None and stream.startswith(names.FEEDS):
             must = f"its author's, 64 bytes: {stream.partition('/')[0]!r} holds signed events alone"
             raise errors.InvalidValue(what="signature", value="none", must=must)
 
