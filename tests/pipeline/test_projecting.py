@@ -97,8 +97,8 @@ def test_a_repeated_batch_has_no_second_effect(
     died: list[int] = []
     is_dying = True
 
-    def dying(batch: Any, kept: Any) -> None:
-        apply_batch(batch, kept)
+    def dying(batch: Any, *arguments: Any) -> None:
+        apply_batch(batch, *arguments)
         if is_dying:
             died.append(1)
             raise RuntimeError("killed")

@@ -19,6 +19,7 @@ __all__ = [
     "SchemaMisfit",
     "SparkMissing",
     "WrongArchive",
+    "WrongQuery",
 ]
 
 
@@ -100,6 +101,15 @@ class WrongArchive(Refused):
     advice = "Use the archive of this log, or begin a new one in an empty directory."
     path: str
     reason: str
+
+
+class WrongQuery(Refused):
+    """The checkpoint of a streaming query was made by a query that asked for something else."""
+
+    template = "the checkpoint was made for {made_for}, and this query is for {used_for}"
+    advice = "Give each query a checkpoint directory of its own."
+    made_for: str
+    used_for: str
 
 
 class ArchiveDamaged(Unavailable):

@@ -1,11 +1,15 @@
 """`spark.readStream.format("tallystick")`: offsets are positions, a batch goes at most to the safe head.
 
-An offset is `{"position": N}`: everything up to N is in the batches so far. Spark keeps it in the query's checkpoint,
-with the store's id, so that a checkpoint is not gone on with over another log.
+    {"position": N, "store": ID, "asks": TEXT, "link_position": M, "link": HEX}
+
+Everything up to N is in the batches so far. Spark keeps offsets in the query's checkpoint. With the store's id and the
+link of the last event at or before N, a query does not go on over another log or another history of it; with what the
+query asks for, it does not go on where a query for something else ended.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -19,23 +23,27 @@ from pyspark.sql.streaming.datasource import (
 from tallystick import Store, errors
 from tallystick.pipeline import columns, partitions
 from tallystick.pipeline.failures import told
-from tallystick.pipeline.question import Question, head_past, open_asked, require_order
+from tallystick.pipeline.question import Question, described, head_past, open_asked, require_order
 from tallystick.pipeline.source import read_range
+from tallystick.store.checkpoints import Checkpoint
+
+Offset = dict[str, Any]
 
 
 class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows a log. Holds nothing open between calls: Spark never says when it is done."""
 
-    def __init__(self, question: Question, names: tuple[str, ...]) -> None:
+    def __init__(self, question: Question, names: tuple[str, ...], asks: str = "") -> None:
         self._question = question
         self._names = names
+        self._asks = asks or described(question.selection)
         self._target: int | None = None
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Before the first event that is wanted."""
         with told(), open_asked(self._question) as store:
             require_order(store, what="follow")
-            return self._offset(store.log.store_id, self._question.after)
+            return self._offset(store, self._question.after)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """At most so many positions a batch, if the option says so."""
@@ -47,23 +55,27 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with told(), open_asked(self._question) as store:
             self._target = self._end(store.log.head())
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """How far the next batch goes."""
         with told(), open_asked(self._question) as store:
-            store_id = store.log.store_id
             self._require_same(start, store)
             end = self._end(store.log.head()) if self._target is None else self._target
-        if isinstance(limit, ReadMaxRows):
-            end = min(end, start["position"] + limit.max_rows)
-        return self._offset(store_id, max(end, start["position"]))
+            if isinstance(limit, ReadMaxRows):
+                end = min(end, start["position"] + limit.max_rows)
+            if end <= start["position"]:
+                return start
+            return start | self._offset(store, end)
 
-    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+    def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """The head of the log, for whoever wants to know the lag."""
         with told(), open_asked(self._question) as store:
-            return self._offset(store.log.store_id, self._end(store.log.head()))
+            return self._offset(store, self._end(store.log.head()))
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+    def partitions(self, start: Offset, end: Offset) -> list[Any]:
         """The ranges of a batch; the same for the same offsets, so that a repeated batch is the same batch."""
+        with told(), open_asked(self._question) as store:
+            self._require_same(start, store)
+            self._require_same(end, store)
         size = self._question.partition_events
         return list(partitions.split(start["position"], end["position"], partition_events=size))
 
@@ -71,18 +83,30 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The events of one range; runs in a worker."""
         return read_range(self._question, self._names, partition)
 
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: Offset) -> None:
         """Nothing to give back: Spark calls this a batch late, and its own checkpoint is what counts."""
 
     def _end(self, head: int) -> int:
         return head if self._question.until is None else min(head, self._question.until)
 
-    def _offset(self, store_id: bytes, position: int) -> dict[str, Any]:
-        return {"position": position, "store": store_id.hex()}
+    def _offset(self, store: Store, position: int) -> Offset:
+        """The offset of a position. It names no link where no event that the reader may see is at the position."""
+        offset = {"position": position, "store": store.log.store_id.hex(), "asks": self._asks}
+        if position < 1:
+            return offset
+        found = store.log.read(after=position - 1, until=position, limit=1, over_pruned=True, over_holes=True).events
+        return offset | {"link_position": position, "link": found[0].link.hex()} if found else offset
 
-    def _require_same(self, start: dict[str, Any], store: Store) -> None:
-        position, is_same = start["position"], start["store"] == store.log.store_id.hex()
-        head = head_past(store, position) if is_same and position > self._question.after else store.log.head()
-        if not is_same or position > max(head, self._question.after):
-            what = f"store {start['store']} at position {position}"
-            raise errors.WrongStore(name="streaming query", reason=f"it was at {what}, this log ends at {head}")
+    def _require_same(self, offset: Offset, store: Store) -> None:
+        """Refuse an offset of another log, of another history of this one, or of another query."""
+        asks = offset.get("asks", self._asks)
+        if asks != self._asks:
+            raise errors.WrongQuery(made_for=asks, used_for=self._asks)
+        position, link_position = offset["position"], offset.get("link_position", 0)
+        if position <= self._question.after and not link_position:
+            position = 0  # where the query was told to begin, maybe ahead of the log
+        elif offset["store"] == store.log.store_id.hex():
+            head_past(store, position)
+        store_id, link = bytes.fromhex(offset["store"]), bytes.fromhex(offset.get("link", ""))
+        with suppress(*[errors.Damaged] if self._question.over_holes else []):
+            store.resume(Checkpoint("of the streaming query", store_id, position, link_position, link))

@@ -93,6 +93,15 @@ def _selection(given: Mapping[str, str]) -> Selection:
     )
 
 
+def described(selection: Selection) -> str:
+    """What a selection asks for, in words that are the same for the same selection."""
+    names = {"stream": selection.streams, "type": selection.types, "kind": selection.kinds}
+    parts = [f"{name} {', '.join(sorted(found))}" for name, found in names.items() if found]
+    meta = {"tenant": selection.org, "app": selection.app, "env": selection.env}
+    parts += [f"{name} {value}" for name, value in meta.items() if value is not None]
+    return "events of " + "; ".join(parts) if parts else "all events"
+
+
 def _names(given: Mapping[str, str], name: str) -> frozenset[str]:
     """Names with commas between: no name holds one."""
     return frozenset(part.strip() for part in given.get(name, "").split(",") if part.strip())

@@ -1,7 +1,8 @@
 """`stream`: a projection kept current by Structured Streaming, each event exactly once into its row.
 
-A batch is folded by the workers onto the rows as they are, and written in one transaction that compares where the rows
-were. Events that the rows have seen already are left out, so a batch that Spark repeats has no second effect.
+The rows say where to read on, and a batch only how far: the events between the rows and the end of the batch are read,
+folded by the workers onto the rows as they are, and written in one transaction that compares where the rows were. So
+Spark's checkpoint may be behind the rows or ahead of them, and a batch that Spark repeats has no second effect.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 import tallystick
 from tallystick import errors
 from tallystick.event.catalog import Catalog
-from tallystick.pipeline import columns
+from tallystick.pipeline import columns, ends
 from tallystick.pipeline.carrying import carry, only_upcasters
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.folding import ROWS_DDL, ROWS_SCHEMA
 from tallystick.pipeline.keys import key_name, with_key
-from tallystick.pipeline.question import absolute
-from tallystick.pipeline.source import NAME
+from tallystick.pipeline.partitions import split
+from tallystick.pipeline.question import Question, absolute, head_past
+from tallystick.pipeline.source import read_range
 from tallystick.projections.folding import Folder
 from tallystick.projections.places import Keeper
+from tallystick.store.selection import Selection
 from tallystick.store.store import Store
 from tallystick.store.views import ROWS, Place, ViewRow
 
@@ -68,49 +71,63 @@ def stream(
     kept = Kept(absolute(url), projection, only_upcasters(catalog))
     carry(projection, kept.catalog)
     with kept.open(for_rows=True) as store:
-        Keeper(store, projection, store.log.views).live()
-    options = {"url": kept.url, "type": ",".join(projection.types), "maxEventsPerTrigger": str(batch_events)}
-    events = spark.readStream.format(NAME).options(**options).load()
-    write = events.writeStream.foreachBatch(lambda batch, number: apply_batch(batch, kept))
+        after = Keeper(store, projection, store.log.views).live().position
+    spark.dataSource.register(ends.EndsSource)
+    options = {"projection": projection.name, "after": str(after), "maxEventsPerTrigger": str(batch_events)}
+    batches = spark.readStream.format(ends.NAME).options(url=kept.url, **options).load()
+    write = batches.writeStream.foreachBatch(lambda batch, number: apply_batch(batch, kept, spark, batch_events))
     write = write.option("checkpointLocation", os.path.abspath(checkpoint)).queryName(f"tallystick-{projection.name}")
     if follow:
         return write.trigger(processingTime=f"{TRIGGER_SECONDS} seconds").start()
     return write.trigger(availableNow=True).start()
 
 
-def apply_batch(batch: DataFrame, kept: Kept) -> None:
-    """Bring the rows up to the end of a batch; what they have seen of it is left out."""
-    batch = batch.persist()
-    try:
-        last = batch.agg(F.max("position")).collect()[0][0]
-        if last is None:
-            return
-        with kept.open(for_rows=True) as store:
-            for _ in range(TRIES):
-                try:
-                    _step(batch, last, kept, store)
+def apply_batch(batch: DataFrame, kept: Kept, spark: SparkSession, batch_events: int) -> None:
+    """Bring the rows up to the end of a batch, from wherever they are, in steps of so many positions."""
+    end = max(row["until"] for row in batch.collect())
+    with told(), kept.open(for_rows=True) as store:
+        head_past(store, end)
+        tries = 0
+        while tries < TRIES:
+            try:
+                if _step(spark, kept, store, end, batch_events) >= end:
                     return
-                except errors.ViewMoved:  # another runner was faster: look again at what is left to do
-                    continue
-            name = kept.projection.name
-            raise errors.ViewMoved(projection=name, epoch=0, expected="rows that rest", actual="moving all the time")
-    finally:
-        batch.unpersist()
+                tries = 0
+            except errors.ViewMoved:  # another runner was faster: look again at what is left to do
+                tries += 1
+        name = kept.projection.name
+        raise errors.ViewMoved(projection=name, epoch=0, expected="rows that rest", actual="moving all the time")
 
 
-def _step(batch: DataFrame, last: int, kept: Kept, store: Store) -> None:
+def _step(spark: SparkSession, kept: Kept, store: Store, end: int, batch_events: int) -> int:
+    """Fold dropped states again, and apply the next events up to `end`; says how far the rows are then."""
     views, projection = store.log.views, kept.projection
     place = Keeper(store, projection, views).live()
     while keys := views.dropped(place.projection, place.epoch, limit=DROPPED_A_WRITE):
         views.write(place, Folder(store, projection).again(keys, until=place.position), previous=place.position)
-    if last <= place.position:
-        return
-    fresh = with_key(batch.where(F.col("position") > place.position), projection, kept.catalog)
-    grouped = fresh.repartition(F.col(key_name(projection))).sortWithinPartitions("position")
-    rows = grouped.mapInArrow(_onto_rows(kept, place, last), ROWS_DDL).collect()
-    event = store.log.read(after=last - 1, until=last, limit=1, over_pruned=True).events
+    if place.position >= end:
+        return place.position
+    until = min(end, place.position + batch_events)
+    keyed = with_key(_events(spark, kept, place.position, until), projection, kept.catalog)
+    grouped = keyed.repartition(F.col(key_name(projection))).sortWithinPartitions("position")
+    rows = grouped.mapInArrow(_onto_rows(kept, place, until), ROWS_DDL).collect()
     found = [ViewRow(row[0], None if row[1] is None else bytes(row[1]), bytes(row[2])) for row in rows]
-    views.write(place.moved(last, event[0] if event else None), found, previous=place.position)
+    last = store.log.read(after=until - 1, until=until, limit=1, over_pruned=True).events
+    views.write(place.moved(until, last[0] if last else None), found, previous=place.position)
+    return until
+
+
+def _events(spark: SparkSession, kept: Kept, after: int, until: int) -> DataFrame:
+    """The events between, read by a plain job: to plan a table of the source takes longer than a small batch."""
+    question = Question(url=kept.url, selection=Selection(types=frozenset(kept.projection.types)))
+    ranges = split(after, until, partition_events=None)
+
+    def read(batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read_range(question, columns.COLUMNS, ranges[number])
+
+    return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(read, columns.DDL)
 
 
 def _onto_rows(kept: Kept, place: Place, until: int) -> Callable[[Batches], Batches]:
