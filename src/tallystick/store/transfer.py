@@ -19,7 +19,7 @@ from tallystick import errors
 from tallystick.event import canonical, chain, names
 from tallystick.event.model import Event, Row
 from tallystick.store import facts
-from tallystick.store.ledger import NO_HEAD, Head
+from tallystick.store.ledger import NO_HEAD, Head, Source
 from tallystick.store.maintenance import Cut, Erasure, before_cut
 
 UNUSED_MAX = 10_000_000  # in one part
@@ -55,7 +55,7 @@ class View(Protocol):
     def find(self, id: bytes) -> Event | None: ...
     def stream_head(self, stream: str) -> Head | None: ...
     def cut(self, stream: str) -> Cut | None: ...
-    def source_head(self, source: str) -> int: ...
+    def source_head(self, org: str, source: str) -> int: ...
 
 
 class Received(msgspec.Struct):
@@ -69,7 +69,7 @@ class Received(msgspec.Struct):
     until: int
     rows: list[Row] = []
     heads: dict[str, Head] = {}
-    sources: dict[str, int] = {}
+    sources: dict[Source, int] = {}
     cuts: tuple[FoundingCut, ...] = ()
     pruned: tuple[tuple[int, bytes], ...] = ()
     erasures: list[tuple[Erasure, int]] = []
@@ -151,11 +151,12 @@ def _take_source(view: View, event: Event, meta: dict[str, Any], found: Received
     source, seq = meta.get("source"), meta.get("source_seq")
     if source is None or seq is None:
         return
-    last = found.sources.get(source) or view.source_head(source)
+    org = meta.get("org", "")
+    last = found.sources.get((org, source)) or view.source_head(org, source)
     if seq <= last:
         reason = f"its source {source!r} is at {last}, and it has {seq}"
         raise errors.TransferRefused(position=event.position, reason=reason)
-    found.sources[source] = seq
+    found.sources[org, source] = seq
 
 
 def _take_erasure(view: View, cuts: dict[str, Cut], event: Event, found: Received) -> None:

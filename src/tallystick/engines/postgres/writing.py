@@ -124,7 +124,7 @@ class Writer:
 
     def receive(self, part: Received) -> None:
         """Take over a part of another store's log."""
-        self._require_maintaining()
+        self._require(MAINTENANCE)
         transfers.write(self._connections, part, recorded=self._clock())
 
     def forget(self, before: int, limit: int) -> int:

@@ -26,7 +26,7 @@ def write(connection: sqlite3.Connection, part: Received, *, recorded: int) -> N
     )
     heads = [(stream, head.seq, head.link, head.org) for stream, head in part.heads.items()]
     connection.executemany(statements.named("move_head"), heads)
-    connection.executemany(statements.named("move_source"), list(part.sources.items()))
+    connection.executemany(statements.named("move_source"), [(*key, seq) for key, seq in part.sources.items()])
     erasures = [
         (erasure.position, erasure.stream, erasure.seq, erasure.checksum, fact_position)
         for erasure, fact_position in part.erasures
