@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from tallystick import errors
-from tallystick.server import problems
+from tallystick.server import problems, queries
 from tallystick.server.access import Anybody
 from tallystick.server.console import pages
 from tallystick.server.front import Front
@@ -76,6 +76,8 @@ class Application(FastAPI):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the life of the app."""
         scope["app"] = self
+        if scope["type"] == "http":
+            queries.rename(scope)
         await self._front(scope, receive, send)
 
 
@@ -97,7 +99,7 @@ def build(service: Service) -> FastAPI:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _failed)
     for router in ROUTERS:
-        app.include_router(router)
+        app.include_router(router, dependencies=[] if router is probes.router else [Depends(queries.known)])
     app.include_router(document)
     app.include_router(pages.router())
     return app

@@ -55,6 +55,8 @@ class Service:
         """With `archive`, which opens the archive of a store as it is at that moment, only what it holds is pruned."""
         limits = settings.limits
         self.store = store
+        for kind in settings.infrastructure:  # so that such a stream needs no org, and no tenant sees it
+            store.catalog.declare_kind(kind, tenant=False)
         self.settings = settings
         self.limits = limits
         self.tokens: TokenBook = tokens or NoTokens()
@@ -111,7 +113,7 @@ class Service:
     def is_infrastructure(self, stream: str) -> bool:
         """Whether a stream is none of a tenant's: of a reserved kind, or of one that is declared as such."""
         kind = stream.partition("/")[0]
-        return names.is_reserved(kind) or kind in self.settings.infrastructure or not self.store.catalog.is_tenant(kind)
+        return names.is_reserved(kind) or not self.store.catalog.is_tenant(kind)
 
     async def run(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
         """Call something that reads, in a thread; so many at a time."""
