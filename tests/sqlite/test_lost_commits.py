@@ -51,7 +51,7 @@ def _flip(path: str, byte: int) -> None:
 
 def _contents(path: str) -> dict[str, bytes]:
     """Every file that holds something of the store: shared memory does not, and a reader makes empty logs."""
-    found = {item.name: item.read_bytes() for item in Path(path).parent.iterdir()}
+    found = {item.name: item.read_bytes() for item in Path(path).parent.iterdir() if item.is_file()}
     return {name: content for name, content in found.items() if content and not name.endswith(("-shm", ".damage"))}
 
 
@@ -231,3 +231,30 @@ def test_a_mark_that_cannot_be_written_is_no_acknowledgement(reopen: Callable[..
     store.log._opened.presence.mark._file.close()
     with pytest.raises(errors.StoreFailed, match="mark"):
         store.append("order/a", tallystick.NewEvent("thing.done", {}))
+
+
+@pytest.mark.parametrize("how", ["flipped", "removed", "stale"])
+def test_a_refill_leaves_lost_commits_to_a_whole_copy(
+    path: str, spawn: Callable[..., object], tmp_path: Path, how: str
+) -> None:
+    """SAFE-02: leases, places and commands of lost commits stand nowhere else; what is left is not touched."""
+    _write_and_die(path, spawn, 10)
+    stale = Path(f"{path}-wal").read_bytes()
+    if how == "stale":
+        tallystick.open(f"sqlite:{path}").close()
+    with (
+        tallystick.open(f"sqlite:{path}", readonly=True) as store,
+        tallystick.open(f"files:{tmp_path}/donor/copy") as copy,
+    ):
+        for event in store.events():
+            copy.append(event.stream, tallystick.NewEvent(event.type, event.data, id=event.id, time=event.time))
+    if how == "flipped":
+        _flip(f"{path}-wal", len(stale) // 2)
+    elif how == "removed":
+        os.unlink(f"{path}-wal")
+    else:
+        Path(f"{path}-wal").write_bytes(stale)
+    before = _contents(path)
+    with pytest.raises(errors.RefillRefused, match="put a whole copy in its place"):
+        tallystick.refill(f"sqlite:{path}", f"files:{tmp_path}/donor/copy")
+    assert _contents(path) == before

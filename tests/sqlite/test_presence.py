@@ -30,8 +30,8 @@ store = tallystick.open("sqlite:" + sys.argv[1])
 store.append("order/a", tallystick.NewEvent("step.done", {}))
 child = os.fork()
 if child == 0:
+    print(os.getpid(), flush=True)
     time.sleep(600)
-print(child, flush=True)
 sys.stdin.readline()
 """
 _OPEN = """

@@ -95,8 +95,11 @@ def encode_state(value: Any) -> bytes:
 
 
 def decode(text: bytes) -> Any:
-    """The value of canonical bytes that this module made."""
-    return _decode(text)
+    """The value of canonical bytes that this module made. What is no JSON any more was damaged where it was stored."""
+    try:
+        return _decode(text)
+    except msgspec.DecodeError as problem:
+        raise errors.Damaged(first=0, last=0, reason=f"what was stored is no longer JSON: {problem}") from problem
 
 
 def check(value: Any, *, what: str = "payload") -> None:

@@ -79,7 +79,7 @@ def examine(log: EventLog, *, progress: Callable[[int], None] = lambda done: Non
     found, claims = _look(log, progress)
     lasting = set(found.problems)
     for _ in range(LOOKS_MAX - 1):
-        if found.ok or read_claims(log) == claims:
+        if found.ok or claims is None or read_claims(log) == claims:
             return found
         found, claims = _look(log, progress)
         lasting &= set(found.problems)
@@ -88,10 +88,20 @@ def examine(log: EventLog, *, progress: Callable[[int], None] = lambda done: Non
     return found
 
 
-def _look(log: EventLog, progress: Callable[[int], None]) -> tuple[Verification, Claims]:
+def _look(log: EventLog, progress: Callable[[int], None]) -> tuple[Verification, Claims | None]:
+    """Look once. Where what is needed to go on cannot be read, that is what was found, and there are no claims."""
+    found = Verification()
+    try:
+        return found, _look_through(log, found, progress)
+    except errors.Damaged as damage:
+        found.add(Problem("damage", damage.reason, damage.first))
+        return found, None
+
+
+def _look_through(log: EventLog, found: Verification, progress: Callable[[int], None]) -> Claims:
     claims = read_claims(log)
     told = copy.deepcopy(claims)
-    found = Verification(head=log.head())
+    found.head = log.head()
     for problem in log.check(progress):
         found.add(problem)
     _hold_against(log, claims, found)
@@ -121,7 +131,7 @@ def _look(log: EventLog, progress: Callable[[int], None]) -> tuple[Verification,
         _heads(log, heads, found)
         _erased_are_there(claims, found)
         _sealed_are_there(claims, heads, found)
-    return found, told
+    return told
 
 
 def _hold_against(log: EventLog, claims: Claims, found: Verification) -> None:

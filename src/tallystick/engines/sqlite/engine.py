@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import starmap
 
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
@@ -21,9 +20,9 @@ from tallystick.engines.sqlite import inspection, maintaining, mark, statements,
 from tallystick.engines.sqlite.commands import SqliteCommands
 from tallystick.engines.sqlite.look import ALONE
 from tallystick.engines.sqlite.place import Opened, Opening
-from tallystick.engines.sqlite.reading import CutOffDatabase, StillDatabase
+from tallystick.engines.sqlite.reading import CutOffDatabase, StillDatabase, WatchedDatabase
 from tallystick.engines.sqlite.reclaiming import Reclaiming
-from tallystick.engines.sqlite.rows import events_of
+from tallystick.engines.sqlite.rows import events_of, structs_of
 from tallystick.engines.sqlite.run_tables import SqliteRunTables
 from tallystick.engines.sqlite.selecting import page_query
 from tallystick.engines.sqlite.snapshots import SqliteSnapshots
@@ -76,12 +75,12 @@ def open_sqlite(
     return SqliteLog(opening.url, opened, readonly=readonly, clock=clock, busy_ms=busy_ms)
 
 
-def _database_of(opened: Opened, url: str, busy_ms: int) -> Database:
+def _database_of(opened: Opened, url: str, busy_ms: int) -> WatchedDatabase:
     damage = opened.finding.damage
     reason = f"{url} was opened for reading" if damage is None else f"it is damaged ({damage})"
     if opened.finding.mode == ALONE:
         return StillDatabase(opened.path, readonly_reason=reason, busy_ms=busy_ms)
-    return Database(
+    return WatchedDatabase(
         opened.path,
         opened.writer,
         readonly_reason=reason,
@@ -104,10 +103,11 @@ class SqliteLog:
         self.readonly = readonly  # as asked for; a damaged log refuses appends with `Damaged` and its range
         self._opened = opened
         self._database = _database_of(opened, url, busy_ms)
-        beside = self._database
+        beside: Database = self._database
         if opened.finding.is_cut:
             beside = CutOffDatabase(opened.path, reason=opened.finding.damage or "", busy_ms=busy_ms)
         self.damage = DamageFile(Disk(), os.path.dirname(opened.path), f"{os.path.basename(opened.path)}.damage")
+        self._database.record = self.damage
         self.checkpoints: Checkpoints = SqliteCheckpoints(beside)
         self.views = SqliteViews(beside)
         self.dead_letters = SqliteDeadLetters(beside)
@@ -346,7 +346,7 @@ class SqliteLog:
     def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
         self._require_end()
         with self._database.reading() as connection:
-            return list(starmap(StreamInfo, connection.execute(statements.named("list_streams"), (after, limit))))
+            return structs_of(StreamInfo, connection.execute(statements.named("list_streams"), (after, limit)))
 
     def recorded_at(self, position: int) -> int | None:
         with self._database.reading() as connection:

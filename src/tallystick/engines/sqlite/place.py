@@ -201,5 +201,7 @@ class Opening:
             yield
         except sqlite3.Error as problem:
             raise translate.of_read(problem, path=self.path, waited_ms=self._busy_ms) from problem
+        except UnicodeDecodeError as problem:
+            raise errors.Damaged(first=0, last=0, reason=f"a text is not what was written: {problem}") from problem
         except OSError as problem:
             raise errors.ReadFailed(path=self.path, reason=str(problem)) from problem

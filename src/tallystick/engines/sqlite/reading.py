@@ -1,4 +1,4 @@
-"""Reading where something is amiss: a file that must not change while it is read, and tables that lost their end."""
+"""Reading where something may be amiss: damaged pages, a file that must not change, tables that lost their end."""
 
 from __future__ import annotations
 
@@ -10,9 +10,33 @@ from contextlib import AbstractContextManager, contextmanager
 from tallystick import errors
 from tallystick.engines.sqlite.look import ALONE
 from tallystick.engines.tables.database import Database
+from tallystick.store.damage import DamageRecord, problem_of, put_on_record
+from tallystick.store.page import Hole
 
 
-class StillDatabase(Database):
+class WatchedDatabase(Database):
+    """A file whose damage goes on record wherever a read meets it."""
+
+    record: DamageRecord | None = None
+
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self._recorded(super().reading())
+
+    def snapshot(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self._recorded(super().snapshot())
+
+    @contextmanager
+    def _recorded(self, reading: AbstractContextManager[sqlite3.Connection]) -> Iterator[sqlite3.Connection]:
+        try:
+            with reading as connection:
+                yield connection
+        except errors.Damaged as damage:
+            if self.record is not None:
+                put_on_record(self.record, [problem_of(Hole(damage.first, damage.last, damage.reason))])
+            raise
+
+
+class StillDatabase(WatchedDatabase):
     """A file that is read without locks, because nothing can be written beside it. A change of it ends the reading."""
 
     def __init__(self, path: str, *, readonly_reason: str, busy_ms: int) -> None:

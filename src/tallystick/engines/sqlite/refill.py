@@ -20,10 +20,13 @@ from pathlib import Path
 from tallystick import errors
 from tallystick.engines.sqlite import inspection, migrations, statements, writing
 from tallystick.engines.sqlite.engine import open_sqlite
+from tallystick.engines.sqlite.locks import Presence
+from tallystick.engines.sqlite.look import ALONE, look
 from tallystick.engines.sqlite.merging import Merged
 from tallystick.engines.sqlite.place import APPLICATION_ID, Opening
 from tallystick.engines.tables import translate
 from tallystick.engines.tables.connection import create_file
+from tallystick.engines.tables.database import translated
 from tallystick.store.page import Hole
 from tallystick.store.refill import Donor, Refilled
 from tallystick.store.verify import examine
@@ -62,6 +65,28 @@ def refill_sqlite(place: str, donor: Donor, *, clock: Callable[[], int], progres
     """Refill every damaged range of a log that nobody has open; all of them or none."""
     opening = Opening(place, profile=None, clock=clock, busy_ms=int(_WAIT_S * 1000))
     opening.require_ours()
+    presence = Presence(opening.path, busy_ms=int(_WAIT_S * 1000))
+    try:
+        presence.enter()
+        if not presence.alone:
+            reason = "somebody has the damaged store open: close it first"
+            raise errors.RefillRefused(url=opening.url, source=donor.name, reason=reason)
+        _require_whole_log(opening, donor)
+        return _refilled(opening, donor, clock, progress)
+    finally:
+        presence.leave()
+
+
+def _require_whole_log(opening: Opening, donor: Donor) -> None:
+    """Refuse where commits were lost: nobody has their rows but a copy of the whole. Nothing is replayed by looking."""
+    with translated(opening.path, int(_WAIT_S * 1000)):
+        finding = look(opening.path, busy_ms=int(_WAIT_S * 1000))
+    if finding.lost is not None or finding.left.damage is not None or finding.mode == ALONE:
+        reason = f"{finding.damage}: put a whole copy in its place, or remove what does not belong to it"
+        raise errors.RefillRefused(url=opening.url, source=donor.name, reason=reason)
+
+
+def _refilled(opening: Opening, donor: Donor, clock: Callable[[], int], progress: Callable[[int], None]) -> Refilled:
     with _alone(opening.path, donor, opening.url) as damaged:
         try:
             opening.require_current(damaged)

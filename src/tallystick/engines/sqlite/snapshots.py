@@ -20,11 +20,14 @@ class SqliteSnapshots:
                 row = connection.execute(statements.named("find_snapshot"), (id,)).fetchone()
         except errors.Damaged:  # a fold then starts from an older snapshot, and `tally verify` names this one
             return None
-        return None if row is None else within(row[0], bytes_max)
+        return within(row[0], bytes_max) if row is not None and type(row[0]) is bytes else None
 
     def ids(self) -> list[bytes]:
         with self._database.reading() as connection:
-            return [id_ for (id_,) in connection.execute(statements.named("list_snapshots"))]
+            found = connection.execute(statements.named("list_snapshots"))
+            return [
+                id_ for (id_,) in found if type(id_) is bytes
+            ]  # of a damaged row, the fact tells that it is missing
 
     def size(self) -> int:
         with self._database.reading() as connection:

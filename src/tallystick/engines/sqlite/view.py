@@ -9,7 +9,7 @@ from typing import Any
 
 from tallystick import errors
 from tallystick.engines.sqlite import statements
-from tallystick.engines.sqlite.rows import event_of
+from tallystick.engines.sqlite.rows import event_of, struct_of
 from tallystick.event.model import Event
 from tallystick.store import leases
 from tallystick.store.idempotency import CommandKey, CommandRecord
@@ -49,7 +49,7 @@ class SqliteView:
 
     def stream_head(self, stream: str) -> Head | None:
         row = self._one("stream_head", stream)
-        return None if row is None else Head(*row)
+        return None if row is None else struct_of(Head, row)
 
     def look_up(self, ids: Sequence[bytes]) -> None:
         """Find many events at once, for a commit that is going to ask for each of them."""
@@ -75,11 +75,11 @@ class SqliteView:
 
     def cut(self, stream: str) -> Cut | None:
         row = self._one("find_cut", stream)
-        return None if row is None else _cut(row)
+        return None if row is None else struct_of(Cut, row)
 
     def cuts(self, *, after: str, limit: int) -> list[Cut]:
         """The latest cut of each stream, those behind `after`."""
-        return [_cut(row) for row in self._connection.execute(statements.named("list_cuts"), (after, limit))]
+        return [struct_of(Cut, row) for row in self._connection.execute(statements.named("list_cuts"), (after, limit))]
 
     def pruned(self, id: bytes) -> bool:
         if self._any_pruned is None:  # asked once a commit: most logs are never pruned, and imports bring every id
@@ -108,23 +108,10 @@ class SqliteView:
         row = self._one("find_lease", stream)
         if row is None:
             return None
-        owner = None if row[2] is None else leases.Owner(*row[2:])
+        owner = None if row[2] is None else struct_of(leases.Owner, row[2:])
         return leases.Lease(row[0], row[1], owner)
 
     def recorded_at(self, position: int) -> int | None:
         """When the event at a position was recorded."""
         row = self._one("recorded_at", position)
         return row[0] if row else None
-
-
-def _cut(row: tuple[Any, ...]) -> Cut:
-    stream, through, link, first_position, last_position, count, org = row
-    return Cut(
-        stream=stream,
-        through=through,
-        link=link,
-        first_position=first_position,
-        last_position=last_position,
-        count=count,
-        org=org,
-    )

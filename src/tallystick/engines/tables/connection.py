@@ -47,8 +47,10 @@ def connect(path: str, *, mode: str, busy_ms: int = BUSY_MS, settings: Sequence[
     try:
         for setting in settings:
             connection.execute(setting)
-    except BaseException:
+    except BaseException as problem:
         connection.close()
+        if isinstance(problem, UnicodeDecodeError):  # of SQLite's own message, which quotes the schema
+            raise translate.damage("its schema is damaged: a name in it is not text") from problem
         raise
     return connection
 

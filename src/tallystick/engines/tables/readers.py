@@ -38,6 +38,8 @@ class Readers:
             sound = True
         except sqlite3.Error as problem:
             raise translate.of_read(problem, path=self._path, waited_ms=self._busy_ms) from problem
+        except (UnicodeDecodeError, OverflowError) as problem:  # the driver's, of a text or number that nobody wrote
+            raise errors.Damaged(first=0, last=0, reason=f"a value is not what was written: {problem}") from problem
         finally:
             if connection is not None:
                 self._give_back(connection, sound=sound)

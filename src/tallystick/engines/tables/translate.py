@@ -32,6 +32,13 @@ def is_damage(problem: sqlite3.Error) -> bool:
     return code in _DAMAGED or (code == 0 and isinstance(problem, sqlite3.OperationalError))
 
 
+def damage(reason: str) -> sqlite3.DatabaseError:
+    """The error with which SQLite tells of damage, for what the driver cannot tell."""
+    problem = sqlite3.DatabaseError(reason)
+    problem.sqlite_errorcode, problem.sqlite_errorname = sqlite3.SQLITE_CORRUPT, "SQLITE_CORRUPT"
+    return problem
+
+
 def poisons(problem: sqlite3.Error) -> bool:
     """Whether the outcome of the write is unknown. SQLite itself would carry on after a failed fsync; we must not."""
     return code_of(problem) not in _SOUND
