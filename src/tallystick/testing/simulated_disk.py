@@ -200,6 +200,11 @@ class SimulatedFile:
         self._writable = writable
         self._closed = False
 
+    @property
+    def inode(self) -> int:
+        """What the disk knows the file by."""
+        return self._inode
+
     def read_at(self, offset: int, size: int) -> bytes:
         self._require_open()
         return bytes(self._disk.state.inodes[self._inode].data[offset : offset + size])
@@ -242,6 +247,11 @@ class SimulatedLock:
         self._held = held
         self._path = path
         held.add(path)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is, whatever was done to the file."""
+        return self._path in self._held
 
     def release(self) -> None:
         self._held.discard(self._path)
@@ -362,6 +372,18 @@ class SimulatedDisk:
         if path not in self.state.names:
             self.create(path).close()
         return SimulatedLock(self._locks, path)
+
+    def leads_to(self, path: str, file: File) -> bool:
+        return isinstance(file, SimulatedFile) and self.state.names.get(self._path(path)) == file.inode
+
+    def anchored(self, directory: str) -> SimulatedDisk:
+        return self  # its directories cannot be moved
+
+    def is_moved(self, directory: str) -> bool:
+        return False
+
+    def release(self) -> None:
+        """There is nothing to give back."""
 
     def free_bytes(self, path: str) -> int:
         if self.capacity_bytes is None:

@@ -67,6 +67,7 @@ class Handles:
         """Close all files now: a directory must be free to be moved or unmounted when its log is closed."""
         while self._open:
             self._open.popitem()[1].close()
+        self.files.release()
 
 
 class Renamed(Exception):

@@ -13,6 +13,7 @@ from tallystick.engines.files import generation, lifecycle, mark, opener
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.reader import Reader
 from tallystick.engines.files.segments import Renamed, Segment, SegmentSet
+from tallystick.engines.tables.process import Birthplace
 from tallystick.store.damage import DamageRecord, problem_of, put_on_record
 from tallystick.store.facts import is_about_streams
 from tallystick.store.ledger import Head
@@ -34,6 +35,7 @@ class LogView:
         self.readonly = readonly
         self.lock = lock
         self.closed = False
+        self.birthplace = Birthplace()  # locks that another thread holds at a fork are never free in the child
         self._seen: object = None
         self._damage = damage
         self._adopt(opened)
@@ -138,6 +140,7 @@ class LogView:
 
     def refresh(self) -> None:
         """Follow a writer in another process: take in what it has synced since."""
+        self.birthplace.require()
         if self.closed:
             raise errors.StoreClosed()
         if self.readonly:

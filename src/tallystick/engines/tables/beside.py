@@ -29,8 +29,9 @@ _NOTHING = nullcontext()
 class Beside:
     """The part of a log that stands beside it, and the projections that run within its commits."""
 
-    def __init__(self, path: str) -> None:
-        self._beside = LazyDatabase(path, checkpoints.SCHEMA + views.SCHEMA + deadletters.SCHEMA + PENDING)
+    def __init__(self, path: str, *, is_moved: Callable[[], bool] = lambda: False) -> None:
+        schema = checkpoints.SCHEMA + views.SCHEMA + deadletters.SCHEMA + PENDING
+        self._beside = LazyDatabase(path, schema, is_moved=is_moved)
         self.checkpoints = checkpoints.SqliteCheckpoints(self._beside)
         self.views = views.SqliteViews(self._beside)
         self.view_tables = OwnedTables(self._beside)
