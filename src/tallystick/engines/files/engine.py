@@ -345,8 +345,7 @@ class FilesLog(Beside):
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         self._view.refresh()
-        view = self._view
-        yield from view.steady(lambda: list(checking.problems(view.segments, view.opened.handles, progress)))
+        yield from self._view.check(progress)
 
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
         self._require_writer()
