@@ -10,10 +10,11 @@ import shutil
 import stat
 import sys
 import threading
+import weakref
 from typing import Any
 
 from tallystick import errors
-from tallystick.store.filesystem import File, Lock
+from tallystick.store.filesystem import File, FileSystem, Lock
 
 WINDOWS = sys.platform == "win32"
 _BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOINHERIT", 0)
@@ -49,6 +50,11 @@ class DiskFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
+
+    @property
+    def descriptor(self) -> int:
+        """What the system knows the file by."""
+        return self._descriptor
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -94,30 +100,68 @@ def full_sync(descriptor: int) -> None:
 
 
 class DiskLock:
-    """An exclusive lock on a whole file.
+    """An exclusive lock on a whole file, and on its directory where that can be held open.
 
     flock and not lockf: lockf is dropped as soon as the same process closes the file anywhere. The pid in the file is
-    for people; whether the lock is free is for the system to say.
+    for people; whether the lock is free is for the system to say. A lock file that is removed or moved away leaves the
+    directory locked. A forked child gives its copies back at once, so that the lock is that of one process.
     """
 
-    def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o600)
+    def __init__(self, path: str, name: str, *, directory: int | None = None) -> None:
+        self._name, self._directory = name, directory
+        self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _BINARY, 0o600, dir_fd=directory)
+        self._held = [self._descriptor]
         try:
             _lock(self._descriptor)
         except OSError:
             holder = os.read(self._descriptor, 64).decode(errors="replace").strip() or "another process"
-            os.close(self._descriptor)
+            self._close()
             raise errors.StoreLocked(path=path, owner=holder) from None
+        self._directory_is_locked = directory is not None and self._lock_directory(path, directory)
+        _locks.add(self)
         told = f"pid {os.getpid()}\n".encode()
         if os.read(self._descriptor, 64) != told:  # who locks again and again need not wait for the disk each time
             os.ftruncate(self._descriptor, 0)
             os.lseek(self._descriptor, 0, os.SEEK_SET)
             os.write(self._descriptor, told)
 
+    def _lock_directory(self, path: str, directory: int) -> bool:
+        """Lock the directory too; False where the system has no such locks."""
+        self._held.append(os.open(".", os.O_RDONLY | _BINARY, dir_fd=directory))
+        try:
+            _lock(self._held[-1])
+        except BlockingIOError:
+            self._close()
+            owner = "another process, whose lock file was removed or replaced"
+            raise errors.StoreLocked(path=path, owner=owner) from None
+        except OSError:
+            return False
+        return True
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nobody else can take this lock: its directory is locked, or its name still leads to it."""
+        return self._directory_is_locked or _leads_to(self._name, self._directory, self._descriptor)
+
     def release(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        self._close()
+
+    def _close(self) -> None:
+        held, self._held, self._descriptor = self._held, [], -1
+        for descriptor in held:
+            os.close(descriptor)
+
+
+_locks: weakref.WeakSet[DiskLock] = weakref.WeakSet()
+
+
+def _close_inherited() -> None:
+    for lock in list(_locks):
+        lock._close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_inherited)
 
 
 def _lock(descriptor: int) -> None:
@@ -132,29 +176,60 @@ def _lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def _leads_to(name: str, directory: int | None, descriptor: int) -> bool:
+    """Whether a name leads to an open file."""
+    try:
+        return os.path.samestat(os.stat(name, dir_fd=directory, follow_symlinks=False), os.fstat(descriptor))
+    except OSError:
+        return False
+
+
 class Disk:
     """The real file system."""
 
     def __init__(self) -> None:
         self._file = DiskFile if hasattr(os, "pread") else SeekingFile
 
+    def _place(self, path: str) -> tuple[str, int | None]:
+        """A path as the system is asked for it: a name, and the open directory that it is relative to."""
+        return path, None
+
     def make_dir(self, path: str) -> None:
-        if not os.path.isdir(path):
+        if not self._is_dir(path):
             parent = os.path.dirname(path)
             if parent and parent != path:
                 self.make_dir(parent)
+            name, directory = self._place(path)
             try:
-                os.mkdir(path, 0o700)
+                os.mkdir(name, 0o700, dir_fd=directory)
             except FileExistsError:
-                if not os.path.isdir(path):
+                if not self._is_dir(path):
                     raise
             self.sync_dir(parent or ".")
 
+    def _is_dir(self, path: str) -> bool:
+        found = self._stat(path)
+        return found is not None and stat.S_ISDIR(found.st_mode)
+
+    def _stat(self, path: str) -> os.stat_result | None:
+        name, directory = self._place(path)
+        try:
+            return os.stat(name, dir_fd=directory)
+        except OSError:
+            return None
+
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        return self._stat(path) is not None
 
     def list(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        name, directory = self._place(path)
+        if directory is None:
+            return sorted(os.listdir(name))
+        descriptor = os.open(name, os.O_RDONLY | _BINARY, dir_fd=directory)
+        try:
+            return sorted(os.listdir(descriptor))
+        finally:
+            os.close(descriptor)
 
     def open_read(self, path: str) -> File:
         return self._open(path, os.O_RDONLY)
@@ -166,29 +241,85 @@ class Disk:
         return self._open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
 
     def _open(self, path: str, flags: int) -> File:
-        descriptor = os.open(path, flags | _BINARY | _NOFOLLOW | _NONBLOCK, 0o600)
+        name, directory = self._place(path)
+        descriptor = os.open(name, flags | _BINARY | _NOFOLLOW | _NONBLOCK, 0o600, dir_fd=directory)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise OSError(f"{path} is not a regular file")
         return self._file(descriptor)
 
     def rename(self, old: str, new: str) -> None:
-        os.replace(old, new)
+        (old_name, source), (new_name, target) = self._place(old), self._place(new)
+        os.replace(old_name, new_name, src_dir_fd=source, dst_dir_fd=target)
 
     def unlink(self, path: str) -> None:
-        os.unlink(path)
+        name, directory = self._place(path)
+        os.unlink(name, dir_fd=directory)
+
+    def leads_to(self, path: str, file: File) -> bool:
+        name, directory = self._place(path)
+        return isinstance(file, DiskFile) and _leads_to(name, directory, file.descriptor)
 
     def sync_dir(self, path: str) -> None:
         if WINDOWS:  # a directory cannot be opened there; the rename itself is journalled by NTFS
             return
-        descriptor = os.open(path, os.O_RDONLY)
+        name, directory = self._place(path)
+        descriptor = os.open(name, os.O_RDONLY, dir_fd=directory)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
     def lock(self, path: str) -> Lock:
-        return DiskLock(path)
+        name, directory = self._place(path)
+        return DiskLock(path, name, directory=directory)
 
     def free_bytes(self, path: str) -> int:
-        return shutil.disk_usage(path).free
+        name, directory = self._place(path)
+        return shutil.disk_usage(name if directory is None else directory).free
+
+    def anchored(self, directory: str) -> FileSystem:
+        return AnchoredDisk(directory) if os.open in os.supports_dir_fd else self
+
+    def is_moved(self, directory: str) -> bool:
+        return False
+
+    def release(self) -> None:
+        """There is nothing to give back."""
+
+
+class AnchoredDisk(Disk):
+    """The real file system, with one directory held open: what is in it is found there, wherever it is moved."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__()
+        self._root = root
+        self._below = f"{root.rstrip('/')}/"
+        self._descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | _BINARY)
+
+    def _place(self, path: str) -> tuple[str, int | None]:
+        if self._descriptor < 0:  # given back
+            return path, None
+        if path.startswith(self._below):
+            return path[len(self._below) :] or ".", self._descriptor
+        return (".", self._descriptor) if path == self._root else (path, None)
+
+    def is_moved(self, directory: str) -> bool:
+        return directory == self._root and not _leads_to_directory(directory, self._descriptor)
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):
+            self.release()
+
+
+def _leads_to_directory(path: str, descriptor: int) -> bool:
+    """Whether a path leads to an open directory; also by a link."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except OSError:
+        return False

@@ -35,7 +35,11 @@ class File(Protocol):
 
 
 class Lock(Protocol):
-    """A held lock. It ends with `release`, or with the process."""
+    """A held lock. It ends with `release`, or with the process that took it; a forked child does not hold it."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nobody else can take it, whatever was done to the lock file."""
 
     def release(self) -> None: ...
 
@@ -66,6 +70,17 @@ class FileSystem(Protocol):
         """Take the exclusive lock of this file, or raise `StoreLocked` at once."""
 
     def free_bytes(self, path: str) -> int: ...
+    def leads_to(self, path: str, file: File) -> bool:
+        """Whether this name still leads to an open file."""
+
+    def anchored(self, directory: str) -> FileSystem:
+        """This file system with a directory held open: its paths lead there, also when it is moved. Until `release`."""
+
+    def is_moved(self, directory: str) -> bool:
+        """Whether the path of a directory that is held open leads elsewhere now."""
+
+    def release(self) -> None:
+        """Give back what `anchored` holds."""
 
 
 def write_fully(file: File, offset: int, data: bytes | bytearray) -> None:

@@ -126,12 +126,20 @@ def _look_through(log: EventLog, found: Verification, progress: Callable[[int], 
         if page.through <= after:
             break
         after = page.through
+    _known_holes(log, found)
     found.streams = len(heads)
     if torn is None:
         _heads(log, heads, found)
         _erased_are_there(claims, found)
         _sealed_are_there(claims, heads, found)
     return told
+
+
+def _known_holes(log: EventLog, found: Verification) -> None:
+    """Report the damaged ranges that the engine knows, also where no event is missing."""
+    for hole in log.holes():
+        if not any(problem.what == "hole" and problem.position == hole.first for problem in found.problems):
+            found.add(problem_of(hole))
 
 
 def _hold_against(log: EventLog, claims: Claims, found: Verification) -> None:

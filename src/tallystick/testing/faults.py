@@ -62,6 +62,11 @@ class FaultyFile:
         self._file = file
         self._path = path
 
+    @property
+    def inner(self) -> File:
+        """The file without faults."""
+        return self._file
+
     def read_at(self, offset: int, size: int) -> bytes:
         self._system.fail_if_due("read", self._path)
         return self._file.read_at(offset, size)
@@ -166,6 +171,19 @@ class FaultyFileSystem:
 
     def free_bytes(self, path: str) -> int:
         return self.inner.free_bytes(path)
+
+    def leads_to(self, path: str, file: File) -> bool:
+        return self.inner.leads_to(path, file.inner if isinstance(file, FaultyFile) else file)
+
+    def anchored(self, directory: str) -> FileSystem:
+        self.inner = self.inner.anchored(directory)
+        return self
+
+    def is_moved(self, directory: str) -> bool:
+        return self.inner.is_moved(directory)
+
+    def release(self) -> None:
+        """Other stores of a test may use the same one: what is held is given back when nobody does."""
 
     def list(self, path: str) -> list[str]:
         self.fail_if_due("list", path)

@@ -18,6 +18,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.store.filesystem import File, Lock
+from tallystick.testing.simulated_file import SimulatedFile, SimulatedLock
 
 ROOTS = frozenset({".", "/"})
 FREE_BYTES = 1 << 40
@@ -190,63 +191,6 @@ def reachable(names: dict[str, int], contents: dict[int, bytes], inodes: dict[in
     return found
 
 
-class SimulatedFile:
-    """An open file of a simulated disk."""
-
-    def __init__(self, disk: SimulatedDisk, path: str, inode: int, *, writable: bool) -> None:
-        self._disk = disk
-        self._path = path
-        self._inode = inode
-        self._writable = writable
-        self._closed = False
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        self._require_open()
-        return bytes(self._disk.state.inodes[self._inode].data[offset : offset + size])
-
-    def write_at(self, offset: int, data: bytes | bytearray) -> int:
-        self._require_open(writing=True)
-        taken = self._disk.room_for(self._inode, offset, len(data))
-        self._disk.do("write", self._path, self._inode, offset=offset, data=bytes(data[:taken]))
-        return taken
-
-    def size(self) -> int:
-        self._require_open()
-        return len(self._disk.state.inodes[self._inode].data)
-
-    def sync(self) -> None:
-        self._require_open()
-        self._disk.do("sync", self._path, self._inode)
-
-    def sync_failed(self) -> None:
-        """A sync that reports an error; where the system then counts the data as clean, it is never written."""
-        if self._disk.loses_on_failed_sync:
-            self._disk.do("sync_failed", self._path, self._inode)
-
-    def truncate(self, size: int) -> None:
-        self._require_open(writing=True)
-        self._disk.do("truncate", self._path, self._inode, offset=size)
-
-    def close(self) -> None:
-        self._closed = True
-
-    def _require_open(self, *, writing: bool = False) -> None:
-        if self._closed or (writing and not self._writable):
-            raise OSError(errno.EBADF, "bad file descriptor", self._path)
-
-
-class SimulatedLock:
-    """A lock of a simulated disk."""
-
-    def __init__(self, held: set[str], path: str) -> None:
-        self._held = held
-        self._path = path
-        held.add(path)
-
-    def release(self) -> None:
-        self._held.discard(self._path)
-
-
 class SimulatedDisk:
     """The port over a state that remembers what is durable.
 
@@ -362,6 +306,18 @@ class SimulatedDisk:
         if path not in self.state.names:
             self.create(path).close()
         return SimulatedLock(self._locks, path)
+
+    def leads_to(self, path: str, file: File) -> bool:
+        return isinstance(file, SimulatedFile) and self.state.names.get(self._path(path)) == file.inode
+
+    def anchored(self, directory: str) -> SimulatedDisk:
+        return self  # its directories cannot be moved
+
+    def is_moved(self, directory: str) -> bool:
+        return False
+
+    def release(self) -> None:
+        """There is nothing to give back."""
 
     def free_bytes(self, path: str) -> int:
         if self.capacity_bytes is None:

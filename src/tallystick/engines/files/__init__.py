@@ -7,7 +7,7 @@
     DIR/quarantine/              torn tails, damaged segments, copies; nothing leaves it but what is erased
     DIR/snapshots/*.snap         snapshots of state, each named by a frame
     DIR/beside.db                checkpoints and view rows (SQLite), made when first used
-    DIR/lock                     held by the one writer
+    DIR/lock                     held by the one writer, with the directory itself
 
 Invariants:
 - A frame is one commit, whole or absent. A segment is a header and frames, nothing between them.

@@ -2,35 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from tallystick.engines.files import frame as frames
-from tallystick.engines.files import index_file, segment, side
-from tallystick.engines.files.index_file import SealedIndex
+from tallystick.engines.files import index_file, segment
+from tallystick.engines.files.compressed import CompressedFile, open_segment
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.rewriting import encoding_of
-from tallystick.engines.files.scan import Scanner
-from tallystick.engines.files.segments import Handles, Segment, SegmentSet
-from tallystick.engines.files.side import SideRecords
+from tallystick.engines.files.scan import read_frame
+from tallystick.engines.files.segment import Header
+from tallystick.engines.files.segments import Handles, Renamed, Segment, SegmentSet
 from tallystick.engines.files.snapshots import FileSnapshots
 from tallystick.store.events import Problem
+from tallystick.store.filesystem import File
 
 
-def problems(segments: SegmentSet, handles: Handles, progress: Callable[[int], None]) -> Iterator[Problem]:
-    """Compare every segment with its index, frame by frame. Damaged frames are found by reading, not here."""
-    done = 0
-    for item in segments:
-        try:
-            yield from _segment_problems(item, handles)
-        except index_file.BadIndex as problem:
-            yield Problem("index", f"index/{item.index_name}: {problem}; it is rebuilt when needed")
-        done = item.next_position - 1
-        progress(done)
-    yield from _repeated_ids(segments)
+def segment_problems(item: Segment, handles: Handles, following: int | None) -> list[Problem]:
+    """What is wrong with one segment on the disk, and with its index: every frame of it is read and verified.
+
+    Lost events are found by reading. What no reading of events passes is named here: frames without any. `following` is
+    where the next segment begins.
+    """
+    end, path = item.end, f"{handles.directory}/{item.name}"
+    try:
+        header, file = open_segment(handles.files, path)
+    except segment.BadHeader as problem:
+        return [Problem("segment", f"{item.name}: {problem}", item.header.first_position)]
+    try:
+        if header.identity != item.header.identity:
+            raise Renamed(item.name)
+        if header != item.header:
+            return [Problem("segment", f"{item.name} has another header", item.header.first_position)]
+        found = _body_problems(item, _afresh(item, header, handles), file, end, following)
+        if isinstance(file, CompressedFile) and not file.has_table:
+            reason = f"{item.name}: its table of compressed members is damaged; it is read by walking over the members"
+            found.append(Problem("segment", reason, item.header.first_position))
+        return found
+    finally:
+        file.close()
 
 
-def _repeated_ids(segments: SegmentSet) -> Iterator[Problem]:
+def _afresh(item: Segment, header: Header, handles: Handles) -> Segment:
+    """The segment with nothing known of it, to be indexed from its bytes."""
+    fresh = Segment(item.name, header, handles, end=item.end)
+    fresh.org_before = item.org_before
+    return fresh
+
+
+def _body_problems(item: Segment, fresh: Segment, file: File, end: int, following: int | None) -> list[Problem]:
+    covered = min(item.base.covered_end, end) if item.base is not None else fresh.header.size
+    found: list[Problem] = []
+    holes = fresh.index_all(file, end=covered)
+    if not holes and item.base is not None:
+        found += _index_problems(item, fresh, file)
+    holes += fresh.index_all(file, end=end)
+    found += [_frame_problem(item, hole.reason, hole.first) for hole in holes if hole.first == hole.last]
+    if fresh.covered_end < end and fresh.next_position >= (following or item.next_position):
+        found.append(_frame_problem(item, f"{item.name} is damaged at byte {fresh.covered_end}", fresh.next_position))
+    return found
+
+
+def _frame_problem(item: Segment, reason: str, position: int) -> Problem:
+    return Problem("frame", f"{reason}: one event, or a frame without events (leases, commands)", position)
+
+
+def _index_problems(item: Segment, fresh: Segment, file: File) -> Iterator[Problem]:
+    """Hold the index on the disk against one that was made from the segment just now."""
+    name = f"index/{item.index_name}"
+    try:
+        base = item.index_on_disk()
+        if base is None:  # it is made again when it is needed
+            return
+        for what in base.differences(fresh.grow()):
+            yield Problem("index", f"{name} and its segment differ in {what}", item.header.first_position)
+        identity, end = item.header.identity, fresh.covered_end
+        for position, offset in base.frames():
+            frame = read_frame(file, identity, offset, end)
+            if frame is None or frame[0].first_position != position:
+                yield Problem("index", f"{name} notes a frame at byte {offset} that is not there", position)
+        if fresh.grow().repeated:
+            yield Problem("id", f"an id stands twice in {item.name}")
+    except (index_file.BadIndex, OSError):  # never wrong, and made again: the report counts it
+        item.rebuild(instead_of=item.base)
+
+
+def repeated_ids(segments: SegmentSet) -> Iterator[Problem]:
     """Ids that stand in two segments. Rising ids make ranges that hardly overlap, so few pairs are compared."""
     ranges = [(item, bounds) for item in segments if (bounds := item.id_bounds()) is not None]
     ranges.sort(key=lambda found: found[1])
@@ -40,46 +96,6 @@ def _repeated_ids(segments: SegmentSet) -> Iterator[Problem]:
                 break
             for id_ in sorted(set(item.ids()) & set(other.ids())):
                 yield Problem("id", f"the id {id_.hex()} stands in {item.name} and in {other.name}")
-
-
-def _segment_problems(item: Segment, handles: Handles) -> Iterator[Problem]:
-    if item.base is None:
-        return
-    scanner = Scanner(
-        handles.get(item),
-        item.header.identity,
-        offset=item.header.size,
-        end=min(item.end, item.base.covered_end),
-        position=item.header.first_position,
-    )
-    count, life = 0, Lifecycle()
-    for frame, data in scanner:
-        body = frames.decode_body(data)
-        count += len(body.events)
-        records = side.decode(body.side)
-        life.take(records)
-        if not _finds(item.base, records):
-            yield Problem(
-                "index", f"index/{item.index_name} does not find a command or what is gone", frame.first_position
-            )
-        for event in body.events:
-            if item.base.find(event.id) != frame.offset:
-                reason = f"index/{item.index_name} does not find the event by its id"
-                yield Problem("index", reason, event.position, event.stream, event.seq)
-    ids = list(item.ids())
-    if len(set(ids)) != len(ids):
-        yield Problem("id", f"an id stands twice in {item.name}")
-    if scanner.clean and count * 16 != len(item.base.section("ids")):
-        yield Problem("index", f"index/{item.index_name} lists events that are not in the segment")
-    if scanner.clean and life.encode() != item.base.lifecycle().encode():
-        yield Problem("index", f"index/{item.index_name} and the segment differ in what was pruned, erased or kept")
-
-
-def _finds(base: SealedIndex, records: SideRecords) -> bool:
-    """Whether an index knows the commands of a frame, and the events that were left out of it."""
-    return all(base.command(side.digest(command.key)) for command in records.commands) and all(
-        map(base.is_gone, records.gone)
-    )
 
 
 def facts(segments: SegmentSet, handles: Handles, *, writing: bool, unknown: list[str]) -> dict[str, Any]:

@@ -71,6 +71,7 @@ class FileCommands:
                         yield record.key
 
     def forget(self, *, before: int, limit: int) -> int:
+        self._view.refresh()
         with self._view.lock:
             old = self._view.steady(lambda: tuple(islice(self._old(before), limit)))
             self._forget_all(old)

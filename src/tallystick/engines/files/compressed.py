@@ -87,6 +87,11 @@ class CompressedFile:
     def size(self) -> int:
         return self._end
 
+    @property
+    def has_table(self) -> bool:
+        """Whether its table of members is what was written."""
+        return self._read_table() is not None
+
     def write_at(self, offset: int, data: bytes | bytearray) -> int:
         raise OSError(errno.EROFS, "a compressed segment is not written to")
 

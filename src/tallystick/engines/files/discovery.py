@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 
 import msgspec
@@ -95,13 +96,25 @@ def _keep_one_store(found: Found) -> None:
 
 
 def _sort(segments: list[Segment]) -> None:
-    """Put segments in order. One without events begins where the next one does: then its follower names it."""
+    """Put segments in order. One without events begins where the next one does: there the headers say the order."""
     segments.sort(key=lambda item: (item.header.first_position, item.name == segment.CURRENT))
-    for at in range(len(segments) - 1, 0, -1):
-        before, item = segments[at - 1], segments[at]
-        same = before.header.first_position == item.header.first_position
-        if same and before.header.previous_id == item.header.segment_id:
-            segments[at - 1], segments[at] = item, before
+    groups = [list(same) for _, same in itertools.groupby(segments, key=lambda item: item.header.first_position)]
+    segments[:] = [item for same in groups for item in _linked(same)]
+
+
+def _linked(same: list[Segment]) -> list[Segment]:
+    """Segments that begin at one position, each behind the one that its header names."""
+    followers: dict[bytes, list[Segment]] = {}
+    ids = {item.header.segment_id for item in same}
+    for item in same:
+        followers.setdefault(item.header.previous_id if item.header.previous_id in ids else b"", []).append(item)
+    ordered: list[Segment] = []
+    waiting = followers.pop(b"", [])
+    while waiting:
+        item = waiting.pop(0)
+        ordered.append(item)
+        waiting[:0] = followers.pop(item.header.segment_id, [])
+    return ordered + [item for rest in followers.values() for item in rest]
 
 
 def _set_apart(found: Found, files: FileSystem, directory: str) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
-from tallystick.engines.files import checking, discovery, frame, generation, opener, segment, side
+from tallystick.engines.files import checking, evidence, frame, generation, opener, side
 from tallystick.engines.files.bell import Bell
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.frame import Body
@@ -39,8 +38,6 @@ from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.transfer import Received
 
-INDEX_SHARE = 8  # at close the current index is written again when an eighth of the segment is not in it
-
 
 class FilesLog(Beside, Receiver):
     """A log of segment files."""
@@ -63,26 +60,27 @@ class FilesLog(Beside, Receiver):
         self.store_id = header.store_id
         self.profile = header.profile
         self.readonly = readonly
-        Beside.__init__(self, f"{directory}/{discovery.BESIDE}")
-        self.damage = DamageFile(opened.handles.files, directory)
+        files = opened.handles.files
+        Beside.__init__(self, f"{directory}/{evidence.BESIDE}", is_moved=lambda: files.is_moved(directory))
+        self.damage = DamageFile(files, directory)
         self._clock = clock
         self._combiner = Combiner(self._commit)
         self._view = LogView(opened, url=self.url, readonly=readonly, lock=self._combiner.lock, damage=self.damage)
-        self.snapshots = FileSnapshots(opened.handles.files, directory, self._lifecycle)
+        self.snapshots = FileSnapshots(files, directory, self._lifecycle)
         self.commands = FileCommands(self._view, self._forget)
         self._holder = Holder()
         self._heads = HeadCache()
         self._buffer = frame.FrameBuffer()
-        self._pid = os.getpid()
         self._bell = Bell()
         self._reclaimer = Reclaimer(self._view, self.commands, seal=self._seal, clock=clock)
         self._writer: Writer | None = None
-        if opened.mark_file is not None:
+        if opened.mark_file is not None and opened.lock is not None:
             opened.recovered += self.snapshots.tidy()
             self._writer = Writer(
                 opened.handles,
                 opened.segments.last,
                 opened.mark_file,
+                opened.lock,
                 clock=clock,
                 segment_bytes_max=segment_bytes_max,
                 segment_age_ns_max=segment_age_ns_max,
@@ -93,6 +91,7 @@ class FilesLog(Beside, Receiver):
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        self._view.birthplace.require()
         for transaction in transactions:
             if transaction.maintenance is not None:
                 return self._commit_with_maintenance(transactions)
@@ -205,7 +204,9 @@ class FilesLog(Beside, Receiver):
         sealed.load_index(self._view.opened.cache)
 
     def _require_writer(self) -> Writer:
-        self._require_open()
+        self._view.birthplace.require()
+        if self._view.closed:
+            raise errors.StoreClosed()
         if self._view.holes:
             hole = self._view.holes[0]
             raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
@@ -213,14 +214,13 @@ class FilesLog(Beside, Receiver):
             raise errors.ReadOnly(reason=f"{self.url} was opened for reading")
         if self._writer.poisoned is not None:
             raise errors.StoreFailed(**self._writer.poisoned.values)
-        if os.getpid() != self._pid:
-            raise errors.StoreFailed(operation="fork", reason="the store was opened by the parent process")
         self.damage.require_none()
         return self._writer
 
     # --- what the ledger asks --------------------------------------------------------------------------------------
 
     def stream_head(self, stream: str) -> Head | None:
+        self._view.birthplace.require()
         head = self._heads.get(stream)  # only a writer puts heads there
         if head is None or self._view.closed:
             self._view.refresh()
@@ -347,8 +347,7 @@ class FilesLog(Beside, Receiver):
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         self._view.refresh()
-        view = self._view
-        yield from view.steady(lambda: list(checking.problems(view.segments, view.opened.handles, progress)))
+        yield from self._view.check(progress)
 
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
         self._require_writer()
@@ -369,6 +368,9 @@ class FilesLog(Beside, Receiver):
         return Report(self.engine, facts, tuple(self._view.opened.recovered), (*found, *self._reclaimer.problems()))
 
     def close(self) -> None:
+        if not self._view.birthplace.is_here:  # a forked child: nothing of it is the child's, and its locks may be held
+            self._view.closed = True
+            return
         self._reclaimer.is_ending = True
         with self._reclaimer.lock, self._combiner.lock:
             if self._view.closed:
@@ -386,23 +388,12 @@ class FilesLog(Beside, Receiver):
         self._bell.ring()
 
     def _leave(self) -> None:
-        """Give leases back, and write down the current index unless almost all of it is written."""
+        """Give leases back, and end the writing."""
         writer = self._writer
         if writer is None:
             return
-        healthy = writer.poisoned is None and not self._view.holes and os.getpid() == self._pid
-        try:
-            if healthy and self._holder.held:
+        healthy = writer.poisoned is None and not self._view.holes
+        if healthy and self._holder.held:
+            with contextlib.suppress(errors.TallyError, OSError):  # nothing is lost: the next opening finds them
                 self._commit([Transaction([], release=tuple(self._holder.held))])
-            current = writer.current
-            covered = current.base.covered_end if current.base is not None else segment.SIZE
-            if healthy and (current.end - covered) * INDEX_SHARE > current.end:
-                current.save_index()
-        except (errors.TallyError, OSError):
-            healthy = False  # nothing is lost: the next opening finds what is missing
-        with contextlib.suppress(OSError):  # the mark may lag
-            writer.close(clean=healthy)
-
-    def _require_open(self) -> None:
-        if self._view.closed:
-            raise errors.StoreClosed()
+        writer.close(clean=healthy)

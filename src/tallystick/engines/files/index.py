@@ -7,6 +7,7 @@ then read in place (`SealedIndex`, in index_file.py). Both answer the same quest
 from __future__ import annotations
 
 import bisect
+import itertools
 import operator
 import struct
 from array import array
@@ -113,6 +114,8 @@ class GrowingIndex:
         self.made: dict[bytes, CommandPlace] = {}
         self.far: list[FarRange] = []
         self.gone: set[bytes] = set()
+        self._names: list[str] = []  # in order, as of the last time that somebody asked
+        self.added = 0  # events
         self._last_id = b""
 
     def add(
@@ -136,6 +139,7 @@ class GrowingIndex:
         else:
             ids, first_seqs = [row[5] for row in rows], {row[1]: row[2] for row in reversed(rows)}
         self._add_ids(ids, offset)
+        self.added += len(ids)
         for stream, seq in first_seqs.items():
             entry = self.streams.get(stream)
             if entry is None:
@@ -176,6 +180,11 @@ class GrowingIndex:
         index = bisect.bisect_right(self.positions, position) - 1
         return (self.positions[index], self.offsets[index]) if index >= 0 else (0, 0)
 
+    @property
+    def repeated(self) -> bool:
+        """Whether an id stands in two places."""
+        return self.added != len({id_ for id_, _ in self.all_ids()})
+
     def find(self, id_: bytes) -> int | None:
         count = len(self.id_offsets)
         index = bisect.bisect_left(range(count), id_, key=lambda at: bytes(self.ids[16 * at : 16 * at + 16]))
@@ -197,7 +206,10 @@ class GrowingIndex:
         return self.streams.get(name)
 
     def names(self, after: str) -> Iterator[str]:
-        return iter(sorted(name for name in list(self.streams) if name > after))
+        names = self._names
+        if len(names) != len(self.streams):
+            names = self._names = sorted(self.streams)
+        return itertools.islice(names, bisect.bisect_right(names, after), None)
 
     def source(self, org: str, name: str) -> int:
         return side.last_of(self.sources, org, name)

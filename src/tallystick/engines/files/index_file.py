@@ -32,7 +32,7 @@ import sys
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -58,6 +58,10 @@ CACHE_BYTES_MAX = 64 << 20  # the ids of three million events
 _serials = itertools.count()
 
 
+StreamSections: TypeAlias = tuple[bytes, bytes]
+"""The sections "entry_ends" and "entries": kept as one, since no stream is found without both."""
+
+
 class BadIndex(Exception):
     """An index file is not what was written, or is of another segment."""
 
@@ -68,9 +72,9 @@ class SectionCache:
     def __init__(self, bytes_max: int = CACHE_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._items: OrderedDict[tuple[int, str], bytes] = OrderedDict()
+        self._items: OrderedDict[tuple[int, str], Any] = OrderedDict()
 
-    def get(self, key: tuple[int, str]) -> bytes | None:
+    def get(self, key: tuple[int, str]) -> Any:
         """The section, if it is still here."""
         found = self._items.get(key)
         if found is not None:
@@ -78,16 +82,25 @@ class SectionCache:
                 self._items.move_to_end(key)
         return found
 
-    def put(self, key: tuple[int, str], data: bytes) -> None:
+    def clear(self) -> None:
+        """Let go of everything."""
+        self._items.clear()
+        self._bytes = 0
+
+    def put(self, key: tuple[int, str], data: bytes | StreamSections) -> None:
         """Keep a section; the ones not used for longest go."""
         self._items[key] = data
-        self._bytes += len(data)
+        self._bytes += _size(data)
         while self._bytes > self._bytes_max and len(self._items) > 1:
             try:
                 _, dropped = self._items.popitem(last=False)
             except KeyError:
                 return
-            self._bytes -= len(dropped)
+            self._bytes -= _size(dropped)
+
+
+def _size(data: bytes | StreamSections) -> int:
+    return len(data) if isinstance(data, bytes) else sum(map(len, data))
 
 
 class SealedIndex:
@@ -119,17 +132,29 @@ class SealedIndex:
 
     def section(self, name: str) -> bytes:
         """A section's bytes, verified."""
-        data = self._cache.get((self._serial, name))
+        data: bytes | None = self._cache.get((self._serial, name))
         if data is None:
-            at, length, digest = self._sections[name]
-            try:
-                data = self._file.read_at(at, length)
-            except OSError as problem:
-                raise BadIndex(f"its section {name} cannot be read: {problem}") from problem
-            if hashlib.sha256(data).digest() != digest:
-                raise BadIndex(f"its section {name} is damaged")
+            data = self._read(name)
             self._cache.put((self._serial, name), data)
         return data
+
+    def _read(self, name: str) -> bytes:
+        at, length, digest = self._sections[name]
+        try:
+            data = self._file.read_at(at, length)
+        except OSError as problem:
+            raise BadIndex(f"its section {name} cannot be read: {problem}") from problem
+        if hashlib.sha256(data).digest() != digest:
+            raise BadIndex(f"its section {name} is damaged")
+        return data
+
+    def _stream_sections(self) -> StreamSections:
+        """Where each stream's entry ends, and the entries. A million streams take more room than the cache has."""
+        found: StreamSections | None = self._cache.get((self._serial, "streams"))
+        if found is None:
+            found = (self._read("entry_ends"), self._read("entries"))
+            self._cache.put((self._serial, "streams"), found)
+        return found
 
     def frame_before(self, position: int) -> tuple[int, int]:
         positions = _unpacked("Q", self.section("positions"))
@@ -152,13 +177,15 @@ class SealedIndex:
             self._bloom = self.section("bloom")
         if not bloom.may_hold(self._bloom, name):
             return None
-        index = self._entry_index(name)
-        return self._entry(index) if index < self._entry_count() and self._name(index) == name else None
+        sections = self._stream_sections()
+        index = _entry_index(sections, name)
+        return _entry(sections, index) if index < _entry_count(sections) and _name(sections, index) == name else None
 
     def names(self, after: str) -> Iterator[str]:
-        begin = self._entry_index(after) if after else 0
-        for index in range(begin, self._entry_count()):
-            name = self._name(index)
+        sections = self._stream_sections()
+        begin = _entry_index(sections, after) if after else 0
+        for index in range(begin, _entry_count(sections)):
+            name = _name(sections, index)
             if name > after:
                 yield name
 
@@ -218,36 +245,74 @@ class SealedIndex:
         found: dict[str, Any] = msgspec.msgpack.decode(self.section("rest"))
         return found
 
-    def _entry_count(self) -> int:
-        return len(self.section("entry_ends")) // 4
+    def differences(self, grown: GrowingIndex) -> Iterator[str]:
+        """Which parts of this index are not what follows from the frames that it covers, as `grown` took them in."""
+        if (self.covered_end, self.next_position) != (grown.covered_end, grown.next_position):
+            yield "how far it reaches"
+        ids, offsets = _merged_ids(None, grown)
+        if (self.section("ids"), self.section("id_offsets")) != (ids, offsets):
+            yield "the ids of events"
+        names, ends, entries = _merged_streams(None, grown)
+        blooms = (self.section("bloom"), self.section("command_bloom"))
+        commands = _merged_commands(None, grown)
+        if (self.section("entry_ends"), self.section("entries")) != (_packed(ends), entries):
+            yield "the streams"
+        if blooms != (bloom.build(names, len(names)), commands["command_bloom"]):
+            yield "the filters over streams and commands"
+        if self.section("commands") != commands["commands"]:
+            yield "the commands"
+        if _in_order(self._rest()) != _in_order(msgspec.msgpack.decode(_merged_rest(None, grown))):
+            yield "the sources and leases"
+        if self.lifecycle().encode() != grown.life.encode():
+            yield "what was pruned, erased or kept"
+        if self.section("gone") != _merged_gone(None, grown):
+            yield "the events that are gone"
 
-    def _entry_index(self, name: str) -> int:
-        return bisect.bisect_left(range(self._entry_count()), name, key=self._name)
-
-    def _bounds(self, index: int) -> tuple[int, int]:
-        ends = self.section("entry_ends")
-        begin = int.from_bytes(ends[4 * index - 4 : 4 * index], "little") if index else 0
-        return begin, int.from_bytes(ends[4 * index : 4 * index + 4], "little")
-
-    def _name(self, index: int) -> str:
-        begin, _ = self._bounds(index)
-        entries = self.section("entries")
-        length = int.from_bytes(entries[begin : begin + 2], "big")
-        return entries[begin + 2 : begin + 2 + length].decode()
-
-    def _entry(self, index: int) -> StreamEntry:
-        begin, end = self._bounds(index)
-        entries = self.section("entries")
-        at = begin + 2 + int.from_bytes(entries[begin : begin + 2], "big")
-        seq, link, org_length = _ENTRY.unpack_from(entries, at)
-        at += _ENTRY.size
-        org = entries[at : at + org_length].decode() if org_length else None
-        return StreamEntry(Head(seq, link, org), entries[at + org_length : end])
+    def frames(self) -> list[tuple[int, int]]:
+        """The frames that it notes: first position, offset."""
+        return list(
+            zip(_unpacked("Q", self.section("positions")), _unpacked("Q", self.section("offsets")), strict=True)
+        )
 
     def entries(self) -> Iterator[tuple[str, StreamEntry]]:
         """Every stream of the segment by name."""
-        for index in range(self._entry_count()):
-            yield self._name(index), self._entry(index)
+        sections = self._stream_sections()
+        for index in range(_entry_count(sections)):
+            yield _name(sections, index), _entry(sections, index)
+
+
+def _entry_count(sections: StreamSections) -> int:
+    return len(sections[0]) // 4
+
+
+def _entry_index(sections: StreamSections, name: str) -> int:
+    return bisect.bisect_left(range(_entry_count(sections)), name, key=lambda index: _name(sections, index))
+
+
+def _bounds(sections: StreamSections, index: int) -> tuple[int, int]:
+    ends = sections[0]
+    begin = int.from_bytes(ends[4 * index - 4 : 4 * index], "little") if index else 0
+    return begin, int.from_bytes(ends[4 * index : 4 * index + 4], "little")
+
+
+def _name(sections: StreamSections, index: int) -> str:
+    begin, entries = _bounds(sections, index)[0], sections[1]
+    length = int.from_bytes(entries[begin : begin + 2], "big")
+    return entries[begin + 2 : begin + 2 + length].decode()
+
+
+def _entry(sections: StreamSections, index: int) -> StreamEntry:
+    (begin, end), entries = _bounds(sections, index), sections[1]
+    at = begin + 2 + int.from_bytes(entries[begin : begin + 2], "big")
+    seq, link, org_length = _ENTRY.unpack_from(entries, at)
+    at += _ENTRY.size
+    org = entries[at : at + org_length].decode() if org_length else None
+    return StreamEntry(Head(seq, link, org), entries[at + org_length : end])
+
+
+def _in_order(rest: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any], list[Any]]:
+    """Sources, leases and far ranges, however they were put together."""
+    return rest["sources"], {lease[0]: lease for lease in rest["leases"]}, sorted(rest["far"])
 
 
 class Coverage(msgspec.Struct, frozen=True):

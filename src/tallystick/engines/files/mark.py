@@ -94,7 +94,13 @@ class MarkFile:
         self._counter = start.counter
         slot = encode(start).ljust(SLOT_BYTES, b"\0")
         replace_file(files, directory, NAME, slot + slot)
-        self._file: File = files.open_write(f"{directory}/{NAME}")
+        self._files, self._path = files, f"{directory}/{NAME}"
+        self._file: File = files.open_write(self._path)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether readers find this mark."""
+        return self._files.leads_to(self._path, self._file)
 
     def advance(self, segment_id: bytes, end: int, next_position: int) -> None:
         """Note that the log is on disk up to here. Called after the sync, never before."""

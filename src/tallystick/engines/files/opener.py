@@ -21,7 +21,7 @@ from tallystick.store.filesystem import FileSystem, Lock, replace_file
 from tallystick.store.page import Hole
 
 DIRECTORIES = ("index", "snapshots", "quarantine")
-LEFT = (discovery.BESIDE, damage_file.NAME)  # files that are made only beside a log
+LEFT = (evidence.BESIDE, damage_file.NAME)  # files that are made only beside a log
 LOOKS_MAX, LOOK_SECONDS = 200, 0.003
 NO_MARK = "the synced mark is missing, damaged or of another segment: read to the last whole frame, as recovery would"
 
@@ -109,14 +109,10 @@ def _end_without_mark(opened: Opened, last: Segment, marked: Mark | None) -> Non
         opened.recovered.append(NO_MARK)
 
 
-def open_for_writing(
-    files: FileSystem, directory: str, *, create: bool, profile: str, clock: Callable[[], int]
-) -> Opened:
+def open_for_writing(files: FileSystem, directory: str, *, profile: str, clock: Callable[[], int]) -> Opened:
     """Take the lock, recover, and make the end of the log durable. Damage opens it read-only instead."""
-    if not exists(files, directory) and not create:
-        raise errors.StoreNotFound(url=f"files:{directory}")
-    for name in ("", *DIRECTORIES):
-        files.make_dir(f"{directory}/{name}" if name else directory)
+    for name in DIRECTORIES:
+        files.make_dir(f"{directory}/{name}")
     lock = files.lock(f"{directory}/lock")
     try:
         if not exists(files, directory):

@@ -32,7 +32,11 @@ def refill_files(
     if not opener.exists(files, directory):
         raise errors.StoreNotFound(url=f"files:{directory}")
     try:
-        return refill.refill(files, directory, donor, clock=clock, progress=progress)
+        files = files.anchored(directory)
+        try:
+            return refill.refill(files, directory, donor, clock=clock, progress=progress)
+        finally:
+            files.release()
     except OSError as problem:
         raise errors.ReadFailed(path=f"files:{directory}", reason=str(problem)) from problem
 
@@ -54,13 +58,20 @@ def open_files(
         raise errors.InvalidValue(what="segment_bytes_max", value=segment_bytes_max, must=must)
     files: FileSystem = filesystem or Disk()
     directory = directory.rstrip("/") or "/"
+    if not opener.exists(files, directory) and (readonly or not create):
+        raise errors.StoreNotFound(url=f"files:{directory}")
     try:
-        if readonly:
-            if not opener.exists(files, directory):
-                raise errors.StoreNotFound(url=f"files:{directory}")
-            opened = opener.open_for_reading(files, directory)
-        else:
-            opened = opener.open_for_writing(files, directory, create=create, profile=profile or "plain", clock=clock)
+        if not readonly:
+            files.make_dir(directory)
+        files = files.anchored(directory)
+        try:
+            if readonly:
+                opened = opener.open_for_reading(files, directory)
+            else:
+                opened = opener.open_for_writing(files, directory, profile=profile or "plain", clock=clock)
+        except BaseException:
+            files.release()
+            raise
         try:
             return FilesLog(
                 directory,

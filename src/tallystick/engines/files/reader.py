@@ -44,7 +44,7 @@ class Reader:
         holes: list[Hole] = []
         wanted = None if selection.is_everything else selection.predicate()
         position = after
-        for last, body in self.bodies(segments, after=after, end=end):
+        for last, body in self.bodies(segments, after=after, end=end, fresh=over_holes):
             if isinstance(body, Hole):
                 if not over_holes:
                     if position > after:
@@ -66,8 +66,13 @@ class Reader:
             position = min(last, end)
         return Page(found, max(after, end), tuple(holes))
 
-    def bodies(self, segments: SegmentSet, *, after: int, end: int) -> Iterator[tuple[int, Body | Hole]]:
-        """Bodies that hold positions after `after` up to `end`, each with its last position; holes where they lie."""
+    def bodies(
+        self, segments: SegmentSet, *, after: int, end: int, fresh: bool = False
+    ) -> Iterator[tuple[int, Body | Hole]]:
+        """Bodies that hold positions after `after` up to `end`, each with its last position; holes where they lie.
+
+        `fresh`: from the disk, whatever is kept in memory. Who reads over holes wants to know what is there.
+        """
         number = segments.number_of(after + 1)
         reached = after
         while number < len(segments) and reached < end:
@@ -76,7 +81,7 @@ class Reader:
                 gap = Hole(reached + 1, item.header.first_position - 1, f"the segment before {item.name} is missing")
                 yield gap.last, self._noted(gap)
             following = segments.items[number + 1].header.first_position if number + 1 < len(segments) else None
-            for last, body in self._segment_bodies(item, after=reached, following=following):
+            for last, body in self._segment_bodies(item, after=reached, following=following, fresh=fresh):
                 reached = max(reached, last)
                 yield last, body
                 if reached >= end:
@@ -85,12 +90,21 @@ class Reader:
         if reached < end:
             yield end, self._noted(Hole(reached + 1, end, "the end of the log is missing"))
 
-    def _segment_bodies(self, item: Segment, *, after: int, following: int | None) -> Iterator[tuple[int, Body | Hole]]:
+    def _segment_bodies(
+        self, item: Segment, *, after: int, following: int | None, fresh: bool = False
+    ) -> Iterator[tuple[int, Body | Hole]]:
         first, offset = item.frame_before(after + 1)
-        file, identity, end = self._handles.get(item), item.header.identity, item.end
+        try:
+            file, identity, end = self._handles.get(item), item.header.identity, item.end
+        except errors.Damaged as problem:
+            if not fresh:
+                raise
+            last = max((following or item.next_position) - 1, after + 1)
+            yield last, self._noted(Hole(max(after + 1, item.header.first_position), last, problem.values["reason"]))
+            return
         position = first
         while offset < end:
-            kept = self._kept.get((identity, offset))
+            kept = None if fresh else self._kept.get((identity, offset))
             if kept is not None:
                 frame, body = kept
                 offset, position = frame.end, frame.next_position
@@ -153,6 +167,10 @@ class Reader:
         for key in [key for key in list(self._kept) if key[0] == identity]:
             self._kept.pop(key, None)
 
+    def forget_all(self) -> None:
+        """Let go of every frame: what is read next comes from the disk."""
+        self._kept.clear()
+
     # --- by offset -------------------------------------------------------------------------------------------------
 
     def body_at(self, item: Segment, offset: int) -> Body:
@@ -165,7 +183,7 @@ class Reader:
 
     def side_at(self, item: Segment, offset: int) -> list[Any]:
         """The side records of a frame; its events are verified with them, but not decoded."""
-        kept = self._kept.get((item.header.segment_id, offset))
+        kept = self._kept.get((item.header.identity, offset))
         return kept[1].side if kept is not None else frames.decode_side(self._frame_at(item, offset)[1])
 
     def _frame_at(self, item: Segment, offset: int) -> tuple[Frame, bytes]:

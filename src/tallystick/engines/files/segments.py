@@ -63,10 +63,15 @@ class Handles:
         """Forget the open file of a segment that was replaced: it closes when its last reader is done with it."""
         self._open.pop(item.header.identity, None)
 
+    def let_go_all(self) -> None:
+        """Forget every open file: each is opened again by its name, and nothing of it stays in memory."""
+        self._open.clear()
+
     def close(self) -> None:
         """Close all files now: a directory must be free to be moved or unmounted when its log is closed."""
         while self._open:
             self._open.popitem()[1].close()
+        self.files.release()
 
 
 class Renamed(Exception):
@@ -267,6 +272,14 @@ class Segment:
             return False
         self._index = (base, None)
         return True
+
+    def index_on_disk(self) -> SealedIndex | None:
+        """The index file as it is now, with nothing of it in memory; None if there is none."""
+        files, path = self._handles.files, f"{self._handles.directory}/index/{self.index_name}"
+        if not files.exists(path):
+            return None
+        header, file = self.header, files.open_read(path)
+        return SealedIndex(file, SectionCache(), store_id=header.store_id, identity=header.identity)
 
     def save_index(self, *, name: str | None = None) -> None:
         """Write the index of everything that is indexed, whole or not at all."""

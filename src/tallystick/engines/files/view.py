@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from tallystick import errors
-from tallystick.engines.files import generation, lifecycle, mark, opener
+from tallystick.engines.files import checking, generation, lifecycle, mark, opener
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.reader import Reader
 from tallystick.engines.files.segments import Renamed, Segment, SegmentSet
+from tallystick.engines.tables.process import Birthplace
 from tallystick.store.damage import DamageRecord, problem_of, put_on_record
+from tallystick.store.events import Problem
 from tallystick.store.facts import is_about_streams
 from tallystick.store.ledger import Head
 from tallystick.store.page import Hole
@@ -34,6 +36,7 @@ class LogView:
         self.readonly = readonly
         self.lock = lock
         self.closed = False
+        self.birthplace = Birthplace()  # locks that another thread holds at a fork are never free in the child
         self._seen: object = None
         self._damage = damage
         self._adopt(opened)
@@ -134,10 +137,37 @@ class LogView:
     def _keep_changing(self) -> errors.StoreFailed:
         return errors.StoreFailed(operation="open", reason=f"the segments of {self.url} keep changing")
 
+    # --- verification ----------------------------------------------------------------------------------------------
+
+    def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
+        """What is wrong with the segments and indexes as they are on the disk; nothing in memory answers for them."""
+        self.reader.forget_all()
+        self.opened.handles.let_go_all()
+        self.opened.cache.clear()
+        for item in self.segments.items:
+            try:
+                yield from self.steady(functools.partial(self._segment_problems, item.header.segment_id))
+            except errors.ReadFailed:
+                if self.opened.handles.files.exists(f"{self.opened.handles.directory}/{item.name}"):
+                    raise
+                first, reason = item.header.first_position, f"{item.name} is missing"
+                self.note_hole(Hole(first, max(item.next_position - 1, first), reason))
+            progress(item.next_position - 1)
+        yield from self.steady(lambda: list(checking.repeated_ids(self.segments)))
+
+    def _segment_problems(self, segment_id: bytes) -> list[Problem]:
+        items = self.segments.items
+        number = next((at for at, item in enumerate(items) if item.header.segment_id == segment_id), None)
+        if number is None:
+            return []
+        following = items[number + 1].header.first_position if number + 1 < len(items) else None
+        return checking.segment_problems(items[number], self.opened.handles, following)
+
     # --- following -------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Follow a writer in another process: take in what it has synced since."""
+        self.birthplace.require()
         if self.closed:
             raise errors.StoreClosed()
         if self.readonly:

@@ -6,22 +6,25 @@ again; any other failure poisons the writer for good, because after a failed fsy
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Callable
 from typing import TypeVar
 
 from tallystick import errors
 from tallystick.engines.files import segment
+from tallystick.engines.files.mark import NAME as MARK_NAME
 from tallystick.engines.files.mark import MarkFile
 from tallystick.engines.files.segment import Header
 from tallystick.engines.files.segments import Handles, Segment
-from tallystick.store.filesystem import FULL, File, FileSystem, publish_file, stage_file, write_fully
+from tallystick.store.filesystem import FULL, File, FileSystem, Lock, publish_file, stage_file, write_fully
 
 T = TypeVar("T")
 
 SEGMENT_BYTES_MAX = 100_000_000
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_LIMIT = 256, 1 << 31  # offsets in the index have 32 bits, and a frame may be 1 GiB
 SEGMENT_AGE_NS_MAX = 24 * 3600 * 1_000_000_000
+INDEX_SHARE = 8  # at close the current index is written again when an eighth of the segment is not in it
 
 
 class Writer:
@@ -32,6 +35,7 @@ class Writer:
         handles: Handles,
         current: Segment,
         mark: MarkFile,
+        lock: Lock,
         *,
         clock: Callable[[], int],
         segment_bytes_max: int,
@@ -41,6 +45,7 @@ class Writer:
         self._files: FileSystem = handles.files
         self._directory = handles.directory
         self._mark = mark
+        self._lock = lock
         self._clock = clock
         self._segment_bytes_max = segment_bytes_max
         self._segment_age_ns_max = segment_age_ns_max
@@ -64,6 +69,7 @@ class Writer:
         operation = "fsync"
         try:
             self._file.sync()
+            self._require_names()
             operation = "the synced mark"
             self._mark.advance(segment_id, end, next_position)
         except OSError as problem:
@@ -86,6 +92,7 @@ class Writer:
         What may fail for want of room comes first and changes nothing. Then names become durable in an order in which
         no crash loses one: the sealed name, then the new current.log.
         """
+        self._require_names()
         sealed = self.current
         begun = following(sealed, self._handles, clock=self._clock)
         try:
@@ -98,6 +105,20 @@ class Writer:
             raise self.poison("a new segment", problem) from problem
         self._guarded("rename", lambda: self._exchange(sealed, name, begun))
         return begun
+
+    def _require_names(self) -> None:
+        """Nothing is acknowledged, and nothing renamed, that the names in the directory do not lead to."""
+        current = f"{self._directory}/{segment.CURRENT}"
+        if not self._files.leads_to(current, self._file):
+            raise self._exchanged(segment.CURRENT)
+        if not self._mark.is_in_place:
+            raise self._exchanged(MARK_NAME)
+        if not self._lock.is_held:
+            raise self._exchanged("lock")
+
+    def _exchanged(self, name: str) -> errors.StoreFailed:
+        reason = OSError(f"{name} was removed, renamed or replaced under its writer; open the log again")
+        return self.poison("the directory", reason)
 
     def _names_taken(self) -> set[str]:
         """Names of segments that are there, and of those that an index knows though they are moved away just now."""
@@ -128,11 +149,21 @@ class Writer:
         return self.poisoned
 
     def close(self, *, clean: bool) -> None:
-        """Give the files back; a clean close makes the mark durable."""
-        if clean and self.poisoned is None:
-            self._mark.sync()
-        self._mark.close()
-        self._file.close()
+        """Give the files back. A clean close makes the mark durable, and the index if much of it is in memory alone."""
+        with contextlib.suppress(errors.TallyError, OSError):  # the index may be missing, and the mark may lag
+            if clean and self.poisoned is None:
+                self._save_index()
+                self._mark.sync()
+        with contextlib.suppress(OSError):
+            self._mark.close()
+            self._file.close()
+
+    def _save_index(self) -> None:
+        current = self.current
+        covered = current.base.covered_end if current.base is not None else segment.SIZE
+        if (current.end - covered) * INDEX_SHARE > current.end:
+            self._require_names()
+            current.save_index()
 
 
 def following(after: Segment, handles: Handles, *, clock: Callable[[], int]) -> Segment:

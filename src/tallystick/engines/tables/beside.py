@@ -34,8 +34,9 @@ class Beside:
     run_documents: RunDocuments | None = None
     run_tables: RunTables | None = None
 
-    def __init__(self, path: str) -> None:
-        self._beside = LazyDatabase(path, checkpoints.SCHEMA + views.SCHEMA + deadletters.SCHEMA + PENDING)
+    def __init__(self, path: str, *, is_moved: Callable[[], bool] = lambda: False) -> None:
+        schema = checkpoints.SCHEMA + views.SCHEMA + deadletters.SCHEMA + PENDING
+        self._beside = LazyDatabase(path, schema, is_moved=is_moved)
         self.checkpoints = checkpoints.SqliteCheckpoints(self._beside)
         self.views = views.SqliteViews(self._beside)
         self.view_tables = OwnedTables(self._beside)

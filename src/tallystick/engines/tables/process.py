@@ -1,4 +1,4 @@
-"""SQLite connections do not survive a fork: a child that used one could destroy its parent's database."""
+"""Handles do not survive a fork: a child could destroy its parent's database, or wait for a lock that nobody frees."""
 
 from __future__ import annotations
 
