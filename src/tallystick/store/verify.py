@@ -100,7 +100,7 @@ def _look(log: EventLog, progress: Callable[[int], None]) -> tuple[Verification,
     torn: set[str] | None = None  # streams seen again since the last hole; None while there was no hole
     after = 0
     while after < found.head:
-        page = log.read(after=after, until=found.head, limit=_PAGE, over_holes=True, over_pruned=True)
+        page = log.read(after=after, until=found.head, limit=_PAGE, over_holes=True, over_pruned=True, unchecked=True)
         for hole in page.holes:
             found.add(problem_of(hole))
             torn = set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tallystick import errors
@@ -12,9 +12,12 @@ from tallystick.engines.files import generation, lifecycle, mark, opener
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.reader import Reader
 from tallystick.engines.files.segments import Renamed, Segment, SegmentSet
+from tallystick.event.model import Event
 from tallystick.store.damage import DamageRecord, problem_of, put_on_record
 from tallystick.store.ledger import Head
+from tallystick.store.maintenance import require_positions
 from tallystick.store.page import Hole
+from tallystick.store.selection import Selection
 
 T = TypeVar("T")
 
@@ -79,6 +82,26 @@ class LogView:
     def stream_head(self, stream: str) -> Head | None:
         """The end of a stream, pruned or not."""
         return self.life.head(stream, self.search(lambda item: item.stream_head(stream)))
+
+    def lifecycle(self) -> Lifecycle:
+        """What was pruned and erased, as of now."""
+        self.refresh()
+        return self.life
+
+    def require_positions(self, selection: Selection, *, after: int, over_pruned: bool) -> None:
+        """Refuse a read that begins below a pruned event which it might have selected."""
+        life = self.life
+        if after < life.floor and not over_pruned:
+            cuts = {name: life.cuts[name] for name in selection.streams if name in life.cuts}
+            require_positions(selection, cuts, life.floor, after=after)
+
+    def links_before(self, events: Sequence[Event]) -> list[bytes | None]:
+        """For each event the link of the one before it in its stream."""
+        return self.steady(lambda: [self.reader.link_before(self.segments, event) for event in events])
+
+    def erased(self, positions: Sequence[int]) -> set[int]:
+        """Those of these positions whose erasure is noted."""
+        return self.life.erased.intersection(positions)
 
     def search(self, question: Callable[[Segment], T | None]) -> T | None:
         """The answer of the newest segment that has one."""

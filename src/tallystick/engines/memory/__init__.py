@@ -13,7 +13,7 @@ from tallystick import errors
 from tallystick.engines.memory.views import MemoryDeadLetters, MemoryViews
 from tallystick.engines.tables.owned import MemoryDatabase, OwnedTables
 from tallystick.event.model import Event
-from tallystick.store import capabilities, leases
+from tallystick.store import capabilities, checked, leases
 from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.combining import apart
 from tallystick.store.commit import Outcome, Transaction
@@ -134,6 +134,7 @@ class MemoryLog:
         self._leases: dict[str, leases.Lease] = {}
         self._cuts: dict[str, Cut] = {}
         self._pruned: set[bytes] = set()
+        self._erased: set[int] = set()
         self._floor = 0
         self._head = 0
         self._closed = False
@@ -201,6 +202,7 @@ class MemoryLog:
 
     def _erase(self, erasure: Erasure) -> None:
         event = msgspec.structs.replace(self._by_id[erasure.id], payload=None)
+        self._erased.add(event.position)
         self._by_id[event.id] = event
         self._events[event.position - 1] = event
         stream = self._streams[event.stream]
@@ -215,7 +217,15 @@ class MemoryLog:
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
         over_pruned: bool = False,
+        unchecked: bool = False,
     ) -> Page:
+        page = self._read(after, until, selection, limit, over_pruned)
+        if unchecked:
+            return page
+        gapless = selection.is_everything
+        return checked.page(self.damage, page, self, after=after, over_holes=over_holes, gapless=gapless)
+
+    def _read(self, after: int, until: int | None, selection: Selection, limit: int, over_pruned: bool) -> Page:
         end = self.head() if until is None else min(until, self.head())
         with self._changed:  # what is pruned between the question and the answer must not be passed over
             if not over_pruned and after < end:
@@ -240,10 +250,25 @@ class MemoryLog:
             gone, _ = before_cut(cut)
             end = after + limit if until is None else min(until, after + limit)
             found = self._streams.get(stream, [])[after - gone : max(end - gone, 0)]
-        return [event for event in found if event.position <= self._head]
+        events = [event for event in found if event.position <= self._head]
+        return checked.stream(self.damage, events, self, after=after)
 
     def find(self, id: bytes) -> Event | None:
-        return self._by_id.get(id)
+        return checked.event(self.damage, self._by_id.get(id), self)
+
+    def links_before(self, events: Sequence[Event]) -> list[bytes | None]:
+        return [self._link_before(event) for event in events]
+
+    def _link_before(self, event: Event) -> bytes | None:
+        gone, link = before_cut(self._cuts.get(event.stream))
+        if event.seq == gone + 1:
+            return link
+        kept = self._streams.get(event.stream, [])
+        at = event.seq - gone - 2
+        return kept[at].link if 0 <= at < len(kept) else None
+
+    def erased(self, positions: Sequence[int]) -> set[int]:
+        return self._erased.intersection(positions)
 
     def head(self) -> int:
         self._require_open()

@@ -34,7 +34,7 @@ from tallystick.engines.tables.owned import OwnedTables
 from tallystick.engines.tables.views import SCHEMA, SqliteViews, Within
 from tallystick.event import limits
 from tallystick.event.model import Event
-from tallystick.store import capabilities, leases
+from tallystick.store import capabilities, checked, leases
 from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.combining import apart
 from tallystick.store.commit import Outcome, Transaction
@@ -186,14 +186,19 @@ class SqliteLog:
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
         over_pruned: bool = False,
+        unchecked: bool = False,
     ) -> Page:
         try:
-            return self._read(after, until, selection, limit, over_holes, over_pruned)
+            page = self._read(after, until, selection, limit, over_holes, over_pruned)
         except errors.Damaged as damage:
             if self._holes:
                 raise
             self._survey(damage.reason)
-        return self._read(after, until, selection, limit, over_holes, over_pruned)
+            page = self._read(after, until, selection, limit, over_holes, over_pruned)
+        if unchecked:
+            return page
+        gapless = selection.is_everything and not over_holes
+        return checked.page(self.damage, page, self, after=after, over_holes=over_holes, gapless=gapless)
 
     def _read(
         self, after: int, until: int | None, selection: Selection, limit: int, over_holes: bool, over_pruned: bool
@@ -244,11 +249,23 @@ class SqliteLog:
         for hole in self._holes:
             if any(hole.first <= event.position <= hole.last for event in events):
                 raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
-        return events
+        return checked.stream(self.damage, events, self, after=after)
 
     def find(self, id: bytes) -> Event | None:
         with self._database.reading() as connection:
-            return SqliteView(connection).find(id)
+            found = SqliteView(connection).find(id)
+        return checked.event(self.damage, found, self)
+
+    def links_before(self, events: Sequence[Event]) -> list[bytes | None]:
+        try:
+            with self._database.reading() as connection:
+                return list(map(SqliteView(connection).link_before, events))
+        except errors.Damaged:  # the event before one of them lies on a damaged page: whoever reads that is told
+            return [None] * len(events)
+
+    def erased(self, positions: Sequence[int]) -> set[int]:
+        with self._database.reading() as connection:
+            return SqliteView(connection).erased(positions)
 
     def head(self) -> int:
         with self._database.reading() as connection:

@@ -33,6 +33,7 @@ THEMES = (
     "projections",
     "commands",
     "damage",
+    "tampering",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
 
@@ -61,6 +62,7 @@ from tallystick.testing.contract.projections import ConsumerContract, Projection
 from tallystick.testing.contract.reading import ReadingContract  # noqa: E402
 from tallystick.testing.contract.reopening import ReopeningContract  # noqa: E402
 from tallystick.testing.contract.retry import RetryContract  # noqa: E402
+from tallystick.testing.contract.tampering import TamperingContract  # noqa: E402
 from tallystick.testing.contract.views import DeadLetterContract, ViewContract  # noqa: E402
 
 CONTRACTS = (
@@ -89,6 +91,7 @@ CONTRACTS = (
     ConsumerContract,
     RunningCommandContract,
     DamageContract,
+    TamperingContract,
 )
 
 
@@ -118,6 +121,7 @@ class AllContracts(
     ConsumerContract,
     RunningCommandContract,
     DamageContract,
+    TamperingContract,
 ):
     """Everything an engine must do."""
 
