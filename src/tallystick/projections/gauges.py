@@ -10,6 +10,8 @@ from tallystick.projections.lag import Lag, lag_at
 from tallystick.store.store import Store
 from tallystick.store.tables import live_places
 
+LETTERS = 1000  # counted at a time
+
 
 class Gauge(msgspec.Struct, frozen=True):
     """The lag of one `projection` or `consumer`, and the dead letters it has."""
@@ -33,7 +35,7 @@ def gauges(store: Store) -> Iterator[Gauge]:
 def _letters(store: Store, consumer: str) -> int:
     """How many dead letters a consumer has."""
     count = after = 0
-    while page := store.log.dead_letters.letters(consumer, after=after):
+    while page := store.log.dead_letters.letters(consumer, after=after, limit=LETTERS):
         count += len(page)
         after = page[-1].position
     return count

@@ -22,6 +22,8 @@ SCANNED_MAX = 5_000
 
 _UNREADABLE = (errors.Damaged, errors.RunLogInvalid, errors.ForkImpossible, errors.HistoryPruned)
 
+STREAMS = 1000  # asked for at a time
+
 
 def listed(service: Service, principal: Principal, *, after: str, limit: int) -> dict[str, Any]:
     """The runs that the principal may see, in order of id; `next` is what to go on after."""
@@ -45,7 +47,7 @@ def _chosen(service: Service, principal: Principal, *, after: str, limit: int) -
 
 def _streams(service: Service, after: str) -> Iterator[StreamInfo]:
     place = RUNS + after
-    while page := service.store.streams(after=place):
+    while page := service.store.streams(after=place, limit=STREAMS):
         for info in page:
             if not info.stream.startswith(RUNS):
                 return

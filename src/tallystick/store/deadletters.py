@@ -31,7 +31,7 @@ class DeadLetters(Protocol):
     def load(self, consumer: str, position: int) -> DeadLetter | None:
         """One letter, if it is there."""
 
-    def letters(self, consumer: str | None = None, *, after: int = 0, limit: int = 1000) -> list[DeadLetter]:
+    def letters(self, consumer: str | None = None, *, after: int = 0, limit: int) -> list[DeadLetter]:
         """Letters of a consumer (or of all) behind a position, in order of position and consumer."""
 
     def remove(self, consumer: str, position: int) -> bool:

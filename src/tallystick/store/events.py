@@ -118,9 +118,7 @@ class EventLog(Protocol):
         is left.
         """
 
-    def read_stream(
-        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
-    ) -> list[Event]:
+    def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
         """Events of one stream with after < seq <= until, ascending, at most `limit`.
 
         Every event was checked: its payload, its seq, and its link against the event before it, the first one's too.
@@ -142,14 +140,14 @@ class EventLog(Protocol):
     def cut(self, stream: str) -> Cut | None:
         """What was pruned of a stream; None if nothing was."""
 
-    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
-        """The cuts in order of stream, those behind `after`."""
+    def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
+        """The cuts in order of stream, those behind `after`, at most `limit`."""
 
     def pruned(self, id: bytes) -> bool:
         """Whether an event of this id was recorded and pruned since: a retry must not record it again."""
 
-    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
-        """Streams in order of name, those behind `after`."""
+    def streams(self, *, after: str = "", limit: int) -> list[StreamInfo]:
+        """Streams in order of name, those behind `after`, at most `limit`."""
 
     def recorded_at(self, position: int) -> int | None:
         """When this store recorded the event, in ns of its own clock: outside of every hash, used by retention."""

@@ -138,7 +138,7 @@ def _begin(log: EventLog, claims: Claims) -> dict[str, Head]:
     """What the first remaining event of each pruned stream follows: as the facts say, else as the engine does."""
     heads = {name: Head(fact.through, bytes.fromhex(fact.link)) for name, fact in claims.pruned.items()}
     after = ""
-    while claims.unread and (page := log.cuts(after=after)):
+    while claims.unread and (page := log.cuts(after=after, limit=_PAGE)):
         for cut in page:
             if facts.stream_about(cut.stream) in claims.unread:
                 heads[cut.stream] = Head(cut.through, cut.link)
@@ -229,7 +229,7 @@ def _grew(log: EventLog, info: StreamInfo, head: Head, upto: int) -> bool:
         return False
     link, seq = head.link, head.seq
     try:
-        while seq < info.seq and (page := log.read_stream(info.stream, after=seq, until=info.seq)):
+        while seq < info.seq and (page := log.read_stream(info.stream, after=seq, until=info.seq, limit=_PAGE)):
             for event in page:
                 if event.position <= upto or chain.link(event, link) != event.link:
                     return False

@@ -279,9 +279,7 @@ class FilesLog(Beside):
         self._view.require_positions(selection, after=after, over_pruned=over_pruned)  # it may be pruned by now
         return page
 
-    def read_stream(
-        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
-    ) -> list[Event]:
+    def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
         require_history(self.cut(stream), after=after)
         found = self._view.steady(
             lambda: self._view.reader.stream(self._view.segments, stream, after=after, until=until, limit=limit)
@@ -306,11 +304,11 @@ class FilesLog(Beside):
     def floor(self) -> int:
         return self._view.lifecycle().floor
 
-    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+    def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
         cuts = self._view.lifecycle().cuts
         return [cuts[name] for name in sorted(name for name in list(cuts) if name > after)[:limit]]
 
-    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+    def streams(self, *, after: str = "", limit: int) -> list[StreamInfo]:
         self._view.refresh()
         view, pruned = self._view, list(self._view.life.cuts)
         names = view.steady(lambda: list(islice(merged_names(view.segments, pruned, after), limit)))

@@ -240,9 +240,7 @@ class MemoryLog:
                     return Page(found, event.position)
         return Page(found, max(after, end))
 
-    def read_stream(
-        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
-    ) -> list[Event]:
+    def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
         self._require_open()
         with self._changed:
             cut = self._cuts.get(stream)
@@ -280,7 +278,7 @@ class MemoryLog:
     def cut(self, stream: str) -> Cut | None:
         return self._cuts.get(stream)
 
-    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+    def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
         return [self._cuts[name] for name in sorted(self._cuts) if name > after][:limit]
 
     def pruned(self, id: bytes) -> bool:
@@ -298,7 +296,7 @@ class MemoryLog:
     def lease(self, stream: str) -> leases.Lease | None:
         return self._leases.get(stream)
 
-    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+    def streams(self, *, after: str = "", limit: int) -> list[StreamInfo]:
         names = sorted(self._heads)
         chosen = names[bisect.bisect_right(names, after) :][:limit]
         return [

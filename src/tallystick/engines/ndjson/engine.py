@@ -205,9 +205,7 @@ class NdjsonLog(Beside):
                 put_on_record(self.damage, [problem_of(item)])
             yield item
 
-    def read_stream(
-        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
-    ) -> list[Event]:
+    def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
         log = self._fresh(stream)
         if log is None:
             return []
@@ -257,7 +255,7 @@ class NdjsonLog(Beside):
     def cut(self, stream: str) -> Cut | None:
         return None
 
-    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+    def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
         return []
 
     def pruned(self, id: bytes) -> bool:
@@ -270,7 +268,7 @@ class NdjsonLog(Beside):
         log = self._fresh(stream)
         return None if log is None else log.head
 
-    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+    def streams(self, *, after: str = "", limit: int) -> list[StreamInfo]:
         self._require_open()
         found: list[StreamInfo] = []
         with self._reading():

@@ -237,9 +237,7 @@ class PostgresLog:
         head = self._safe_head.glance()
         return head if until is None else min(until, head)
 
-    def read_stream(
-        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
-    ) -> list[Event]:
+    def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
         upto = limits.INT_MAX if until is None else until
         values = {"stream": stream, "after": after, "until": upto, "limit": limit + (after > 0)}
         events = list(starmap(Event, self._connections.rows("read_stream", values)))
@@ -281,7 +279,7 @@ class PostgresLog:
             return {}
         return {row[0]: cut_of(row) for row in self._connections.rows("find_cuts", (list(streams),))}
 
-    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+    def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
         return list(map(cut_of, self._connections.rows("list_cuts", (after, limit))))
 
     def pruned(self, id: bytes) -> bool:
@@ -291,7 +289,7 @@ class PostgresLog:
         rows = self._connections.rows("stream_head", (stream,))
         return Head(*rows[0]) if rows else None
 
-    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+    def streams(self, *, after: str = "", limit: int) -> list[StreamInfo]:
         return list(starmap(StreamInfo, self._connections.rows("list_streams", (after, limit))))
 
     def recorded_at(self, position: int) -> int | None:

@@ -234,9 +234,7 @@ class SqliteLog:
             after = hole.last
         return after, end, tuple(crossed)
 
-    def read_stream(
-        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
-    ) -> list[Event]:
+    def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
         upto = limits.INT_MAX if until is None else until
         values = {"stream": stream, "after": after, "until": upto, "limit": limit}
         with self._database.reading() as connection:
@@ -279,7 +277,7 @@ class SqliteLog:
         with self._database.reading() as connection:
             return SqliteView(connection).cut(stream)
 
-    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+    def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
         with self._database.reading() as connection:
             return SqliteView(connection).cuts(after=after, limit=limit)
 
@@ -291,7 +289,7 @@ class SqliteLog:
         with self._database.reading() as connection:
             return SqliteView(connection).stream_head(stream)
 
-    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+    def streams(self, *, after: str = "", limit: int) -> list[StreamInfo]:
         with self._database.reading() as connection:
             return list(starmap(StreamInfo, connection.execute(statements.named("list_streams"), (after, limit))))
 
