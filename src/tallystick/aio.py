@@ -110,10 +110,25 @@ class AsyncStore:
         )
 
     async def read_stream(
-        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
+        self, stream: str, *, after: int = 0, until: int | None = None, limit: int | None = None
     ) -> list[Event]:
-        """Events of one stream with after < seq <= until, at most `limit`."""
+        """Events of one stream with after < seq <= until: all of them, or the first `limit`."""
         return await asyncio.to_thread(self.store.read_stream, stream, after=after, until=until, limit=limit)
+
+    async def stream(self, name: str, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
+        """Every event of one stream with after < seq <= until, page after page."""
+        while page := await self.read_stream(name, after=after, until=until, limit=PAGE_EVENTS):
+            for event in page:
+                yield event
+            after = page[-1].seq
+
+    async def consume(
+        self, name: str, *, selection: Selection = EVERYTHING, batch_events: int = PAGE_EVENTS
+    ) -> AsyncIterator[Page]:
+        """What the consumer `name` has not handled yet, page after page; its place is saved as `Store.consume` does."""
+        pages = self.store.consume(name, selection=selection, batch_events=batch_events)
+        while (page := await asyncio.to_thread(next, pages, None)) is not None:
+            yield page
 
     async def find(self, id: Any) -> Event | None:
         """The event with this id, or None."""

@@ -41,7 +41,7 @@ def see(store: Store) -> Seen:
     log = store.log
     bodies = [(id_, log.snapshots.load(id_)) for id_ in log.snapshots.ids()]
     left = store.read(over_pruned=True, limit=1000).events
-    return Seen(left, log.cuts(), bodies, [log.commands.load(key) for key in KEYS])
+    return Seen(left, log.cuts(limit=100), bodies, [log.commands.load(key) for key in KEYS])
 
 
 class Life(msgspec.Struct):

@@ -118,7 +118,7 @@ def seen(store: Store) -> dict[str, Any]:
         "log": shown(store.read(over_pruned=True, limit=10_000).events),
         "streams": [shown(store.read_stream(stream, after=after[stream])) for stream in STREAMS],
         "names": [info.stream for info in store.streams()],
-        "floor": (store.floor(), store.head(), heads, cuts, log.cuts()),
+        "floor": (store.floor(), store.head(), heads, cuts, log.cuts(limit=100)),
         "found": [store.find(id_) for id_ in ids],
         "pruned": [log.pruned(id_) for id_ in ids],
         "recorded": [log.recorded_at(position) for position in range(1, store.head() + 1)],

@@ -347,7 +347,7 @@ def test_a_follower_beside_writers_and_prunes_misses_only_what_was_pruned(reopen
     left = [event.id for event in store.events(over_pruned=True)]
     assert len(set(seen)) == len(seen)
     assert [id_ for id_ in seen if not store.log.pruned(id_)] == left
-    assert len(left) == store.log.report().facts["events_head"] - sum(cut.count for cut in store.log.cuts())
+    assert len(left) == store.log.report().facts["events_head"] - sum(cut.count for cut in store.log.cuts(limit=100))
     assert heads == sorted(heads)
 
 

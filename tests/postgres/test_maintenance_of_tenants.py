@@ -48,9 +48,9 @@ def test_each_org_sees_its_own_maintenance(filled: Store, reopen: Callable[..., 
     """CP-10: cuts, floor, snapshots, commands and what they touched are those of the org, and no other's."""
     for org, other in (ORGS, ORGS[::-1]):
         log = reopen(readonly=readonly, org=org).log
-        assert [cut.stream for cut in log.cuts()] == [f"order/{org}"]
+        assert [cut.stream for cut in log.cuts(limit=100)] == [f"order/{org}"]
         assert log.cut(f"order/{other}") is None
-        assert log.floor() == log.cuts()[0].last_position
+        assert log.floor() == log.cuts(limit=100)[0].last_position
         (id_,) = log.snapshots.ids()
         assert log.snapshots.load(id_) == b'{"of":"%s"}' % org.encode()
         assert log.snapshots.size() == len(b'{"of":"acme"}')

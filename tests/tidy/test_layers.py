@@ -74,7 +74,7 @@ WHERE_ALLOWED = {
     "deltalake": frozenset({"pipeline"}),
     "pyiceberg": frozenset({"pipeline"}),
     # parts of the standard library that belong to one layer
-    "sqlite3": frozenset({"engines"}),
+    "sqlite3": frozenset({"engines", "testing"}),
     "fcntl": frozenset({"engines", "pipeline"}),
     "msvcrt": frozenset({"engines"}),
     "asyncio": frozenset({"aio", "scheduler", "server", "community"}),

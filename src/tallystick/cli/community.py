@@ -159,7 +159,7 @@ def status(directory: Path, members: bool, verify: bool, as_json: bool) -> int:
         return 1
     with community_place.opened(directory) as community:
         if not members:
-            checked = {"problems": []} if verify else {}
+            checked: dict[str, Any] = {"problems": []} if verify else {}
             _show(community_place.facts(community) | checked, as_json=as_json)
             return 0
         rows = community.engine.states()["members"]

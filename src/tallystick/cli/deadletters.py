@@ -53,7 +53,10 @@ def command(
 
 def _list(url: str, consumer: str | None, *, as_json: bool) -> None:
     with options.open_reading(url) as store:
-        rows = store.log.dead_letters.letters(consumer, limit=LISTED_MAX)
+        rows = store.log.dead_letters.letters(consumer, limit=LISTED_MAX + 1)
+    if len(rows) > LISTED_MAX:
+        output.note(f"these are the first {LISTED_MAX:,}; there are more")
+        del rows[LISTED_MAX:]
     if as_json:
         for letter in rows:
             output.document(msgspec.structs.asdict(letter))

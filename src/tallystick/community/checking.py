@@ -41,7 +41,9 @@ def problems(store: Store, *, progress: Callable[[int], None] = lambda done: Non
     links: dict[str, bytes] = {}
     after, head = 0, store.head()
     while after < head:
-        page = store.log.read(after=after, until=head, limit=PAGE_EVENTS, over_pruned=True, over_holes=True)
+        page = store.log.read(
+            after=after, until=head, limit=PAGE_EVENTS, over_pruned=True, over_holes=True, unchecked=True
+        )
         for event in page.events:
             wrong = None
             if names.is_feed(event.stream):

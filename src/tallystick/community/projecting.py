@@ -35,6 +35,8 @@ from tallystick.store.views import BY_KIND
 PREFIX = "community."
 TOKEN_BYTES = 16
 
+STREAMS = 1000  # asked for at a time
+
 
 class Standing:
     """Who counts in one community up to a position, and the state that everything else is folded onto."""
@@ -200,7 +202,7 @@ class _Following:
 def _communities(store: Store) -> Iterator[str]:
     """The kinds of streams that are communities, each once."""
     after = PREFIX
-    while page := store.streams(after=after):
+    while page := store.streams(after=after, limit=STREAMS):
         for info in page:
             kind = info.stream.partition("/")[0]
             if not kind.startswith(PREFIX):

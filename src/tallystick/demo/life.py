@@ -13,6 +13,8 @@ from tallystick.store import verify
 
 KIND = "agent/"
 
+STREAMS = 1000  # asked for at a time
+
 
 class AgentRun:
     """What an agent did: calls by tool, failures, and whether it is done."""
@@ -81,7 +83,7 @@ def play(stage: Stage) -> bool:
 def _longest(store: Store) -> str:
     """The agent's run with the most events."""
     after, best, seq = KIND, "", 0
-    while page := store.streams(after=after):
+    while page := store.streams(after=after, limit=STREAMS):
         for info in page:
             if info.stream.startswith(KIND) and info.seq > seq:
                 best, seq = info.stream, info.seq

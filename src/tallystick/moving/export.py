@@ -137,7 +137,7 @@ def _begin(log: EventLog, claims: Claims, cuts: list[FoundingCut], head: int) ->
 def _cuts(log: EventLog) -> list[FoundingCut]:
     found: list[FoundingCut] = []
     after = ""
-    while page := log.cuts(after=after):
+    while page := log.cuts(after=after, limit=_PAGE):
         found += [FoundingCut(cut, _fact_position(log, cut)) for cut in page]
         after = page[-1].stream
     return found
@@ -147,7 +147,7 @@ def _fact_position(log: EventLog, cut: Cut) -> int:
     """Where the control fact stands that names a cut: it is the last of its kind, if the log is sound."""
     about, after = facts.stream_about(cut.stream), 0
     position = 0
-    while page := log.read_stream(about, after=after):
+    while page := log.read_stream(about, after=after, limit=_PAGE):
         for event in page:
             if event.type == facts.PRUNED and facts.parse(event, facts.Pruned).through == cut.through:
                 position = event.position

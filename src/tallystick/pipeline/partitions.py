@@ -95,6 +95,7 @@ def pages(store: Store, question: Question, part: Range) -> Iterator[list[Event]
             limit=BATCH_EVENTS,
             over_holes=question.over_holes,
             over_pruned=question.over_pruned,
+            unchecked=question.unchecked,
         )
         if page.events:
             yield page.events

@@ -32,6 +32,7 @@ OPTIONS = frozenset(
         "pruned",
         "holes",
         "final",
+        "unchecked",
         "partitionevents",
         "maxeventspertrigger",
         "path",
@@ -46,7 +47,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """Which events of which log. `after` is exclusive, `until` inclusive; None means the head.
 
     `over_pruned` and `over_holes` give what is left of a log; without them a missing range is an error. `final` says
-    that the asker has seen `until` below the safe head: whoever plans need not be able to prove that again.
+    that the asker has seen `until` below the safe head: whoever plans need not be able to prove that again. `unchecked`
+    is for verification, which names every event that does not hold instead of stopping at the first.
     """
 
     url: str
@@ -56,6 +58,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     over_pruned: bool = False
     over_holes: bool = False
     final: bool = False
+    unchecked: bool = False
     partition_events: int | None = None
     trigger_events: int | None = None
 
@@ -77,6 +80,7 @@ def parse(options: Mapping[str, str]) -> Question:
         over_pruned=_choice(given, "pruned"),
         over_holes=_choice(given, "holes"),
         final=given.get("final") == "true",
+        unchecked=given.get("unchecked") == "true",
         partition_events=_number(given, "partitionevents", least=1),
         trigger_events=_number(given, "maxeventspertrigger", least=1),
     )

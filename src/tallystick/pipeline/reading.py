@@ -23,12 +23,14 @@ def read_events(
     over_pruned: bool = False,
     over_holes: bool = False,
     final: bool = False,
+    unchecked: bool = False,
     partition_events: int | None = None,
 ) -> DataFrame:
     """The events after `after` up to `until` (None: the safe head when the table is first used).
 
     `over_pruned` and `over_holes` give what is left of a log that was pruned or damaged, instead of refusing to. Ask
-    anew for newer events: a DataFrame is planned once. `final` is for an `until` that was a safe head of this log.
+    anew for newer events: a DataFrame is planned once. `final` is for an `until` that was a safe head of this log,
+    `unchecked` for verification, which names every event that does not hold.
     """
     options = {"url": absolute(url), "after": str(after), "type": ",".join(types), "stream": ",".join(streams)}
     if until is not None:
@@ -39,6 +41,8 @@ def read_events(
         options["holes"] = "skip"
     if final:
         options["final"] = "true"
+    if unchecked:
+        options["unchecked"] = "true"
     if partition_events is not None:
         options["partitionEvents"] = str(partition_events)
     schema = ", ".join(f"{name} {SPARK_TYPES[name]}" for name in columns)

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from tallystick import errors
+from tallystick.event import chain
 from tallystick.pipeline import adbc, columns, partitions
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.partitions import Range
@@ -20,6 +21,7 @@ from tallystick.pipeline.question import Question, head_past, open_asked, parse
 from tallystick.store.stating import States, shown
 
 NAME = "tallystick"
+_TO_CHECK = ("position", "payload", "checksum")
 
 
 class BatchReader(DataSourceReader):
@@ -56,14 +58,26 @@ def read_range(question: Question, names: tuple[str, ...], part: Range) -> colum
 
 
 def _from_server(log: States, question: Question, names: tuple[str, ...], part: Range) -> columns.Batches:
+    checks = "payload" in names and not question.unchecked
+    asked = (*names, *(name for name in _TO_CHECK if checks and name not in names))
     stated = log.stated(
-        names,
+        asked,
         selection=question.selection,
         after=part.after,
         until=part.until,
         over_pruned=question.over_pruned,
     )
-    return adbc.batches(question.url, stated, columns.arrow_schema(names), shown=log.url)
+    for batch in adbc.batches(question.url, stated, columns.arrow_schema(asked), shown=log.url):
+        if checks:
+            _require_fit(log, batch)
+        yield batch.select(list(names)) if asked != names else batch
+
+
+def _require_fit(log: States, batch: Any) -> None:
+    """Refuse payloads without their checksum. The log itself is asked for the first, so that it names it."""
+    for position, payload, checksum in columns.to_rows(batch, _TO_CHECK):
+        if payload is not None and chain.checksum(payload) != checksum:
+            log.read(after=position - 1, until=position, limit=1, over_pruned=True)
 
 
 class TallystickSource(DataSource):

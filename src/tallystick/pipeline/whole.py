@@ -33,6 +33,7 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
     erased: tuple[int, ...] = ()
     over_pruned: bool = False
     over_holes: bool = False
+    unchecked: bool = False
 
     def table(self, spark: SparkSession, *, columns: Sequence[str] = COLUMNS, types: Iterable[str] = ()) -> DataFrame:
         """The events, those of `types` alone if any are named."""
@@ -55,6 +56,7 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
             columns=columns,
             over_pruned=self.over_pruned,
             over_holes=self.over_holes,
+            unchecked=self.unchecked,
             final=True,
         )
 
@@ -78,6 +80,7 @@ def whole(
     until: int | None = None,
     over_pruned: bool = False,
     over_holes: bool = False,
+    unchecked: bool = False,
 ) -> Whole:
     """Fix what the whole log is: its end, and what the archive of it holds."""
     with open_log(url) as store:
@@ -86,7 +89,7 @@ def whole(
         end = head if until is None else min(until, head)
         if archive is None:
             _require_kept(store.log.floor(), over_pruned=over_pruned)
-            return Whole(url=url, until=end, over_pruned=over_pruned, over_holes=over_holes)
+            return Whole(url=url, until=end, over_pruned=over_pruned, over_holes=over_holes, unchecked=unchecked)
         place = Path(archive).absolute()
         found = manifest.load(place)
         require_same_history(place, found, store)
@@ -101,6 +104,7 @@ def whole(
             erased=tuple(erasures(store, after=found.through, until=head)),
             over_pruned=over_pruned,
             over_holes=over_holes,
+            unchecked=unchecked,
         )
 
 

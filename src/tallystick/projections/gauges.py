@@ -7,8 +7,11 @@ from collections.abc import Iterator
 import msgspec
 
 from tallystick.projections.lag import Lag, lag_at
+from tallystick.store import deadletters
 from tallystick.store.store import Store
 from tallystick.store.tables import live_places
+
+LETTERS = 1000  # counted at a time
 
 
 class Gauge(msgspec.Struct, frozen=True):
@@ -31,14 +34,14 @@ def gauges(store: Store) -> Iterator[Gauge]:
 
 def consumers(store: Store) -> list[str]:
     """The names of the consumers that keep a place, or have parked something before they kept one."""
-    parked = {letter.consumer for letter in store.log.dead_letters.letters()}
+    parked = {letter.consumer for letter in deadletters.every(store.log.dead_letters)}
     return sorted(parked.union(store.log.checkpoints.names()))
 
 
 def _letters(store: Store, consumer: str) -> int:
     """How many dead letters a consumer has."""
     count = after = 0
-    while page := store.log.dead_letters.letters(consumer, after=after):
+    while page := store.log.dead_letters.letters(consumer, after=after, limit=LETTERS):
         count += len(page)
         after = page[-1].position
     return count

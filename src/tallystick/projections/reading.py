@@ -55,8 +55,10 @@ class ViewReader:
         found = self._rows(keys=[key])
         return canonical.decode(found[0].state) if found and found[0].state is not None else default
 
-    def rows(self, *, after: str = "", until: str | None = None, limit: int = ROWS_PAGE) -> list[tuple[str, Any]]:
-        """Keys and states with after < key <= until, in the order of keys: one page."""
+    def rows(self, *, after: str = "", until: str | None = None, limit: int | None = None) -> list[tuple[str, Any]]:
+        """Keys and states with after < key <= until, in the order of keys: all of them, or the first `limit`."""
+        if limit is None:
+            return list(self.items(after=after, until=until))
         _check_key("after", after)
         _check_key("until", until if until is not None else "")
         if type(limit) is not int or limit < 1:
@@ -69,10 +71,9 @@ class ViewReader:
         self._require_ours(found.place)
         return found.rows
 
-    def items(self) -> Iterator[tuple[str, Any]]:
+    def items(self, *, after: str = "", until: str | None = None) -> Iterator[tuple[str, Any]]:
         """All keys and states, page after page; pages may be of different moments, never of earlier ones."""
-        after = ""
-        while page := self.rows(after=after):
+        while page := self.rows(after=after, until=until, limit=ROWS_PAGE):
             yield from page
             after = page[-1][0]
 

@@ -13,6 +13,7 @@ from tallystick import errors
 from tallystick.event import names
 from tallystick.event.model import NewEvent
 from tallystick.projections.gauges import consumers
+from tallystick.store import deadletters
 from tallystick.store.store import Store
 from tallystick.store.views import DISCARD_ROWS, Place
 
@@ -128,7 +129,4 @@ def _position(store: Store, name: str) -> int | None:
 
 
 def _parked(store: Store, name: str) -> list[int]:
-    found: list[int] = []
-    while page := store.log.dead_letters.letters(name, after=found[-1] if found else 0):
-        found += [letter.position for letter in page]
-    return found
+    return [letter.position for letter in deadletters.every(store.log.dead_letters, name)]

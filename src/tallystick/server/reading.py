@@ -25,6 +25,8 @@ STREAMS_SCANNED_MAX = 20_000
 LOOKED_MAX = 200_000  # positions that a filter looks at for one page
 EVENT_BYTES = 600  # what the fields beside payload and meta take in a page, about
 
+STREAMS = 1000  # asked for at a time
+
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of the log is asked for."""
@@ -205,7 +207,7 @@ def streams(
 
 
 def _streams(service: Service, after: str, kind: str | None) -> Iterator[StreamInfo]:
-    while page := service.store.streams(after=after):
+    while page := service.store.streams(after=after, limit=STREAMS):
         for info in page:
             if kind is not None and not info.stream.startswith(f"{kind}/"):
                 return

@@ -21,6 +21,8 @@ RUNS = "run/"
 FIRST = "RUN_CREATED"
 SCANNED_MAX = 5_000
 
+STREAMS = 1000  # asked for at a time
+
 
 def listed(service: Service, principal: Principal, *, after: str, limit: int) -> dict[str, Any]:
     """The runs that the principal may see, in order of id; `next` is what to go on after."""
@@ -44,7 +46,7 @@ def _chosen(service: Service, principal: Principal, *, after: str, limit: int) -
 
 def _streams(service: Service, after: str) -> Iterator[StreamInfo]:
     place = RUNS + after
-    while page := service.store.streams(after=place):
+    while page := service.store.streams(after=place, limit=STREAMS):
         for info in page:
             if not info.stream.startswith(RUNS):
                 return

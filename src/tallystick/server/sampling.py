@@ -117,13 +117,17 @@ def newest_event_problems(store: Store) -> list[Problem]:
     """
     if not has_order(store) or not (head := store.head()):
         return []
-    found = store.log.read(after=head - 1, until=head, limit=1, over_holes=True, over_pruned=True).events
+    page = store.log.read(after=head - 1, until=head, limit=1, over_holes=True, over_pruned=True, unchecked=True)
+    found = page.events
     if not found:
         return []
     event = found[0]
     if event.payload is not None and chain.checksum(event.payload) != event.checksum:
         return [Problem("checksum", "the newest payload does not have its checksum", head, event.stream, event.seq)]
-    by_id, by_stream = store.log.find(event.id), store.log.stream_head(event.stream)
+    try:
+        by_id, by_stream = store.log.find(event.id), store.log.stream_head(event.stream)
+    except errors.Damaged as damage:
+        return [Problem("link", damage.values["reason"], head, event.stream, event.seq)]
     if by_id is None or by_id.link != event.link or by_stream is None or by_stream.seq < event.seq:
         return [Problem("index", "the index does not lead to the newest event", head, event.stream, event.seq)]
     return []

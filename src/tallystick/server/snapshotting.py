@@ -21,6 +21,8 @@ STREAMS_SCANNED_MAX = 2_000
 ID_BYTES = 16
 BEFORE_STREAMS = "!"  # sorts before every stream, behind the store itself
 
+STREAMS = 1000  # asked for at a time
+
 
 def of_stream(service: Service, stream: str, *, after: str, limit: int) -> dict[str, Any]:
     """The snapshots of a stream (empty: of the store), the newest first; `next` is what to go on after."""
@@ -49,7 +51,7 @@ def of_all(service: Service, *, after: str, limit: int) -> dict[str, Any]:
 def _subjects(service: Service, after: str) -> Iterator[str]:
     if not after:
         yield ""
-    while page := service.store.streams(after=after):
+    while page := service.store.streams(after=after, limit=STREAMS):
         yield from (info.stream for info in page if not names.is_reserved(info.stream))
         after = page[-1].stream
 

@@ -170,7 +170,7 @@ def require_own_history(store: Store, reducer: Reducer, *, after: int) -> None:
     if after >= store.floor():
         return
     last, name = 0, ""
-    while page := store.log.cuts(after=name):
+    while page := store.log.cuts(after=name, limit=PAGE):
         last = max([last, *(cut.last_position for cut in page if reducer.wants(cut.stream))])
         name = page[-1].stream
     if after < last:

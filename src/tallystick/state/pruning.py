@@ -21,6 +21,7 @@ from tallystick.state.reducer import Reducer
 from tallystick.state.shelf import Entry
 from tallystick.state.snapshots import control, draft, dropped_facts, end_of, fold, named, unhurried
 from tallystick.store import facts
+from tallystick.store.events import PAGE_EVENTS
 from tallystick.store.maintenance import Cut, Maintenance
 from tallystick.store.snapshots import Snapshot
 from tallystick.store.store import Store
@@ -95,7 +96,7 @@ def _not_archived(store: Store, found: Plan, archive: Archive | None) -> str | N
     if archive is None:
         return "no archive holds the events"
     after = found.before - 1 - found.count
-    while page := store.log.read_stream(found.stream, after=after, until=found.before - 1):
+    while page := store.log.read_stream(found.stream, after=after, until=found.before - 1, limit=PAGE_EVENTS):
         reason = archive.why_not(page)
         if reason is not None:
             return reason
@@ -198,7 +199,7 @@ def _check_forks(store: Store, found: Plan) -> None:
     """A fork has no history of its own before it: what it refers to stays."""
     after = 0
     about = facts.stream_about(found.stream)
-    while page := store.log.read_stream(about, after=after):
+    while page := store.log.read_stream(about, after=after, limit=PAGE_EVENTS):
         for event in page:
             if event.type == facts.FORKED:
                 child = facts.parse(event, facts.Forked).child

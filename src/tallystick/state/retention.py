@@ -25,6 +25,8 @@ from tallystick.store.store import Store
 _PAGE = 1000
 COMMANDS_FORGOTTEN_MAX = 10_000
 
+STREAMS = 1000  # asked for at a time
+
 
 class Deed(msgspec.Struct, frozen=True):
     """One thing that retention did, would do, or did not do, and why not."""
@@ -81,7 +83,7 @@ def _cut(store: Store, stream: str) -> int:
 def _user_streams(store: Store) -> Iterator[str]:
     """The streams that are not the store's own, in order of name."""
     after = ""
-    while page := store.streams(after=after):
+    while page := store.streams(after=after, limit=STREAMS):
         yield from (info.stream for info in page if not names.is_reserved(info.stream))
         after = page[-1].stream
 

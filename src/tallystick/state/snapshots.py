@@ -39,6 +39,8 @@ SET_MEMBERS_MAX = 5_000
 DROPPED_MAX = 5_000
 T = TypeVar("T")
 
+STREAMS = 1000  # asked for at a time
+
 
 def fold(
     store: Store,
@@ -358,6 +360,6 @@ def _subjects(store: Store, item: Reducer) -> Iterator[str]:
 def streams_of(store: Store, item: Reducer) -> Iterator[str]:
     """The streams that a reducer folds, in order of name."""
     after = ""
-    while page := store.streams(after=after):
+    while page := store.streams(after=after, limit=STREAMS):
         yield from (info.stream for info in page if item.wants(info.stream))
         after = page[-1].stream

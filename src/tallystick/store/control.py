@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tallystick import errors
 from tallystick.event import names, profiles
 from tallystick.event.model import Event
-from tallystick.store.events import EventLog
+from tallystick.store.events import PAGE_EVENTS, EventLog
 from tallystick.store.selection import Selection
 
 SETTINGS_STREAM = "tally.store/settings"
@@ -56,7 +56,7 @@ def audit(log: EventLog, *, after: int = 0, selection: Selection | None = None) 
 def control_streams(log: EventLog) -> Iterator[str]:
     """The reserved streams, in order of name."""
     after = names.RESERVED
-    while page := log.streams(after=after):
+    while page := log.streams(after=after, limit=PAGE_EVENTS):
         for info in page:
             if not names.is_reserved(info.stream):
                 return
@@ -67,6 +67,6 @@ def control_streams(log: EventLog) -> Iterator[str]:
 def _behind(log: EventLog, stream: str, position: int) -> Iterator[Event]:
     """The events of a stream behind a position."""
     after = 0
-    while page := log.read_stream(stream, after=after):
+    while page := log.read_stream(stream, after=after, limit=PAGE_EVENTS):
         yield from (event for event in page if event.position > position)
         after = page[-1].seq

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import msgspec
 
 REASON_CHARACTERS_MAX = 500
+
+
+_PAGE = 1000
 
 
 class DeadLetter(msgspec.Struct, frozen=True, array_like=True):
@@ -31,7 +35,7 @@ class DeadLetters(Protocol):
     def load(self, consumer: str, position: int) -> DeadLetter | None:
         """One letter, if it is there."""
 
-    def letters(self, consumer: str | None = None, *, after: int = 0, limit: int = 1000) -> list[DeadLetter]:
+    def letters(self, consumer: str | None = None, *, after: int = 0, limit: int) -> list[DeadLetter]:
         """Letters of a consumer (or of all) behind a position, in order of position and consumer."""
 
     def remove(self, consumer: str, position: int) -> bool:
@@ -39,3 +43,17 @@ class DeadLetters(Protocol):
 
     def redact(self, position: int, reason: str) -> None:
         """Replace the reasons of every letter about this event: they may quote what was erased."""
+
+
+def every(found: DeadLetters, consumer: str | None = None) -> Iterator[DeadLetter]:
+    """All letters of a consumer, or of all, in order of position and consumer. Several may be at one position."""
+    last, at_last = 0, set[str]()
+    while True:
+        page = found.letters(consumer, after=max(last - 1, 0), limit=_PAGE + len(at_last))
+        fresh = [letter for letter in page if letter.position > last or letter.consumer not in at_last]
+        if not fresh:
+            return
+        yield from fresh
+        end = fresh[-1].position
+        at_last = {letter.consumer for letter in page if letter.position == end}
+        last = end

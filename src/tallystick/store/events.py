@@ -12,7 +12,6 @@ from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.deadletters import DeadLetters
 from tallystick.store.idempotency import Commands
-from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut, Reclaimed
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.run_documents import RunDocuments
@@ -25,6 +24,7 @@ from tallystick.store.views import Inline, Views
 
 if TYPE_CHECKING:
     from tallystick.store.damage import DamageRecord
+    from tallystick.store.ledger import Head
 
 PAGE_EVENTS = 1000
 
@@ -124,8 +124,13 @@ class EventLog(Protocol):
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
         over_pruned: bool = False,
+        unchecked: bool = False,
     ) -> Page:
         """Events with after < position <= until that are selected, ascending, at most `limit`.
+
+        Every event was checked (`store/checked.py`): its payload against its checksum, and its link, where the event
+        before it can be seen. One that does not hold is a hole from then on, and goes on record. `unchecked` gives what
+        is stored as it is: only for verification, which names every wrong event.
 
         At a hole the page ends before it, and a read that starts in front of one raises `Damaged` with its range; with
         `over_holes` it goes on behind it and names it in the page. A read that starts below a pruned event which it
@@ -133,16 +138,15 @@ class EventLog(Protocol):
         is left.
         """
 
-    def read_stream(
-        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
-    ) -> list[Event]:
+    def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
         """Events of one stream with after < seq <= until, ascending, at most `limit`.
 
-        A read that starts in the pruned part raises `HistoryPruned`.
+        Every event was checked: its payload, its seq, and its link against the event before it, the first one's too.
+        A read that starts in the pruned part raises `HistoryPruned`, one with a damaged event in it `Damaged`.
         """
 
     def find(self, id: bytes) -> Event | None:
-        """The event with this id; None if there is none, or if it was pruned."""
+        """The event with this id, checked; None if there is none, or if it was pruned."""
 
     def head(self) -> int:
         """The highest position that is final: 0 in an empty log."""
@@ -156,14 +160,17 @@ class EventLog(Protocol):
     def cut(self, stream: str) -> Cut | None:
         """What was pruned of a stream; None if nothing was."""
 
-    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
-        """The cuts in order of stream, those behind `after`."""
+    def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
+        """The cuts in order of stream, those behind `after`, at most `limit`."""
 
     def pruned(self, id: bytes) -> bool:
         """Whether an event of this id was recorded and pruned since: a retry must not record it again."""
 
-    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
-        """Streams in order of name, those behind `after`; beside `holes`, those that are left, as far as they are."""
+    def streams(self, *, after: str = "", limit: int) -> list[StreamInfo]:
+        """At most `limit` streams in order of name, those after `after`.
+
+        Beside `holes` they are those that are left, each as far as it is left.
+        """
 
     def recorded_at(self, position: int) -> int | None:
         """When this store recorded the event, in ns of its own clock: outside of every hash, used by retention."""

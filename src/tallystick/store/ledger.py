@@ -16,7 +16,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event import canonical, chain, ids, names
 from tallystick.event.model import Draft, Event, Row
-from tallystick.store import expectation, leases
+from tallystick.store import checked, expectation, leases
 from tallystick.store.commit import Appended, Transaction, Write
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.leases import Lease
@@ -223,7 +223,7 @@ class Ledger:
     def _row(self, id_: bytes, trace: Trace) -> Row | None:
         row = trace.by_id.get(id_) or self._total.by_id.get(id_)
         if row is None and (event := self._view.find(id_)) is not None:
-            row = event.row
+            row = checked.require_payload(event).row
         return row
 
     def _check_expected(self, write: Write, head: Head, already: list[Row]) -> None:

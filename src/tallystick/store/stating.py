@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from tallystick.store.page import Page
 from tallystick.store.selection import Selection
 
 _PASSWORD = re.compile(r"([?&](?:ssl)?password=)[^&]+")
@@ -51,6 +52,9 @@ class States(Protocol):
 
     url: str
     address: str
+
+    def read(self, *, after: int, until: int, limit: int, over_pruned: bool) -> Page:
+        """As in the port."""
 
     def stated(
         self, columns: Sequence[str], *, selection: Selection, after: int, until: int, over_pruned: bool

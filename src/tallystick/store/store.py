@@ -13,7 +13,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event import ids, limits, names, profiles
 from tallystick.event.model import Event, NewEvent
-from tallystick.store import checkpoints, control, expectation, leases, tables, views
+from tallystick.store import capabilities, checkpoints, control, expectation, leases, tables, views
 from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.commit import Appended, Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, EventLog, Report
@@ -210,13 +210,50 @@ class Store:
                 return
             after = page.through
 
+    def stream(self, name: str, *, after: int = 0, until: int | None = None) -> Iterator[Event]:
+        """Every event of one stream with after < seq <= until, page after page."""
+        names.stream_kind(name)
+        _check_range(after, until, PAGE_EVENTS)
+        return self._stream(name, after, until)
+
+    def _stream(self, name: str, after: int, until: int | None) -> Iterator[Event]:
+        while page := self.log.read_stream(name, after=after, until=until, limit=PAGE_EVENTS):
+            yield from self.catalog.upcast(page)
+            after = page[-1].seq
+
     def read_stream(
-        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
+        self, stream: str, *, after: int = 0, until: int | None = None, limit: int | None = None
     ) -> list[Event]:
-        """Events of one stream with after < seq <= until, at most `limit`."""
+        """Events of one stream with after < seq <= until: all of them, or the first `limit`."""
+        if limit is None:
+            return list(self.stream(stream, after=after, until=until))
         names.stream_kind(stream)
         _check_range(after, until, limit)
         return self.catalog.upcast(self.log.read_stream(stream, after=after, until=until, limit=limit))
+
+    def consume(
+        self, name: str, *, selection: Selection = EVERYTHING, batch_events: int = PAGE_EVENTS
+    ) -> Iterator[Page]:
+        """Every selected event that the consumer `name` has not handled yet, page after page, up to the head of now.
+
+        Its place is saved when the next page is asked for, and is the end of the page before. So an event that comes
+        meanwhile is in a later page, and a page whose handling failed comes again: effects happen at least once.
+        """
+        if capabilities.GLOBAL_ORDER not in self.log.capabilities:
+            raise errors.UnsupportedCapability(engine=self.log.engine, capability=capabilities.GLOBAL_ORDER)
+        _check_range(0, None, batch_events)
+        return self._consume(name, self.load_checkpoint(name), selection, batch_events)
+
+    def _consume(self, name: str, after: int, selection: Selection, batch_events: int) -> Iterator[Page]:
+        head = self.head()
+        while after < head:
+            page = self.read(after=after, until=head, selection=selection, limit=batch_events)
+            if page.events:
+                yield page
+            if page.through <= after:
+                return
+            self.save_checkpoint(name, page.through, previous=after)
+            after = page.through
 
     def find(self, id: Any) -> Event | None:
         """The event with this id, or None."""
@@ -241,12 +278,15 @@ class Store:
         names.stream_kind(stream)
         return self.log.cut(stream)
 
-    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
-        """Streams in order of name, those behind `after`."""
+    def streams(self, *, after: str = "", limit: int | None = None) -> list[StreamInfo]:
+        """Streams in order of name, those behind `after`: all of them, or the first `limit`."""
         if after:
             names.check_label("after", after)
-        _check_range(0, None, limit)
-        return self.log.streams(after=after, limit=limit)
+        _check_range(0, None, PAGE_EVENTS if limit is None else limit)
+        found = self.log.streams(after=after, limit=PAGE_EVENTS if limit is None else limit)
+        while limit is None and (more := self.log.streams(after=found[-1].stream, limit=PAGE_EVENTS) if found else []):
+            found += more
+        return found
 
     def wait(self, after: int, *, timeout: float) -> int:
         """The head, as soon as it is past `after`, or when `timeout` seconds are over."""
@@ -277,7 +317,11 @@ class Store:
         return found.position
 
     def save_checkpoint(self, name: str, position: int, *, previous: int | None = None) -> None:
-        """Remember that everything up to `position` took effect. `previous` is where the consumer was (0: new)."""
+        """Remember that everything up to `position` took effect. `previous` is where the consumer was (0: new).
+
+        `position` is the `through` of the last page that was handled, never a head that was asked for later: what came
+        in between would be skipped. `consume` does it right by itself.
+        """
         names.check_label("checkpoint name", name)
         head = self.head()
         if type(position) is not int or not 0 <= position <= head:

@@ -109,7 +109,7 @@ def _look_through(log: EventLog, found: Verification, progress: Callable[[int], 
     torn: set[str] | None = None  # streams seen again since the last hole; None while there was no hole
     after = 0
     while after < found.head:
-        page = log.read(after=after, until=found.head, limit=_PAGE, over_holes=True, over_pruned=True)
+        page = log.read(after=after, until=found.head, limit=_PAGE, over_holes=True, over_pruned=True, unchecked=True)
         for hole in page.holes:
             found.add(problem_of(hole))
             torn = set()
@@ -155,7 +155,7 @@ def _begin(log: EventLog, claims: Claims) -> dict[str, Head]:
     """What the first remaining event of each pruned stream follows: as the facts say, else as the engine does."""
     heads = {name: Head(fact.through, bytes.fromhex(fact.link)) for name, fact in claims.pruned.items()}
     after = ""
-    while (claims.unread or claims.is_cut) and (page := log.cuts(after=after)):
+    while (claims.unread or claims.is_cut) and (page := log.cuts(after=after, limit=_PAGE)):
         for cut in page:
             if not claims.tells(cut.stream):
                 heads[cut.stream] = Head(cut.through, cut.link)
@@ -246,7 +246,7 @@ def _grew(log: EventLog, info: StreamInfo, head: Head, upto: int) -> bool:
         return False
     link, seq = head.link, head.seq
     try:
-        while seq < info.seq and (page := log.read_stream(info.stream, after=seq, until=info.seq)):
+        while seq < info.seq and (page := log.read_stream(info.stream, after=seq, until=info.seq, limit=_PAGE)):
             for event in page:
                 if event.position <= upto or chain.link(event, link) != event.link:
                     return False

@@ -14,7 +14,6 @@ from tallystick.engines.files.bell import Bell
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.frame import Body
 from tallystick.engines.files.heads import HeadCache
-from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.reader import merged_names
 from tallystick.engines.files.reclaiming import Reclaimer, brings_erasures
 from tallystick.engines.files.segments import Segment
@@ -25,7 +24,7 @@ from tallystick.engines.files.view import LogView, poll
 from tallystick.engines.files.writer import Writer
 from tallystick.engines.tables.beside import Beside
 from tallystick.event.model import Event, Row
-from tallystick.store import capabilities, leases
+from tallystick.store import capabilities, checked, leases
 from tallystick.store.combining import Combiner, apart, by_bytes, commit_each
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, with_known
@@ -33,7 +32,7 @@ from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.filesystem import FULL
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head, Holder, Ledger
-from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
+from tallystick.store.maintenance import Cut, Reclaimed, require_history
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.transfer import Received
@@ -66,7 +65,7 @@ class FilesLog(Beside, Receiver):
         self._clock = clock
         self._combiner = Combiner(self._commit)
         self._view = LogView(opened, url=self.url, readonly=readonly, lock=self._combiner.lock, damage=self.damage)
-        self.snapshots = FileSnapshots(files, directory, self._lifecycle)
+        self.snapshots = FileSnapshots(files, directory, self._view.lifecycle)
         self.commands = FileCommands(self._view, self._forget)
         self._holder = Holder()
         self._heads = HeadCache()
@@ -239,10 +238,10 @@ class FilesLog(Beside, Receiver):
         return leases.Lease(stream, lease.number, None)
 
     def cut(self, stream: str) -> Cut | None:
-        return self._lifecycle().cuts.get(stream)
+        return self._view.lifecycle().cuts.get(stream)
 
     def pruned(self, id: bytes) -> bool:
-        if not self._lifecycle().cuts:
+        if not self._view.lifecycle().cuts:
             return False
         return self._view.steady(lambda: self._view.reader.pruned(self._view.segments, id))
 
@@ -260,29 +259,30 @@ class FilesLog(Beside, Receiver):
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
         over_pruned: bool = False,
+        unchecked: bool = False,
+    ) -> Page:
+        page = self._read(after, until, selection, limit, over_holes, over_pruned)
+        if unchecked:
+            return page
+        return checked.page(self.damage, page, self._view, after=after, over_holes=over_holes, hashed=True)
+
+    def _read(
+        self, after: int, until: int | None, selection: Selection, limit: int, over_holes: bool, over_pruned: bool
     ) -> Page:
         head = self.head()
         end = head if until is None else min(until, head)
         if after >= end:
             return Page([], after)
-        self._require_positions(selection, after, over_pruned=over_pruned)
+        self._view.require_positions(selection, after=after, over_pruned=over_pruned)
         page = self._view.steady(
             lambda: self._view.reader.page(
                 self._view.segments, after=after, end=end, selection=selection, limit=limit, over_holes=over_holes
             )
         )
-        self._require_positions(selection, after, over_pruned=over_pruned)  # it may have been pruned meanwhile
+        self._view.require_positions(selection, after=after, over_pruned=over_pruned)  # it may be pruned by now
         return page
 
-    def _require_positions(self, selection: Selection, after: int, *, over_pruned: bool) -> None:
-        life = self._view.life
-        if after < life.floor and not over_pruned:
-            cuts = {name: life.cuts[name] for name in selection.streams if name in life.cuts}
-            require_positions(selection, cuts, life.floor, after=after)
-
-    def read_stream(
-        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
-    ) -> list[Event]:
+    def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
         require_history(self.cut(stream), after=after)
         found = self._view.steady(
             lambda: self._view.reader.stream(self._view.segments, stream, after=after, until=until, limit=limit)
@@ -292,14 +292,14 @@ class FilesLog(Beside, Receiver):
             head = self._view.stream_head(stream)
             if head is None or until is None or until > head.seq:
                 self._view.require_end(stream, head)
-        return found
+        return checked.stream(self.damage, found, self._view, after=after)
 
     def find(self, id: bytes) -> Event | None:
         self._view.refresh()
         found = self._view.steady(lambda: self._view.reader.find(self._view.segments, id))
         if found is None:
             self._view.require_none_behind(0)
-        return found
+        return checked.event(self.damage, found, self._view, hashed=True)
 
     def bodies(self, *, after: int, until: int) -> Iterator[tuple[int, Body | Hole]]:
         """The frames between two positions as they are stored, each with its last position."""
@@ -311,22 +311,17 @@ class FilesLog(Beside, Receiver):
         return max([self._view.segments.last.next_position - 1, *(hole.last for hole in self._view.holes)])
 
     def floor(self) -> int:
-        return self._lifecycle().floor
+        return self._view.lifecycle().floor
 
-    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
-        cuts = self._lifecycle().cuts
+    def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
+        cuts = self._view.lifecycle().cuts
         return [cuts[name] for name in sorted(name for name in list(cuts) if name > after)[:limit]]
 
-    def _lifecycle(self) -> Lifecycle:
-        """What was pruned and erased, as of now."""
+    def streams(self, *, after: str = "", limit: int) -> list[StreamInfo]:
         self._view.refresh()
-        return self._view.life
-
-    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
-        self._view.refresh()
-        pruned = list(self._view.life.cuts)
-        names = self._view.steady(lambda: list(islice(merged_names(self._view.segments, pruned, after), limit)))
-        heads = ((name, self._heads.get(name) or self._view.stream_head(name)) for name in names)
+        view, pruned = self._view, list(self._view.life.cuts)
+        names = view.steady(lambda: list(islice(merged_names(view.segments, pruned, after), limit)))
+        heads = ((name, self._heads.get(name) or view.stream_head(name)) for name in names)
         return [StreamInfo(name, head.seq, head.link, head.org) for name, head in heads if head is not None]
 
     def recorded_at(self, position: int) -> int | None:

@@ -11,7 +11,7 @@ import itertools
 import operator
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -127,7 +127,7 @@ class GrowingIndex:
         end: int,
         position: int,
         next_position: int,
-        sources: dict[side.Source, int],
+        sources: Mapping[Any, int],
         records: SideRecords,
     ) -> None:
         """Take in a frame that was just written or scanned."""

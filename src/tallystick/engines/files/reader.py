@@ -245,6 +245,17 @@ class Reader:
             raise errors.Damaged(first=first, last=last, reason=f"seq {begin + at + 1} of {stream!r} is missing")
         return found
 
+    def link_before(self, segments: SegmentSet, event: Event) -> bytes | None:
+        """The link that an event follows; None if the event before it cannot be read, which reading that one names."""
+        seq, link = before_cut(self._life.cuts.get(event.stream))
+        if seq == event.seq - 1:
+            return link
+        try:
+            found = self._stream(segments, event.stream, after=event.seq - 2, until=event.seq - 1, limit=1)
+        except errors.Damaged:
+            return None
+        return found[0].link if found else None
+
     def _stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Event]:
         found: list[Event] = []
         for item in segments:

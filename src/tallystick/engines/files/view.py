@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from tallystick import errors
@@ -14,11 +14,14 @@ from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.reader import Reader
 from tallystick.engines.files.segments import Renamed, Segment, SegmentSet
 from tallystick.engines.tables.process import Birthplace
+from tallystick.event.model import Event
 from tallystick.store.damage import DamageRecord, problem_of, put_on_record
 from tallystick.store.events import Problem
 from tallystick.store.facts import is_about_streams
 from tallystick.store.ledger import Head
+from tallystick.store.maintenance import require_positions
 from tallystick.store.page import Hole
+from tallystick.store.selection import Selection
 
 T = TypeVar("T")
 
@@ -106,6 +109,26 @@ class LogView:
         for hole in self.holes:
             if hole.last > position:
                 raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
+
+    def lifecycle(self) -> Lifecycle:
+        """What was pruned and erased, as of now."""
+        self.refresh()
+        return self.life
+
+    def require_positions(self, selection: Selection, *, after: int, over_pruned: bool) -> None:
+        """Refuse a read that begins below a pruned event which it might have selected."""
+        life = self.life
+        if after < life.floor and not over_pruned:
+            cuts = {name: life.cuts[name] for name in selection.streams if name in life.cuts}
+            require_positions(selection, cuts, life.floor, after=after)
+
+    def links_before(self, events: Sequence[Event]) -> list[bytes | None]:
+        """For each event the link of the one before it in its stream."""
+        return self.steady(lambda: [self.reader.link_before(self.segments, event) for event in events])
+
+    def erased(self, positions: Sequence[int]) -> set[int]:
+        """Those of these positions whose erasure is noted."""
+        return self.life.erased.intersection(positions)
 
     def search(self, question: Callable[[Segment], T | None]) -> T | None:
         """The answer of the newest segment that has one."""

@@ -13,7 +13,7 @@ from tallystick import errors
 from tallystick.engines.memory.views import MemoryDeadLetters, MemoryViews
 from tallystick.engines.tables.owned import MemoryDatabase, OwnedTables
 from tallystick.event.model import Event
-from tallystick.store import capabilities, leases, transfer
+from tallystick.store import capabilities, checked, leases, transfer
 from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.combining import apart
 from tallystick.store.commit import Outcome, Transaction
@@ -139,6 +139,7 @@ class MemoryLog:
         self._leases: dict[str, leases.Lease] = {}
         self._cuts: dict[str, Cut] = {}
         self._pruned: dict[bytes, int] = {}
+        self._erased: set[int] = set()
         self._floor = 0
         self._head = 0
         self._closed = False
@@ -196,6 +197,7 @@ class MemoryLog:
                 self._add(Event(*row), now)
             self._heads |= received.heads
             self._sources |= received.sources
+            self._erased |= {erasure.position for erasure, _ in received.erasures}
             self._head = len(self._events)
             self._changed.notify_all()
 
@@ -231,6 +233,7 @@ class MemoryLog:
 
     def _erase(self, erasure: Erasure) -> None:
         event = msgspec.structs.replace(self._by_id[erasure.id], payload=None)
+        self._erased.add(event.position)
         self._by_id[event.id] = event
         self._events[event.position - 1] = event
         stream = self._streams[event.stream]
@@ -245,7 +248,15 @@ class MemoryLog:
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
         over_pruned: bool = False,
+        unchecked: bool = False,
     ) -> Page:
+        page = self._read(after, until, selection, limit, over_pruned)
+        if unchecked:
+            return page
+        gapless = selection.is_everything
+        return checked.page(self.damage, page, self, after=after, over_holes=over_holes, gapless=gapless)
+
+    def _read(self, after: int, until: int | None, selection: Selection, limit: int, over_pruned: bool) -> Page:
         end = self.head() if until is None else min(until, self.head())
         with self._changed:  # what is pruned between the question and the answer must not be passed over
             if not over_pruned and after < end:
@@ -260,9 +271,7 @@ class MemoryLog:
                     return Page(found, event.position)
         return Page(found, max(after, end))
 
-    def read_stream(
-        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
-    ) -> list[Event]:
+    def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
         self._require_open()
         with self._changed:
             cut = self._cuts.get(stream)
@@ -270,10 +279,25 @@ class MemoryLog:
             gone, _ = before_cut(cut)
             end = after + limit if until is None else min(until, after + limit)
             found = self._streams.get(stream, [])[after - gone : max(end - gone, 0)]
-        return [event for event in found if event.position <= self._head]
+        events = [event for event in found if event.position <= self._head]
+        return checked.stream(self.damage, events, self, after=after)
 
     def find(self, id: bytes) -> Event | None:
-        return self._by_id.get(id)
+        return checked.event(self.damage, self._by_id.get(id), self)
+
+    def links_before(self, events: Sequence[Event]) -> list[bytes | None]:
+        return [self._link_before(event) for event in events]
+
+    def _link_before(self, event: Event) -> bytes | None:
+        gone, link = before_cut(self._cuts.get(event.stream))
+        if event.seq == gone + 1:
+            return link
+        kept = self._streams.get(event.stream, [])
+        at = event.seq - gone - 2
+        return kept[at].link if 0 <= at < len(kept) else None
+
+    def erased(self, positions: Sequence[int]) -> set[int]:
+        return self._erased.intersection(positions)
 
     def head(self) -> int:
         self._require_open()
@@ -285,7 +309,7 @@ class MemoryLog:
     def cut(self, stream: str) -> Cut | None:
         return self._cuts.get(stream)
 
-    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+    def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
         return [self._cuts[name] for name in sorted(self._cuts) if name > after][:limit]
 
     def pruned(self, id: bytes) -> bool:
@@ -303,7 +327,7 @@ class MemoryLog:
     def lease(self, stream: str) -> leases.Lease | None:
         return self._leases.get(stream)
 
-    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+    def streams(self, *, after: str = "", limit: int) -> list[StreamInfo]:
         names = sorted(self._heads)
         chosen = names[bisect.bisect_right(names, after) :][:limit]
         return [

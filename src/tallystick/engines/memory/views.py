@@ -117,7 +117,7 @@ class MemoryDeadLetters:
     def load(self, consumer: str, position: int) -> DeadLetter | None:
         return self._letters.get((position, consumer))
 
-    def letters(self, consumer: str | None = None, *, after: int = 0, limit: int = 1000) -> list[DeadLetter]:
+    def letters(self, consumer: str | None = None, *, after: int = 0, limit: int) -> list[DeadLetter]:
         with self._lock:
             found = [letter for _, letter in sorted(self._letters.items()) if letter.position > after]
         return [letter for letter in found if consumer in (None, letter.consumer)][:limit]

@@ -21,7 +21,7 @@ from tallystick.engines.ndjson.registry import Registry
 from tallystick.engines.ndjson.stream_log import StreamLog
 from tallystick.engines.tables.beside import Beside
 from tallystick.event.model import Event
-from tallystick.store import capabilities, leases
+from tallystick.store import capabilities, checked, leases
 from tallystick.store.combining import Combiner
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, put_on_record, with_known
@@ -166,7 +166,15 @@ class NdjsonLog(Beside):
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
         over_pruned: bool = False,
+        unchecked: bool = False,
     ) -> Page:
+        page = self._read(after, until, selection, limit, over_holes)
+        if unchecked:
+            return page
+        gapless = selection.is_everything and not over_holes
+        return checked.page(self.damage, page, self, after=after, over_holes=over_holes, gapless=gapless)
+
+    def _read(self, after: int, until: int | None, selection: Selection, limit: int, over_holes: bool) -> Page:
         head = self.head()
         end = head if until is None else min(until, head)
         wanted = selection.predicate()
@@ -204,28 +212,38 @@ class NdjsonLog(Beside):
                 put_on_record(self.damage, [problem_of(item)])
             yield item
 
-    def read_stream(
-        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
-    ) -> list[Event]:
+    def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
         log = self._fresh(stream)
         if log is None:
             return []
         end = after + limit if until is None else min(until, after + limit)
         found: list[Event] = []
         with self._reading():
-            if not log.index.holes:
-                return list(log.events(after=after, until=end))
             for item in self._noted(log.walk(after=log.index.position(after), until=log.index.position(end))):
                 if isinstance(item, Hole):
-                    if not found:
-                        raise errors.Damaged(first=item.first, last=item.last, reason=item.reason)
-                    break
+                    raise errors.Damaged(first=item.first, last=item.last, reason=item.reason)
                 found.append(item)
-        return found
+        return checked.stream(self.damage, found, self, after=after)
 
     def find(self, id: bytes) -> Event | None:
         with self._reading():
-            return next((event for log in self._all() if (event := log.find(id)) is not None), None)
+            found = next((event for log in self._all() if (event := log.find(id)) is not None), None)
+        return checked.event(self.damage, found, self)
+
+    def links_before(self, events: Sequence[Event]) -> list[bytes | None]:
+        with self._reading():
+            return [self._link_before(event.stream, event.seq) for event in events]
+
+    def _link_before(self, stream: str, seq: int) -> bytes | None:
+        log = self._log(stream)
+        try:
+            before = None if log is None else next(log.events(after=seq - 2, until=seq - 1), None)
+        except errors.Damaged:  # whoever reads the event before it is told
+            return None
+        return None if before is None else before.link
+
+    def erased(self, positions: Sequence[int]) -> Sequence[int]:
+        return ()
 
     def head(self) -> int:
         """The last position of the newest stream: streams are not ordered among each other."""
@@ -244,7 +262,7 @@ class NdjsonLog(Beside):
     def cut(self, stream: str) -> Cut | None:
         return None
 
-    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+    def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
         return []
 
     def pruned(self, id: bytes) -> bool:
@@ -257,7 +275,7 @@ class NdjsonLog(Beside):
         log = self._fresh(stream)
         return None if log is None else log.head
 
-    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+    def streams(self, *, after: str = "", limit: int) -> list[StreamInfo]:
         self._require_open()
         found: list[StreamInfo] = []
         with self._reading():

@@ -22,7 +22,7 @@ class PostgresDeadLetters:
         found = self._keeping.rows("find_dead_letter", (consumer, position))
         return DeadLetter(*found[0]) if found else None
 
-    def letters(self, consumer: str | None = None, *, after: int = 0, limit: int = 1000) -> list[DeadLetter]:
+    def letters(self, consumer: str | None = None, *, after: int = 0, limit: int) -> list[DeadLetter]:
         values = {"consumer": consumer, "after": after, "limit": limit}
         return [DeadLetter(*row) for row in self._keeping.rows("list_dead_letters", values)]
 

@@ -31,7 +31,7 @@ from tallystick.engines.postgres.waiting import Waiting
 from tallystick.engines.postgres.writing import Writer
 from tallystick.event import limits, names
 from tallystick.event.model import Event
-from tallystick.store import capabilities, transfer
+from tallystick.store import capabilities, checked, transfer
 from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import with_known
@@ -234,7 +234,15 @@ class PostgresLog:
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
         over_pruned: bool = False,
+        unchecked: bool = False,
     ) -> Page:
+        page = self._read(after, until, selection, limit, over_pruned)
+        if unchecked:
+            return page
+        gapless = selection.is_everything and self._connections.org is None
+        return checked.page(self.damage, page, self, after=after, over_holes=over_holes, gapless=gapless)
+
+    def _read(self, after: int, until: int | None, selection: Selection, limit: int, over_pruned: bool) -> Page:
         end = self._end(after, until)
         if after >= end:
             return Page([], max(after, 0))
@@ -259,18 +267,33 @@ class PostgresLog:
         head = self._safe_head.glance()
         return head if until is None else min(until, head)
 
-    def read_stream(
-        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
-    ) -> list[Event]:
-        values = (stream, after, limits.INT_MAX if until is None else until, limit)
+    def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
+        upto = limits.INT_MAX if until is None else until
+        values = {"stream": stream, "after": after, "until": upto, "limit": limit + (after > 0)}
         events = list(starmap(Event, self._connections.rows("read_stream", values)))
-        if not events or events[0].seq > after + 1:  # the next event is there unless it was pruned, or never was
+        before = 1 if events and events[0].seq == after else 0
+        if len(events) == before or events[before].seq > after + 1:  # the next one was pruned, or never was
             require_history(self.cut(stream), after=after)
-        return events
+        gapless = self._connections.org is None
+        return checked.stream(self.damage, events[: limit + before], self, after=after, gapless=gapless)
 
     def find(self, id: bytes) -> Event | None:
         rows = self._connections.rows("find_event", (id.hex(),))
-        return Event(*rows[0]) if rows else None
+        return checked.event(self.damage, Event(*rows[0]) if rows else None, self)
+
+    def links_before(self, events: Sequence[Event]) -> list[bytes | None]:
+        asked = [
+            [event.position for event in events],
+            [event.stream for event in events],
+            [event.seq for event in events],
+        ]
+        found = dict(self._connections.rows("links_before", asked * 2))
+        return [found.get(event.position) for event in events]
+
+    def erased(self, positions: Sequence[int]) -> set[int]:
+        if self._connections.org is not None:  # a tenant need not see the facts about its events
+            return set(positions)
+        return {position for (position,) in self._connections.rows("find_erasures", (list(positions),))}
 
     def head(self) -> int:
         return self._safe_head.prove()
@@ -286,7 +309,7 @@ class PostgresLog:
             return {}
         return {row[0]: cut_of(row) for row in self._connections.rows("find_cuts", (list(streams),))}
 
-    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+    def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
         return list(map(cut_of, self._connections.rows("list_cuts", (after, limit))))
 
     def pruned(self, id: bytes) -> bool:
@@ -296,7 +319,7 @@ class PostgresLog:
         rows = self._connections.rows("stream_head", (stream,))
         return Head(*rows[0]) if rows else None
 
-    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+    def streams(self, *, after: str = "", limit: int) -> list[StreamInfo]:
         return list(starmap(StreamInfo, self._connections.rows("list_streams", (after, limit))))
 
     def recorded_at(self, position: int) -> int | None:

@@ -36,7 +36,7 @@ from tallystick.engines.tables.owned import OwnedTables
 from tallystick.engines.tables.views import SCHEMA, SqliteViews, Within
 from tallystick.event import limits
 from tallystick.event.model import Event
-from tallystick.store import capabilities, leases, transfer
+from tallystick.store import capabilities, checked, leases, transfer
 from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.combining import apart
 from tallystick.store.commit import Outcome, Transaction
@@ -235,14 +235,19 @@ class SqliteLog:
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
         over_pruned: bool = False,
+        unchecked: bool = False,
     ) -> Page:
         try:
-            return self._read(after, until, selection, limit, over_holes, over_pruned)
+            page = self._read(after, until, selection, limit, over_holes, over_pruned)
         except errors.Damaged as damage:
             if self._holes:
                 raise
             self._survey(damage.reason)
-        return self._read(after, until, selection, limit, over_holes, over_pruned)
+            page = self._read(after, until, selection, limit, over_holes, over_pruned)
+        if unchecked:
+            return page
+        gapless = selection.is_everything and not over_holes
+        return checked.page(self.damage, page, self, after=after, over_holes=over_holes, gapless=gapless)
 
     def _read(
         self, after: int, until: int | None, selection: Selection, limit: int, over_holes: bool, over_pruned: bool
@@ -278,9 +283,7 @@ class SqliteLog:
             after = hole.last
         return after, end, tuple(crossed)
 
-    def read_stream(
-        self, stream: str, *, after: int = 0, until: int | None = None, limit: int = PAGE_EVENTS
-    ) -> list[Event]:
+    def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
         upto = limits.INT_MAX if until is None else until
         values = {"stream": stream, "after": after, "until": upto, "limit": limit}
         with self._database.reading() as connection:
@@ -295,14 +298,25 @@ class SqliteLog:
         for hole in self._holes:
             if any(hole.first <= event.position <= hole.last for event in events):
                 raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
-        return events
+        return checked.stream(self.damage, events, self, after=after)
 
     def find(self, id: bytes) -> Event | None:
         with self._database.reading() as connection:
             found = SqliteView(connection).find(id)
         if found is None:
             self._require_end()
-        return found
+        return checked.event(self.damage, found, self)
+
+    def links_before(self, events: Sequence[Event]) -> list[bytes | None]:
+        try:
+            with self._database.reading() as connection:
+                return list(map(SqliteView(connection).link_before, events))
+        except errors.Damaged:  # the event before one of them lies on a damaged page: whoever reads that is told
+            return [None] * len(events)
+
+    def erased(self, positions: Sequence[int]) -> set[int]:
+        with self._database.reading() as connection:
+            return SqliteView(connection).erased(positions)
 
     def head(self) -> int:
         with self._database.reading() as connection:
@@ -329,7 +343,7 @@ class SqliteLog:
         with self._database.reading() as connection:
             return SqliteView(connection).cut(stream)
 
-    def cuts(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[Cut]:
+    def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
         with self._database.reading() as connection:
             return SqliteView(connection).cuts(after=after, limit=limit)
 
@@ -343,7 +357,7 @@ class SqliteLog:
         with self._database.reading() as connection:
             return SqliteView(connection).stream_head(stream)
 
-    def streams(self, *, after: str = "", limit: int = PAGE_EVENTS) -> list[StreamInfo]:
+    def streams(self, *, after: str = "", limit: int) -> list[StreamInfo]:
         self._require_end()
         with self._database.reading() as connection:
             return structs_of(StreamInfo, connection.execute(statements.named("list_streams"), (after, limit)))

@@ -14,8 +14,6 @@ from tallystick.engines.sqlite.rows import event_of
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
 from tallystick.event import chain
-from tallystick.event.model import Event
-from tallystick.store.maintenance import before_cut
 from tallystick.store.page import Hole
 
 _NEWEST = 64
@@ -57,7 +55,7 @@ def _damage_at_the_end(connection: sqlite3.Connection) -> str | None:
         where = f"position {event.position} ({event.stream} {event.seq})"
         if event.payload is not None and chain.checksum(event.payload) != event.checksum:
             return f"the payload at {where} does not have its checksum"
-        before = _link_before(connection, event)
+        before = view.link_before(event)
         if before is not None and chain.link(event, before) != event.link:
             return f"the link at {where} does not follow from the event before it"
         head = view.stream_head(event.stream)
@@ -65,15 +63,6 @@ def _damage_at_the_end(connection: sqlite3.Connection) -> str | None:
             return f"{event.stream} ends at {where}, but its recorded end is another"
         ended.add(event.stream)
     return None
-
-
-def _link_before(connection: sqlite3.Connection, event: Event) -> bytes | None:
-    """The link that an event follows; None if the event before it is missing, and no cut says why."""
-    row = connection.execute(statements.named("find_link"), (event.stream, event.seq - 1)).fetchone()
-    if row is not None:
-        return bytes(row[0])
-    seq, link = before_cut(SqliteView(connection).cut(event.stream))
-    return link if seq == event.seq - 1 else None
 
 
 def holes_in(connection: sqlite3.Connection, *, reason: str, end: Hole | None = None) -> list[Hole]:

@@ -14,7 +14,7 @@ from tallystick.event.model import Event
 from tallystick.store import leases
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head
-from tallystick.store.maintenance import Cut
+from tallystick.store.maintenance import Cut, before_cut
 
 _IDS_AT_ONCE = 500
 _FEW = 8
@@ -67,6 +67,19 @@ class SqliteView:
             return self._found[id]
         row = self._one("find_event", id)
         return None if row is None else event_of(row)
+
+    def link_before(self, event: Event) -> bytes | None:
+        """The link that an event follows; None if the event before it is not there, and no cut says why."""
+        row = self._one("find_link", event.stream, event.seq - 1)
+        if row is not None:
+            return bytes(row[0])
+        seq, link = before_cut(self.cut(event.stream))
+        return link if seq == event.seq - 1 else None
+
+    def erased(self, positions: Sequence[int]) -> set[int]:
+        """Those of these positions whose erasure is noted."""
+        noted = (self._one("find_erasure", position) for position in positions)
+        return {row[0] for row in noted if row is not None}
 
     def floor(self) -> int:
         """The highest position that was pruned."""

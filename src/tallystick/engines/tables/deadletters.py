@@ -25,7 +25,7 @@ class SqliteDeadLetters:
             row = connection.execute(statements.named("find_dead_letter"), (consumer, position)).fetchone()
         return None if row is None else DeadLetter(*row)
 
-    def letters(self, consumer: str | None = None, *, after: int = 0, limit: int = 1000) -> list[DeadLetter]:
+    def letters(self, consumer: str | None = None, *, after: int = 0, limit: int) -> list[DeadLetter]:
         values = {"consumer": consumer, "after": after, "limit": limit}
         with self._connections.snapshot() as connection:
             return [DeadLetter(*row) for row in connection.execute(statements.named("list_dead_letters"), values)]

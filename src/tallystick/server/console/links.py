@@ -98,7 +98,10 @@ def around_hole(store: Store, hole: Hole, *, reach: int = REACH) -> list[Ring]:
 def _events(store: Store, after: int, until: int) -> list[Event]:
     if until <= after:
         return []
-    return store.log.read(after=after, until=until, limit=until - after, over_holes=True, over_pruned=True).events
+    page = store.log.read(
+        after=after, until=until, limit=until - after, over_holes=True, over_pruned=True, unchecked=True
+    )
+    return page.events
 
 
 def _at_position(event: Event) -> Ring:

@@ -35,6 +35,7 @@ THEMES = (
     "damage",
     "moving",
     "readers",
+    "tampering",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
 
@@ -65,6 +66,7 @@ from tallystick.testing.contract.readers import ReaderContract  # noqa: E402
 from tallystick.testing.contract.reading import ReadingContract  # noqa: E402
 from tallystick.testing.contract.reopening import ReopeningContract  # noqa: E402
 from tallystick.testing.contract.retry import RetryContract  # noqa: E402
+from tallystick.testing.contract.tampering import TamperingContract  # noqa: E402
 from tallystick.testing.contract.views import DeadLetterContract, ViewContract  # noqa: E402
 
 CONTRACTS = (
@@ -95,6 +97,7 @@ CONTRACTS = (
     DamageContract,
     MovingContract,
     ReaderContract,
+    TamperingContract,
 )
 
 
@@ -126,6 +129,7 @@ class AllContracts(
     DamageContract,
     MovingContract,
     ReaderContract,
+    TamperingContract,
 ):
     """Everything an engine must do."""
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tallystick import Store, errors
-from tallystick.store.capabilities import DURABLE
+from tallystick import Store, errors, select
+from tallystick.store.capabilities import DURABLE, GLOBAL_ORDER
 from tallystick.testing.builders import event, events
 from tallystick.testing.contract.harness import Contract, EngineHarness, needs
 
@@ -128,3 +128,22 @@ class CheckpointContract(Contract):
         store = harness.open()
         assert store.load_checkpoint("lister") == place
         assert store.log.checkpoints.names() == ["lister"]
+
+    @needs(GLOBAL_ORDER)
+    def test_a_consumer_that_is_handed_its_pages_skips_nothing(self, store: Store) -> None:
+        """SAFE-07: what is appended while a page is handled is in a later one; a page that failed comes again."""
+        wanted, seen = select(type="thing.happened"), []
+        store.append("order/a", events(10))
+        for page in store.consume("mailer", selection=wanted, batch_events=4):
+            seen += [found.data["n"] for found in page.events]
+            store.append("order/b", event(100 + len(seen)))
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                for page in store.consume("mailer", selection=wanted):
+                    assert [found.data["n"] for found in page.events] == [104, 108, 110]
+                    raise ZeroDivisionError
+        for page in store.consume("mailer", selection=wanted):
+            seen += [found.data["n"] for found in page.events]
+        assert seen == [*range(1, 11), 104, 108, 110]
+        assert list(store.consume("mailer", selection=wanted)) == []
+        assert store.load_checkpoint("mailer") == store.head()

@@ -11,7 +11,9 @@ import pytest
 import tallystick
 from tallystick.store import capabilities
 from tallystick.store.store import Store
+from tallystick.testing import tampering
 from tallystick.testing.builders import event
+from tallystick.testing.tampering import Change
 
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
@@ -33,6 +35,13 @@ class EngineHarness(Protocol):
     def close(self) -> None:
         """Close every handle that is still open."""
 
+    @property
+    def forges_hashes(self) -> bool:
+        """Whether `tamper` also has to forge a hash that the medium has over all fields of an event."""
+
+    def tamper(self, stream: str, seq: int, change: Change) -> None:
+        """Change a stored event underneath, past the engine: `testing/tampering.py` says how ours do it."""
+
 
 class UrlHarness:
     """A place named by a URL."""
@@ -42,6 +51,7 @@ class UrlHarness:
         self.url = url
         self.many_writers = many_writers
         self.capabilities = capabilities.ALL - capabilities.OPT_OUTS.get(engine, frozenset())
+        self.forges_hashes = engine == "files"
         self._opened: list[Store] = []
 
     def open(self, **options: Any) -> Store:
@@ -54,6 +64,10 @@ class UrlHarness:
         """Close what was opened."""
         while self._opened:
             self._opened.pop().close()
+
+    def tamper(self, stream: str, seq: int, change: Change) -> None:
+        """Change a stored event underneath, past the engine."""
+        tampering.tamper(self.url, stream, seq, change)
 
 
 def needs(*names: str) -> Callable[[_Test], _Test]:

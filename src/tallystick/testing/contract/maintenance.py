@@ -121,7 +121,7 @@ class PruningContract(Contract):
             store.record([upkeep.pruned_fact(facts_cut)], maintenance=Maintenance(cuts=(facts_cut,)))
         second = upkeep.prune(store, "order/1", 4)
         assert (store.cut("order/1"), store.cut("order/2")) == (second, None)
-        assert store.log.cuts() == [second]
+        assert store.log.cuts(limit=100) == [second]
         assert verify(store.log).problems == []
 
     @needs(MULTI_STREAM, ANY_STREAM)
@@ -158,7 +158,7 @@ class PruningContract(Contract):
         store.close()
         store = harness.open()
         assert store.read(over_pruned=True).events == left
-        assert (store.cut("order/1"), store.floor()) == (cut, max(c.last_position for c in store.log.cuts()))
+        assert (store.cut("order/1"), store.floor()) == (cut, max(c.last_position for c in store.log.cuts(limit=100)))
         assert verify(store.log).problems == []
         store.append("order/2", event(4), expected=3)
 

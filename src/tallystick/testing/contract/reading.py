@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tallystick import Event, Store, errors
+from tallystick import NO_STREAM, Event, Store, errors
 from tallystick.store.capabilities import ANY_STREAM, GLOBAL_ORDER
+from tallystick.store.events import PAGE_EVENTS
 from tallystick.testing.builders import event, event_id, events, named
 from tallystick.testing.clock import SECOND, START, ManualClock
 from tallystick.testing.contract.harness import Contract, EngineHarness, needs
@@ -184,3 +185,22 @@ class ReadingContract(Contract):
         for use in (store.head, store.read, lambda: store.append("run/a", event()), lambda: store.read_stream("run/a")):
             with pytest.raises(errors.StoreClosed):
                 use()
+
+    def test_a_stream_is_read_whole(self, store: Store) -> None:
+        """SAFE-05: without a limit everything is returned, however many pages that takes."""
+        count = PAGE_EVENTS + 7
+        store.append("run/a", events(count))
+        assert len(store.read_stream("run/a")) == count
+        assert [found.seq for found in store.stream("run/a", after=3)] == list(range(4, count + 1))
+        assert len(store.read_stream("run/a", until=count - 1)) == count - 1
+        assert len(store.read_stream("run/a", limit=5)) == 5
+        assert sum(1 for _ in store.events()) == count
+
+    @needs(ANY_STREAM)
+    def test_the_list_of_streams_is_whole(self, store: Store) -> None:
+        """SAFE-05: streams are all listed, unless a limit is given."""
+        count = PAGE_EVENTS + 7
+        store.append_all([(f"order/{number:05}", [event(number)], NO_STREAM) for number in range(count)])
+        assert len(store.streams()) == count
+        assert len(store.streams(after="order/00099")) == count - 100
+        assert len(store.streams(limit=5)) == 5

@@ -1,6 +1,7 @@
-SELECT position, stream, seq, type, version, uuid_send(id), time, convert_to(payload, 'UTF8'), convert_to(meta, 'UTF8'),
-    checksum, link, signature
+-- The event at `after` comes first, without its payload: what follows it is held against its link.
+SELECT position, stream, seq, type, version, uuid_send(id), time,
+    CASE WHEN seq > %(after)s THEN convert_to(payload, 'UTF8') END, convert_to(meta, 'UTF8'), checksum, link, signature
 FROM tally.events
-WHERE stream = %s AND seq > %s AND seq <= %s
+WHERE stream = %(stream)s AND seq >= %(after)s AND seq <= %(until)s
 ORDER BY seq
-LIMIT %s
+LIMIT %(limit)s

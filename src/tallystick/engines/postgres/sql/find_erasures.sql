@@ -1,0 +1,1 @@
+SELECT position FROM tally.erasures WHERE position = ANY (%s::bigint[])

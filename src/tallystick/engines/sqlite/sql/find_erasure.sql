@@ -1,0 +1,1 @@
+SELECT position FROM erasures WHERE position = ?

@@ -1,0 +1,147 @@
+"""Contract: an event that was changed underneath is served by nobody, goes on record, and is named by verification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from tallystick import Store, errors, state
+from tallystick.projections import Consumer, Live, Projection
+from tallystick.store.capabilities import ANY_STREAM, DURABLE, GLOBAL_ORDER
+from tallystick.store.verify import examine
+from tallystick.testing.builders import event, event_id
+from tallystick.testing.contract.harness import Contract, EngineHarness, needs
+from tallystick.testing.tampering import CHANGES
+
+STREAM, SEQ, LENGTH = "run/a", 2, 4
+META = {"app": "web"}
+
+
+@state.reducer(name="count", initial={"n": 0})
+def count(value: Any, event: Any) -> Any:
+    """How many events there are."""
+    return {"n": value["n"] + 1}
+
+
+class Counted(Projection):
+    """How many events each stream has."""
+
+    types = ("thing.happened",)
+    key = "stream"
+
+    def initial(self) -> Any:
+        """Nothing yet."""
+        return {"n": 0}
+
+    def apply(self, state: Any, event: Any) -> Any:
+        """One more."""
+        return {"n": state["n"] + 1}
+
+
+BY_POSITION: dict[str, Callable[[Store], object]] = {
+    "read": lambda store: list(store.events()),
+    "read one": lambda store: store.log.read(after=store.read_stream(STREAM, limit=1)[0].position, limit=1),
+    "find": lambda store: store.find(event_id(SEQ)),
+}
+IN_ORDER: dict[str, Callable[[Store], object]] = {
+    "projection": lambda store: Live(store, Counted()).catch_up(),
+    "consumer": lambda store: Consumer(store, "mailer", lambda event: None).catch_up(),
+}
+BY_STREAM: dict[str, Callable[[Store], object]] = {
+    "read_stream": lambda store: store.read_stream(STREAM, limit=100),
+    "read_stream, from it on": lambda store: store.read_stream(STREAM, after=SEQ - 1, limit=1),
+    "fold": lambda store: state.fold(store, count, STREAM),
+}
+
+
+def refuses(read: Callable[[], object]) -> bool:
+    """Whether a read is refused by the name of the event."""
+    try:
+        read()
+    except errors.Damaged as damage:
+        return f"{STREAM} seq {SEQ}" in damage.message
+    return False
+
+
+class TamperingContract(Contract):
+    """Every event that leaves an engine was checked (`store/checked.py`)."""
+
+    def _tampered(self, harness: EngineHarness, changed: str) -> Store:
+        with harness.open() as store:
+            for number in range(1, LENGTH + 1):
+                store.append(STREAM, event(number, meta=META, id=event_id(number)))
+        harness.tamper(STREAM, SEQ, CHANGES[changed])
+        return harness.open()
+
+    def _ways(self, harness: EngineHarness, changed: str) -> dict[str, Callable[[Store], object]]:
+        """The ways to read that must notice. Where a hash of the medium is forged too, some leave the links alone."""
+        ways = dict(BY_STREAM)
+        if changed in ("payload", "checksum") or not harness.forges_hashes:
+            ways |= BY_POSITION | (IN_ORDER if GLOBAL_ORDER in harness.capabilities else {})
+        if changed == "type":  # a reader of some types is not given an event whose type became another
+            ways.pop("projection", None)
+        return ways
+
+    @needs(DURABLE)
+    @pytest.mark.security
+    @pytest.mark.parametrize("changed", CHANGES)
+    def test_no_way_to_read_serves_what_was_changed_underneath(self, harness: EngineHarness, changed: str) -> None:
+        """SAFE-01: whatever field was changed, each way to read refuses the event by name."""
+        store = self._tampered(harness, changed)
+        served = [name for name, read in self._ways(harness, changed).items() if not refuses(lambda: read(store))]  # noqa: B023
+        assert served == []
+
+    @needs(DURABLE)
+    @pytest.mark.security
+    @pytest.mark.parametrize("changed", CHANGES)
+    def test_what_a_reader_noticed_stops_appends_and_is_named(self, harness: EngineHarness, changed: str) -> None:
+        """SAFE-01, SAFE-02: after one refused read appends are refused too; verification names the event."""
+        store = self._tampered(harness, changed)
+        assert refuses(lambda: store.read_stream(STREAM, limit=100))
+        with pytest.raises(errors.Damaged, match="on record"):
+            store.append(STREAM, event(9, meta=META))
+        found = examine(store.log).problems
+        assert (STREAM, SEQ) in {(problem.stream, problem.seq) for problem in found}
+
+    @needs(DURABLE)
+    @pytest.mark.security
+    def test_events_around_it_are_served(self, harness: EngineHarness) -> None:
+        """SAFE-01: it is a hole: a page ends before it, and `over_holes` goes on behind it and names it."""
+        store = self._tampered(harness, "payload")
+        page = store.read()
+        assert [found.seq for found in page.events] == [1]
+        whole = store.read(over_holes=True)
+        assert [found.seq for found in whole.events] == [1, 3, 4]
+        assert [f"{STREAM} seq {SEQ}" in hole.reason for hole in whole.holes] == [True]
+        assert [found.seq for found in store.read_stream(STREAM, after=SEQ, limit=100)] == [3, 4]
+        assert store.find(event_id(3)) is not None
+
+    @needs(DURABLE)
+    @pytest.mark.security
+    def test_a_retry_is_not_told_that_a_changed_event_is_stored(self, harness: EngineHarness) -> None:
+        """SAFE-01: what is stored under the id is not what was appended."""
+        store = self._tampered(harness, "payload")
+        with pytest.raises(errors.Damaged):
+            store.append(STREAM, event(SEQ, meta=META, id=event_id(SEQ)))
+
+    @needs(DURABLE, ANY_STREAM)
+    @pytest.mark.security
+    def test_a_payload_that_vanished_was_not_erased(self, harness: EngineHarness) -> None:
+        """SAFE-01: an event without payload is served only if its erasure is noted."""
+        with harness.open() as store:
+            store.append("order/a", event(1))
+            store.append("order/a", event(2))
+        harness.tamper("order/a", 2, without_payload)
+        store = harness.open()
+        with pytest.raises(errors.Damaged, match="no erasure is noted"):
+            store.read_stream("order/a", limit=100)
+        with pytest.raises(errors.Damaged, match="no erasure is noted"):
+            list(store.events())
+
+
+def without_payload(found: Any) -> Any:
+    """The event as if it had been erased; its meta grows, so that the record stays as long as it was."""
+    return msgspec.structs.replace(found, payload=None, meta=b'{"a":1111}')

@@ -1,0 +1,131 @@
+"""Somebody changes a stored event underneath, as the owner of the disk or of the database can.
+
+`tamper` writes the record again with other fields, and with whatever hash the medium has over the whole record: what is
+left to notice it are the payload's checksum and the chain. The new fields must be as long as the old ones.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psycopg
+
+from tallystick.engines.disk import Disk
+from tallystick.engines.files import frame as frames
+from tallystick.engines.files.compressed import open_segment
+from tallystick.engines.files.frame import FrameBuffer
+from tallystick.engines.files.scan import Scanner
+from tallystick.engines.ndjson import line as lines
+from tallystick.event import chain
+from tallystick.event.model import Event
+
+Change = Callable[[Event], Event]
+
+
+def _replaced(**fields: Any) -> Change:
+    return lambda event: msgspec.structs.replace(event, **fields)
+
+
+def _forged(event: Event) -> Event:
+    payload = b'{"n":7}'
+    return msgspec.structs.replace(event, payload=payload, checksum=chain.checksum(payload))
+
+
+CHANGES: dict[str, Change] = {
+    "payload": _replaced(payload=b'{"n":7}'),
+    "checksum": _replaced(checksum=b"x" * 32),
+    "meta": _replaced(meta=b'{"app":"wab"}'),
+    "type": _replaced(type="thing.tampered"),
+    "time": lambda event: msgspec.structs.replace(event, time=event.time ^ 1),
+    "link": _replaced(link=b"x" * 32),
+    "payload and checksum": _forged,
+}
+"""Ways to change the event {"n": 2} with the meta {"app": "web"} of the type `thing.happened`."""
+
+
+def tamper(url: str, stream: str, seq: int, change: Change) -> None:
+    """Change one stored event of the store at `url`. No handle that could have it in memory should be open."""
+    engine, _, place = url.partition(":")
+    _BY_ENGINE[engine](url if engine == "postgresql" else place, stream, seq, change)
+
+
+def _in_sqlite(place: str, stream: str, seq: int, change: Change) -> None:
+    raw = sqlite3.connect(place, isolation_level=None)
+    (trigger,) = raw.execute("SELECT sql FROM sqlite_master WHERE name = 'events_are_not_changed'").fetchone()
+    found = raw.execute(
+        "SELECT position, stream, seq, type, version, id, time, payload, meta, checksum, link, signature FROM events"
+        " WHERE stream = ? AND seq = ?",
+        (stream, seq),
+    ).fetchone()
+    event = change(Event(*found))
+    raw.execute("BEGIN IMMEDIATE")
+    raw.execute("DROP TRIGGER events_are_not_changed")
+    raw.execute(
+        "UPDATE events SET type = ?, time = ?, payload = ?, meta = ?, checksum = ?, link = ?"
+        " WHERE stream = ? AND seq = ?",
+        (event.type, event.time, event.payload, event.meta, event.checksum, event.link, stream, seq),
+    )
+    raw.execute(trigger)
+    raw.execute("COMMIT")
+    raw.close()
+
+
+def _in_postgres(url: str, stream: str, seq: int, change: Change) -> None:
+    with psycopg.connect(url) as connection:
+        where = (stream, seq)
+        found = connection.execute(
+            "SELECT position, stream, seq, type, version, uuid_send(id), time, convert_to(payload, 'UTF8'),"
+            " convert_to(meta, 'UTF8'), checksum, link, signature FROM tally.events WHERE stream = %s AND seq = %s",
+            where,
+        ).fetchone()
+        assert found is not None
+        event = change(Event(*found))
+        connection.execute("ALTER TABLE tally.events DISABLE TRIGGER ALL")
+        connection.execute(
+            "UPDATE tally.events SET type = %s, time = %s, payload = convert_from(%s, 'UTF8'),"
+            " meta = convert_from(%s, 'UTF8'), checksum = %s, link = %s WHERE stream = %s AND seq = %s",
+            (event.type, event.time, event.payload, event.meta, event.checksum, event.link, *where),
+        )
+        connection.execute("ALTER TABLE tally.events ENABLE TRIGGER ALL")
+
+
+def _in_ndjson(place: str, stream: str, seq: int, change: Change) -> None:
+    (path,) = Path(place).rglob(f"{stream.partition('/')[2]}/events.ndjson")
+    texts = path.read_bytes().split(b"\n")
+    found = lines.decode(texts[seq - 1])
+    assert found is not None
+    assert found.seq == seq
+    assert found.commit == (seq, seq), "append one event at a time"
+    written, _ = lines.encode([change(found.event(1)).row], recorded=found.recorded)
+    assert len(written) == len(texts[seq - 1]) + 1
+    texts[seq - 1] = written[:-1]
+    path.write_bytes(b"\n".join(texts))
+
+
+def _in_files(place: str, stream: str, seq: int, change: Change) -> None:
+    path = Path(place) / "current.log"
+    header, file = open_segment(Disk(), str(path))
+    data = bytearray(path.read_bytes())
+    for frame, body in Scanner(file, header.identity, offset=header.size, end=len(data), position=None):
+        found = frames.decode_body(body)
+        if any(event.stream == stream and event.seq == seq for event in found.events):
+            rows = [change(event) if (event.stream, event.seq) == (stream, seq) else event for event in found.events]
+            written = FrameBuffer().encode(
+                header.identity, frame.offset, frame.first_position, rows, recorded=found.recorded, side=found.side
+            )
+            assert len(written) == frame.end - frame.offset
+            data[frame.offset : frame.end] = written
+    file.close()
+    path.write_bytes(data)
+
+
+_BY_ENGINE: dict[str, Callable[[str, str, int, Change], None]] = {
+    "sqlite": _in_sqlite,
+    "postgresql": _in_postgres,
+    "ndjson": _in_ndjson,
+    "files": _in_files,
+}

@@ -1,0 +1,36 @@
+"""An event that was changed underneath is not shown, exported or folded, and the exit status says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tallystick
+from tallystick.testing.builders import event, event_id
+from tallystick.testing.tampering import CHANGES, tamper
+
+READS = (
+    ("export",),
+    ("read",),
+    ("read", "--stream", "run/a"),
+    ("state", "run/a", "--reducer", "tallystick.testing.contract.tampering:count"),
+)
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("read", READS, ids=" ".join)
+def test_a_command_that_meets_a_changed_event_fails(tally: Callable[..., Any], url: str, read: tuple[str, ...]) -> None:
+    """SAFE-01: exit status 1, the event named, its payload not shown; then `append`, `verify` and `doctor` say it."""
+    with tallystick.open(url) as store:
+        for number in range(1, 4):
+            store.append("run/a", event(number, meta={"app": "web"}, id=event_id(number)))
+    tamper(url, "run/a", 2, CHANGES["payload"])
+    found = tally(read[0], url, *read[1:])
+    assert found.exit_code == 1
+    assert "run/a seq 2" in found.stderr
+    assert '"n":7' not in found.output
+    assert "run/a seq 2" in tally("append", url, "run/a", "thing.happened", "{}").stderr
+    assert tally("verify", url).exit_code == 1
+    assert tally("doctor", url).exit_code == 1
