@@ -14,6 +14,7 @@ from tallystick.store.verify import verify
 from tallystick.testing import upkeep
 
 LATEST = migrations.latest()
+OLDER = [step.number for step in migrations.known()[:-1]]
 SEED_FIELDS = {
     "runs": {"id", "tenant_id", "status", "fingerprint"},
     "events": {"position", "stream", "type", "payload"},
@@ -54,7 +55,7 @@ def _rows() -> list[tuple]:
     return first + chain.extend("order/b", drafts[12:], seq=0, position=13, previous=chain.GENESIS)
 
 
-@pytest.mark.parametrize("version", range(1, LATEST))
+@pytest.mark.parametrize("version", OLDER)
 def test_an_older_store_is_upgraded_without_loss(path, reopen, some, version):
     """EVT-10: every older format opens, holds every event, verifies, and goes on where it was."""
     rows = _rows()
@@ -72,7 +73,7 @@ def test_an_older_store_is_upgraded_without_loss(path, reopen, some, version):
         assert connection.execute("SELECT id, status FROM runs").fetchall() == [("r1", "done")]
 
 
-@pytest.mark.parametrize("version", range(1, LATEST))
+@pytest.mark.parametrize("version", OLDER)
 def test_an_upgraded_store_can_be_maintained(path, reopen, version):
     """EVT-10, EVT-07: what an older format recorded can be snapshotted, pruned and erased, and stays verified."""
     _make_old(path, version, _rows())
