@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import msgspec
 
 from tallystick import errors
-from tallystick.event import canonical, chain, names
+from tallystick.event import canonical, chain, limits, names
 from tallystick.event.model import Event, Row
-from tallystick.store import facts
+from tallystick.store import facts, fields
 from tallystick.store.ledger import NO_HEAD, Head
 from tallystick.store.maintenance import Cut, Erasure, before_cut
 
@@ -159,7 +159,12 @@ def _take_source(view: View, event: Event, meta: dict[str, Any], found: Received
 
 
 def _take_erasure(view: View, cuts: dict[str, Cut], event: Event, found: Received) -> None:
-    fact = facts.parse(event, facts.Erased)
+    try:
+        fact = facts.parse(event, facts.Erased)
+        id_, checksum = bytes.fromhex(fact.event), bytes.fromhex(fact.checksum)
+    except ValueError as problem:  # msgspec's errors are values' errors
+        reason = f"the fact does not have its form: {problem}"
+        raise errors.TransferRefused(position=event.position, reason=reason) from problem
     gone, _ = before_cut(cuts.get(fact.stream) or view.cut(fact.stream))
     if fact.seq <= gone:
         return  # it was pruned later
@@ -167,8 +172,8 @@ def _take_erasure(view: View, cuts: dict[str, Cut], event: Event, found: Receive
         stream=fact.stream,
         seq=fact.seq,
         position=fact.position,
-        id=bytes.fromhex(fact.event),
-        checksum=bytes.fromhex(fact.checksum),
+        id=id_,
+        checksum=checksum,
     )
     found.erasures.append((erasure, event.position))
 
@@ -200,6 +205,12 @@ def check_form(event: Event) -> None:
     """Refuse an event whose fields do not have the form that every stored event has."""
     names.stream_kind(event.stream)
     names.check_type(event.type)
+    for name in ("position", "seq", "version", "time"):
+        if not (name == "time" or getattr(event, name) > 0) or not 0 <= getattr(event, name) <= limits.INT_MAX:
+            raise errors.InvalidInput(reason=f"its {name} is no number that an event can have")
+    if (len(event.checksum), len(event.link)) != (32, 32):
+        raise errors.InvalidInput(reason="its checksum and link must have 32 bytes each")
+    fields.check_signatures([event.signature])
     for what, data in (("payload", event.payload), ("meta", event.meta)):
         if data is not None and canonical.encode(canonical.parse(data, what=what), what=what) != data:
             raise errors.NotCanonical(what=what, pointer="", reason="its bytes are not canonical JSON")
