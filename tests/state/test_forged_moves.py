@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable, Iterator
 
@@ -10,6 +11,10 @@ import pytest
 
 import tallystick
 from tallystick import errors, moving
+from tallystick.event import chain
+from tallystick.event.line import lines
+from tallystick.event.model import Event
+from tallystick.moving import frame
 from tallystick.store.verify import verify
 from tallystick.testing.contract.moving import lines_of, sealed_again, with_a_past
 
@@ -72,11 +77,46 @@ def test_a_forged_export_is_refused_or_sound(
     """By an error of ours, which names what is wrong; never by one of Python's, and never in silence."""
     chance = random.Random(f"{change.__name__} {engine}")
     for number in range(TRIES if engine == "memory" else TRIES // 8):
-        lines = _sealed(change(past, chance))
+        forged = _sealed(change(past, chance))
         url = "memory:" if engine == "memory" else f"sqlite:{tmp_path}/{number}.db"
         with tallystick.open(url) as target:
             try:
-                moving.Intake(lambda _, target=target: target, batch=3).run(iter(lines))
+                moving.Intake(lambda _, target=target: target, batch=3).run(iter(forged))
             except errors.TallyError:
                 continue
-            assert verify(target.log).problems == [], lines
+            assert verify(target.log).problems == [], forged
+
+
+FORMS = {
+    "a payload that is no object": {"payload": b"[]"},
+    "a payload that is not canonical": {"payload": b'{ "n":1}'},
+    "a payload with a repeated key": {"payload": b'{"n":1,"n":2}'},
+    "meta that is no object": {"meta": b"[]"},
+    "an org that is no text": {"meta": b'{"org":5}'},
+    "a source number that is none": {"meta": b'{"source":"s","source_seq":"x"}'},
+    "a type that is none": {"type": "no type"},
+    "a stream that is none": {"stream": "no stream"},
+    "a version that is none": {"version": 0},
+    "a time that is none": {"time": -1},
+    "a signature that is none": {"signature": b"x"},
+    "a fact without its form": {"stream": "tally.stream/order:1", "type": "tally.erased", "payload": b"{}"},
+    "a fact about another stream": {
+        "stream": "tally.stream/order:1",
+        "type": "tally.pruned",
+        "payload": b'{"stream":"order/2"}',
+    },
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_an_event_that_could_not_be_stored_is_not_taken_over(name: str) -> None:
+    """SAFE-06: with a checksum and a link that fit, it is refused by its form all the same."""
+    payload = FORMS[name].get("payload", b'{"n":1}')
+    plain = Event(1, "order/1", 1, "a", 1, bytes(15) + b"x", 1, payload, b"{}", chain.checksum(payload), b"")
+    made = msgspec.structs.replace(plain, **FORMS[name])
+    made = msgspec.structs.replace(made, link=chain.link(made, chain.GENESIS))
+    begin = frame.encode(frame.Begin(store_id="", engine="", profile="plain", head=1, cuts=0, erased=0, ordered=True))
+    body = begin + lines([made])
+    end = frame.End(events=1, pruned=0, cuts=0, snapshots=0, head=1, sha256=hashlib.sha256(body).hexdigest())
+    with tallystick.open("memory:") as target, pytest.raises(moving.ImportStopped):
+        moving.Intake(lambda _: target).run((body + frame.encode(end)).splitlines(keepends=True))

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tallystick import errors
-from tallystick.event import canonical, chain, limits, names
+from tallystick.event import canonical, chain, limits, names, profiles
 from tallystick.event.model import Event, Row
 from tallystick.store import facts, fields
 from tallystick.store.ledger import NO_HEAD, Head
@@ -205,12 +205,24 @@ def check_form(event: Event) -> None:
     """Refuse an event whose fields do not have the form that every stored event has."""
     names.stream_kind(event.stream)
     names.check_type(event.type)
-    for name in ("position", "seq", "version", "time"):
-        if not (name == "time" or getattr(event, name) > 0) or not 0 <= getattr(event, name) <= limits.INT_MAX:
-            raise errors.InvalidInput(reason=f"its {name} is no number that an event can have")
+    fields.check_version(event.version)
+    fields.times([event.time], 0)
+    fields.check_signatures([event.signature])
+    for what, number in (("position", event.position), ("seq", event.seq)):
+        if not 0 < number <= limits.INT_MAX:
+            raise errors.InvalidValue(what=what, value=names.shown(number), must="from 1 to 2^63-1")
     if (len(event.checksum), len(event.link)) != (32, 32):
         raise errors.InvalidInput(reason="its checksum and link must have 32 bytes each")
-    fields.check_signatures([event.signature])
-    for what, data in (("payload", event.payload), ("meta", event.meta)):
-        if data is not None and canonical.encode(canonical.parse(data, what=what), what=what) != data:
-            raise errors.NotCanonical(what=what, pointer="", reason="its bytes are not canonical JSON")
+    if event.payload is not None:
+        _object(event.payload, "payload")
+    profiles.check_meta(_object(event.meta, "meta"))
+
+
+def _object(data: bytes, what: str) -> dict[str, Any]:
+    """The object that canonical bytes stand for; other bytes are refused."""
+    found = canonical.parse(data, what=what)
+    if type(found) is not dict or canonical.encode(found, what=what) != data:
+        raise errors.NotCanonical(
+            what=what, pointer="", reason="its bytes are not those of an object in canonical JSON"
+        )
+    return found
