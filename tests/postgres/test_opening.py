@@ -77,7 +77,7 @@ def test_migrations_are_numbered_and_noted(store: Store, connect: Connect) -> No
 
 def test_an_older_database_is_migrated_without_loss() -> None:
     """CP-12: a database at any earlier step is brought up by the next writer, and refused to a reader."""
-    for upto in range(2, migrations.latest()):
+    for upto in [step.number for step in migrations.known()[1:-1]]:
         with postgres.database() as old:
             with psycopg.connect(old, autocommit=True) as connection:
                 migrations.migrate(connection, profile="plain", clock=lambda: 0, upto=upto)

@@ -60,6 +60,7 @@ class _Export:
             for each in self._body(id_, fact):
                 yield self._frame(each)
         self._require_unchanged(claims, cuts)
+        self._require_all_pruned(cuts)
         digest = self._hash.hexdigest()
         yield frame.encode(frame.End(self._events, self._pruned, len(cuts), self._snapshots, head, digest))
 
@@ -96,6 +97,12 @@ class _Export:
             return []
         self._snapshots += 1
         return frame.snapshot_lines(id_, body)
+
+    def _require_all_pruned(self, cuts: list[FoundingCut]) -> None:
+        count = sum(founding.cut.count for founding in cuts)
+        if count != self._pruned:
+            reason = f"{count} events were pruned, and the store knows the ids of {self._pruned} of them"
+            raise errors.Damaged(first=0, last=0, reason=reason)
 
     def _require_unchanged(self, claims: Claims, cuts: list[FoundingCut]) -> None:
         now = read_claims(self._log)

@@ -19,6 +19,7 @@ from typing import TypeAlias
 import msgspec
 
 from tallystick import errors
+from tallystick.event import limits
 from tallystick.event.line import FRAME
 from tallystick.store.maintenance import Cut
 from tallystick.store.transfer import FoundingCut
@@ -53,6 +54,13 @@ class CutLine(msgspec.Struct, frozen=True, tag_field="tally", tag="cut"):
     org: str | None
     fact: int
 
+    def check(self) -> None:
+        """`ValueError` if a value is none that it can have."""
+        _check_bytes(self.link, 32)
+        _check_positions(self.through, self.first_position, self.last_position, self.count, self.fact)
+        if not self.first_position <= self.last_position < self.fact:
+            raise ValueError("a cut lies before the fact that names it")
+
     @property
     def founding(self) -> FoundingCut:
         """The cut as the receiving store takes it."""
@@ -73,6 +81,12 @@ class PrunedLine(msgspec.Struct, frozen=True, tag_field="tally", tag="pruned"):
 
     events: list[tuple[int, str]]
 
+    def check(self) -> None:
+        """`ValueError` if a value is none that it can have."""
+        for position, id_ in self.events:
+            _check_positions(position)
+            _check_bytes(id_, 16)
+
 
 class SnapshotLine(msgspec.Struct, frozen=True, tag_field="tally", tag="snapshot"):
     """A piece of a snapshot's body; `more` follows."""
@@ -80,6 +94,11 @@ class SnapshotLine(msgspec.Struct, frozen=True, tag_field="tally", tag="snapshot
     id: str
     body: str
     more: bool
+
+    def check(self) -> None:
+        """`ValueError` if a value is none that it can have."""
+        _check_bytes(self.id, 16)
+        base64.b64decode(self.body, validate=True)
 
     @property
     def piece(self) -> bytes:
@@ -98,6 +117,17 @@ class End(msgspec.Struct, frozen=True, tag_field="tally", tag="end"):
     sha256: str
 
 
+def _check_bytes(text: str, size: int) -> None:
+    if len(bytes.fromhex(text)) != size:
+        raise ValueError(f"{text[:80]!r} is not {size} bytes in hex")
+
+
+def _check_positions(*numbers: int) -> None:
+    for number in numbers:
+        if not 0 < number <= limits.INT_MAX:
+            raise ValueError(f"{number} is no number from 1 to 2^63-1")
+
+
 FrameLine: TypeAlias = Begin | CutLine | PrunedLine | SnapshotLine | End
 
 _decode = msgspec.json.Decoder(FrameLine).decode
@@ -114,6 +144,8 @@ def parse(text: bytes) -> FrameLine:
         found: FrameLine = _decode(text)
         if isinstance(found, Begin) and found.format != FORMAT:
             raise errors.InvalidInput(reason=f"the export has format {found.format}, and this program reads {FORMAT}")
+        if isinstance(found, CutLine | PrunedLine | SnapshotLine):
+            found.check()
         return found
     except ValueError as problem:  # msgspec's errors are values' errors
         raise errors.InvalidInput(reason=f"it is not a line of an export: {problem}") from problem

@@ -38,6 +38,7 @@ class Takeover:
         self._cuts: list[FoundingCut] = []
         self._pruned: list[tuple[int, bytes]] = []
         self._body = bytearray()
+        self._erased: set[tuple[str, int]] = set()
         self._events: list[Event] = []
         self._numbers: dict[int, int] = {}
         self._bytes = 0
@@ -60,6 +61,8 @@ class Takeover:
         self._last = event.position if self._begin.ordered else self._last + 1
         event = msgspec.structs.replace(event, position=self._last)
         self._counts["events"] += 1
+        if event.payload is None:
+            self._erased.add((event.stream, event.seq))
         self._numbers[event.position] = number
         self._events.append(event)
         self._bytes += size
@@ -152,14 +155,41 @@ class Takeover:
     def _settle(self) -> None:
         """The facts and what is there agree; snapshots that did not come are recorded as dropped."""
         claims = read_claims(self._log)
-        wrong = [*claims.problems, *check_cuts(self._log, claims)]
+        wrong = [problem.reason for problem in (*claims.problems, *check_cuts(self._log, claims))]
+        wrong += [*self._cuts_wrongly(claims), *self._erased_wrongly(claims)]
         if wrong:
-            raise errors.InvalidInput(reason=f"what was exported contradicts itself: {wrong[0].reason}")
+            raise errors.InvalidInput(reason=f"what was exported contradicts itself: {wrong[0]}; see `tally verify`")
         held = set(self._log.snapshots.ids())
         dropped = _dropped(claims, held)
         if dropped:
             self._store.record(dropped)
             self._progress.snapshots_left_out += len(claims.snapshots.keys() - held)
+
+    def _cuts_wrongly(self, claims: Claims) -> list[str]:
+        """Cuts that say something else than their facts, and pruned events that are too few or too many."""
+        wrong = []
+        for founding in self._cuts:
+            cut, fact = founding.cut, claims.pruned.get(founding.cut.stream)
+            if fact is None or any(
+                getattr(cut, name) != getattr(fact, name)
+                for name in ("through", "first_position", "last_position", "count", "org")
+            ):
+                wrong.append(f"what was pruned of {cut.stream} is not what its control fact says")
+        count = sum(founding.cut.count for founding in self._cuts)
+        if count != self._counts["pruned"]:
+            wrong.append(f"{count} events were pruned, and {self._counts['pruned']} ids of such events are there")
+        return wrong
+
+    def _erased_wrongly(self, claims: Claims) -> list[str]:
+        """Payloads that are gone without a fact, and facts about payloads that are there."""
+        through = {founding.cut.stream: founding.cut.through for founding in self._cuts}
+        told = {(stream, seq) for stream, seqs in claims.erased.items() for seq in seqs if seq > through.get(stream, 0)}
+        return [
+            f"seq {seq} of {stream} has no payload, and no control fact says that it was erased"
+            if (stream, seq) in self._erased
+            else f"a control fact says that seq {seq} of {stream} was erased, and it has its payload"
+            for stream, seq in sorted(told ^ self._erased)
+        ]
 
 
 def why_not(store: Store, begin: frame.Begin, first: Event | None, cuts: list[frame.CutLine]) -> str | None:

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import msgspec
 
 from tallystick import errors
-from tallystick.event import canonical, chain, names
+from tallystick.event import canonical, chain, limits, names, profiles
 from tallystick.event.model import Event, Row
-from tallystick.store import facts
+from tallystick.store import facts, fields
 from tallystick.store.ledger import NO_HEAD, Head, Source
 from tallystick.store.maintenance import Cut, Erasure, before_cut
 
@@ -160,7 +160,12 @@ def _take_source(view: View, event: Event, meta: dict[str, Any], found: Received
 
 
 def _take_erasure(view: View, cuts: dict[str, Cut], event: Event, found: Received) -> None:
-    fact = facts.parse(event, facts.Erased)
+    try:
+        fact = facts.parse(event, facts.Erased)
+        id_, checksum = bytes.fromhex(fact.event), bytes.fromhex(fact.checksum)
+    except ValueError as problem:  # msgspec's errors are values' errors
+        reason = f"the fact does not have its form: {problem}"
+        raise errors.TransferRefused(position=event.position, reason=reason) from problem
     gone, _ = before_cut(cuts.get(fact.stream) or view.cut(fact.stream))
     if fact.seq <= gone:
         return  # it was pruned later
@@ -168,8 +173,8 @@ def _take_erasure(view: View, cuts: dict[str, Cut], event: Event, found: Receive
         stream=fact.stream,
         seq=fact.seq,
         position=fact.position,
-        id=bytes.fromhex(fact.event),
-        checksum=bytes.fromhex(fact.checksum),
+        id=id_,
+        checksum=checksum,
     )
     found.erasures.append((erasure, event.position))
 
@@ -201,6 +206,24 @@ def check_form(event: Event) -> None:
     """Refuse an event whose fields do not have the form that every stored event has."""
     names.stream_kind(event.stream)
     names.check_type(event.type)
-    for what, data in (("payload", event.payload), ("meta", event.meta)):
-        if data is not None and canonical.encode(canonical.parse(data, what=what), what=what) != data:
-            raise errors.NotCanonical(what=what, pointer="", reason="its bytes are not canonical JSON")
+    fields.check_version(event.version)
+    fields.times([event.time], 0)
+    fields.check_signatures([event.signature])
+    for what, number in (("position", event.position), ("seq", event.seq)):
+        if not 0 < number <= limits.INT_MAX:
+            raise errors.InvalidValue(what=what, value=names.shown(number), must="from 1 to 2^63-1")
+    if (len(event.checksum), len(event.link)) != (32, 32):
+        raise errors.InvalidInput(reason="its checksum and link must have 32 bytes each")
+    if event.payload is not None:
+        _object(event.payload, "payload")
+    profiles.check_meta(_object(event.meta, "meta"))
+
+
+def _object(data: bytes, what: str) -> dict[str, Any]:
+    """The object that canonical bytes stand for; other bytes are refused."""
+    found = canonical.parse(data, what=what)
+    if type(found) is not dict or canonical.encode(found, what=what) != data:
+        raise errors.NotCanonical(
+            what=what, pointer="", reason="its bytes are not those of an object in canonical JSON"
+        )
+    return found

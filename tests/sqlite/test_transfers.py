@@ -1,0 +1,64 @@
+"""What lets a log be taken over lets nobody do more: past the engine, over a connection of one's own."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+import tallystick
+from tallystick import moving
+from tallystick.store.verify import verify
+from tallystick.testing import upkeep
+from tallystick.testing.builders import events
+
+CUT = "INSERT INTO cuts VALUES ('order/a', 2, zeroblob(32), 1, 2, 2, NULL, 99)"
+FORGED = {
+    "a cut whose fact is to come": CUT,
+    "a cut of a stream that is not there": CUT.replace("order/a", "order/new"),
+    "positions that were used": "INSERT INTO skipped VALUES (2, 3)",
+    "positions without an end": "INSERT INTO skipped VALUES (9, 8)",
+    "a skipped range changed": "UPDATE skipped SET last = last + 1",
+    "a skipped range forgotten": "DELETE FROM skipped",
+}
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("name", FORGED)
+def test_nothing_of_it_can_be_forged(store, path, name):
+    """SAFE-06, EVT-03: only an empty store takes a cut before its fact; what was skipped stays so, behind the end."""
+    store.append("order/a", events(4))
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        raw.execute("INSERT INTO skipped VALUES (5, 6)")
+        with pytest.raises(sqlite3.IntegrityError):
+            raw.execute(FORGED[name])
+
+
+@pytest.mark.security
+def test_a_cut_whose_fact_never_comes_is_found(path, reopen):
+    """SAFE-06: in an empty store the trigger lets it in; verification says that no fact names it."""
+    reopen().close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        raw.execute(CUT)
+        raw.execute("INSERT INTO streams VALUES ('order/a', 2, zeroblob(32), NULL)")
+    assert "no control fact" in " ".join(problem.reason for problem in verify(reopen().log).problems)
+
+
+def test_skipped_positions_survive_a_refill(path, reopen, tmp_path):
+    """SAFE-06: a log that was taken over, gaps and all, can be made again from a copy."""
+    with tallystick.open("memory:") as origin:
+        origin.append("order/a", events(900))
+        upkeep.prune(origin, "order/a", 300)
+        lines = b"".join(moving.whole(origin)).splitlines(keepends=True)
+    for place in (path, str(tmp_path / "copy.db")):
+        with tallystick.open(f"sqlite:{place}") as store:
+            moving.Intake(lambda _, store=store: store).run(iter(lines))
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        raw.execute("DROP TRIGGER events_are_not_deleted")
+        raw.execute("DROP TRIGGER pruned_events_are_noted")
+        raw.execute("DELETE FROM events WHERE position BETWEEN 400 AND 410")
+    tallystick.refill(f"sqlite:{path}", f"sqlite:{tmp_path}/copy.db")
+    with tallystick.open(f"sqlite:{path}") as store:
+        assert verify(store.log).problems == []
+        assert len(store.read(over_pruned=True, limit=2000).events) == 602  # and the facts of the prune and the refill

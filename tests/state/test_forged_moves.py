@@ -1,0 +1,122 @@
+"""SAFE-06, SAFE-08: whatever is changed in a whole export, it is refused by name, or what comes out is sound."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pytest
+
+import tallystick
+from tallystick import errors, moving
+from tallystick.event import chain
+from tallystick.event.line import lines
+from tallystick.event.model import Event
+from tallystick.moving import frame
+from tallystick.store.verify import verify
+from tallystick.testing.contract.moving import lines_of, sealed_again, with_a_past
+
+pytestmark = pytest.mark.security
+
+HOSTILE = [None, True, -1, 0, 2**63, 2**70, 1.5, "", "zz", "00", "order/1", [], {}, [[1, "zz"]], [[2**64, "00" * 16]]]
+TRIES = 160
+
+
+@pytest.fixture(scope="module")
+def past() -> Iterator[list[bytes]]:
+    """A whole export of a store with a past."""
+    with tallystick.open("memory:") as origin:
+        with_a_past(origin)
+        yield lines_of(origin)
+
+
+def _another_value(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """One key of one line has another value, or is not there."""
+    at = chance.randrange(len(lines))
+    told = msgspec.json.decode(lines[at])
+    key = chance.choice(sorted(told))
+    if chance.random() < 0.1:
+        del told[key]
+    else:
+        told[key] = chance.choice(HOSTILE)
+    return [*lines[:at], msgspec.json.encode(told) + b"\n", *lines[at + 1 :]]
+
+
+def _another_byte(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """One byte of one line is another."""
+    at = chance.randrange(len(lines))
+    line = bytearray(lines[at])
+    line[chance.randrange(len(line) - 1)] = chance.randrange(256)
+    return [*lines[:at], bytes(line), *lines[at + 1 :]]
+
+
+def _another_order(lines: list[bytes], chance: random.Random) -> list[bytes]:
+    """Lines are left out, twice there, or in another place."""
+    changed = list(lines)
+    line = changed.pop(chance.randrange(len(changed)))
+    for _ in range(chance.randrange(3)):
+        changed.insert(chance.randrange(len(changed) + 1), line)
+    return changed
+
+
+def _sealed(lines: list[bytes]) -> list[bytes]:
+    """As a forger would seal it, if there is still a last line to do that with."""
+    try:
+        return sealed_again(lines)
+    except (ValueError, TypeError, KeyError):
+        return lines
+
+
+@pytest.mark.parametrize("change", [_another_value, _another_byte, _another_order])
+@pytest.mark.parametrize("engine", ["memory", "sqlite"])
+def test_a_forged_export_is_refused_or_sound(
+    past: list[bytes], change: Callable[..., list[bytes]], engine: str, tmp_path: object
+) -> None:
+    """By an error of ours, which names what is wrong; never by one of Python's, and never in silence."""
+    chance = random.Random(f"{change.__name__} {engine}")
+    for number in range(TRIES if engine == "memory" else TRIES // 8):
+        forged = _sealed(change(past, chance))
+        url = "memory:" if engine == "memory" else f"sqlite:{tmp_path}/{number}.db"
+        with tallystick.open(url) as target:
+            try:
+                moving.Intake(lambda _, target=target: target, batch=3).run(iter(forged))
+            except errors.TallyError:
+                continue
+            assert verify(target.log).problems == [], forged
+
+
+FORMS = {
+    "a payload that is no object": {"payload": b"[]"},
+    "a payload that is not canonical": {"payload": b'{ "n":1}'},
+    "a payload with a repeated key": {"payload": b'{"n":1,"n":2}'},
+    "meta that is no object": {"meta": b"[]"},
+    "an org that is no text": {"meta": b'{"org":5}'},
+    "a source number that is none": {"meta": b'{"source":"s","source_seq":"x"}'},
+    "a type that is none": {"type": "no type"},
+    "a stream that is none": {"stream": "no stream"},
+    "a version that is none": {"version": 0},
+    "a time that is none": {"time": -1},
+    "a signature that is none": {"signature": b"x"},
+    "a fact without its form": {"stream": "tally.stream/order:1", "type": "tally.erased", "payload": b"{}"},
+    "a fact about another stream": {
+        "stream": "tally.stream/order:1",
+        "type": "tally.pruned",
+        "payload": b'{"stream":"order/2"}',
+    },
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_an_event_that_could_not_be_stored_is_not_taken_over(name: str) -> None:
+    """SAFE-06: with a checksum and a link that fit, it is refused by its form all the same."""
+    payload = FORMS[name].get("payload", b'{"n":1}')
+    plain = Event(1, "order/1", 1, "a", 1, bytes(15) + b"x", 1, payload, b"{}", chain.checksum(payload), b"")
+    made = msgspec.structs.replace(plain, **FORMS[name])
+    made = msgspec.structs.replace(made, link=chain.link(made, chain.GENESIS))
+    begin = frame.encode(frame.Begin(store_id="", engine="", profile="plain", head=1, cuts=0, erased=0, ordered=True))
+    body = begin + lines([made])
+    end = frame.End(events=1, pruned=0, cuts=0, snapshots=0, head=1, sha256=hashlib.sha256(body).hexdigest())
+    with tallystick.open("memory:") as target, pytest.raises(moving.ImportStopped):
+        moving.Intake(lambda _: target).run((body + frame.encode(end)).splitlines(keepends=True))
