@@ -13,7 +13,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event import ids
 from tallystick.event.model import NewEvent
-from tallystick.server import idempotency
+from tallystick.server import idempotency, reading
 from tallystick.server.access import Principal
 from tallystick.server.service import Service
 from tallystick.store import expectation
@@ -211,8 +211,8 @@ def _told(done: Appended) -> dict[str, Any]:
 
 def _tell_nothing(service: Service, principal: Principal, parts: list[Part], problem: errors.TallyError) -> None:
     """A refusal must not tell of streams and events of others."""
-    if isinstance(problem, errors.DuplicateId):
-        raise errors.DuplicateId(id=problem.values["id"], reason="it is taken") from None
+    if isinstance(problem, errors.DuplicateId) and not reading.is_visible(service, principal, problem.values["id"]):
+        raise errors.IdUnusable(id=problem.values["id"]) from None
     if isinstance(problem, errors.Refused):
         for part in parts:
             head = service.store.stream_head(part.stream)
