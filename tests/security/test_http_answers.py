@@ -133,6 +133,7 @@ FORGED = {
     "no object": b'["a"]',
     "no UTF-8": b'{"a":"\xff"}',
     "nothing": b"",
+    "an erased one": b"null",
     "half": b'{"a":',
 }
 

@@ -11,14 +11,14 @@ their message, and go on as something that nobody recorded: that is damage, also
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 
 from tallystick import errors
 from tallystick.event.model import Event
 
-_raw: msgspec.json.Decoder[Any] = msgspec.json.Decoder(msgspec.Raw)
+_pair = msgspec.json.Decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
+_OPEN = ord("{")
 
 
 @lru_cache(maxsize=1 << 16)
@@ -26,26 +26,29 @@ def _quoted(text: str) -> str:
     return msgspec.json.encode(text).decode()
 
 
-def _object(event: Event, text: bytes, what: str) -> str:
-    """Stored bytes as text that can stand inside other JSON."""
-    try:
-        if text[:1] != b"{" or b"\n" in text or b"\r" in text:
-            raise ValueError
-        _raw.decode(text)
-        return text.decode()
-    except ValueError:
-        reason = f"the {what} of {event.stream} {event.seq} is not a JSON object on one line"
-        raise errors.Damaged(first=event.position, last=event.position, reason=reason) from None
-
-
 def line(event: Event) -> str:
     """One event as JSON text, without a newline."""
     id_ = event.id.hex()
-    payload = "null" if event.payload is None else _object(event, event.payload, "payload")
+    payload, meta = b"null" if event.payload is None else event.payload, event.meta
+    try:
+        first, second = _pair(b"[%b,%b]" % (payload, meta))  # one call for both: this is done for every event sent
+        is_sound = len(first) == len(payload) and len(second) == len(meta) and meta[0] == _OPEN
+        is_sound = is_sound and (payload[0] == _OPEN or event.payload is None)
+        payload_text, meta_text = payload.decode(), meta.decode()
+    except (ValueError, IndexError):
+        raise _damage(event) from None
     signature = "null" if event.signature is None else f'"{event.signature.hex()}"'
-    return (
+    text = (
         f'{{"position":{event.position},"stream":{_quoted(event.stream)},"seq":{event.seq},"type":{_quoted(event.type)},'
         f'"version":{event.version},"id":"{id_[:8]}-{id_[8:12]}-{id_[12:16]}-{id_[16:20]}-{id_[20:]}","time":{event.time},'
-        f'"payload":{payload},"meta":{_object(event, event.meta, "meta")},"checksum":"{event.checksum.hex()}",'
+        f'"payload":{payload_text},"meta":{meta_text},"checksum":"{event.checksum.hex()}",'
         f'"link":"{event.link.hex()}","signature":{signature}}}'
     )
+    if not is_sound or "\n" in text or "\r" in text:
+        raise _damage(event)
+    return text
+
+
+def _damage(event: Event) -> errors.Damaged:
+    reason = f"payload or meta of {event.stream} {event.seq} is not a JSON object on one line"
+    return errors.Damaged(first=event.position, last=event.position, reason=reason)
