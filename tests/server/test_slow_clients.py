@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ import tallystick
 from tallystick import NewEvent
 from tallystick.engines.disk import Disk
 from tallystick.event import canonical
-from tallystick.server import bodies
+from tallystick.server import bodies, idempotency
 from tallystick.testing.faults import FaultyFileSystem
 
 HEAD = b"POST /v1/streams/order/1/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -159,3 +160,33 @@ def test_a_large_body_is_decoded_beside_the_event_loop(serve: Any, monkeypatch: 
     assert served.append("order/1", *({"n": number} for number in range(5000))).status_code == 201
     loop, beside = seen
     assert loop != beside
+
+
+def test_a_large_request_is_hashed_beside_the_event_loop(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a key is compared by takes as long as the body is large: nobody else waits for it."""
+    seen: list[str] = []
+    hash_of = idempotency.hash_of
+
+    def watched(asked: Any) -> bytes:
+        seen.append(threading.current_thread().name)
+        return hash_of(asked)
+
+    monkeypatch.setattr(idempotency, "hash_of", watched)
+    served = serve()
+    assert served.append("order/1", {"n": 1}, headers={"idempotency-key": "a"}).status_code == 201
+    many = ({"n": number, "text": "x" * 50} for number in range(5000))
+    assert served.append("order/1", *many, headers={"idempotency-key": "b"}).status_code == 201
+    loop, beside = seen
+    assert loop != beside
+
+
+def test_there_are_files_for_all_connections(serve: Any) -> None:
+    """The soft limit on open files is raised for the connections, so that the store can still open its own."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, before[1]))
+    try:
+        serve(limits={"connections_max": 500})
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert soft == hard or soft > 500
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -13,6 +13,7 @@ __all__ = [
     "BodyTooSlow",
     "CrossOrigin",
     "Draining",
+    "IdUnusable",
     "NotAllowed",
     "NotAuthenticated",
     "NothingHere",
@@ -59,6 +60,15 @@ class NothingHere(Refused):
     code = "not_found"
     template = "there is nothing here under that name"
     advice = "Look at the name, and at whose token this is."
+
+
+class IdUnusable(Refused):
+    """An event cannot have this id here. Whether and where it was used is not said."""
+
+    status: ClassVar[int] = 409
+    template = "no event can be recorded here under the id {id}"
+    advice = "Leave the id out and one is made, or make another by chance."
+    id: str
 
 
 class WrongHost(Refused):

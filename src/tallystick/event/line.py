@@ -4,6 +4,9 @@
 
 `id` is UUID text, `time` ns since 1970, hashes and signature lower-case hex, `payload` null if it was erased.
 `line` writes it and `event_of` reads it; whoever reads one that may have been changed checks checksum and link.
+
+Payload and meta must be one JSON object each without line breaks. Others would let them end their field, their line or
+their message, and go on as something that nobody recorded: that is damage, also where the checksum fits.
 """
 
 from __future__ import annotations
@@ -14,9 +17,12 @@ from functools import lru_cache
 
 import msgspec
 
+from tallystick import errors
 from tallystick.event.model import Event
 
 FRAME = b'{"tally":'  # how a line of an export begins that is not an event: see `tallystick.moving.frame`
+_pair = msgspec.json.Decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
+_OPEN = ord("{")
 
 
 @lru_cache(maxsize=1 << 16)
@@ -27,14 +33,29 @@ def _quoted(text: str) -> str:
 def line(event: Event) -> str:
     """One event as JSON text, without a newline."""
     id_ = event.id.hex()
-    payload = "null" if event.payload is None else event.payload.decode()
+    payload, meta = b"null" if event.payload is None else event.payload, event.meta
+    try:
+        first, second = _pair(b"[%b,%b]" % (payload, meta))  # one call for both: this is done for every event sent
+        is_sound = len(first) == len(payload) and len(second) == len(meta) and meta[0] == _OPEN
+        is_sound = is_sound and (payload[0] == _OPEN or event.payload is None)
+        payload_text, meta_text = payload.decode(), meta.decode()
+    except (ValueError, IndexError):
+        raise _damage(event) from None
     signature = "null" if event.signature is None else f'"{event.signature.hex()}"'
-    return (
+    text = (
         f'{{"position":{event.position},"stream":{_quoted(event.stream)},"seq":{event.seq},"type":{_quoted(event.type)},'
         f'"version":{event.version},"id":"{id_[:8]}-{id_[8:12]}-{id_[12:16]}-{id_[16:20]}-{id_[20:]}","time":{event.time},'
-        f'"payload":{payload},"meta":{event.meta.decode()},"checksum":"{event.checksum.hex()}",'
+        f'"payload":{payload_text},"meta":{meta_text},"checksum":"{event.checksum.hex()}",'
         f'"link":"{event.link.hex()}","signature":{signature}}}'
     )
+    if not is_sound or "\n" in text or "\r" in text:
+        raise _damage(event)
+    return text
+
+
+def _damage(event: Event) -> errors.Damaged:
+    reason = f"payload or meta of {event.stream} {event.seq} is not a JSON object on one line"
+    return errors.Damaged(first=event.position, last=event.position, reason=reason)
 
 
 def lines(events: Iterable[Event]) -> bytes:

@@ -128,6 +128,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 async def _refused(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, errors.TallyError)
     request.app.state.service.meter.refused(code=problems.code_of(type(problem)))
+    problems.log(problem, request.scope["tally.request_id"])
     return problems.response(problem)
 
 

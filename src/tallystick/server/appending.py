@@ -6,6 +6,7 @@ with one key the engine lets one pass; the other is answered from the record, an
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Literal, NoReturn
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event import ids
 from tallystick.event.model import NewEvent
-from tallystick.server import idempotency
+from tallystick.server import idempotency, reading
 from tallystick.server.access import Principal
 from tallystick.server.service import Service
 from tallystick.store import expectation
@@ -82,11 +83,12 @@ class Done(msgspec.Struct, frozen=True):
     repeated: bool = False
 
 
-async def append(service: Service, caller: Caller, given: list[PartIn]) -> Done:
-    """Append for a caller, and wait until it is on disk."""
-    stamp = caller.stamp
-    parts = [_part(service, caller.principal, part, stamp) for part in given]
-    record = None if caller.key is None else _record(service, caller, given)
+async def append(service: Service, caller: Caller, given: list[PartIn], *, is_large: bool = False) -> Done:
+    """Append for a caller, and wait until it is on disk. What is large is made ready beside the event loop."""
+    if is_large:
+        parts, record = await asyncio.to_thread(_ready, service, caller, given)
+    else:
+        parts, record = _ready(service, caller, given)
     try:
         done = await _submitted(service, caller.principal, Request(parts, command=record))
     except errors.TallyError as problem:
@@ -98,6 +100,13 @@ async def append(service: Service, caller: Caller, given: list[PartIn]) -> Done:
             await service.in_thread(_tell_nothing, service, caller.principal, parts, problem)
         raise
     return Done([_told(item) | ({"stored": item.stored} if record is None else {}) for item in done])
+
+
+def _ready(service: Service, caller: Caller, given: list[PartIn]) -> tuple[list[Part], CommandRecord | None]:
+    """What is handed in: the parts as the store takes them, and the record of the key if there is one."""
+    stamp = caller.stamp
+    parts = [_part(service, caller.principal, part, stamp) for part in given]
+    return parts, None if caller.key is None else _record(service, caller, given)
 
 
 async def _submitted(service: Service, principal: Principal, request: Request) -> list[Appended]:
@@ -211,8 +220,8 @@ def _told(done: Appended) -> dict[str, Any]:
 
 def _tell_nothing(service: Service, principal: Principal, parts: list[Part], problem: errors.TallyError) -> None:
     """A refusal must not tell of streams and events of others."""
-    if isinstance(problem, errors.DuplicateId):
-        raise errors.DuplicateId(id=problem.values["id"], reason="it is taken") from None
+    if isinstance(problem, errors.DuplicateId) and not reading.is_visible(service, principal, problem.values["id"]):
+        raise errors.IdUnusable(id=problem.values["id"]) from None
     if isinstance(problem, errors.Refused):
         for part in parts:
             head = service.store.stream_head(part.stream)

@@ -36,6 +36,7 @@ SECURITY_HEADERS = (
 )
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+HOST = re.compile(rb"(?:(?P<name>[a-z0-9_.-]+)|\[(?P<address>[0-9a-f:.]+)\])(?::[0-9]{1,5})?")
 REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:@=+-]{1,128}")
 
 _PREFIX = secrets.token_hex(8)
@@ -73,6 +74,7 @@ class Front:
                 await self._app(scope, receive, answer.send)
         except errors.TallyError as problem:
             self._service.meter.refused(code=problems.code_of(type(problem)))
+            problems.log(problem, answer.request_id.decode())
             await problems.response(problem)(scope, receive, answer.send)
         except ClientDisconnect:
             answer.status = 499  # nobody is there to be told
@@ -101,14 +103,16 @@ class Front:
 
     def _is_ours(self, host: bytes) -> bool:
         """Whether a Host names us. An address always does: a page that was led here knows us by a name."""
-        name = _without_port(host.decode("latin-1").lower())
-        if name in self._hosts:
+        form = HOST.fullmatch(host.lower())
+        if form is None:
+            return False
+        name = (form["name"] or form["address"]).decode()
+        if form["name"] and name in self._hosts:
             return True
         try:
-            ipaddress.ip_address(name)
+            return bool(ipaddress.ip_address(name)) and (form["name"] is None) == (":" in name)
         except ValueError:
             return False
-        return True
 
 
 class _Answer:
@@ -133,9 +137,3 @@ def _request_id(scope: Any) -> bytes:
         if name == b"x-request-id" and REQUEST_ID.fullmatch(value):
             return bytes(value)
     return f"{_PREFIX}-{next(_NUMBERS)}".encode()
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]

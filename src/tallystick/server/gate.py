@@ -53,7 +53,7 @@ class Gate:
         """Come in, or `Overloaded`. A single one is let in whatever its size, else it never could be."""
         caller = CALLER.get()
         used = self._use_of(caller)
-        if not fits(self._all.count + 1, used.count + 1 if used else None, self._count_max):
+        if not fits(self._all.count + 1, None if used is None else used.count + 1, self._count_max):
             self.refuse()
         entry = Entry(self, caller)
         self._change(caller, count=1)
@@ -69,7 +69,7 @@ class Gate:
         if self._bytes_max is None or self._all.count <= 1:
             return True
         used = self._use_of(caller)
-        return fits(self._all.bytes + size, used.bytes + size if used else None, self._bytes_max)
+        return fits(self._all.bytes + size, None if used is None else used.bytes + size, self._bytes_max)
 
     def refuse(self) -> NoReturn:
         """Send one away."""

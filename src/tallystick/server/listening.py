@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 
 from fastapi import FastAPI
@@ -13,9 +14,15 @@ from tallystick import errors
 from tallystick.server.app import build
 from tallystick.server.connection import bounded
 from tallystick.server.service import Service
-from tallystick.server.settings import Settings
+from tallystick.server.settings import Limits, Settings
+
+try:
+    import resource
+except ModuleNotFoundError:  # Windows has no such limit
+    resource = None  # type: ignore[assignment]
 
 BACKLOG = 1024
+OTHER_FILES = 1024  # what the store, its readers and the libraries have open, about
 
 
 class Listener(Server):
@@ -25,6 +32,7 @@ class Listener(Server):
         self._service = service
         self._ready = ready
         limits = service.limits
+        make_room(limits)
         self.app: FastAPI = build(service)
         super().__init__(
             Config(
@@ -57,6 +65,18 @@ class Listener(Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal ends the service in order. It is not raised again afterwards: having ended so is success."""
         self.should_exit = True
+
+
+def make_room(limits: Limits) -> None:
+    """Let this process open a file for each connection and for its store as well, as far as the system allows."""
+    if resource is None:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.connections_max + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(ValueError, OSError):  # a system may have a lower limit than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def bind(settings: Settings) -> socket.socket:

@@ -5,6 +5,7 @@ The body says nothing that depends on the request alone, so that absent and forb
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Any
 
@@ -14,6 +15,10 @@ from starlette.responses import Response
 from tallystick import errors
 
 MEDIA_TYPE = "application/problem+json"
+
+HIDDEN = "…"
+
+logger = logging.getLogger("tallystick.server")
 
 _STATUS: dict[type[errors.TallyError], int] = {
     errors.TooLarge: 413,
@@ -45,9 +50,28 @@ def code_of(kind: type[errors.TallyError]) -> str:
     return code if isinstance(code, str) else re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
+def is_private(error: errors.TallyError) -> bool:
+    """Whether the texts of an error are for the operator: what the store says of itself may name its place."""
+    return isinstance(error, errors.Unavailable) and not hasattr(type(error), "status")
+
+
+def public(error: errors.TallyError) -> errors.TallyError:
+    """The error as a caller may read it."""
+    if not is_private(error):
+        return error
+    hidden = {name: HIDDEN if isinstance(value, str) else value for name, value in error.values.items()}
+    return type(error)(**hidden)
+
+
+def log(error: errors.TallyError, request_id: str) -> None:
+    """Tell the operator what callers are not told."""
+    if is_private(error):
+        logger.warning("the store could not answer: %s", error, extra={"request_id": request_id})
+
+
 def document(error: errors.TallyError) -> dict[str, Any]:
     """The error as a problem."""
-    kind = type(error)
+    kind, error = type(error), public(error)
     return {
         "type": f"urn:tallystick:problem:{code_of(kind)}",
         "title": (kind.__doc__ or kind.__name__).partition("\n")[0],

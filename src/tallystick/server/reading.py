@@ -137,14 +137,25 @@ def size_of(event: Event) -> int:
     return EVENT_BYTES + len(event.payload or b"") + len(event.meta)
 
 
+def is_visible(service: Service, principal: Principal, id: str) -> bool:
+    """Whether there is an event of this id that the principal may see."""
+    found = service.store.find(id)
+    return found is not None and _is_theirs(service, principal, found)
+
+
 def event(service: Service, principal: Principal, id: str) -> bytes:
     """One event as JSON."""
     found = service.store.find(id)
-    if found is None or (
-        principal.org is not None and service.hides(principal, found.stream, found.metadata.get("org"))
-    ):
+    if found is None or not _is_theirs(service, principal, found):
         raise errors.NothingHere()
     return line(found).encode()
+
+
+def _is_theirs(service: Service, principal: Principal, found: Event) -> bool:
+    """Whether the principal may see an event: their org's own, as in a page of the log."""
+    if principal.org is None:
+        return True
+    return found.metadata.get("org") == principal.org and not service.is_infrastructure(found.stream)
 
 
 def stream_head(service: Service, principal: Principal, stream: str) -> Head:

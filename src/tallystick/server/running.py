@@ -12,7 +12,7 @@ from tallystick.event import names
 from tallystick.runs.graph import INPUT, drawing
 from tallystick.runs.journal import UNREADABLE
 from tallystick.runs.state import RunState
-from tallystick.server import reading
+from tallystick.server import problems, reading
 from tallystick.server.access import Principal
 from tallystick.server.service import Service
 from tallystick.store.page import StreamInfo
@@ -66,7 +66,7 @@ def _summary(service: Service, run: str) -> dict[str, Any]:
     try:
         state = runs.load(service.store, run).state
     except UNREADABLE as problem:
-        return {"run": run, "unreadable": problem.message}
+        return {"run": run, "unreadable": problems.public(problem).message}
     return {
         "run": run,
         "workflow": state.workflow,

@@ -18,6 +18,7 @@ from tallystick.aio import AsyncStore
 from tallystick.event import names
 from tallystick.projections import Live, TableProjection, TableRunner
 from tallystick.server.access import NoTokens, Principal, TokenBook
+from tallystick.server.births import Births
 from tallystick.server.bookmarks import Bookmarks
 from tallystick.server.gate import Gate
 from tallystick.server.merging import merge
@@ -78,6 +79,7 @@ class Service:
         self.turns: WeakValueDictionary[CommandKey, asyncio.Lock] = WeakValueDictionary()  # one request a key at a time
         self.secrets = Recent()
         self.bookmarks = Bookmarks()
+        self.births = Births(store)
         self.tail = Tail(self)
         self._log: AsyncStore | None = None
         self._threads = Threads(THREADS)
@@ -107,8 +109,10 @@ class Service:
         return self.store.log.readonly or bool(self.store.holes())
 
     def hides(self, principal: Principal, stream: str, org: str | None) -> bool:
-        """Whether this principal must not learn that the stream, of that org, is there."""
-        return principal.org is not None and (org != principal.org or self.is_infrastructure(stream))
+        """Whether this principal must not learn that the stream, of that org, is there. Call it in a thread."""
+        if principal.org is None:
+            return False
+        return org != principal.org or self.is_infrastructure(stream) or not self.births.is_of(stream, org)
 
     def is_infrastructure(self, stream: str) -> bool:
         """Whether a stream is none of a tenant's: of a reserved kind, or of one that is declared as such."""

@@ -22,7 +22,7 @@ from tallystick.engines.files.side import SideRecords
 from tallystick.event import canonical
 from tallystick.event.model import Event, Row
 from tallystick.store import leases
-from tallystick.store.ledger import Head
+from tallystick.store.ledger import Head, Source
 
 POSTING = struct.Struct(">QI")  # the first seq of a stream in a frame, and the frame's offset
 FRAME_STEP_BYTES = 32 << 10  # frames are noted this far apart; the way between is scanned
@@ -127,7 +127,7 @@ class GrowingIndex:
         end: int,
         position: int,
         next_position: int,
-        sources: Mapping[Any, int],
+        sources: Mapping[Source, int],
         records: SideRecords,
     ) -> None:
         """Take in a frame that was just written or scanned."""
@@ -147,7 +147,7 @@ class GrowingIndex:
             else:
                 entry.postings += POSTING.pack(seq, offset)
                 entry.head = heads[stream]
-        self.sources |= sources
+        self.sources |= dict(sources.items())
         if records is not side.NOTHING:
             self._add_records(records, first_seqs, offset)
         self.covered_end = end
@@ -233,12 +233,10 @@ class GrowingIndex:
         return id_ in self.gone
 
 
-def facts_of(
-    events: Sequence[Event], org_before: dict[str, str | None]
-) -> tuple[dict[str, Head], dict[side.Source, int]]:
+def facts_of(events: Sequence[Event], org_before: dict[str, str | None]) -> tuple[dict[str, Head], dict[Source, int]]:
     """The heads and source sequences that follow from scanned events; orgs before them are given."""
     heads: dict[str, Head] = {}
-    sources: dict[side.Source, int] = {}
+    sources: dict[Source, int] = {}
     for event in events:
         known = heads.get(event.stream)
         org = known.org if known else org_before.get(event.stream)

@@ -56,6 +56,8 @@ def _login(request: Request) -> str:
 
 def failure(request: Request, problem: errors.TallyError) -> Response:
     """The page of a failure."""
+    problems.log(problem, request.scope.get("tally.request_id", ""))
+    problem = problems.public(problem)
     status = problems.status_of(type(problem))
     heading = _HEADINGS.get(status, "That did not work" if status < 500 else "The store cannot answer")
     facts = {

@@ -57,7 +57,7 @@ async def _append(service: Service, request: Request, who: Principal, parts: lis
     began = time.perf_counter()
     key, endpoint = idempotency.key_of(request), idempotency.endpoint_of(request)
     caller = Caller(who, request.scope["tally.request_id"], endpoint, key)
-    done = await appending.append(service, caller, parts)
+    done = await appending.append(service, caller, parts, is_large=size > bodies.INLINE_BYTES_MAX)
     if not done.repeated:
         events = sum(len(part.events) for part in parts)
         service.meter.appended(events=events, size=size, seconds=time.perf_counter() - began)
