@@ -13,12 +13,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from typing import Any, TypeAlias
 
 from tallystick import errors
-from tallystick.community import identity, wire
+from tallystick.community import identity, inserts, wire
 from tallystick.community.acceptance import Verify
 from tallystick.community.entry import Entry, mint
 from tallystick.community.floors import Base
 from tallystick.community.held import Held
 from tallystick.community.identity import KeyPair
+from tallystick.community.inserts import LOCAL, RECEIVED, Inserted
 from tallystick.community.judging import Plan, error_of
 from tallystick.community.keeping import Keeper
 from tallystick.community.node import Node
@@ -67,6 +68,7 @@ class EventLog(Node):
         self._ask = ask
         self._asking = threading.Lock()
         self.on_append: list[Callable[[Event], None]] = []  # best-effort fan-out to peers
+        self.on_insert: list[Inserted] = [inserts.log_line]
         if base is not None:
             self._keeper.expect(base.heads)
         self._open()
@@ -94,7 +96,7 @@ class EventLog(Node):
                 entry = self._mint(event_type, self._completed(event_type, data), author_kp)
                 self._require_standing(entry)
                 try:
-                    self._keep(Plan(new=[entry]))
+                    self._keep(Plan(new=[entry]), origin=LOCAL)
                     break
                 except errors.Conflict:
                     continue  # another process wrote to this feed: sign again behind it
@@ -146,10 +148,14 @@ class EventLog(Node):
                 plan.new, plan.forks = again.new, [*plan.forks, *again.forks]
         raise errors.Busy(waited_ms=0)
 
-    def _keep(self, plan: Plan) -> None:
+    def _keep(self, plan: Plan, *, origin: str = RECEIVED) -> None:
         self._keeper.keep(plan.new, plan.forks)
         self.replica.apply(plan.new, plan.forks, ceiling=plan.ceiling)
         self._arrive(plan.new)
+        for entry in plan.new:
+            code = self.replica.code_of(entry)
+            for told in self.on_insert:
+                told(entry, origin, code)
 
     def refresh(self) -> None:
         """Take in what other processes wrote."""
