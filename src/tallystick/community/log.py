@@ -80,7 +80,17 @@ class EventLog(Node):
             self.refresh()
         except errors.Damaged as damage:
             raise errors.EventLogError(code="db_corrupt", reason=damage.reason) from damage
-        self.replica.clock.check(self.replica.head)
+        self._require_ends()
+
+    def _require_ends(self) -> None:
+        """Refuse a log of which less can be read than the store says there is: its clock would fall back, and the node
+        would sign again for places that are taken. The store keeps the ends of streams apart from their events."""
+        while (stream := self._keeper.shortened()) is not None:
+            read = self._keeper.position
+            self.refresh()
+            if self._keeper.position == read:  # it is not that another process wrote meanwhile
+                reason = f"{stream} ends before its end: events of it are missing, and the clock with them"
+                raise errors.EventLogError(code="db_corrupt", reason=reason)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
