@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 FLUSH_SECONDS = 11.0
 AT_A_TIME = 16
-CONNECTIONS_MAX = 1000
 
 
 class Invitation(msgspec.Struct, frozen=True):
@@ -187,7 +186,7 @@ def listen(directory: Path, how: Listening) -> None:
     """Answer peers and call them, until interrupted."""
     import uvicorn
 
-    from tallystick.community import SyncServer
+    from tallystick.community import SyncServer, connection
     from tallystick.community.schedule import beside
     from tallystick.server import logs
 
@@ -200,7 +199,9 @@ def listen(directory: Path, how: Listening) -> None:
         config = uvicorn.Config(
             server.app(),
             log_level="warning",
-            limit_concurrency=CONNECTIONS_MAX,
+            http=connection.Connection,
+            ws="none",
+            limit_concurrency=connection.CONNECTIONS_MAX,
             access_log=False,
             ssl_certfile=how.tls_cert,
             ssl_keyfile=how.tls_key,
