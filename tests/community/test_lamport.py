@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 
+import msgspec
 import pytest
 
+import tallystick
 from tallystick import errors
 from tallystick.community import EventLog, KeyPair, LamportClock
-from tallystick.event import limits
+from tallystick.event import chain, limits
 from tallystick.testing.community.people import Author
 
 
@@ -32,11 +36,64 @@ def test_lamport_observe_caps_above() -> None:
         clock.tick_for_send()
 
 
-def test_a_clock_behind_its_head_is_damage() -> None:
-    """COM-02: at opening the clock is at least the highest stored lamport, or the log is not served."""
-    with pytest.raises(errors.EventLogError) as refusal:
-        LamportClock(4).check(5)
-    assert refusal.value.code == "db_corrupt"
+class Disk:
+    """A community's file with four events of the founder, into which somebody writes past everything."""
+
+    def __init__(self, path: Path, key: KeyPair) -> None:
+        self.path, self.key = path, key
+        with tallystick.open(f"sqlite:{path}", profile="community") as store:
+            log = EventLog(store, key.node, node=key.node)
+            log.append_local("community.created", {"name": "x"}, key)
+            for number in range(3):
+                log.append_local("chat.message.sent", {"n": number}, key)
+
+    def change(self, statement: str, *values: object) -> None:
+        """Write into the file."""
+        connection = sqlite3.connect(self.path)
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            connection.execute(f'DROP TRIGGER "{name}"')
+        connection.execute(statement, values)
+        connection.commit()
+        connection.close()
+
+    def code(self) -> str:
+        """With which code opening the log is refused; nothing if it is not."""
+        with tallystick.open(f"sqlite:{self.path}", profile="community") as store:
+            try:
+                EventLog(store, self.key.node, node=self.key.node)
+            except errors.EventLogError as refusal:
+                return f"{refusal.code}: {refusal.reason}"
+        return ""
+
+
+@pytest.fixture
+def disk(tmp_path: Path, founder: KeyPair) -> Disk:
+    """A file to be spoilt."""
+    return Disk(tmp_path / "a.db", founder)
+
+
+def test_a_log_that_is_as_it_was_written_is_opened(disk: Disk) -> None:
+    """COM-02: the checks at opening find nothing where there is nothing."""
+    assert disk.code() == ""
+
+
+def test_a_clock_that_lost_events_is_damage(disk: Disk) -> None:
+    """COM-02: a feed that ends before its end as the store keeps it, apart from the events, would set the clock back,
+    and the node would sign places twice: the log is not served."""
+    disk.change("DELETE FROM events WHERE position = (SELECT max(position) FROM events)")
+    assert disk.code().startswith("db_corrupt: ")
+    assert "ends" in disk.code()
+
+
+def test_a_lamport_that_does_not_rise_is_damage(disk: Disk) -> None:
+    """COM-02: also where checksum and link were made to fit: clocks rise along a feed, or the log is not served."""
+    with tallystick.open(f"sqlite:{disk.path}", profile="community") as store:
+        *_, before, last = store.events()
+    lower = msgspec.structs.replace(last, meta=last.meta.replace(b'"lamport":4', b'"lamport":2'))
+    link = chain.checksum(chain.text(lower, before.link))
+    disk.change("UPDATE events SET meta = ?, link = ? WHERE position = ?", lower.meta, link, last.position)
+    assert disk.code().startswith("db_corrupt: ")
+    assert "lamport" in disk.code()
 
 
 def test_the_clock_is_kept_with_the_events(open_log: Callable[..., EventLog], founder: KeyPair) -> None:

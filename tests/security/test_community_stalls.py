@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import uvicorn
 
+from tallystick.community import connection
 from tallystick.community.credentials import sign_request
 from tallystick.testing.community.people import keys
 from tests.security.community_club import Club, club
@@ -101,3 +106,27 @@ def test_a_body_that_was_not_signed_is_refused(house: Club) -> None:
     other = scope(house, 2)
     other["headers"] = [(name, b"0" * 64 if name == b"x-tally-digest" else value) for name, value in other["headers"]]
     assert statuses(house, [other], stalling=0) == [403]
+
+
+def test_connections_that_ask_nothing_are_closed(house: Club, monkeypatch: pytest.MonkeyPatch) -> None:
+    """COM-09: silence, half a head, and silence after an answer: none of them holds a connection for good."""
+    monkeypatch.setattr(connection, "QUIET_SECONDS_MAX", 0.1)
+    listening = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(house.server.app(), http=connection.Connection, ws="none", log_level="warning")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[listening]),))
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.005)
+        whole = b"GET /sync/v1/heads HTTP/1.1\r\nhost: x\r\n\r\n"
+        for said in (b"", whole[:20], whole, whole + whole[:20]):
+            with socket.create_connection(listening.getsockname()) as client:
+                client.settimeout(60)
+                client.sendall(said)
+                while client.recv(4096):
+                    pass  # until it is closed
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()

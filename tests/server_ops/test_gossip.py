@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 import tallystick
 from tallystick.cli.main import tally
+from tallystick.community import place as places
 from tallystick.server import gossip
 
 
@@ -106,15 +107,15 @@ def test_the_daily_snapshot_keeps_the_one_that_the_log_begins_with(serve, place,
     invitation = run("invite", "a", "--address", running.address, "--snapshot")
     run("join", "b", "-", "--allow-private", "--json", stdin=json.dumps(invitation))
     community = serve(f"sqlite:{place.parent / 'b' / 'log.db'}").service.operations.community
-    real, kept = community._snapshots.prune, []
+    real, kept = community._snapshots.prune, []  # what the upkeep uses too
 
     def prune(*, keep: Any = ()) -> None:
         kept.extend(keep)
         real(1, keep=keep)
 
     monkeypatch.setattr(community._snapshots, "prune", prune)
-    community._make_snapshot()
-    base = gossip._read(place.parent / "b").base
+    community.upkeep.daily()
+    base = places.read(place.parent / "b").base
     assert base is not None
     assert base in kept
     assert base in community._snapshots.list()
@@ -171,3 +172,36 @@ def test_a_served_node_asks_for_its_own_head_before_it_writes(place, befriended)
         restored.log.append_local("chat.message.sent", {"text": "anew"}, restored._keys)
         texts = [event.data["text"] for event in restored.log.replay() if event.event_type == "chat.message.sent"]
     assert texts == ["after the backup", "anew"]
+
+
+def test_a_served_community_lets_go_what_it_may(serve, place, monkeypatch):
+    """COM-12: the service declares floors and prunes by itself, as `tally community sync --listen` does; the log begins
+    at the snapshot from then on, and the views are as before."""
+    monkeypatch.setattr("tallystick.community.snapshot.SNAPSHOT_LAG_LAMPORT", 2)
+    for number in range(8):
+        run("append", "a", "chat.message.sent", json.dumps({"n": number}), "--offline", "--json")
+    running = serve(f"sqlite:{place / 'log.db'}")
+    community = running.service.operations.community
+    states = community._engine.states()
+    community.upkeep.daily(days=0)
+    assert community.log.replica.base.floor
+    community.upkeep.daily(days=0)
+    assert places.read(place).base == community.log.replica.base.lamport
+    assert community.log.disk.floor() > 0
+    running.stop()
+    again = serve(f"sqlite:{place / 'log.db'}").service.operations.community
+    assert again._engine.states() == states
+
+
+def test_inserts_are_counted_and_the_emergency_is_shown(serve, place):
+    """COM-03, COM-09: every event taken in is counted by origin and code; `emergency on` reaches a running service."""
+    running = serve(f"sqlite:{place / 'log.db'}")
+    community = running.service.operations.community
+    community.log.append_local("chat.message.sent", {"text": "x"}, community._keys)
+    page = running.client.get("/metrics").text
+    assert 'tally_community_events_total{code="counts",origin="local"} 1.0' in page
+    assert "tally_community_emergency 0.0" in page
+    done = CliRunner().invoke(tally, ["community", "emergency", str(place), "on"], prog_name="tally")
+    assert done.exit_code == 0
+    running.until("/v1/community", lambda told: told["emergency"] is True)
+    assert "tally_community_emergency 1.0" in running.client.get("/metrics").text

@@ -79,7 +79,7 @@ WHERE_ALLOWED = {
     "msvcrt": frozenset({"engines"}),
     "asyncio": frozenset({"aio", "scheduler", "server", "community"}),
     "subprocess": frozenset({"demo", "testing", "runs"}),
-    "logging": frozenset({"server"}),
+    "logging": frozenset({"server", "community"}),
 }
 """Where a module may be imported. A library that is not here may be imported nowhere."""
 

@@ -38,9 +38,10 @@ def command() -> None:
 def init(directory: Path, name: str, as_json: bool) -> None:
     """Found a community in DIR: a new key, a new log, and its first event."""
     from tallystick.community import KeyPair
+    from tallystick.community.place import Place
 
     keys = KeyPair.generate()
-    community_place.create(directory, community_place.Place(keys.node), keys)
+    community_place.create(directory, Place(keys.node), keys)
     with community_place.opened(directory) as community:
         community.log.append_local("community.created", {"name": name}, keys)
         _show({"community": keys.node, "node": keys.node}, as_json=as_json)
@@ -117,7 +118,8 @@ def append(directory: Path, type_: str, payload: str, offline: bool, as_json: bo
 @click.option("--allow-private", is_flag=True, help="Call peers at private addresses and over plain http.")
 @click.option("--listen", metavar="HOST:PORT", help="Answer peers too, and go on until interrupted.")
 @click.option("--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Seconds between rounds. Default: 300.")
-@click.option("--emergency", is_flag=True, help="Every 30 seconds, with local peers alone.")
+@click.option("--emergency", is_flag=True, help="Every 30 seconds, with local peers alone, for as long as it runs.")
+@options.snapshot_hour
 @click.option("--tls-cert", type=pem, metavar="FILE", help="Listen over https with this certificate (chain), in PEM.")
 @click.option("--tls-key", type=pem, metavar="FILE", help="The key of the certificate, in PEM.")
 @tls_ca
@@ -129,6 +131,7 @@ def sync(
     listen: str | None,
     every: float | None,
     emergency: bool,
+    snapshot_hour: int | None,
     tls_cert: str | None,
     tls_key: str | None,
     tls_ca: str | None,
@@ -137,7 +140,8 @@ def sync(
     """One round with every peer; with --listen, rounds without end, and answers to others. Exit 1 if a peer failed."""
     community_sync.add_peers(directory, peers, allow_private=allow_private, tls_ca=tls_ca or "")
     if listen is not None:
-        community_sync.listen(directory, community_sync.Listening(listen, every, emergency, tls_cert, tls_key))
+        how = community_sync.Listening(listen, every, emergency, snapshot_hour, tls_cert, tls_key)
+        community_sync.listen(directory, how)
         return 0
     results = community_sync.round_with_all(directory, local_only=emergency)
     for result in results:
@@ -145,6 +149,17 @@ def sync(
     if not results:
         output.note("there is no peer to sync with; add one with --peer KEY@URL")
     return int(any("failed" in result for result in results))
+
+
+@command.command("emergency", short_help="Switch emergency mode.")
+@directory
+@click.argument("state", metavar="on|off", type=click.Choice(["on", "off"]))
+def emergency(directory: Path, state: str) -> None:
+    """Switch emergency mode on or off: rounds every 30 seconds, with local peers alone.
+
+    It is written down. A node that runs on this directory, with `sync --listen` or `tally serve`, follows in a second.
+    """
+    community_sync.set_emergency(directory, on=state == "on")
 
 
 @command.command("status", short_help="Show a community.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Coroutine
 from datetime import datetime
 from pathlib import Path
@@ -16,11 +17,12 @@ from tallystick.cli.community_place import Opened
 if TYPE_CHECKING:
     import socket
 
-    from tallystick.community import Event, Peer
-    from tallystick.community.schedule import Schedule, Ticker
+    from tallystick.community import Event
+    from tallystick.community.schedule import Schedule
 
 Result = TypeVar("Result")
 FLUSH_SECONDS = 11.0
+AT_A_TIME = 16
 
 
 class Invitation(msgspec.Struct, frozen=True):
@@ -38,6 +40,7 @@ def join(directory: Path, text: bytes, *, allow_private: bool, tls_ca: str = "")
     """Make a directory for a newcomer, and its first event."""
     from tallystick import errors
     from tallystick.community import KeyPair
+    from tallystick.community import place as places
     from tallystick.community.acts import proof_text
 
     try:
@@ -46,16 +49,16 @@ def join(directory: Path, text: bytes, *, allow_private: bool, tls_ca: str = "")
     except (msgspec.MsgspecError, ValueError) as problem:
         raise errors.InvalidValue(what="invitation", value="…", must=f"what `invite` printed ({problem})") from None
     keys = KeyPair.generate()
-    place = community_place.Place(invitation.community_id, allow_private=allow_private, invite=key.node, tls_ca=tls_ca)
+    place = places.Place(invitation.community_id, allow_private=allow_private, invite=key.node, tls_ca=tls_ca)
     place.proof = key.sign(proof_text(invitation.community_id, keys.node)).hex()
     place.peers = [invitation.peer] if invitation.peer else []
     community_place.create(directory, place, keys)
     if invitation.snapshot and invitation.peer:
         place.base = _adopt(directory, invitation)
-        community_place.save(directory, place)
+        places.save(directory, place)
     with community_place.opened(directory, offline=True) as community:  # nobody has anything of a key this new
         if place.base is not None:
-            _rounds(community, community.peers)  # the floor's own event must be here before anything is written
+            _rounds(community)  # the floor's own event must be here before anything is written
         community.log.replica.clock.observe(invitation.lamport)
         data = {"invite": key.node, "proof": place.proof}
         event = community.log.append_local("community.member.joined", data, keys)
@@ -84,8 +87,9 @@ def _adopt(directory: Path, invitation: Invitation) -> int:
 def add_peers(directory: Path, peers: tuple[str, ...], *, allow_private: bool, tls_ca: str = "") -> None:
     """Write down new peers, each as KEY@URL, and who vouches for them."""
     from tallystick.community import addresses, identity
+    from tallystick.community import place as places
 
-    place = community_place.read(directory)
+    place = places.read(directory)
     private = place.allow_private or allow_private
     for text in peers:
         key, _, url = text.partition("@")
@@ -95,32 +99,31 @@ def add_peers(directory: Path, peers: tuple[str, ...], *, allow_private: bool, t
         place.peers = [each for each in place.peers if each["key"] != key] + [{"url": url, "key": key}]
     if peers or tls_ca or private != place.allow_private:
         place.allow_private, place.tls_ca = private, tls_ca or place.tls_ca
-        community_place.save(directory, place)
+        places.save(directory, place)
 
 
 def round_with_all(directory: Path, *, local_only: bool = False) -> list[dict[str, Any]]:
     """One round with every peer, and what came of each."""
-    from tallystick.community.sync import local_peers
-
     with community_place.opened(directory) as community:
-        peers = local_peers(community.peers) if local_only else community.peers
-        return _rounds(community, peers)
+        return _rounds(community, local_only=local_only)
 
 
-def _rounds(community: Opened, peers: list[Peer]) -> list[dict[str, Any]]:
-    return [_run(_round(community, peer)) for peer in peers]
+def _rounds(community: Opened, *, local_only: bool = False) -> list[dict[str, Any]]:
+    from tallystick.community.rounds import Rounds
+
+    async def all_of_them() -> dict[str, dict[str, Any]]:
+        rounds = Rounds(community.log, community.client)
+        for at in range(0, len(community.peers), AT_A_TIME):
+            await rounds.begin(community.peers[at : at + AT_A_TIME], local_only=local_only)
+            await rounds.finish()
+        return rounds.results
+
+    results = _run(all_of_them())
+    return [_told(peer.url, results[peer.key]) for peer in community.peers if peer.key in results]
 
 
-async def _round(community: Opened, peer: Peer) -> dict[str, Any]:
-    from tallystick import errors
-    from tallystick.community import SyncClient
-
-    try:
-        async with community.client(peer) as client:
-            result = await SyncClient(community.log).sync_with(client)
-    except (errors.SyncFailed, errors.PeerRefused, errors.BadMessage) as problem:
-        return {"peer": peer.url, "failed": problem.message}
-    return {"peer": peer.url, **msgspec.to_builtins(result)}
+def _told(url: str, result: dict[str, Any]) -> dict[str, Any]:
+    return {"peer": url, "failed": result["failed"]} if "failed" in result else {"peer": url, **result["result"]}
 
 
 def append(community: Opened, type_: str, data: dict[str, Any], *, offline: bool) -> Event:
@@ -141,6 +144,7 @@ class Listening(msgspec.Struct, frozen=True):
     place: str
     every: float | None = None
     emergency: bool = False
+    snapshot_hour: int | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
 
@@ -156,6 +160,13 @@ class Listening(msgspec.Struct, frozen=True):
             return socket.create_server((host.strip("[]"), int(port)), family=family)
         except OSError as problem:
             raise click.BadParameter(f"{self.place} cannot be had ({problem}).", param_hint="--listen") from None
+
+    def schedule(self) -> Schedule:
+        """The rhythm of its rounds and snapshots."""
+        from tallystick.community.schedule import INTERVAL_S, SNAPSHOT_HOUR, Schedule
+
+        hour = SNAPSHOT_HOUR if self.snapshot_hour is None else self.snapshot_hour
+        return Schedule(interval_s=self.every or INTERVAL_S, emergency=self.emergency, snapshot_hour=hour)
 
     def require_pair(self) -> None:
         """Refuse a certificate and key that do not belong together, before anything is served."""
@@ -175,64 +186,49 @@ def listen(directory: Path, how: Listening) -> None:
     """Answer peers and call them, until interrupted."""
     import uvicorn
 
-    from tallystick.community import SyncServer
-    from tallystick.community.schedule import INTERVAL_S, Schedule, beside
+    from tallystick.community import SyncServer, connection
+    from tallystick.community.schedule import beside
+    from tallystick.server import logs
 
     how.require_pair()
-    with community_place.opened(directory) as community, how.bind() as bound:
+    logged = logs.Logs(level=logs.level_from(os.environ))
+    with logged, community_place.opened(directory) as community, how.bind() as bound:
         listed = frozenset(peer.key for peer in community.peers)
         fanout = community.fanout()
         server = SyncServer(community.log, community.keys, listed=listed, snapshots=community.snapshots, fanout=fanout)
         config = uvicorn.Config(
             server.app(),
             log_level="warning",
-            limit_concurrency=50,
+            http=connection.Connection,
+            ws="none",
+            limit_concurrency=connection.CONNECTIONS_MAX,
             access_log=False,
             ssl_certfile=how.tls_cert,
             ssl_keyfile=how.tls_key,
         )
         host, port = bound.getsockname()[:2]
         output.note(f"listening on {host}:{port} as {community.keys.node}")
-        ticker = _ticker(community, Schedule(interval_s=how.every or INTERVAL_S, emergency=how.emergency))
+        upkeep = community.upkeep(how.schedule())
         serving = uvicorn.Server(config).serve(sockets=[bound])
-        _run(beside(serving, ticker, now=lambda: datetime.now().astimezone(), look=community.log.refresh))
-
-
-def _ticker(community: Opened, schedule: Schedule) -> Ticker:
-    """Rounds and snapshots of an open community, in the rhythm of a schedule."""
-    from tallystick.community import build_snapshot, endorse_floors
-    from tallystick.community.schedule import Ticker
-    from tallystick.community.sync import local_peers
-
-    async def rounds(local_only: bool) -> None:
-        for peer in local_peers(community.peers) if local_only else community.peers:
-            await _round(community, peer)
-
-    async def snapshot() -> None:
-        with community.log.lock:
-            community.snapshots.write(build_snapshot(community.log, community.engine, community.keys))
-        if community.keys.node == community.log.community:
-            endorse_floors(community.log, community.keys)
-        retain(community)
-
-    return Ticker(schedule, round=rounds, snapshot=snapshot)
+        _run(beside(serving, upkeep, now=lambda: datetime.now().astimezone(), look=community.log.refresh))
 
 
 def retain(community: Opened, *, days: float | None = None) -> None:
     """Let go what a floor has covered for 30 days, and all but the newest snapshots."""
-    from tallystick.community import EVENT_LOG_RETENTION_DAYS, retention
+    from tallystick.community import EVENT_LOG_RETENTION_DAYS
 
-    log, peers = community.log, [peer.key for peer in community.peers]
-    window = EVENT_LOG_RETENTION_DAYS if days is None else days
-    due = retention.due(log, community.engine, community.snapshots, community.keys, days=window, peers=peers)
-    if due is not None:
-        place = community_place.read(community.directory)
-        place.base = community.place.base = due.snapshot.lamport
-        community_place.save(community.directory, place)  # first: whoever opens the log begins there from now on
-        for stream in retention.prune(log, due):
-            output.note(f"{stream.stream}: {stream.why_not or f'{stream.count} events pruned'}")
-    needed = {community.place.base, log.replica.base.lamport} - {None}
-    community.snapshots.prune(keep=needed)  # type: ignore[arg-type]
+    upkeep = community.upkeep()
+    upkeep.retain(days=EVENT_LOG_RETENTION_DAYS if days is None else days)
+    community.place = upkeep.place
+
+
+def set_emergency(directory: Path, *, on: bool) -> None:
+    """Write down whether it is an emergency; a node that runs on this directory notices within a second."""
+    from tallystick.community import place as places
+
+    place = places.read(directory)
+    place.emergency = on
+    places.save(directory, place)
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:

@@ -24,6 +24,13 @@ Position = click.IntRange(0, INT_MAX)
 
 url = click.argument("url", metavar="URL")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON: one document, or one a line for listings.")
+snapshot_hour = click.option(
+    "--snapshot-hour",
+    type=click.IntRange(0, 23),
+    envvar="TALLY_COMMUNITY_SNAPSHOT_HOUR",
+    metavar="HOUR",
+    help="The local hour of a community's daily snapshot. Default: 3, or TALLY_COMMUNITY_SNAPSHOT_HOUR.",
+)
 after = click.option("--after", type=Position, metavar="POSITION", help="Begin behind this position.")
 until = click.option("--until", type=Position, metavar="POSITION", help="End with this position.")
 

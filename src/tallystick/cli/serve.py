@@ -26,6 +26,7 @@ PORT = 8787
     "--infrastructure", multiple=True, metavar="KIND", help="Streams of this kind no tenant sees. May be repeated."
 )
 @click.option("--window-ms", type=click.FloatRange(0, 10), default=0.0, help="Let a commit wait for company.")
+@options.snapshot_hour
 @archived.option
 @click.option("--projection", "projections", multiple=True, metavar="MODULE:NAME", help="Keep its rows current.")
 @code.reducers

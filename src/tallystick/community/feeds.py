@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from tallystick import errors
 from tallystick.community.entry import Entry
 from tallystick.event import chain
 
@@ -23,6 +24,11 @@ class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 NOTHING = Head()
+
+
+def _corrupt(entry: Entry, reason: str) -> errors.EventLogError:
+    """What is stored cannot have been taken in."""
+    return errors.EventLogError(code="db_corrupt", reason=f"{entry.author}#{entry.seq}: {reason}")
 
 
 class Feed:
@@ -60,8 +66,10 @@ class Feed:
     def add(self, entry: Entry) -> None:
         """Put an event at the end."""
         head = self.head
-        assert (entry.seq, entry.previous) == (head.seq + 1, head.link), "an event follows the end of its feed"
-        assert entry.lamport > head.lamport, "lamports rise along a feed"
+        if (entry.seq, entry.previous) != (head.seq + 1, head.link):
+            raise _corrupt(entry, f"event {entry.seq} does not follow {head.seq}, the end of the feed")
+        if entry.lamport <= head.lamport:
+            raise _corrupt(entry, f"its lamport {entry.lamport} does not rise past {head.lamport}")
         self.entries.append(entry)
 
     def prove(self, one: Entry, other: Entry) -> bool:

@@ -52,6 +52,7 @@ class Keeper:
         self.position = 0  # how far the store was read
         self._heads: dict[str, tuple[int, bytes]] = {}  # the ends of the streams of feeds, as written or read
         self._read_links: dict[str, bytes] = {}  # the last link that was read of each feed
+        self._read_ends: dict[str, int] = {}  # the last seq that was read of each stream
         self._kinds = frozenset({self.streams.kind})
         self._base: dict[
             str, Head
@@ -73,6 +74,7 @@ class Keeper:
         if event.payload is not None and chain.checksum(event.payload) != event.checksum:
             reason = f"the payload of {event.stream}#{event.seq} is not the one that was recorded"
             raise errors.EventLogError(code="db_corrupt", reason=reason)
+        self._read_ends[event.stream] = event.seq
         kept = event.type if names.is_aside(event.stream) else ""  # in a feed an author may write any type
         if kept == ASIDE_EVENT:
             yield from_aside(self.streams, event.data["event"])
@@ -89,6 +91,19 @@ class Keeper:
             if event.seq > self._heads.get(author, (0, b""))[0]:
                 self._heads[author] = (event.seq, event.link)
             yield from_store(event, previous)
+
+    def shortened(self) -> str | None:
+        """A stream that ends later by the store's own word than by what was read of it; None if there is none."""
+        after = f"{self.streams.kind}/"
+        while page := self.store.streams(after=after):
+            for info in page:
+                if not info.stream.startswith(f"{self.streams.kind}/"):
+                    return None
+                cut = self.store.cut(info.stream)
+                if info.seq > max(self._read_ends.get(info.stream, 0), cut.through if cut else 0):
+                    return info.stream
+            after = page[-1].stream
+        return None
 
     # --- writing ---------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 On every send the next value is one more; on every receipt it becomes the larger of both, plus one. There is no row for
 it: the clock is a fold over this node's own log in the order of recording, so each event carries the clock's step in
-its own commit, and the two can never disagree. `check` says so once more at opening.
+its own commit. At opening every feed has to go as far as the store says, and its lamports have to rise.
 """
 
 from __future__ import annotations
@@ -40,8 +40,3 @@ class LamportClock:
     def observe(self, received_lamport: int) -> None:
         """An event of another was recorded."""
         self._current = min(max(self._current, received_lamport) + 1, limits.INT_MAX)
-
-    def check(self, head: int) -> None:
-        """The clock is never behind the highest lamport that is stored."""
-        if self._current < head:
-            raise errors.EventLogError(code="db_corrupt", reason=f"the clock is at {self._current}, the head at {head}")

@@ -13,12 +13,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from typing import Any, TypeAlias
 
 from tallystick import errors
-from tallystick.community import identity, wire
+from tallystick.community import identity, inserts, wire
 from tallystick.community.acceptance import Verify
 from tallystick.community.entry import Entry, mint
 from tallystick.community.floors import Base
 from tallystick.community.held import Held
 from tallystick.community.identity import KeyPair
+from tallystick.community.inserts import LOCAL, RECEIVED, Inserted
 from tallystick.community.judging import Plan, error_of
 from tallystick.community.keeping import Keeper
 from tallystick.community.node import Node
@@ -67,6 +68,7 @@ class EventLog(Node):
         self._ask = ask
         self._asking = threading.Lock()
         self.on_append: list[Callable[[Event], None]] = []  # best-effort fan-out to peers
+        self.on_insert: list[Inserted] = [inserts.log_line]
         if base is not None:
             self._keeper.expect(base.heads)
         self._open()
@@ -78,7 +80,17 @@ class EventLog(Node):
             self.refresh()
         except errors.Damaged as damage:
             raise errors.EventLogError(code="db_corrupt", reason=damage.reason) from damage
-        self.replica.clock.check(self.replica.head)
+        self._require_ends()
+
+    def _require_ends(self) -> None:
+        """Refuse a log of which less can be read than the store says there is: its clock would fall back, and the node
+        would sign again for places that are taken. The store keeps the ends of streams apart from their events."""
+        while (stream := self._keeper.shortened()) is not None:
+            read = self._keeper.position
+            self.refresh()
+            if self._keeper.position == read:  # it is not that another process wrote meanwhile
+                reason = f"{stream} ends before its end: events of it are missing, and the clock with them"
+                raise errors.EventLogError(code="db_corrupt", reason=reason)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -94,7 +106,7 @@ class EventLog(Node):
                 entry = self._mint(event_type, self._completed(event_type, data), author_kp)
                 self._require_standing(entry)
                 try:
-                    self._keep(Plan(new=[entry]))
+                    self._keep(Plan(new=[entry]), origin=LOCAL)
                     break
                 except errors.Conflict:
                     continue  # another process wrote to this feed: sign again behind it
@@ -146,10 +158,14 @@ class EventLog(Node):
                 plan.new, plan.forks = again.new, [*plan.forks, *again.forks]
         raise errors.Busy(waited_ms=0)
 
-    def _keep(self, plan: Plan) -> None:
+    def _keep(self, plan: Plan, *, origin: str = RECEIVED) -> None:
         self._keeper.keep(plan.new, plan.forks)
         self.replica.apply(plan.new, plan.forks, ceiling=plan.ceiling)
         self._arrive(plan.new)
+        for entry in plan.new:
+            code = self.replica.code_of(entry)
+            for told in self.on_insert:
+                told(entry, origin, code)
 
     def refresh(self) -> None:
         """Take in what other processes wrote."""

@@ -40,6 +40,14 @@ def endorse_floors(log: EventLog, founder_kp: KeyPair) -> list[Event]:
     return done
 
 
+def is_proposed(log: EventLog) -> bool:
+    """Whether an admin has asked for the next floor already."""
+    with log.lock:
+        entries = [entry for entry in log.replica.counted.entries() if entry.type == POLICY]
+    found = (floors.floor_of(entry) for entry in entries if _is_by_admin(log, entry))
+    return any(floor is not None and floor.after == log.replica.base.floor for floor in found)
+
+
 def _confirmed(log: EventLog) -> Base | None:
     """The first proposal for the next floor that this node would make itself, event for event."""
     replica = log.replica

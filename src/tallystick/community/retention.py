@@ -70,9 +70,9 @@ def due(
         base = log.replica.base
         if not base.floor:
             return None
-        found = _snapshot(files, base.lamport, base.floor)
+        found = snapshot_at(files, base.lamport, base.floor)
         if found is None:
-            files.write(snapshots.of_floor(log, engine, keys))
+            files.write(snapshots.of_floor(log, engine, keys), at_ns=log.clock())
             return None
         found.verify(log.community, {log.community, keys.node})
         behind = [peer for peer in peers if log.floors_seen.get(peer) != base.floor.hex()]
@@ -83,7 +83,16 @@ def due(
         return Due(found, now - int(days * DAY_NS))
 
 
-def _snapshot(files: SnapshotStore, lamport: int, floor: bytes) -> Snapshot | None:
+def age_ns(log: EventLog, files: SnapshotStore) -> int:
+    """For how long this node has had a snapshot of the floor that it is at; 0 if it has none."""
+    base = log.replica.base
+    if snapshot_at(files, base.lamport, base.floor) is None:
+        return 0
+    return log.clock() - files.written_ns(base.lamport)
+
+
+def snapshot_at(files: SnapshotStore, lamport: int, floor: bytes) -> Snapshot | None:
+    """The snapshot of this lamport, if it is of this floor and whole."""
     try:
         found = files.read(lamport)
     except (FileNotFoundError, errors.SnapshotRejected):

@@ -1,4 +1,7 @@
-"""When things are due, as plain functions of a clock: rounds of gossip, and the daily snapshot."""
+"""When things are due, as plain functions of a clock: rounds of gossip, and the daily snapshot.
+
+When the snapshot is due next is written down, so that a node that was off at its hour makes up for it.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,20 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import msgspec
+
+from tallystick import errors
+from tallystick.community import place
 
 Result = TypeVar("Result")
 
 INTERVAL_S = 300.0
 EMERGENCY_INTERVAL_S = 30.0
 SNAPSHOT_HOUR = 3
+RETRY = timedelta(minutes=10)
 
 
 class Schedule(msgspec.Struct):
@@ -38,11 +46,23 @@ class Schedule(msgspec.Struct):
 
 
 class Ticker:
-    """Fires rounds and snapshots on a given clock: `tick(now)` does what is due since the last one."""
+    """Fires rounds and snapshots on a given clock: `tick(now)` does what is due since the last one.
+
+    With a directory the next snapshot's time is kept there. A snapshot that fails is tried again after ten minutes, and
+    is due until it goes well.
+    """
 
     def __init__(
-        self, schedule: Schedule, *, round: Callable[[bool], Awaitable[None]], snapshot: Callable[[], Awaitable[None]]
+        self,
+        schedule: Schedule,
+        *,
+        round: Callable[[bool], Awaitable[None]],
+        snapshot: Callable[[], Awaitable[None]],
+        directory: Path | None = None,
+        failed: Callable[[Exception], None] = lambda problem: None,
     ) -> None:
+        self._directory = directory
+        self._failed = failed
         self.schedule = schedule
         self._round = round
         self._snapshot = snapshot
@@ -52,18 +72,44 @@ class Ticker:
     async def tick(self, now: datetime) -> None:
         """Do what is due. A round is told whether only local peers may take part."""
         if self._next_snapshot is None:
-            self._next_snapshot = self.schedule.next_snapshot(now)
+            self._next_snapshot = self._planned(now)
         if self._last_round is None or (now - self._last_round).total_seconds() >= self.schedule.wait_s:
             self._last_round = now
             await self._round(self.schedule.emergency)
         if now >= self._next_snapshot:
-            self._next_snapshot = self.schedule.next_snapshot(now)
-            await self._snapshot()
+            try:
+                await self._snapshot()
+            except (errors.TallyError, OSError) as problem:
+                self._next_snapshot = now + RETRY
+                self._failed(problem)
+            else:
+                self._next_snapshot = self._plan(now)
+
+    def _planned(self, now: datetime) -> datetime:
+        """What was planned before this process began; a time to come is worked out again if the hour has changed."""
+        due = None if self._directory is None else place.read_due(self._directory)
+        if due is not None and (due.hour == self.schedule.snapshot_hour or due.at <= now):
+            return due.at
+        return self._plan(now)
+
+    def _plan(self, now: datetime) -> datetime:
+        found = self.schedule.next_snapshot(now)
+        if self._directory is not None:
+            place.save_due(self._directory, place.Due(found, self.schedule.snapshot_hour))
+        return found
+
+
+class HasTick(Protocol):
+    """What is run beside a server."""
+
+    @property
+    def schedule(self) -> Schedule: ...
+    async def tick(self, now: datetime) -> None: ...
 
 
 async def beside(
     serving: Coroutine[Any, Any, None],
-    ticker: Ticker,
+    ticker: HasTick,
     *,
     now: Callable[[], datetime],
     look: Callable[[], None] = lambda: None,

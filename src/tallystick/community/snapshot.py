@@ -144,14 +144,16 @@ class SnapshotStore:
         self._directory = Path(dir_path)
         self._community = community_id
 
-    def write(self, snap: Snapshot) -> None:
-        """Write one, whole or not at all; its name is its lamport."""
+    def write(self, snap: Snapshot, *, at_ns: int | None = None) -> None:
+        """Write one, whole or not at all; its name is its lamport, `at_ns` its age if not the time of this machine."""
         self._directory.mkdir(parents=True, exist_ok=True)
         path = self._directory / f"{snap.lamport}.bin"
         beside = path.with_suffix(".writing")
         with beside.open("wb") as file:
             file.write(dump(snap))
             file.flush()
+            if at_ns is not None:
+                os.utime(beside, ns=(at_ns, at_ns))
             os.fsync(file.fileno())
         os.replace(beside, path)
         _sync_directory(self._directory)

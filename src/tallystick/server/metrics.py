@@ -57,6 +57,7 @@ class Metrics:
         self._dropped = counter("tally_followers_dropped", "Followers sent off for being slow.")
         self._snapshots = counter("tally_snapshots", "Snapshots made and failed.", ["result"])
         self._scheduled = counter("tally_scheduler_jobs", "What fired by itself.", ["job", "result"])
+        self._inserted = counter("tally_community_events", "Events that a community's log took in.", ["origin", "code"])
         self._jobs = counter("tally_jobs", "Long operations that are over.", ["kind", "state"])
         for result in ("made", "failed"):
             self._snapshots.labels(result)
@@ -102,6 +103,10 @@ class Metrics:
     def fired(self, *, job: str, ok: bool) -> None:
         """Something fired by itself."""
         self._scheduled.labels(job, "done" if ok else "failed").inc()
+
+    def inserted(self, entry: object, origin: str, code: str | None) -> None:
+        """A community's log took in an event, its own or another's; `code` is why it does not count."""
+        self._inserted.labels(origin, code or "counts").inc()
 
     def job_ended(self, job: Job) -> None:
         """A long operation is over."""

@@ -48,6 +48,8 @@ class Operations:
         self.free_bytes_min = service.limits.free_bytes_min
         self.verified: Job | None = None
         self.community: Community | None = _community(service)  # what cannot be opened is told before anything listens
+        if self.community is not None:
+            self.community.log.on_insert.append(metrics.inserted)
         telemetry.require(environment)
         self._environment = environment
         metrics.registry.register(Sampled(self))
@@ -124,6 +126,9 @@ class Operations:
         if self.upkeep is not None:
             yield "tally_scheduler_running", "1 while the scheduler is at work.", float(self.upkeep.is_running)
             yield "tally_scheduler_lag_seconds", "Since the scheduler last looked.", self.upkeep.behind_seconds
+        if self.community is not None:
+            yield "tally_community_emergency", "1 in emergency mode.", float(self.community.upkeep.schedule.emergency)
+            yield "tally_community_held_events", "Events that wait for others.", len(self.community.log.replica.held)
         if self.verified is not None and self.verified.ended is not None:
             yield "tally_verified_timestamp_seconds", "When the log was last verified.", self.verified.ended / 1e9
             yield "tally_verify_problems", "What that found.", len(self.verified.result["problems"])
@@ -156,4 +161,8 @@ def _community(service: Service) -> Community | None:
             reason=f"{missing.name} is not installed: pip install 'tallystick[community]'",
         ) from missing
     directory = gossip.directory_of(service.settings.url)
-    return gossip.Community(service.store, directory) if directory is not None else None
+    return (
+        gossip.Community(service.store, directory, hour=service.settings.snapshot_hour)
+        if directory is not None
+        else None
+    )

@@ -55,6 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     allow_hosts: tuple[str, ...] = ()
     infrastructure: tuple[str, ...] = ()
     window_ms: float = 0.0
+    snapshot_hour: int | None = None
     limits: Limits = Limits()
 
     @property

@@ -1,0 +1,134 @@
+"""What a node that listens does by itself: rounds of gossip, and once a day a snapshot, floors and retention.
+
+`tally community sync --listen` and `tally serve` run the same. The time of the daily work is kept in the directory: a
+node that is off at its hour does it when it is on again.
+
+Floors come as slowly as events may go: a founder declares the next one, and an admin asks for it, when there is none,
+or when what the last one covers has had its days. So where peers keep up, what was written and lies far enough behind
+the head is gone after twice the days.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from tallystick import errors
+from tallystick.community import place, proposals, retention
+from tallystick.community.identity import KeyPair
+from tallystick.community.log import EventLog
+from tallystick.community.replay import ReplayEngine
+from tallystick.community.rounds import Rounds
+from tallystick.community.schedule import Schedule, Ticker
+from tallystick.community.snapshot import Snapshot, SnapshotStore, build_snapshot, declare_floor
+from tallystick.community.types import ADMIN, EVENT_LOG_RETENTION_DAYS
+
+Tell = Callable[[str], None]
+
+
+class Upkeep:
+    """The upkeep of one node, whose log is in a directory. `tell` is told what was done and what failed."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        engine: ReplayEngine,
+        files: SnapshotStore,
+        keys: KeyPair,
+        directory: Path,
+        *,
+        schedule: Schedule | None = None,
+        tell: Tell = lambda line: None,
+    ) -> None:
+        self._log, self._engine, self._files, self._keys = log, engine, files, keys
+        self._directory = directory
+        self._tell = tell
+        self.schedule = schedule or Schedule()
+        self._always_emergency = self.schedule.emergency
+        self.place = place.read(directory)
+        self.rounds = Rounds(log, lambda peer: self.place.client(keys, peer))
+        self._ticker = Ticker(
+            self.schedule, round=self._round, snapshot=self._daily, directory=directory, failed=self._failed
+        )
+
+    async def tick(self, now: datetime) -> None:
+        """Do what is due; what was written down meanwhile counts from now on."""
+        try:
+            self.place = await asyncio.to_thread(place.read, self._directory)
+        except (errors.CommunityMissing, OSError) as problem:
+            self._failed(problem)
+        self.schedule.emergency = self._always_emergency or self.place.emergency
+        await self._ticker.tick(now)
+
+    async def stop(self) -> None:
+        """Give up what is under way."""
+        await self.rounds.stop()
+
+    async def _round(self, local_only: bool) -> None:
+        await self.rounds.begin(self.place.known_peers, local_only=local_only)
+
+    # --- once a day ------------------------------------------------------------------------------------------------
+
+    async def _daily(self) -> None:
+        await asyncio.to_thread(self.daily)
+
+    def daily(self, *, days: float = EVENT_LOG_RETENTION_DAYS) -> None:
+        """Make the snapshot, settle what may be settled, and let go what has had its days."""
+        made = self.snapshot()
+        self._settle(made, days)
+        self.retain(days=days)
+
+    def snapshot(self) -> Snapshot:
+        """A snapshot as of now, written; the same one again keeps its age, from which retention counts."""
+        with self._log.lock:
+            self._log.refresh()
+            made = build_snapshot(self._log, self._engine, self._keys)
+            kept = retention.snapshot_at(self._files, made.lamport, made.base.floor)
+            if kept is None or kept.signer != made.signer:
+                self._files.write(made, at_ns=self._log.clock())
+        return made
+
+    def _settle(self, made: Snapshot, days: float) -> None:
+        """Declare or ask for the next floor, as this node's rank allows; endorse what admins asked for."""
+        log, keys = self._log, self._keys
+        if keys.node == log.community:
+            proposals.endorse_floors(log, keys)
+            if self._wants_floor(made, days):
+                declare_floor(log, made, keys)
+                self._tell(f"declared a floor at lamport {made.lamport}")
+        elif self._is_admin() and self._wants_floor(made, days) and not proposals.is_proposed(log):
+            proposals.propose_floor(log, made, keys)
+            self._tell(f"proposed a floor at lamport {made.lamport}")
+
+    def _is_admin(self) -> bool:
+        return self._log.replica.roster.now().get(self._keys.node, 0) >= ADMIN
+
+    def _wants_floor(self, made: Snapshot, days: float) -> bool:
+        base = self._log.replica.base
+        if made.after != base.floor or made.lamport <= base.lamport:
+            return False  # it was built before the floor that there is, or covers nothing more
+        return not base.floor or retention.age_ns(self._log, self._files) >= days * retention.DAY_NS
+
+    def retain(self, *, days: float = EVENT_LOG_RETENTION_DAYS) -> None:
+        """Let go what a floor has covered for so many days, and all but the newest snapshots."""
+        log, peers = self._log, [peer.key for peer in self.place.known_peers]
+        due = retention.due(log, self._engine, self._files, self._keys, days=days, peers=peers)
+        if due is not None:
+            self._begin_at(due.snapshot.lamport)
+            for stream in retention.prune(log, due):
+                self._tell(f"{stream.stream}: {stream.why_not or f'{stream.count} events pruned'}")
+        needed = {self.place.base, log.replica.base.lamport} - {None}
+        self._files.prune(keep=needed)  # type: ignore[arg-type]  # None was taken out
+
+    def _begin_at(self, lamport: int) -> None:
+        """Write down where the log begins, before anything goes: whoever opens it begins there from now on."""
+        written = place.read(self._directory)
+        if written.base != lamport:
+            written.base = lamport
+            place.save(self._directory, written)
+        self.place = written
+
+    def _failed(self, problem: Exception) -> None:
+        self._tell(problem.message if isinstance(problem, errors.TallyError) else str(problem))
