@@ -17,7 +17,7 @@ from tallystick.event.model import Event
 from tallystick.pipeline import adbc, clear, partitions, read_events, rebuilding, source
 from tallystick.pipeline.columns import COLUMNS, to_events
 from tallystick.pipeline.question import Question, open_asked
-from tallystick.pipeline.sink import write_events
+from tallystick.pipeline.sink import by_stream, write_events
 from tallystick.pipeline.whole import Whole
 from tallystick.projections import Projection
 from tallystick.projections.rebuild import stage
@@ -162,11 +162,13 @@ def test_tasks_write_into_postgres_beside_each_other(spark: SparkSession, urls: 
     tallystick.open(copy).close()
     for place in ("one", "two"):  # the second query knows nothing of the first one's checkpoint
         read = spark.readStream.format("tallystick").option("url", urls["postgres"]).option("maxEventsPerTrigger", "20")
-        write = read.load().coalesce(1).writeStream.format("tallystick").option("order", "position")
-        write = write.options(url=copy, checkpointLocation=f"{tmp_path}/{place}")
+        write = by_stream(read.load(), order="position", tasks=2).writeStream.format("tallystick")
+        write = write.options(url=copy, order="position", checkpointLocation=f"{tmp_path}/{place}")
         write.trigger(availableNow=True).start().awaitTermination()
     with tallystick.open(copy, readonly=True) as store, tallystick.open(urls["postgres"], readonly=True) as original:
-        assert [event.link for event in store.events()] == [event.link for event in original.events()]
+        for info in original.streams():
+            copied, first = (log.read_stream(info.stream) for log in (store, original))
+            assert [event.link for event in copied] == [event.link for event in first]
 
 
 @pytest.mark.parametrize(

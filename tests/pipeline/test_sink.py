@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 import tallystick
 from tallystick import errors
 from tallystick.event.model import Event
 from tallystick.pipeline import clear
-from tallystick.pipeline.sink import write_events
+from tallystick.pipeline.sink import by_stream, write_events
 
 Stored = Callable[[str], list[Event]]
 
@@ -55,4 +58,40 @@ def test_a_table_that_does_not_fit_is_refused(
     """PIPE-01: no id, no payload, no order, or rows out of order: one clear error."""
     tallystick.open(files_url).close()
     with pytest.raises(expected), clear():
-        change(table).coalesce(1).write.format("tallystick").mode("append").options(url=files_url, **options).save()
+        written = by_stream(change(table), order="at", tasks=1)
+        if "idFrom" in options and "order" in options:
+            written = written.sortWithinPartitions("stream", "payload")
+        written.write.format("tallystick").mode("append").options(url=files_url, **options).save()
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("spread", ["by nobody", "and then in one task", "and then in others", "by another name"])
+def test_a_table_whose_streams_may_be_in_several_tasks_is_refused(
+    table: DataFrame, tmp_path: Path, spread: str
+) -> None:
+    """PIPE-01, SAFE-07: Spark's own writer does not bring the rows of a stream together, so it is refused."""
+    url = f"sqlite:{tmp_path}/log.db"
+    tallystick.open(url).close()
+    together = by_stream(table, order="at", tasks=3)
+    changed = {
+        "by nobody": table.repartition(3, "at").sortWithinPartitions("stream", "at"),
+        "and then in one task": together.coalesce(1),
+        "and then in others": together.repartition(3, "at").sortWithinPartitions("stream", "at"),
+        "by another name": together.withColumn("stream", F.concat("stream", F.col("at").cast("string"))),
+    }[spread]
+    with pytest.raises(errors.SchemaMisfit, match="task"), clear():
+        changed.write.format("tallystick").mode("append").options(url=url, order="at", idFrom="content").save()
+    with tallystick.open(url, readonly=True) as store:
+        ats = [json.loads(event.payload or b"")["cents"] * 7 % 40 for event in store.read_stream("order/o1")]
+    assert ats == sorted(ats)
+
+
+def test_a_writer_waits_as_long_as_it_is_told(table: DataFrame, files_url: str) -> None:
+    """PIPE-01: `waitSeconds` is how long a task waits for another writer of the log."""
+    options = {"order": "at", "idFrom": "content", "waitSeconds": "0"}
+    written = by_stream(table, order="at", tasks=1).write.format("tallystick").mode("append").options(url=files_url)
+    with tallystick.open(files_url), pytest.raises(errors.StoreLocked), clear():
+        written.options(**options).save()
+    for wrong in ({"waitSeconds": "-1"}, {"idFrom": "order"}):
+        with pytest.raises(errors.InvalidValue), clear():
+            written.options(**options | wrong).save()

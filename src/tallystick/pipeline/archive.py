@@ -18,6 +18,7 @@ from tallystick.pipeline import bucketing, manifest, shelving
 from tallystick.pipeline.bucketing import Staged
 from tallystick.pipeline.columns import DDL
 from tallystick.pipeline.failures import clear
+from tallystick.pipeline.location import directory_of
 from tallystick.pipeline.manifest import Bucket, DataFile, Manifest
 from tallystick.pipeline.partitions import Range, split
 from tallystick.pipeline.progress import Show, watched
@@ -53,7 +54,7 @@ def archive(
     show: Show | None = None,
 ) -> Archived:
     """Archive everything up to `until` (None: the safe head now) that is not archived yet."""
-    place = Path(directory).absolute()
+    place = directory_of(directory)
     with shelving.locked(place), clear(), watched(spark, "archive", show):
         with open_log(url) as store:
             require_order(store, what="archive")

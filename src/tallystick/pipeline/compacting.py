@@ -16,6 +16,7 @@ from tallystick.pipeline import digests, manifest, shelving
 from tallystick.pipeline.archive import BUCKET_EVENTS
 from tallystick.pipeline.columns import COLUMNS, DDL, SPARK_TYPES
 from tallystick.pipeline.failures import clear
+from tallystick.pipeline.location import directory_of
 from tallystick.pipeline.manifest import Bucket, Manifest
 from tallystick.pipeline.progress import Show, watched
 from tallystick.pipeline.whole import read_archive
@@ -49,7 +50,7 @@ def compact(
     show: Show | None = None,
 ) -> Compacted:
     """Merge neighbours as long as the outcome has at most `bucket_events` positions."""
-    place = Path(directory).absolute()
+    place = directory_of(directory)
     before = manifest.load(place)
     with shelving.locked(place), clear(), watched(spark, "compact", show):
         before = manifest.load(place)

@@ -23,6 +23,7 @@ from tallystick.event import chain
 from tallystick.event.model import Event
 from tallystick.pipeline import manifest, shelving
 from tallystick.pipeline.archive import require_same_history
+from tallystick.pipeline.location import directory_of
 from tallystick.pipeline.manifest import BLOCK_POSITIONS, Block, Bucket
 from tallystick.store.store import Store
 
@@ -41,7 +42,7 @@ class Covering:
     """An archive of a log, opened to be asked about events."""
 
     def __init__(self, directory: str | Path, store: Store) -> None:
-        self._place = Path(directory).absolute()
+        self._place = directory_of(directory)
         self._manifest = manifest.load(self._place)
         require_same_history(self._place, self._manifest, store)
         self._read: OrderedDict[int, Rows | str] = OrderedDict()

@@ -65,25 +65,35 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse(options: Mapping[str, str]) -> Question:
     """The question that options ask. Names of options are not case-sensitive, as everywhere in Spark."""
-    given = {name.lower(): value for name, value in options.items()}
+    given = named(options)
     for name in given:
         if name not in OPTIONS:
             raise errors.InvalidValue(what="option", value=name, must="one of " + ", ".join(sorted(OPTIONS)))
-    url = given.get("url") or given.get("path")
-    if not url:
-        raise errors.InvalidValue(what="option url", value="nothing", must="the URL of a log, such as files:DIR")
     return Question(
-        url=url,
-        after=_number(given, "after") or 0,
-        until=_number(given, "until"),
+        url=url_in(given),
+        after=number_in(given, "after") or 0,
+        until=number_in(given, "until"),
         selection=_selection(given),
         over_pruned=_choice(given, "pruned"),
         over_holes=_choice(given, "holes"),
         final=given.get("final") == "true",
         unchecked=given.get("unchecked") == "true",
-        partition_events=_number(given, "partitionevents", least=1),
-        trigger_events=_number(given, "maxeventspertrigger", least=1),
+        partition_events=number_in(given, "partitionevents", least=1),
+        trigger_events=number_in(given, "maxeventspertrigger", least=1),
     )
+
+
+def named(options: Mapping[str, str]) -> dict[str, str]:
+    """Options by their names in lower case."""
+    return {name.lower(): value for name, value in options.items()}
+
+
+def url_in(given: Mapping[str, str]) -> str:
+    """The log that options name."""
+    url = given.get("url") or given.get("path")
+    if not url:
+        raise errors.InvalidValue(what="option url", value="nothing", must="the URL of a log, such as files:DIR")
+    return url
 
 
 def _selection(given: Mapping[str, str]) -> Selection:
@@ -111,7 +121,8 @@ def _names(given: Mapping[str, str], name: str) -> frozenset[str]:
     return frozenset(part.strip() for part in given.get(name, "").split(",") if part.strip())
 
 
-def _number(given: Mapping[str, str], name: str, *, least: int = 0) -> int | None:
+def number_in(given: Mapping[str, str], name: str, *, least: int = 0) -> int | None:
+    """The number that an option is; None if it is not given."""
     value = given.get(name)
     if value is None:
         return None

@@ -16,6 +16,7 @@ import msgspec
 from tallystick import errors
 from tallystick.pipeline import manifest, shelving
 from tallystick.pipeline.columns import COLUMNS, arrow_schema
+from tallystick.pipeline.location import directory_of
 
 DELTA, ICEBERG = "delta", "iceberg"
 FORMATS = (DELTA, ICEBERG)
@@ -35,7 +36,7 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
 
 def register(directory: str | Path, kind: str) -> Registered:
     """List the files of an archive as a table of this format."""
-    place = Path(directory).absolute()
+    place = directory_of(directory)
     if kind not in FORMATS:
         raise errors.InvalidValue(what="format", value=kind, must=" or ".join(FORMATS))
     try:
@@ -106,6 +107,6 @@ def iceberg_catalog(directory: str | Path) -> Any:
     """The catalog beside an archive; its table is `tallystick.events`."""
     from pyiceberg.catalog.sql import SqlCatalog
 
-    place = Path(directory).absolute() / ICEBERG
+    place = directory_of(directory) / ICEBERG
     place.mkdir(exist_ok=True)
     return SqlCatalog(NAMESPACE, uri=f"sqlite:///{place}/catalog.db", warehouse=place.as_uri())

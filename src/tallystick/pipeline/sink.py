@@ -2,19 +2,25 @@
 
 Needed are the columns `stream`, `type` and `payload` (JSON text), one that orders the rows (option `order`), and `id`;
 or, with the option `idFrom=content`, an id made of stream, order, type and payload. So a task that Spark repeats writes
-nothing twice. Rows of one stream have to be in one task, in order: `write_events` sees to that.
+nothing twice.
+
+Tasks know nothing of each other, so the rows of a stream have to be in one task: `by_stream` puts them there and notes
+in a column `task` which one that is. A table without the column is refused when it is planned; a row in another task
+than its own, or out of order, when it is met.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from pyspark.sql.datasource import (
@@ -28,12 +34,15 @@ import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.event import canonical
 from tallystick.pipeline.failures import clear, told
-from tallystick.pipeline.question import absolute, require_shared
+from tallystick.pipeline.question import absolute, named, number_in, require_shared, url_in
 
 NAME = "tallystick"
 APPEND_EVENTS = 500
 WAIT_SECONDS = 60.0
 POLL_SECONDS = 0.2
+TASK = "task"
+TASK_TYPE = "struct<number:int,of:int>"
+TASKS = 8
 REQUIRED = {"stream": "string", "type": "string", "payload": "string"}
 OPTIONAL = {"id": "binary", "version": "int", "time": "bigint", "meta": "string"}
 _UUID_VERSION, _UUID_VARIANT = 0x80, 0x80
@@ -59,12 +68,13 @@ class Wrote(WriterCommitMessage):
 
 def recipe(options: Mapping[str, str], schema: StructType) -> Recipe:
     """What the options and the columns of a table say, checked."""
-    given = {name.lower(): value for name, value in options.items()}
-    url, order = given.get("url") or given.get("path") or "", given.get("order", "")
-    from_content = given.get("idfrom") == "content"
-    if not url:
-        raise errors.InvalidValue(what="option url", value="nothing", must="the URL of a log, such as files:DIR")
+    given = named(options)
+    url, order = url_in(given), given.get("order", "")
     require_shared(url)
+    from_content = "idfrom" in given
+    if given.get("idfrom", "content") != "content":
+        raise errors.InvalidValue(what="option idFrom", value=given["idfrom"], must="content")
+    waits = number_in(given, "waitseconds")
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
     for name, kind in REQUIRED.items():
         if kinds.get(name) != kind:
@@ -76,14 +86,20 @@ def recipe(options: Mapping[str, str], schema: StructType) -> Recipe:
         raise errors.SchemaMisfit(column=order or "order", reason="the option `order` must name the column that orders")
     if not from_content and "id" not in kinds:
         raise errors.SchemaMisfit(column="id", reason="it is needed, or the option idFrom=content")
-    return Recipe(url=url, order=order, from_content=from_content, names=tuple(kinds))
+    if kinds.get(TASK) != TASK_TYPE:
+        reason = (
+            "the rows of a stream must come to one task: write sink.by_stream(table, order=...), or use write_events"
+        )
+        raise errors.SchemaMisfit(column=TASK, reason=reason)
+    wait_seconds = WAIT_SECONDS if waits is None else float(waits)
+    return Recipe(url=url, order=order, from_content=from_content, names=tuple(kinds), wait_seconds=wait_seconds)
 
 
-def append(made: Recipe, batches: Iterator[pa.RecordBatch]) -> Wrote:
+def append(made: Recipe, batches: Iterator[pa.RecordBatch], *, task: int) -> Wrote:
     """Append the rows of a task. Writers of a log that has one at a time take turns."""
     with told(), _opened(made) as store:
         written = stored = 0
-        for stream, events in _groups(made, batches):
+        for stream, events in _groups(made, batches, task):
             done = store.append(stream, events)
             stored += done.stored
             written += len(events) - done.stored
@@ -101,8 +117,8 @@ def _opened(made: Recipe) -> Store:
             time.sleep(POLL_SECONDS)
 
 
-def _groups(made: Recipe, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, list[NewEvent]]]:
-    """Events of one stream that lie side by side, as one append; the order is checked on the way."""
+def _groups(made: Recipe, batches: Iterator[pa.RecordBatch], task: int) -> Iterator[tuple[str, list[NewEvent]]]:
+    """Events of one stream, as appends; their task and their order are checked on the way."""
     current, last = "", None
     events: list[NewEvent] = []
     for batch in batches:
@@ -110,7 +126,9 @@ def _groups(made: Recipe, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[s
             if row["stream"] != current or len(events) >= APPEND_EVENTS:
                 if events:
                     yield current, events
-                last = last if row["stream"] == current else None
+                if row["stream"] != current:
+                    _require_task(row, current, task)
+                    last = None
                 current, events = row["stream"], []
             place = row[made.order]
             if place is None or (last is not None and place < last):
@@ -120,6 +138,19 @@ def _groups(made: Recipe, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[s
             events.append(_event(made, row))
     if events:
         yield current, events
+
+
+def _require_task(row: dict[str, Any], before: str, task: int) -> None:
+    """Refuse a stream that other tasks may have rows of, or that had rows in this one before."""
+    stream, noted = row["stream"], row[TASK]
+    if stream is None:
+        raise errors.SchemaMisfit(column="stream", reason="it is null")
+    if noted is None or noted["number"] != task or noted["number"] != zlib.crc32(stream.encode()) % noted["of"]:
+        reason = f"rows of {stream!r} may be in several tasks: change nothing between sink.by_stream and the writing"
+        raise errors.SchemaMisfit(column=TASK, reason=reason)
+    if stream < before:
+        reason = f"{stream!r} comes after {before!r}: the rows of a task must be sorted by stream"
+        raise errors.SchemaMisfit(column="stream", reason=reason)
 
 
 def _event(made: Recipe, row: dict[str, Any]) -> NewEvent:
@@ -153,25 +184,44 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Append the rows of one task; they are durable when this returns."""
-        return append(self._recipe, iterator)
+        return append(self._recipe, iterator, task=_task())
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Appends what a streaming query gives; a repeated batch writes nothing, since its ids are there."""
+    """Appends what a streaming query gives; a repeated batch writes nothing, since its ids are there.
+
+    Spark sorts no streaming table, so each task sorts its rows of a batch.
+    """
 
     def __init__(self, made: Recipe) -> None:
         self._recipe = made
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Append the rows of one task."""
-        return append(self._recipe, iterator)
+        batches = list(iterator)
+        if batches:
+            by = [("stream", "ascending"), (self._recipe.order, "ascending")]
+            batches = pa.Table.from_batches(batches).sort_by(by).to_batches()
+        return append(self._recipe, iter(batches), task=_task())
+
+
+def _task() -> int:
+    context = TaskContext.get()
+    assert context is not None, "a writer runs in a task"
+    return context.partitionId()
+
+
+def by_stream(table: DataFrame, *, order: str, tasks: int = TASKS) -> DataFrame:
+    """The rows of each stream in one task, in order, as the writer asks for them; ready to be written."""
+    number = F.pmod(F.crc32(F.col("stream").cast("binary")), F.lit(tasks)).cast("int")
+    noted = table.withColumn(TASK, F.struct(number.alias("number"), F.lit(tasks).alias("of")))
+    together = noted.repartitionById(tasks, F.col(f"{TASK}.number"))
+    return together if table.isStreaming else together.sortWithinPartitions("stream", order)
 
 
 def write_events(table: DataFrame, url: str, *, order: str, from_content: bool = False) -> None:
     """Append a table to a log, the rows of each stream together and in order."""
-    sorted_ = table.repartition(F.col("stream")).sortWithinPartitions("stream", order)
-    if url.startswith("files:"):  # one writer at a time: one task
-        sorted_ = table.coalesce(1).sortWithinPartitions("stream", order)
+    sorted_ = by_stream(table, order=order, tasks=1 if url.startswith("files:") else TASKS)  # one writer at a time
     options = {"url": absolute(url), "order": order} | ({"idFrom": "content"} if from_content else {})
     with clear():
         sorted_.write.format(NAME).mode("append").options(**options).save()

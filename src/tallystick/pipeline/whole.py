@@ -17,6 +17,7 @@ from tallystick import errors
 from tallystick.pipeline import manifest
 from tallystick.pipeline.archive import erasures, require_same_history, without_erased
 from tallystick.pipeline.columns import COLUMNS, DDL
+from tallystick.pipeline.location import directory_of
 from tallystick.pipeline.manifest import Manifest
 from tallystick.pipeline.question import open_log, require_order
 from tallystick.pipeline.reading import read_events
@@ -90,7 +91,7 @@ def whole(
         if archive is None:
             _require_kept(store.log.floor(), over_pruned=over_pruned)
             return Whole(url=url, until=end, over_pruned=over_pruned, over_holes=over_holes, unchecked=unchecked)
-        place = Path(archive).absolute()
+        place = directory_of(archive)
         found = manifest.load(place)
         require_same_history(place, found, store)
         if not over_pruned:
@@ -124,7 +125,7 @@ def _require_archived(found: Manifest, floor: int) -> None:
 
 def read_archive(spark: SparkSession, directory: str | Path, found: Manifest | None = None) -> DataFrame:
     """The events of an archive, by its manifest."""
-    place = Path(directory).absolute()
+    place = directory_of(directory)
     listed = found or manifest.load(place)
     files = [str(place / bucket.events.name) for bucket in listed.buckets if bucket.events is not None]
     if not files:

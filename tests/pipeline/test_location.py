@@ -1,0 +1,75 @@
+"""Where an archive is: a directory. What is not understood is refused, and not taken for the name of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import tallystick
+from tallystick import errors
+from tallystick.pipeline.archive import archive
+from tallystick.pipeline.compacting import compact
+from tallystick.pipeline.covering import Covering
+from tallystick.pipeline.growth import growth
+from tallystick.pipeline.registering import register
+from tallystick.pipeline.streaming import stream
+from tallystick.pipeline.verifying import verify
+from tallystick.pipeline.whole import whole
+from tallystick.projections import Projection
+
+PLACES = ("s3a://bucket/x", "file:///srv/x", "hdfs://host:8020/x", Path("s3a://bucket/x"))
+
+
+class Nothing(Projection):
+    """Keeps nothing."""
+
+    types = ("order.paid",)
+    key = "stream"
+
+    def initial(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def apply(self, found: dict[str, Any], event: Any) -> dict[str, Any]:
+        """Nothing."""
+        return found
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("place", PLACES, ids=str)
+def test_an_archive_at_a_url_is_refused(
+    spark: SparkSession,
+    files_url: str,
+    make_log: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str | Path,
+) -> None:
+    """SAFE-07, PIPE-02: no job writes to a folder of that name below where it runs, and none reads it."""
+    monkeypatch.chdir(tmp_path)
+    make_log(files_url, events=3)
+    jobs: list[Callable[[], object]] = [
+        lambda: archive(spark, files_url, place),
+        lambda: compact(spark, place),
+        lambda: verify(spark, files_url, place),
+        lambda: growth(spark, files_url, place),
+        lambda: whole(files_url, place),
+        lambda: register(place, "delta"),
+        lambda: stream(spark, files_url, Nothing(), str(place)),
+    ]
+    for job in jobs:
+        with pytest.raises(errors.InvalidValue, match="must be a directory"):
+            job()
+    with tallystick.open(files_url) as store, pytest.raises(errors.InvalidValue):
+        Covering(place, store)
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_a_directory_may_have_a_colon_in_its_name(spark: SparkSession, files_url: str, tmp_path: Path) -> None:
+    """PIPE-02: a name is not a URL because of a colon."""
+    tallystick.open(files_url).close()
+    assert archive(spark, files_url, tmp_path / "2026-11-18T20:44").rows == 0
