@@ -268,7 +268,7 @@ class Writer:
                 if told is not None:
                     require_drawn(_drawn(written), told)
             if ledger.sources:
-                marks = ([source for _, source in ledger.sources], list(ledger.sources.values()))
+                marks = (*map(list, zip(*ledger.sources, strict=True)), list(ledger.sources.values()))
                 connection.execute(statements.named("move_sources"), marks)
             for lease in ledger.leases:
                 connection.execute(statements.named("put_lease"), _lease_row(lease))
