@@ -71,6 +71,8 @@ class Writer:
         try:
             return self._attempts(group)
         except psycopg.Error as problem:
+            if len(group) > 1 and translate.is_refused(problem):  # each alone, so that one does not fail the others
+                return commit_each([[transaction] for transaction in group], self._settled)
             if not translate.is_lost(problem):
                 refused = group[0].maintenance and maintaining.refusal(problem, group[0].maintenance)
                 if refused and len(group) == 1:
