@@ -163,3 +163,34 @@ def test_options_are_checked(url: str, options: dict[str, Any]) -> None:
         tallystick.open(url, **options)
     with pytest.raises(errors.StoreNotFound):
         tallystick.open(url, readonly=True)
+
+
+BEFORE = """
+SELECT tally.append_event('order/a', -1, 't', 1, gen_random_uuid(), 0, '{}',
+    '{"org":"acme","source":"till","source_seq":5}', NULL, 0, false, NULL, NULL);
+SELECT tally.move_sources(ARRAY['till', 'gone'], ARRAY[5, 9]);
+SET ROLE tally_app;
+CREATE TABLE tally_views."view_Old_1_rows" (n bigint);
+INSERT INTO tally.views (projection, epoch, live, definition, store_id, position, link_position, link, drops)
+VALUES ('Old', 1, true, '{"kind":"tables"}', gen_random_uuid(), 1, 0, '', 0),
+    ('Kept', 1, true, '{"kind":"rows"}', gen_random_uuid(), 1, 0, '', 0);
+RESET ROLE;
+"""
+
+
+def test_an_upgrade_to_owners_of_their_own_keeps_what_cannot_be_made_again() -> None:
+    """CP-10, CP-12, LH-03: sources go on within their org, tables that anybody could alter go, rows stay."""
+    with postgres.database() as old:
+        with psycopg.connect(old, autocommit=True) as connection:
+            migrations.migrate(connection, profile="plain", clock=lambda: 0, upto=14)
+            connection.execute(BEFORE)
+        with tallystick.open(old) as store:
+            for org, source, last in (("acme", "till", 5), ("bolt", "gone", 9)):
+                with pytest.raises(errors.SourceRepeated) as refused:
+                    store.append("order/b", event(meta={"org": org, "source": source, "source_seq": last}))
+                assert refused.value.last == last
+            store.append("order/c", event(meta={"org": "bolt", "source": "till", "source_seq": 1}))
+        with psycopg.connect(old) as connection:
+            assert connection.execute("SELECT projection FROM tally.views").fetchall() == [("Kept",)]
+            tables = connection.execute("SELECT count(*) FROM pg_class WHERE relname LIKE 'view_Old%%'")
+            assert tables.fetchone() == (0,)

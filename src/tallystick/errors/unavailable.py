@@ -88,7 +88,8 @@ class NotPermitted(Unavailable):
 
     template = "{url} does not allow it: {reason}"
     advice = (
-        "Grant it tally_app (tally_reader for one org, also tally_maintenance to prune); `tally migrate` needs more."
+        "Grant it the role it lacks: tally_app to append (tally_reader for one org), tally_control for tokens and "
+        "snapshots, tally_maintenance to prune, tally_projector for tables of projections; `tally migrate` needs more."
     )
     url: str
     reason: str

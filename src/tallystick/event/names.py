@@ -14,7 +14,7 @@ TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
 VERSION_MAX = (1 << 31) - 1
 RESERVED = "tally."
 FEEDS, ASIDE = "community.", "aside."
-LABEL_MAX = 1000
+LABEL_MAX = 1000  # bytes in UTF-8: what every engine can index
 
 
 def stream_kind(stream: object) -> str:
@@ -77,9 +77,15 @@ def is_reserved(kind: str) -> bool:
 
 def check_label(what: str, value: object) -> str:
     """A free name, as of a checkpoint or an org, if it is a text that every engine can keep."""
-    if type(value) is str and 0 < len(value) <= LABEL_MAX and value.isprintable():
+    if type(value) is str and 0 < len(value) <= LABEL_MAX and value.isprintable() and fits(value):
         return value
-    raise errors.InvalidValue(what=what, value=shown(value), must=f"a printable text of 1 to {LABEL_MAX} characters")
+    must = f"a printable text of 1 to {LABEL_MAX} bytes in UTF-8"
+    raise errors.InvalidValue(what=what, value=shown(value), must=must)
+
+
+def fits(label: str) -> bool:
+    """Whether every engine can find a label by an index. Of ASCII, which most are, nothing has to be encoded."""
+    return len(label) <= LABEL_MAX and (label.isascii() or len(label.encode("utf-8", "replace")) <= LABEL_MAX)
 
 
 def shown(value: object) -> object:

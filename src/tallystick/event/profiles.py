@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 
 from tallystick import errors
-from tallystick.event import ids
+from tallystick.event import ids, names
 
 ACTOR_TYPES = ("user", "service_principal", "system")
 TEXT_KEYS = frozenset(
     {"org", "app", "env", "actor_type", "actor_id", "request_id", "correlation_id", "causation_id"}
     | {"idempotency_key", "trace_id", "span_id", "source", "author", "alg"}
 )
+INDEXED_KEYS = frozenset({"org", "source"})
 NUMBER_KEYS = frozenset({"source_seq", "lamport"})
 
 
@@ -74,6 +75,9 @@ def check_meta(meta: dict[str, Any]) -> None:
     for key in TEXT_KEYS & meta.keys():
         if type(meta[key]) is not str or not meta[key]:
             raise errors.NotCanonical(what="meta", pointer=f"/{key}", reason="it must be a text that is not empty")
+        if key in INDEXED_KEYS and not names.fits(meta[key]):
+            size = len(meta[key].encode("utf-8", "replace"))
+            raise errors.TooLarge(what=f"meta {key}", size=size, unit="bytes", limit=names.LABEL_MAX)
     for key in NUMBER_KEYS & meta.keys():
         if type(meta[key]) is not int or meta[key] < 1:
             raise errors.NotCanonical(what="meta", pointer=f"/{key}", reason="it must be an integer from 1 on")

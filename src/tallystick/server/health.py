@@ -16,6 +16,7 @@ from tallystick.server.sampling import Sample
 if TYPE_CHECKING:
     from tallystick.server.operations import Operations
 
+HOLDING = frozenset({"stuck appender", "foreign lock"})
 CHECKS = ("store", "log", "index", "space", "writer", "verification")
 
 
@@ -56,7 +57,7 @@ def ready(operations: Operations) -> Verdict:
     reasons = tuple(_of_service(operations))
     if sample.failure:
         reasons += (Reason("store", f"the store does not answer: {sample.failure}"),)
-    reasons += (*_of_space(sample, operations.free_bytes_min), *_of_writer(operations))
+    reasons += (*_of_space(sample, operations.free_bytes_min), *_of_writer(operations), *_of_head(sample))
     if stopped := operations.stopped_projections():
         reasons += (Reason("projections", f"{len(stopped)} do not run; /v1/projections says why"),)
     return Verdict(not reasons, reasons, {"head": sample.head, "projections": len(operations.runners())})
@@ -71,6 +72,12 @@ def _of_store(sample: Sample) -> Iterator[Reason]:
     for what in sorted({problem.what for problem in sample.problems} - told):
         check = "index" if what == "index" else "log"
         yield Reason(check, f"the engine reports a problem: {what}; run `tally doctor`")
+
+
+def _of_head(sample: Sample) -> Iterator[Reason]:
+    """Appends that hang, or locks of others: readers may not see what was appended, or nothing can be appended."""
+    for what in sorted({problem.what for problem in sample.problems} & HOLDING):
+        yield Reason("head", f"the head or the appends are held up: {what}; run `tally doctor`")
 
 
 def _of_space(sample: Sample, free_bytes_min: int) -> Iterator[Reason]:

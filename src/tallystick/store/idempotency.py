@@ -6,6 +6,10 @@ from typing import Protocol
 
 import msgspec
 
+from tallystick import errors
+
+KEY_BYTES_MAX = 2500  # of all four names of a key in UTF-8: what every engine can index
+
 
 class CommandKey(msgspec.Struct, frozen=True, array_like=True):
     """Who ran what under which key. Two commands with the same key are the same command."""
@@ -14,6 +18,13 @@ class CommandKey(msgspec.Struct, frozen=True, array_like=True):
     actor: str
     endpoint: str
     key: str
+
+    def check(self) -> None:
+        """Refuse a key that an engine could not find again. Checked before it shares a commit with others."""
+        size = sum(len(name.encode("utf-8", "replace")) for name in msgspec.structs.astuple(self))
+        if size > KEY_BYTES_MAX:
+            what = "the key of a command, with its org, actor and endpoint,"
+            raise errors.TooLarge(what=what, size=size, unit="bytes", limit=KEY_BYTES_MAX)
 
 
 ERASED_RESPONSE = b""  # no JSON is empty: this is where a response was that went with an erased payload

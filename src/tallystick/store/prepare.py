@@ -74,6 +74,10 @@ class Request(msgspec.Struct):
     command: CommandRecord | None = None
     maintenance: Maintenance | None = None
 
+    def __post_init__(self) -> None:
+        if self.command is not None:
+            self.command.key.check()
+
 
 class Preparer:
     """Prepares requests under one store's rules."""

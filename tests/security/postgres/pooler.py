@@ -75,7 +75,7 @@ def _free_port() -> int:
 
 
 def _not_as_root(place: str, host: str) -> list[str]:
-    """PgBouncer refuses to run as root: it becomes the owner of the server's socket, who must read its settings."""
+    """PgBouncer refuses to run as root: it becomes the owner of the server's socket, who must be able to read this."""
     if os.getuid() != 0:
         return []
     user = pwd.getpwuid(os.stat(host).st_uid) if host.startswith("/") else pwd.getpwnam("nobody")

@@ -184,3 +184,27 @@ def test_a_command_appended_what_is_there(store: Store, login: Login) -> None:
                 " ARRAY[%s::bigint])",
                 (org, last),
             )
+
+
+def test_an_org_neither_sees_nor_moves_the_numbers_of_another(store: Store, login: Login) -> None:
+    """CP-10, LH-03: with SQL of its own as well as through the engine."""
+    numbered = {"source": "till", "source_seq": 41, "org": "bolt"}
+    store.append("order/a", NewEvent("thing.done", {}, meta=numbered))
+    url = login("tally_app")
+    with connect(url, org="acme") as connection:
+        asked = connection.execute("SELECT * FROM tally.heads_of_sources(ARRAY['bolt', ''], ARRAY['till', 'till'])")
+        assert asked.fetchall() == []
+        for statement in (
+            "SELECT tally.move_sources(ARRAY['bolt'], ARRAY['till'], ARRAY[9223372036854775807])",
+            "SELECT tally.move_sources(ARRAY['acme'], ARRAY[repeat('x', 1001)], ARRAY[1::bigint])",
+            "SELECT * FROM tally.sources",
+            "SELECT * FROM tally.org_sources",
+            "SELECT * FROM tally.leases",
+        ):
+            with pytest.raises(psycopg.Error):
+                connection.execute(statement.encode())
+    with tallystick.open(url, org="acme") as acting:
+        acting.append(
+            "order/b", NewEvent("thing.done", {}, meta={"source": "till", "source_seq": (1 << 63) - 1, "org": "acme"})
+        )
+    store.append("order/a", NewEvent("thing.done", {}, meta=numbered | {"source_seq": 42}))

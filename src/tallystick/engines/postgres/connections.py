@@ -23,8 +23,6 @@ from tallystick.store.stating import shown
 
 APPLICATION = "tallystick"
 _CONNECT_S = 10.0
-_BEGIN_READING = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY"
-_BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _USES_MAX = 1000  # then the pool sees it again, and ends it if it is old
 
 
@@ -169,7 +167,7 @@ class Connections(_Answers):
         if not self.pooled:
             connection.execute("BEGIN")
             return
-        connection.execute(_BEGIN_READING if self._readonly else _BEGIN_WRITING)
+        connection.execute(statements.named("begin_reading" if self._readonly else "begin_writing"))
         connection.execute(statements.named("take_scope"), self._scope)
 
     def set_up_elsewhere(self, more: dict[str, str]) -> tuple[str, ...]:

@@ -15,6 +15,17 @@ AGAIN = (
 )
 
 
+REFUSED = ("22", "23", "54")  # classes of SQLSTATE: what was handed in is at fault, whatever else was handed in with it
+OTHER_HISTORY = "TL412"
+OF_OURS = ("TL403", "TL409")
+
+
+def is_refused(problem: BaseException) -> bool:
+    """Whether the database does not take what was handed in, so that another commit may pass."""
+    state = getattr(problem, "sqlstate", None) or ""
+    return state in OF_OURS or (state[:2] in REFUSED and not isinstance(problem, AGAIN))
+
+
 def is_lost(problem: BaseException) -> bool:
     """Whether the connection is gone, so that what the server did last is not known."""
     if isinstance(problem, psycopg_pool.PoolTimeout):
@@ -26,11 +37,17 @@ def is_lost(problem: BaseException) -> bool:
 
 def of(problem: psycopg.Error, *, url: str, waited_ms: int) -> errors.TallyError:
     """What a caller is told."""
-    reason = " ".join(str(problem).split()) or type(problem).__name__
+    told = problem.diag.message_primary or str(problem)  # and not where in our functions it was raised
+    reason = " ".join(told.split()) or type(problem).__name__
     if isinstance(problem, psycopg.errors.LockNotAvailable | psycopg.errors.QueryCanceled):
         return errors.Busy(waited_ms=waited_ms)
     if isinstance(problem, psycopg.errors.DiskFull):
         return errors.NoSpace(needed=0, path=url)
+    if problem.sqlstate == OTHER_HISTORY:
+        return errors.ReadFailed(path=url, reason=reason)
+    if is_refused(problem) and problem.sqlstate not in OF_OURS:
+        # The text may name an index, or quote what others stored.
+        return errors.InvalidInput(reason=f"the database does not take it (SQLSTATE {problem.sqlstate})")
     if isinstance(problem, psycopg.errors.InvalidCatalogName):
         return errors.StoreNotFound(url=url)
     if isinstance(problem, psycopg.errors.InsufficientPrivilege):

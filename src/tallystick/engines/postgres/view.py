@@ -12,7 +12,7 @@ from tallystick.event.model import Event
 from tallystick.store.commit import Transaction
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.leases import Lease, Owner
-from tallystick.store.ledger import Head
+from tallystick.store.ledger import Head, Source
 from tallystick.store.maintenance import Cut, Maintenance
 
 _NOTHING = Maintenance()
@@ -33,7 +33,7 @@ class Wanted:
         self.leased = sorted({write.stream for write in writes if write.is_leased} | taken)
         self.given_ids = sorted({draft[2] for write in writes if write.ids_given for draft in write.drafts})
         self.ids = sorted({erasure.id for erasure in erasures}.union(self.given_ids))
-        self.sources = sorted({mark.source for write in writes for mark in write.sources})
+        self.sources = sorted({mark.key for write in writes for mark in write.sources})
         self.commands = list({each.command.key for each in transactions if each.command is not None})
 
 
@@ -44,7 +44,7 @@ class Answers:
         self.foreign: set[str] = set()  # streams of another org than the session's
         self._heads = heads
         self._events: dict[bytes, Event] = {}
-        self._sources: dict[str, int] = {}
+        self._sources: dict[Source, int] = {}
         self._leases: dict[str, Lease] = {}
         self._cuts: dict[str, Cut] = {}
         self._pruned: set[bytes] = set()
@@ -57,7 +57,7 @@ class Answers:
         return self._events.get(id)
 
     def source_head(self, org: str, source: str) -> int:
-        return self._sources.get(source, 0)
+        return self._sources.get((org, source), 0)
 
     def lease(self, stream: str) -> Lease | None:
         return self._leases.get(stream)
@@ -84,7 +84,7 @@ class LockedView(Answers):
         alone: bool = False,
     ) -> None:
         super().__init__({})
-        locked = [*wanted.sources, *map(commands.lock_name, wanted.commands)]
+        locked = [*map("\n".join, wanted.sources), *map(commands.lock_name, wanted.commands)]
         with connection.pipeline():
             begin(connection)
             if alone:
@@ -93,7 +93,7 @@ class LockedView(Answers):
             events = _ask(connection, "find_events", arrays.uuids(wanted.ids)) if wanted.ids else None
             # after the events, not before: an event that was pruned in between is then seen in both places
             pruned = _ask(connection, "find_pruned", arrays.uuids(wanted.given_ids)) if wanted.given_ids else None
-            sources = _ask(connection, "source_heads", wanted.sources) if wanted.sources else None
+            sources = _ask(connection, "source_heads", *_columns(wanted.sources)) if wanted.sources else None
             leases = _ask(connection, "find_leases", wanted.leased) if wanted.leased else None
             cuts = _ask(connection, "find_cuts", wanted.cut) if wanted.cut else None
             known = _ask(connection, "find_commands", *commands.columns(wanted.commands)) if wanted.commands else None
@@ -103,8 +103,8 @@ class LockedView(Answers):
                 self.foreign.add(stream)
         for row in events or ():
             self._events[row[5]] = Event(*row)
-        for source, seq in sources or ():
-            self._sources[source] = seq
+        for org, source, seq in sources or ():
+            self._sources[org, source] = seq
         for stream, number, *owner in leases or ():
             self._leases[stream] = Lease(stream, number, Owner(*owner) if owner[0] is not None else None)
         self._cuts = {row[0]: cut_of(row) for row in cuts or ()}
@@ -118,6 +118,10 @@ def cut_of(row: tuple[Any, ...]) -> Cut:
     return Cut(
         stream=stream, through=through, link=link, first_position=first, last_position=last, count=count, org=org
     )
+
+
+def _columns(sources: Sequence[Source]) -> list[list[str]]:
+    return [[source[column] for source in sources] for column in range(2)]
 
 
 def _ask(connection: psycopg.Connection[Any], name: str, *values: Any) -> psycopg.Cursor[Any]:

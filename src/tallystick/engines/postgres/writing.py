@@ -81,6 +81,8 @@ class Writer:
         try:
             return self._attempts(group)
         except psycopg.Error as problem:
+            if len(group) > 1 and translate.is_refused(problem):  # each alone, so that one does not fail the others
+                return commit_each([[transaction] for transaction in group], self._settled)
             if not translate.is_lost(problem):
                 refused = group[0].maintenance and maintaining.refusal(problem, group[0].maintenance)
                 if refused and len(group) == 1:
@@ -283,7 +285,7 @@ class Writer:
                 if told is not None:
                     require_drawn(_drawn(written), told)
             if ledger.sources:
-                marks = ([source for _, source in ledger.sources], list(ledger.sources.values()))
+                marks = (*map(list, zip(*ledger.sources, strict=True)), list(ledger.sources.values()))
                 connection.execute(statements.named("move_sources"), marks)
             for lease in ledger.leases:
                 connection.execute(statements.named("put_lease"), _lease_row(lease))

@@ -8,6 +8,8 @@ import pytest
 
 from tallystick import NewEvent, Store, errors
 from tallystick.event import limits
+from tallystick.store.idempotency import CommandKey, CommandRecord
+from tallystick.store.prepare import Request
 from tallystick.testing.builders import event, events
 from tallystick.testing.contract.harness import Contract, EngineHarness
 
@@ -99,3 +101,23 @@ class LimitContract(Contract):
         assert (done.first_seq, done.last_seq) == (1, 3000)
         found = store.read_stream("run/a", limit=5000)
         assert [item.data["n"] for item in found] == list(range(3000))
+
+    def test_names_that_are_found_by_an_index_count_in_bytes(self, store: Store) -> None:
+        """LH-04: an org or a source of 1,000 bytes is taken, one of 1,001 is refused before anything is written."""
+        fits, too_long = "ü" * 500, "ü" * 500 + "x"
+        for key in ("org", "source"):
+            with pytest.raises(errors.TooLarge) as refused:
+                store.append("run/a", event(meta={key: too_long}))
+            assert (refused.value.size, refused.value.limit) == (1001, 1000)
+        with pytest.raises(errors.InvalidValue, match="bytes"):
+            store.save_checkpoint(too_long, 0)
+        assert store.head() == 0
+        store.append("run/a", event(meta={"org": fits, "source": fits, "source_seq": 1}))
+        assert store.read_stream("run/a")[0].metadata["org"] == fits
+
+    def test_the_key_of_a_command_counts_in_bytes(self) -> None:
+        """LH-04: a key that an engine could not find again is refused before it shares a commit with others."""
+        key = CommandKey("ü" * 500, "me", "here", "k" * 1494)
+        Request([], command=CommandRecord(key, b"", b"", 0))
+        with pytest.raises(errors.TooLarge, match="2501 bytes"):
+            Request([], command=CommandRecord(CommandKey(key.org, key.actor, key.endpoint, key.key + "k"), b"", b"", 0))

@@ -51,7 +51,8 @@ WHERE pronamespace = 'tally'::regnamespace AND proname IN ('declare_infrastructu
     AND has_function_privilege('tally_app', oid, 'EXECUTE')
 UNION ALL
 SELECT 'schema', role || ' may create in ' || schema, 0, '', 0
-FROM unnest(ARRAY['tally_app', 'tally_reader', 'public']) AS role, unnest(ARRAY['tally', 'tally_views', 'tally_locks']) AS schema
+FROM unnest(ARRAY['tally_app', 'tally_reader', 'public']) AS role,
+    unnest(ARRAY['tally', 'tally_views', 'tally_locks']) AS schema
 WHERE has_schema_privilege(role, schema, 'CREATE')
 UNION ALL
 SELECT 'schema', role || ' may use tally_locks', 0, '', 0

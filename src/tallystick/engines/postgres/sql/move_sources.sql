@@ -1,1 +1,1 @@
-SELECT tally.move_sources(%s::text[], %s::bigint[])
+SELECT tally.move_sources(%s::text[], %s::text[], %s::bigint[])

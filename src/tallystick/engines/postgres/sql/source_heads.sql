@@ -1,1 +1,1 @@
-SELECT source, seq FROM tally.heads_of_sources(%s::text[])
+SELECT org, source, seq FROM tally.heads_of_sources(%s::text[], %s::text[])

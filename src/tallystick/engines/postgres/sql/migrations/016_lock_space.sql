@@ -122,6 +122,10 @@ BEGIN
         pending := NULL;
     END IF;
     SELECT max(stored.position) INTO last FROM tally.events AS stored;
+    IF coalesce(last, 0) < head THEN -- a cut leaves its fact behind, so the last position never goes back by itself
+        RAISE EXCEPTION 'the log ends at position %, and was seen to end at %: it was restored, or taken over by a copy '
+            'that lacks the rest', coalesce(last, 0), head USING ERRCODE = 'TL412';
+    END IF;
     IF last IS NULL OR last <= head THEN
         RETURN;
     END IF;
@@ -163,7 +167,8 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
             bool_or(locktype = 'relation' AND relation = 'tally_locks.appending'::regclass) AS appends
         FROM pg_locks
         WHERE granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-            AND (locktype = 'relation' AND relation IN ('tally_locks.appending'::regclass, 'tally_locks.drawing'::regclass)
+            AND (locktype = 'relation'
+                    AND relation IN ('tally_locks.appending'::regclass, 'tally_locks.drawing'::regclass)
                 OR locktype = 'advisory' AND objsubid = 2 AND classid IN (1952541804, 1952541811, 1952541812))
         GROUP BY pid, virtualtransaction
     ) AS held

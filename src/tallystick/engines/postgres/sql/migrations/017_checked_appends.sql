@@ -238,6 +238,9 @@ BEGIN
     IF (new_type[1] ~ '^[A-Za-z][A-Za-z0-9_.-]{0,127}$') IS NOT TRUE THEN
         PERFORM tally.refuse_row(to_stream, 0, 'its type is not one of an event');
     END IF;
+    IF new_meta[1] <> '{}' AND (tally.is_object(new_meta[1]) AND tally.is_about(new_meta[1]::jsonb)) IS NOT TRUE THEN
+        PERFORM tally.refuse_row(to_stream, 0, 'its meta is not one of an event');
+    END IF;
     first := tally.draw(size);
     INSERT INTO tally.events
     SELECT first - 1 + given.place, to_stream, given.seq, given.type, given.version, given.id, given.time,
@@ -252,7 +255,8 @@ BEGIN
                     AND (given.type = new_type[1] OR given.type ~ '^[A-Za-z][A-Za-z0-9_.-]{0,127}$')
                 ) IS NOT TRUE
                 THEN tally.refuse_row(to_stream, given.seq, 'its type, version, time or payload is not one of an event')
-            WHEN given.meta <> '{}' AND (tally.is_object(given.meta) AND tally.is_about(given.about)) IS NOT TRUE
+            WHEN given.meta <> '{}' AND given.meta <> new_meta[1]
+                    AND (tally.is_object(given.meta) AND tally.is_about(given.about)) IS NOT TRUE
                 THEN tally.refuse_row(to_stream, given.seq, 'its meta is not one of an event')
             WHEN given.about ->> 'org' <> of_org OR scope IS NOT NULL AND given.about ->> 'org' IS DISTINCT FROM scope
                 THEN tally.refuse_row(to_stream, given.seq, 'it is of another org')
@@ -325,6 +329,9 @@ BEGIN
     IF (new_type[1] ~ '^[A-Za-z][A-Za-z0-9_.-]{0,127}$') IS NOT TRUE THEN
         PERFORM tally.refuse_row(new_streams[1], 0, 'its type is not one of an event');
     END IF;
+    IF new_meta[1] <> '{}' AND (tally.is_object(new_meta[1]) AND tally.is_about(new_meta[1]::jsonb)) IS NOT TRUE THEN
+        PERFORM tally.refuse_row(new_streams[1], 0, 'its meta is not one of an event');
+    END IF;
     PERFORM tally.take_turns(new_streams);
     first := tally.draw(size);
     WITH heads AS (
@@ -367,8 +374,11 @@ BEGIN
                         AND octet_length(given.payload) + octet_length(given.meta) <= 1048576
                         AND (given.type = new_type[1] OR given.type ~ '^[A-Za-z][A-Za-z0-9_.-]{0,127}$')
                     ) IS NOT TRUE
-                        THEN tally.refuse_row(head.stream, given.seq, 'its type, version, time or payload is not one of an event')
-                WHEN given.meta <> '{}' AND (tally.is_object(given.meta) AND tally.is_about(given.about)) IS NOT TRUE
+                        THEN tally.refuse_row(
+                            head.stream, given.seq, 'its type, version, time or payload is not one of an event'
+                        )
+                WHEN given.meta <> '{}' AND given.meta <> new_meta[1]
+                        AND (tally.is_object(given.meta) AND tally.is_about(given.about)) IS NOT TRUE
                         THEN tally.refuse_row(head.stream, given.seq, 'its meta is not one of an event')
                 WHEN scope IS NOT NULL AND (
                         given.about ->> 'org' IS DISTINCT FROM scope OR NOT head.is_new AND head.org IS DISTINCT FROM scope
@@ -434,7 +444,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT stream, number, host, pid, started, handle
     FROM tally.leases
     WHERE stream = ANY (names)
-        AND NOT EXISTS (SELECT FROM tally.streams AS head WHERE head.stream = leases.stream AND tally.is_foreign(head.org))
+        AND NOT EXISTS (
+            SELECT FROM tally.streams AS head WHERE head.stream = leases.stream AND tally.is_foreign(head.org)
+        )
 $$;
 
 -- A lease's number grows by one; the same number may only be released.

