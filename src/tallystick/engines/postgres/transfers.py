@@ -37,9 +37,9 @@ class Ends:
         rows = self._connections.rows("find_cuts", ([stream],))
         return cut_of(rows[0]) if rows else None
 
-    def source_head(self, source: str) -> int:
-        rows = self._connections.rows("source_heads", ([source],))
-        return int(rows[0][1]) if rows else 0
+    def source_head(self, org: str, source: str) -> int:
+        rows = self._connections.rows("source_heads", ([org], [source]))
+        return int(rows[0][2]) if rows else 0
 
 
 def write(connections: Connections, part: Received, *, recorded: int) -> None:

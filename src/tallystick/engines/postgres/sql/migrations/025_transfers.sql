@@ -54,7 +54,7 @@ BEGIN
     IF nullif(current_setting('tally.org', true), '') IS NOT NULL THEN
         RAISE EXCEPTION 'who acts for one org takes over nothing' USING ERRCODE = 'TL403';
     END IF;
-    PERFORM pg_advisory_xact_lock(1952541804, 1); -- alone: nobody else has drawn a position, or draws one
+    PERFORM tally.lock_log(); -- alone: nobody else has drawn a position, or draws one
     IF (SELECT coalesce(max(position), 0) FROM tally.events) <> (part ->> 'after')::bigint THEN
         RAISE EXCEPTION 'the log does not end at position %', part ->> 'after' USING ERRCODE = 'TL409';
     END IF;
@@ -84,6 +84,10 @@ BEGIN
             WHEN given.position <= (part ->> 'after')::bigint OR given.position > (part ->> 'until')::bigint
                 THEN 'it does not belong to this part'
             WHEN given.seq IS DISTINCT FROM coalesce(head.seq, 0) + 1 THEN 'it does not follow'
+            WHEN given.meta <> '{}' AND (tally.is_object(given.meta) AND tally.is_about(about)) IS NOT TRUE
+                THEN 'its meta is not a JSON object that names org, app and env as text'
+            WHEN given.payload IS NOT NULL AND tally.is_object(given.payload) IS NOT TRUE
+                THEN 'its payload is not a JSON object'
             WHEN given.payload IS NULL AND given.stream LIKE 'tally.%' THEN 'a control fact is never erased'
             WHEN given.payload IS NOT NULL AND given.checksum IS DISTINCT FROM sha256(convert_to(given.payload, 'UTF8'))
                 THEN 'its payload does not have its checksum'
@@ -105,8 +109,9 @@ BEGIN
         VALUES (given.stream, given.seq, given.link, coalesce(head.org, about ->> 'org'))
         ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, link = excluded.link, org = excluded.org;
         IF about ->> 'source' IS NOT NULL AND about ->> 'source_seq' IS NOT NULL THEN
-            INSERT INTO tally.sources AS known VALUES (about ->> 'source', (about ->> 'source_seq')::bigint)
-            ON CONFLICT (source) DO UPDATE SET seq = greatest(known.seq, excluded.seq);
+            INSERT INTO tally.org_sources AS known
+            VALUES (coalesce(about ->> 'org', ''), about ->> 'source', (about ->> 'source_seq')::bigint)
+            ON CONFLICT (org, source) DO UPDATE SET seq = greatest(known.seq, excluded.seq);
         END IF;
     END LOOP;
     INSERT INTO tally.erasures
