@@ -16,7 +16,6 @@ AGAIN = (
 
 
 REFUSED = ("22", "23", "54")  # classes of SQLSTATE: what was handed in is at fault, whatever else was handed in with it
-OTHER_HISTORY = "TL412"
 OF_OURS = ("TL403", "TL409")
 
 
@@ -43,8 +42,6 @@ def of(problem: psycopg.Error, *, url: str, waited_ms: int) -> errors.TallyError
         return errors.Busy(waited_ms=waited_ms)
     if isinstance(problem, psycopg.errors.DiskFull):
         return errors.NoSpace(needed=0, path=url)
-    if problem.sqlstate == OTHER_HISTORY:
-        return errors.ReadFailed(path=url, reason=reason)
     if is_refused(problem) and problem.sqlstate not in OF_OURS:
         # The text may name an index, or quote what others stored.
         return errors.InvalidInput(reason=f"the database does not take it (SQLSTATE {problem.sqlstate})")
