@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from tallystick.community import connection
 from tallystick.community.credentials import sign_request
+from tallystick.server import quiet
 from tallystick.testing.community.people import keys
 from tests.security.community_club import Club, club
 
@@ -110,9 +110,9 @@ def test_a_body_that_was_not_signed_is_refused(house: Club) -> None:
 
 def test_connections_that_ask_nothing_are_closed(house: Club, monkeypatch: pytest.MonkeyPatch) -> None:
     """COM-09: silence, half a head, and silence after an answer: none of them holds a connection for good."""
-    monkeypatch.setattr(connection, "QUIET_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(quiet, "QUIET_SECONDS_MAX", 0.1)
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(house.server.app(), http=connection.Connection, ws="none", log_level="warning")
+    config = uvicorn.Config(house.server.app(), http=quiet.Connection, ws="none", log_level="warning")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[listening]),))
     thread.start()

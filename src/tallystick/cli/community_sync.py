@@ -186,9 +186,9 @@ def listen(directory: Path, how: Listening) -> None:
     """Answer peers and call them, until interrupted."""
     import uvicorn
 
-    from tallystick.community import SyncServer, connection
+    from tallystick.community import SyncServer
     from tallystick.community.schedule import beside
-    from tallystick.server import logs
+    from tallystick.server import logs, quiet
 
     how.require_pair()
     logged = logs.Logs(level=logs.level_from(os.environ))
@@ -199,9 +199,9 @@ def listen(directory: Path, how: Listening) -> None:
         config = uvicorn.Config(
             server.app(),
             log_level="warning",
-            http=connection.Connection,
+            http=quiet.Connection,
             ws="none",
-            limit_concurrency=connection.CONNECTIONS_MAX,
+            limit_concurrency=quiet.CONNECTIONS_MAX,
             access_log=False,
             ssl_certfile=how.tls_cert,
             ssl_keyfile=how.tls_key,
