@@ -134,8 +134,8 @@ def _put(path: str, table: str, column: str, value: object) -> None:
     """Store a value past triggers and types: the definitions are taken away, and put back as they were."""
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         raw.execute("PRAGMA writable_schema = ON")
-        kept = raw.execute("SELECT * FROM sqlite_master WHERE type = 'trigger' OR name = ?", (table,)).fetchall()
-        (sql,) = (row[4] for row in kept if row[1] == table)
+        kept = raw.execute("SELECT * FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        (sql,) = raw.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()
         loose = re.sub(r"CHECK \((?:[^()]|\([^()]*\))*\)|NOT NULL|STRICT,?|\bTEXT\b|\bBLOB\b", "", sql)
         loose = re.sub(r"\bINTEGER\b(?! PRIMARY)", "", loose).rstrip(" ,")
         raw.execute("DELETE FROM sqlite_master WHERE type = 'trigger'")
@@ -147,7 +147,7 @@ def _put(path: str, table: str, column: str, value: object) -> None:
                 f"UPDATE {table} SET {column} = ? WHERE {column} = (SELECT max({column}) FROM {table})", (value,)
             )
         raw.execute("PRAGMA writable_schema = ON")
-        raw.execute("DELETE FROM sqlite_master WHERE name = ?", (table,))
+        raw.execute("UPDATE sqlite_master SET sql = ? WHERE name = ?", (sql, table))
         raw.executemany("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", kept)
         raw.execute("PRAGMA schema_version = 4713")
 
