@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+import shutil
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +16,7 @@ import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.engines.sqlite import migrations
 from tallystick.store.verify import verify
+from tallystick.testing import upkeep
 
 NAMES = ("sqliteXignore", "sqlite_ignore", "SQLITE_sequence2", "ignore", "sqlite_autoindex_events_9")
 _TRIGGER = "CREATE TRIGGER {} BEFORE INSERT ON events BEGIN SELECT RAISE(IGNORE); END"
@@ -84,6 +89,67 @@ def test_statistics_of_sqlite_are_no_damage(path: str, reopen: Callable[..., Sto
     store = reopen()
     assert store.append("order/a", NewEvent("thing.done", {})).seq == 1
     assert verify(store.log).ok
+
+
+VALUES = ("many", b"\xff\xfe", None)
+
+
+@pytest.mark.slow
+@pytest.mark.security
+@pytest.mark.parametrize("table", ["store", "cuts", "streams", "snapshots", "events", "leases", "writers"])
+def test_a_value_of_another_type_is_an_error_with_a_name(tmp_path: Path, table: str) -> None:
+    """SAFE-05: a damaged row holds anything; whatever is asked then, the answer is right or an error of ours."""
+    sample = tmp_path / "sample.db"
+    with tallystick.open(f"sqlite:{sample}") as store:
+        store.append("order/a", [NewEvent("thing.done", {"n": n}) for n in range(6)])
+        store.append("run/1", NewEvent("step.done", {}))
+        upkeep.snapshot(store, "order/a", b'{"n":6}')
+        upkeep.prune(store, "order/a", 3)
+    with closing(sqlite3.connect(sample)) as raw:
+        columns = [row[1] for row in raw.execute("SELECT * FROM pragma_table_info(?)", (table,))]
+    for number, (column, value) in enumerate(itertools.product(columns, VALUES)):
+        path = f"{tmp_path}/{number}.db"
+        shutil.copyfile(sample, path)
+        _put(path, table, column, value)
+        for readonly in (True, False):
+            with suppress(errors.TallyError), tallystick.open(f"sqlite:{path}", readonly=readonly) as store:
+                _ask_everything(store)
+
+
+def _ask_everything(store: Store) -> None:
+    for ask in (
+        lambda: verify(store.log),
+        lambda: list(store.events(over_pruned=True)),
+        lambda: store.read_stream("order/a", after=3),
+        lambda: store.stream_head("order/a"),
+        store.log.streams,
+        store.report,
+        lambda: store.append("run/1", NewEvent("step.done", {})),
+    ):
+        with suppress(errors.TallyError):
+            ask()
+
+
+def _put(path: str, table: str, column: str, value: object) -> None:
+    """Store a value past triggers and types: the definitions are taken away, and put back as they were."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        raw.execute("PRAGMA writable_schema = ON")
+        kept = raw.execute("SELECT * FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        (sql,) = raw.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        loose = re.sub(r"CHECK \((?:[^()]|\([^()]*\))*\)|NOT NULL|STRICT,?|\bTEXT\b|\bBLOB\b", "", sql)
+        loose = re.sub(r"\bINTEGER\b(?! PRIMARY)", "", loose).rstrip(" ,")
+        raw.execute("DELETE FROM sqlite_master WHERE type = 'trigger'")
+        raw.execute("UPDATE sqlite_master SET sql = ? WHERE name = ?", (loose, table))
+        raw.execute("PRAGMA schema_version = 4712")
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        with suppress(sqlite3.IntegrityError):  # of a key in several rows, and of one that must be a number
+            raw.execute(
+                f"UPDATE {table} SET {column} = ? WHERE {column} = (SELECT max({column}) FROM {table})", (value,)
+            )
+        raw.execute("PRAGMA writable_schema = ON")
+        raw.execute("UPDATE sqlite_master SET sql = ? WHERE name = ?", (sql, table))
+        raw.executemany("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", kept)
+        raw.execute("PRAGMA schema_version = 4713")
 
 
 @pytest.mark.security

@@ -41,7 +41,10 @@ def text(event: Event, previous: bytes) -> bytes:
 
 def link(event: Event, previous: bytes) -> bytes:
     """The link of an event after the one whose link is `previous`."""
-    return _sha256(text(event, previous)).digest()
+    try:
+        return _sha256(text(event, previous)).digest()
+    except UnicodeDecodeError:  # meta was damaged where it was stored: no link follows from it
+        return b""
 
 
 def extend(stream: str, drafts: Iterable[Draft], *, seq: int, position: int, previous: bytes) -> list[Row]:

@@ -26,9 +26,11 @@ def check(
         try:
             yield from part(connection)
         except sqlite3.DatabaseError as problem:
-            if not translate.is_damage(problem):
+            if not translate.is_damage(problem) and translate.code_of(problem) != sqlite3.SQLITE_ERROR:
                 raise
-            yield Problem("database", str(problem))
+            yield Problem("database", str(problem))  # an SQLITE_ERROR: meta that is no longer JSON, say
+        except (TypeError, ValueError, AttributeError, OverflowError) as problem:
+            yield Problem("database", f"a value is not of the type that was written: {problem}")
     if marked is not None:
         yield from _marked(connection, marked)
 

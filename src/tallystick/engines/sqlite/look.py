@@ -15,7 +15,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines.disk import Disk
-from tallystick.engines.sqlite import mark, migrations, statements, survey, wal
+from tallystick.engines.sqlite import mark, migrations, survey, wal
 from tallystick.engines.sqlite.mark import Mark
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.sqlite.wal import Left
@@ -145,8 +145,7 @@ def _judged(path: str, mode: str, busy_ms: int, left: Left, marked: Mark | None,
 
 def _is_of(connection: sqlite3.Connection, marked: Mark) -> bool:
     """Whether the mark is of this store; another store may have been put in its place."""
-    store_id, _ = connection.execute(statements.named("identity")).fetchone()
-    return bool(store_id == marked.store_id)
+    return survey.identity(connection)[0] == marked.store_id
 
 
 def _lost(connection: sqlite3.Connection, left: Left, marked: Mark | None) -> Hole | None:

@@ -90,7 +90,7 @@ def schema_of(connection: sqlite3.Connection, *, kind: str = "%") -> dict[str, s
     What SQLite makes is known by its whole definition: a name like `sqlite_…` can be written into the schema by hand.
     """
     query = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND type LIKE ?"
-    return {name: sql for name, sql in connection.execute(query, (kind,)) if sql not in _MADE_BY_SQLITE}
+    return {str(name): sql for name, sql in connection.execute(query, (kind,)) if sql not in _MADE_BY_SQLITE}
 
 
 _MADE_BY_SQLITE = frozenset(

@@ -107,8 +107,7 @@ class Opening:
         """Begin where nobody else has the store open: what others held is free, and the mark says so."""
         if finding.is_unclean or self._is_new:
             self._bring_home(connection)  # of a new store too: without its write-ahead log it is known by its identity
-        store_id, _ = connection.execute(statements.named("identity")).fetchone()
-        presence.mark.begin(store_id, SqliteView(connection).head())
+        presence.mark.begin(survey.identity(connection)[0], SqliteView(connection).head())
         if connection.execute(statements.named("any_holder")).fetchone()[0]:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(statements.named("forget_writers"))
@@ -187,7 +186,7 @@ class Opening:
         return found
 
     def _opened(self, connection: sqlite3.Connection, finding: Finding) -> Opened:
-        store_id, profile = connection.execute(statements.named("identity")).fetchone()
+        store_id, profile = survey.identity(connection)
         return Opened(self.path, None, store_id, profile, finding, (*finding.recovered, *self._recovered))
 
     def _bring_home(self, writer: sqlite3.Connection) -> None:

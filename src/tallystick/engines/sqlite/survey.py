@@ -34,6 +34,14 @@ def damage_in(connection: sqlite3.Connection, *, newest: bool = True) -> str | N
         return str(problem)
 
 
+def identity(connection: sqlite3.Connection) -> tuple[bytes, str]:
+    """The id and the profile of the store."""
+    row = connection.execute(statements.named("identity")).fetchone()
+    if row is None or (type(row[0]), type(row[1])) != (bytes, str) or len(row[0]) != 16:
+        raise errors.Damaged(first=0, last=0, reason="the row with the identity of the store is not what was written")
+    return row[0], row[1]
+
+
 def unsound(connection: sqlite3.Connection) -> str | None:
     """What is wrong at first sight: asked at every opening, and therefore cheap."""
     found, expected = migrations.schema_of(connection, kind="trigger"), migrations.expected_schema("trigger")
