@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 
 from tallystick import errors
 from tallystick.engines.tables import translate
@@ -96,6 +96,16 @@ def open_beside(path: str, schema: str, *, readonly: bool = False, busy_ms: int 
             writer.close()
             raise
     return Database(path, writer, busy_ms=busy_ms)
+
+
+def damage_in(path: str) -> str:
+    """What SQLite finds wrong with a file; empty if nothing."""
+    try:
+        with closing(connect(os.path.realpath(path), mode="rw")) as connection:
+            found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.Error as problem:
+        return str(problem) if translate.is_damage(problem) else ""
+    return "" if found == "ok" else found
 
 
 @contextmanager
