@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -59,24 +61,28 @@ def test_a_reader_is_told_that_it_is_no_part_of_the_log(opened: Any, directory: 
     """SAFE-02: what is damaged is named, and no position is."""
     with opened() as store:
         fill(store)
-    (directory / "beside.db").write_bytes(b"not a database\n" * 400)
-    reader = opened(readonly=True)
-    with pytest.raises(errors.StoreFailed, match=r"beside\.db"):
-        reader.load_checkpoint("mailer")
+    whole = (directory / "beside.db").read_bytes()
+    for damage in DAMAGES.values():
+        (directory / "beside.db").write_bytes(damage(whole))
+        reader = opened(readonly=True)
+        with pytest.raises(errors.ReadFailed, match=r"beside\.db"):
+            reader.load_checkpoint("mailer")
     assert len(list(reader.events())) == 5
     assert verify(reader.log).ok
 
 
 @pytest.mark.parametrize("readonly", [True, False], ids=["reader", "writer"])
-@pytest.mark.parametrize("how", ["removed", "emptied", "flipped"])
+@pytest.mark.parametrize("how", ["removed", "emptied", "flipped", "removed with the database"])
 def test_a_lost_write_ahead_log_is_said(opened: Any, directory: Path, tmp_path: Path, how: str, readonly: bool) -> None:
     """SAFE-04: rows and places that a killed process had written and that are gone do not go in silence."""
     store = opened()
     fill(store)
     copy = Path(shutil.copytree(directory, tmp_path / "copy"))
     wal = copy / "beside.db-wal"
-    if how == "removed":
+    if how.startswith("removed"):
         wal.unlink()
+        if how != "removed":
+            (copy / "beside.db").unlink()
     elif how == "emptied":
         wal.write_bytes(b"")
     else:
@@ -101,3 +107,16 @@ def test_nothing_is_said_of_a_killed_process_that_lost_nothing(opened: Any, dire
     with tallystick.open(f"files:{copy}") as again:
         assert again.load_checkpoint("mailer") == 4
         assert again.report().recovered == ()
+
+
+def test_a_row_that_is_no_json_any_more_is_named(opened: Any, directory: Path) -> None:
+    """SAFE-01: a row whose bytes were changed is refused by name, with what to do."""
+    store = opened()
+    fill(store)
+    with contextlib.closing(sqlite3.connect(directory / "beside.db", isolation_level=None)) as beside:
+        beside.execute("UPDATE view_rows SET state = CAST('{\"open\":' AS BLOB) WHERE key = 'c1'")
+    view = ViewReader(store, CustomerBalance().name)
+    for read in (lambda: view.get("c1"), lambda: dict(view.items())):
+        with pytest.raises(errors.ReadFailed, match=r"'c1' .*rebuild"):
+            read()
+    assert view.get("c2")

@@ -14,6 +14,8 @@ from tallystick.engines.tables.connection import BUSY_MS, connect, create_file, 
 from tallystick.engines.tables.readers import Readers
 from tallystick.engines.tables.writer import Writer
 
+CHECKED_BYTES_MAX = 256 << 20  # more would delay an opening by seconds
+
 
 class Database:
     """`reading` never waits for `writing`. Without a writer it is read-only, for the reason given.
@@ -99,7 +101,9 @@ def open_beside(path: str, schema: str, *, readonly: bool = False, busy_ms: int 
 
 
 def damage_in(path: str) -> str:
-    """What SQLite finds wrong with a file; empty if nothing."""
+    """What SQLite finds wrong with the structure of a file; empty if nothing. A very large one is not looked through."""
+    if os.path.getsize(path) > CHECKED_BYTES_MAX:
+        return ""
     try:
         with closing(connect(os.path.realpath(path), mode="rw")) as connection:
             found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])

@@ -38,7 +38,10 @@ class LazyDatabase:
     def exists(self) -> bool:
         """Whether anything was ever written to it."""
         self._require_place()
-        return self._database is not None or os.path.exists(self._path)
+        if self._database is not None or os.path.exists(self._path):
+            return True
+        self._compare_with_mark(0)
+        return False
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
@@ -77,9 +80,11 @@ class LazyDatabase:
         try:
             yield
         except errors.Damaged as problem:
-            raise errors.StoreFailed(
-                operation=os.path.basename(self._path), reason=problem.values["reason"]
-            ) from problem
+            if not self._has_mark:
+                raise
+            reason = problem.values["reason"]
+            what = f"it is damaged, and no part of the log: the next opening for writing sets it aside ({reason})"
+            raise errors.ReadFailed(path=self._path, reason=what) from problem
 
     def set_aside(self, folder: str, *, time_ns: int) -> list[str]:
         """Move a damaged database into a folder, and say so. For the one writer of the log, before it uses it."""
@@ -113,26 +118,34 @@ class LazyDatabase:
             finally:
                 os.close(descriptor)
 
-    def _compare_with_mark(self, database: Database) -> None:
+    def _compare_with_mark(self, count: int) -> None:
+        """Notice that the database, which has taken so many writes, took more before."""
         try:
             with open(f"{self._path}{MARK}", "rb") as file:
-                marked = int(file.read(21))
+                marked = int(file.read(21)) if self._has_mark else 0
         except (OSError, ValueError):
             return
-        with database.reading() as connection:
-            (count,) = connection.execute("SELECT max(number) FROM commits").fetchone()
         if count < marked:
-            name = os.path.basename(self._path)
             self._lost = (
-                f"{name} lost the newest {marked - count} of its {marked} writes, with its write-ahead log: "
+                f"{os.path.basename(self._path)} lost the newest {marked - count} of its {marked} writes: "
                 "checkpoints and rows are older than they were, and consumers will see some events again"
             )
 
+    def _checked(self, database: Database) -> Database:
+        """A database that was just opened, once it is known whether it is whole."""
+        if self._has_mark:
+            if damage := damage_in(self._path):
+                database.close()
+                raise errors.Damaged(first=0, last=0, reason=damage)
+            with database.reading() as connection:
+                (count,) = connection.execute("SELECT max(number) FROM commits").fetchone()
+            self._compare_with_mark(count)
+        return database
+
     def _require_place(self) -> None:
         if self._is_moved():
-            where, name = os.path.split(self._path)
-            reason = f"the directory {where} was moved or replaced while it was open; open it where it is now"
-            raise errors.StoreFailed(operation=name, reason=reason)
+            reason = "its directory was moved or replaced while it was open; open the log where it is now"
+            raise errors.ReadFailed(path=self._path, reason=reason)
 
     def _opened(self) -> Database:
         with self._lock:
@@ -140,8 +153,5 @@ class LazyDatabase:
                 raise errors.StoreClosed()
             if self._database is None:
                 counting = statements.named("create_commits") if self._has_mark else ""
-                database = open_beside(self._path, self._schema + counting)
-                if self._has_mark:
-                    self._compare_with_mark(database)
-                self._database = database
+                self._database = self._checked(open_beside(self._path, self._schema + counting))
             return self._database
