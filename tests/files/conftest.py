@@ -11,7 +11,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, Store
 from tallystick.engines.disk import Disk
-from tallystick.engines.files import index_file
+from tallystick.engines.files import index_file, section_cache
 from tallystick.store.filesystem import File
 from tallystick.testing.faults import FaultyFile, FaultyFileSystem
 
@@ -119,7 +119,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From now on nothing stays in the caches of index sections and of stream heads: all is read from the files."""
 
     def forget() -> None:
-        monkeypatch.setattr(index_file.SectionCache, "get", lambda self, key: None)
+        monkeypatch.setattr(section_cache.SectionCache, "get", lambda self, key: None)
         monkeypatch.setattr("tallystick.engines.files.heads.HeadCache.get", lambda self, stream: None)
 
     return forget

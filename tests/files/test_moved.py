@@ -86,9 +86,9 @@ def test_what_stands_beside_a_moved_log_is_refused(opened: Any, directory: Path)
     with tallystick.open(f"files:{directory}") as other:
         other.append("order/1", events(5))
         other.save_checkpoint("mailer", 5)
-        with pytest.raises(errors.StoreFailed, match="moved"):
+        with pytest.raises(errors.ReadFailed, match="moved"):
             writer.load_checkpoint("mailer")
-        with pytest.raises(errors.StoreFailed, match="moved"):
+        with pytest.raises(errors.ReadFailed, match="moved"):
             writer.save_checkpoint("mailer", 3)
         assert other.load_checkpoint("mailer") == 5
 

@@ -53,7 +53,7 @@ class ViewReader:
         """The state of one key."""
         _check_key("key", key)
         found = self._rows(keys=[key])
-        return canonical.decode(found[0].state) if found and found[0].state is not None else default
+        return self._state(found[0]) if found and found[0].state is not None else default
 
     def rows(self, *, after: str = "", until: str | None = None, limit: int | None = None) -> list[tuple[str, Any]]:
         """Keys and states with after < key <= until, in the order of keys: all of them, or the first `limit`."""
@@ -64,7 +64,14 @@ class ViewReader:
         if type(limit) is not int or limit < 1:
             raise errors.InvalidValue(what="limit", value=names.shown(limit), must="a number from 1 on")
         found = self._rows(after=after, until=until, limit=limit)
-        return [(row.key, canonical.decode(row.state)) for row in found if row.state is not None]
+        return [(row.key, self._state(row)) for row in found if row.state is not None]
+
+    def _state(self, row: ViewRow) -> Any:
+        try:
+            return canonical.decode(row.state or b"")
+        except ValueError as problem:  # msgspec's errors are values' errors
+            reason = f"the row {row.key!r} is damaged: {problem}; rebuild the projection"
+            raise errors.ReadFailed(path=f"the rows of {self.name}", reason=reason) from problem
 
     def _rows(self, **which: Any) -> list[ViewRow]:
         found = self._views.rows(self.name, **which)

@@ -7,6 +7,7 @@
     DIR/quarantine/              torn tails, damaged segments, copies; nothing leaves it but what is erased
     DIR/snapshots/*.snap         snapshots of state, each named by a frame
     DIR/beside.db                checkpoints and view rows (SQLite), made when first used
+    DIR/beside.db.mark           how many writes that took
     DIR/lock                     held by the one writer, with the directory itself
 
 Invariants:

@@ -16,9 +16,10 @@ from tallystick.engines.files import frame as frames
 from tallystick.engines.files import index_file, segment
 from tallystick.engines.files.discovery import Found
 from tallystick.engines.files.frame import Body, Frame
-from tallystick.engines.files.index_file import SealedIndex, SectionCache
+from tallystick.engines.files.index_file import SealedIndex
 from tallystick.engines.files.mark import Mark
 from tallystick.engines.files.scan import Scanner, next_valid_frame
+from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Header
 from tallystick.engines.files.segments import Handles, Segment
 from tallystick.store.filesystem import File

@@ -13,10 +13,10 @@ from tallystick.engines import damage_file
 from tallystick.engines.files import generation, segment
 from tallystick.engines.files.compressed import open_segment
 from tallystick.engines.files.evidence import BESIDE, Reached
-from tallystick.engines.files.index_file import SectionCache
 from tallystick.engines.files.mark import NAME as MARK_NAME
 from tallystick.engines.files.mark import Mark
 from tallystick.engines.files.scan import Scanner
+from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segments import Handles, Segment
 from tallystick.store.filesystem import FileSystem
 from tallystick.store.page import Hole

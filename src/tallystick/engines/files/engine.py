@@ -60,7 +60,8 @@ class FilesLog(Beside, Receiver):
         self.profile = header.profile
         self.readonly = readonly
         files = opened.handles.files
-        Beside.__init__(self, f"{directory}/{evidence.BESIDE}", is_moved=lambda: files.is_moved(directory))
+        beside = f"{directory}/{evidence.BESIDE}"
+        Beside.__init__(self, beside, is_moved=lambda: files.is_moved(directory), has_mark=True)
         self.damage = DamageFile(files, directory)
         self._clock = clock
         self._combiner = Combiner(self._commit)
@@ -75,6 +76,7 @@ class FilesLog(Beside, Receiver):
         self._writer: Writer | None = None
         if opened.mark_file is not None and opened.lock is not None:
             opened.recovered += self.snapshots.tidy()
+            opened.recovered += self.set_beside_aside(f"{directory}/quarantine", time_ns=clock())
             self._writer = Writer(
                 opened.handles,
                 opened.segments.last,
@@ -360,7 +362,8 @@ class FilesLog(Beside, Receiver):
         found = with_known(list(map(problem_of, self._view.holes)), self.damage.known())
         if self._writer is not None and self._writer.poisoned is not None:
             found.append(Problem("writer", self._writer.poisoned.message))
-        return Report(self.engine, facts, tuple(self._view.opened.recovered), (*found, *self._reclaimer.problems()))
+        found += self._reclaimer.problems()
+        return Report(self.engine, facts, (*self._view.opened.recovered, *self.beside_losses()), tuple(found))
 
     def close(self) -> None:
         if not self._view.birthplace.is_here:  # a forked child: nothing of it is the child's, and its locks may be held

@@ -12,8 +12,8 @@ import msgspec
 from tallystick import errors
 from tallystick.engines import damage_file
 from tallystick.engines.files import discovery, evidence, mark, recovery, segment
-from tallystick.engines.files.index_file import SectionCache
 from tallystick.engines.files.mark import Mark, MarkFile
+from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Header
 from tallystick.engines.files.segments import Handles, Renamed, Segment, SegmentSet
 from tallystick.engines.files.writer import following

@@ -33,9 +33,10 @@ from tallystick.engines.files import (
 from tallystick.engines.files.damage import Gap, Part, Run
 from tallystick.engines.files.donated import ClaimsRemains, Given, all_cuts, copy_of_this
 from tallystick.engines.files.evidence import Reached
-from tallystick.engines.files.index_file import SealedIndex, SectionCache
+from tallystick.engines.files.index_file import SealedIndex
 from tallystick.engines.files.mark import Mark
 from tallystick.engines.files.rewriting import Everything, Piece, Rewriter
+from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segments import Handles, Segment, SegmentSet
 from tallystick.engines.files.writer import following
 from tallystick.event import chain

@@ -22,8 +22,8 @@ from tallystick.engines.files import frame as frames
 from tallystick.engines.files import segment, side
 from tallystick.engines.files.compressed import Packer, as_plain
 from tallystick.engines.files.frame import Frame, FrameBuffer
-from tallystick.engines.files.index_file import SectionCache
 from tallystick.engines.files.scan import Scanner
+from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Ending, Header
 from tallystick.engines.files.segments import Handles, Segment
 from tallystick.event import canonical

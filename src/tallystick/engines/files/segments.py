@@ -14,9 +14,10 @@ from tallystick.engines.files import frame as frames
 from tallystick.engines.files import index, index_file, lifecycle, segment, side
 from tallystick.engines.files.compressed import open_segment
 from tallystick.engines.files.index import CommandPlace, FarRange, GrowingIndex, SegmentIndex, StreamEntry
-from tallystick.engines.files.index_file import SealedIndex, SectionCache
+from tallystick.engines.files.index_file import SealedIndex
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.scan import Scanner, next_valid_frame
+from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Header
 from tallystick.engines.files.side import SideRecords
 from tallystick.store import leases

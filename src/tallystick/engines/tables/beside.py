@@ -34,9 +34,9 @@ class Beside:
     run_documents: RunDocuments | None = None
     run_tables: RunTables | None = None
 
-    def __init__(self, path: str, *, is_moved: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, path: str, *, is_moved: Callable[[], bool] = lambda: False, has_mark: bool = False) -> None:
         schema = checkpoints.SCHEMA + views.SCHEMA + deadletters.SCHEMA + PENDING
-        self._beside = LazyDatabase(path, schema, is_moved=is_moved)
+        self._beside = LazyDatabase(path, schema, is_moved=is_moved, has_mark=has_mark)
         self.checkpoints = checkpoints.SqliteCheckpoints(self._beside)
         self.views = views.SqliteViews(self._beside)
         self.view_tables = OwnedTables(self._beside)
@@ -91,6 +91,14 @@ class Beside:
         if pending:
             with self._beside.writing() as connection:
                 connection.executemany(statements.named("delete_pending_drops"), [row[:1] for row in pending])
+
+    def set_beside_aside(self, folder: str, *, time_ns: int) -> list[str]:
+        """Put a damaged database into a folder and begin again, and say so: it is no part of the log."""
+        return self._beside.set_aside(folder, time_ns=time_ns)
+
+    def beside_losses(self) -> list[str]:
+        """Writes to the database that were made and are gone."""
+        return self._beside.losses()
 
     def close_beside(self) -> None:
         """Give the database back."""

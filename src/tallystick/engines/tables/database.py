@@ -6,13 +6,15 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 
 from tallystick import errors
 from tallystick.engines.tables import translate
 from tallystick.engines.tables.connection import BUSY_MS, connect, create_file, enter_wal
 from tallystick.engines.tables.readers import Readers
 from tallystick.engines.tables.writer import Writer
+
+CHECKED_BYTES_MAX = 256 << 20  # more would delay an opening by seconds
 
 
 class Database:
@@ -98,6 +100,18 @@ def open_beside(path: str, schema: str, *, readonly: bool = False, busy_ms: int 
             writer.close()
             raise
     return Database(path, writer, busy_ms=busy_ms)
+
+
+def damage_in(path: str) -> str:
+    """What SQLite finds wrong with the structure of a file; empty if nothing. A very large one is not looked through."""
+    if os.path.getsize(path) > CHECKED_BYTES_MAX:
+        return ""
+    try:
+        with closing(connect(os.path.realpath(path), mode="rw")) as connection:
+            found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.Error as problem:
+        return str(problem) if translate.is_damage(problem) else ""
+    return "" if found == "ok" else found
 
 
 @contextmanager

@@ -6,31 +6,42 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 from tallystick import errors
-from tallystick.engines.tables.database import Database, open_beside
+from tallystick.engines.tables import statements
+from tallystick.engines.tables.database import Database, damage_in, open_beside
+
+MARK = ".mark"  # how many writes there were, in digits; written after each, and not synced
 
 
 class LazyDatabase:
     """The database at a path, with tables as `schema` creates them.
 
-    SQLite finds it by its path: `is_moved` says whether that leads elsewhere by now, and then it is refused.
+    SQLite finds it by its path: `is_moved` says whether that leads elsewhere by now, and then it is refused. With
+    `has_mark`, writes that are lost with a write-ahead log are noticed, and damage is named as that of this file.
     """
 
-    def __init__(self, path: str, schema: str, *, is_moved: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, path: str, schema: str, *, is_moved: Callable[[], bool] = lambda: False, has_mark: bool = False
+    ) -> None:
+        self._has_mark = has_mark
         self._path = path
         self._is_moved = is_moved
         self._schema = schema
         self._lock = threading.Lock()
         self._database: Database | None = None
         self._closed = False
+        self._lost = ""
 
     @property
     def exists(self) -> bool:
         """Whether anything was ever written to it."""
         self._require_place()
-        return self._database is not None or os.path.exists(self._path)
+        if self._database is not None or os.path.exists(self._path):
+            return True
+        self._compare_with_mark(0)
+        return False
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
@@ -40,7 +51,7 @@ class LazyDatabase:
                 nothing.executescript(self._schema)
                 yield nothing
             return
-        with self._opened().snapshot() as connection:
+        with self._named(), self._opened().snapshot() as connection:
             yield connection
 
     reading = snapshot
@@ -49,8 +60,11 @@ class LazyDatabase:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that is on disk when the block is left."""
         self._require_place()
-        with self._opened().writing() as connection:
-            yield connection
+        with self._named():
+            with self._opened().writing() as connection:
+                yield connection
+                count = self._counted(connection)
+            self._put_mark(count)
 
     def close(self) -> None:
         """Give the database back. Safe to call twice."""
@@ -60,16 +74,84 @@ class LazyDatabase:
                 self._database.close()
                 self._database = None
 
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """What is damaged here is this file, and no position of the log."""
+        try:
+            yield
+        except errors.Damaged as problem:
+            if not self._has_mark:
+                raise
+            reason = problem.values["reason"]
+            what = f"it is damaged, and no part of the log: the next opening for writing sets it aside ({reason})"
+            raise errors.ReadFailed(path=self._path, reason=what) from problem
+
+    def set_aside(self, folder: str, *, time_ns: int) -> list[str]:
+        """Move a damaged database into a folder, and say so. For the one writer of the log, before it uses it."""
+        name, damage = os.path.basename(self._path), damage_in(self._path) if self.exists else ""
+        if not damage:
+            return []
+        for suffix in ("", "-wal", "-shm", MARK):
+            with suppress(FileNotFoundError):
+                os.rename(f"{self._path}{suffix}", f"{folder}/{name}.{time_ns}{suffix}")
+        kept = f"{os.path.basename(folder)}/{name}.{time_ns}"
+        return [f"{name} was damaged ({damage}): set aside as {kept}; checkpoints, rows and dead letters begin again"]
+
+    def losses(self) -> list[str]:
+        """Writes that were made and are gone, as far as this handle has looked."""
+        return [self._lost] if self._lost else []
+
+    def _counted(self, connection: sqlite3.Connection) -> int:
+        """How many writes there were, with this one."""
+        if not self._has_mark:
+            return 0
+        (count,) = connection.execute(statements.named("count_commit")).fetchone()
+        return int(count)
+
+    def _put_mark(self, count: int) -> None:
+        if not self._has_mark:
+            return
+        with suppress(OSError):  # it may lag: it is there to tell of a write-ahead log that is gone
+            descriptor = os.open(f"{self._path}{MARK}", os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                os.write(descriptor, b"%020d\n" % count)
+            finally:
+                os.close(descriptor)
+
+    def _compare_with_mark(self, count: int) -> None:
+        """Notice that the database, which has taken so many writes, took more before."""
+        try:
+            with open(f"{self._path}{MARK}", "rb") as file:
+                marked = int(file.read(21)) if self._has_mark else 0
+        except (OSError, ValueError):
+            return
+        if count < marked:
+            self._lost = (
+                f"{os.path.basename(self._path)} lost the newest {marked - count} of its {marked} writes: "
+                "checkpoints and rows are older than they were, and consumers will see some events again"
+            )
+
+    def _checked(self, database: Database) -> Database:
+        """A database that was just opened, once it is known whether it is whole."""
+        if self._has_mark:
+            if damage := damage_in(self._path):
+                database.close()
+                raise errors.Damaged(first=0, last=0, reason=damage)
+            with database.reading() as connection:
+                (count,) = connection.execute("SELECT max(number) FROM commits").fetchone()
+            self._compare_with_mark(count)
+        return database
+
     def _require_place(self) -> None:
         if self._is_moved():
-            where, name = os.path.split(self._path)
-            reason = f"the directory {where} was moved or replaced while it was open; open it where it is now"
-            raise errors.StoreFailed(operation=name, reason=reason)
+            reason = "its directory was moved or replaced while it was open; open the log where it is now"
+            raise errors.ReadFailed(path=self._path, reason=reason)
 
     def _opened(self) -> Database:
         with self._lock:
             if self._closed:
                 raise errors.StoreClosed()
             if self._database is None:
-                self._database = open_beside(self._path, self._schema)
+                counting = statements.named("create_commits") if self._has_mark else ""
+                self._database = self._checked(open_beside(self._path, self._schema + counting))
             return self._database

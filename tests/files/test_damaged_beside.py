@@ -1,0 +1,122 @@
+"""Damage in `beside.db`, which is no part of the log: it is set aside and made again, said so, and blocks nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tallystick
+from tallystick import errors
+from tallystick.projections import Live, ViewReader
+from tallystick.store.verify import verify
+from tallystick.testing.builders import events
+from tallystick.testing.shop import PLACED, CustomerBalance, order_event
+
+pytestmark = pytest.mark.security
+
+DAMAGES = {
+    "text": lambda data: b"not a database\n" * 400,
+    "half": lambda data: data[: len(data) // 2],
+    "a page of zeros": lambda data: data[:4096] + bytes(4096) + data[8192:],
+    "pages that changed places": lambda data: data[:4096] + data[8192:12288] + data[4096:8192] + data[12288:],
+}
+
+
+def fill(store: tallystick.Store) -> None:
+    """Events, a checkpoint, and rows."""
+    for number in range(5):
+        store.append("order/1", order_event(PLACED, customer=f"c{number}", amount=number))
+    Live(store, CustomerBalance()).catch_up()
+    store.save_checkpoint("mailer", 4)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_database_is_set_aside_and_made_again(opened: Any, directory: Path, damage: str) -> None:
+    """SAFE-02: the log is whole, so appends go on; consumers and projections begin again, and doctor says why."""
+    with opened() as store:
+        fill(store)
+    path = directory / "beside.db"
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    broken = path.read_bytes()
+    with opened() as store:
+        assert any("beside.db" in line and "quarantine" in line for line in store.report().recovered)
+        assert store.append("order/1", events(1)).seq == 6
+        assert store.load_checkpoint("mailer") == 0
+        Live(store, CustomerBalance()).catch_up()
+        assert len(dict(ViewReader(store, CustomerBalance().name).items())) == 5
+        store.save_checkpoint("mailer", 6)
+        assert verify(store.log).ok
+    assert broken in [kept.read_bytes() for kept in (directory / "quarantine").glob("beside.db.*")]
+    with opened() as store:
+        assert store.report().recovered == ()
+        assert store.load_checkpoint("mailer") == 6
+
+
+def test_a_reader_is_told_that_it_is_no_part_of_the_log(opened: Any, directory: Path) -> None:
+    """SAFE-02: what is damaged is named, and no position is."""
+    with opened() as store:
+        fill(store)
+    whole = (directory / "beside.db").read_bytes()
+    for damage in DAMAGES.values():
+        (directory / "beside.db").write_bytes(damage(whole))
+        reader = opened(readonly=True)
+        with pytest.raises(errors.ReadFailed, match=r"beside\.db"):
+            reader.load_checkpoint("mailer")
+    assert len(list(reader.events())) == 5
+    assert verify(reader.log).ok
+
+
+@pytest.mark.parametrize("readonly", [True, False], ids=["reader", "writer"])
+@pytest.mark.parametrize("how", ["removed", "emptied", "flipped", "removed with the database"])
+def test_a_lost_write_ahead_log_is_said(opened: Any, directory: Path, tmp_path: Path, how: str, readonly: bool) -> None:
+    """SAFE-04: rows and places that a killed process had written and that are gone do not go in silence."""
+    store = opened()
+    fill(store)
+    copy = Path(shutil.copytree(directory, tmp_path / "copy"))
+    wal = copy / "beside.db-wal"
+    if how.startswith("removed"):
+        wal.unlink()
+        if how != "removed":
+            (copy / "beside.db").unlink()
+    elif how == "emptied":
+        wal.write_bytes(b"")
+    else:
+        data = bytearray(wal.read_bytes())
+        data[len(data) // 2] ^= 1
+        wal.write_bytes(data)
+    with tallystick.open(f"files:{copy}", readonly=readonly) as again:
+        again.load_checkpoint("mailer")
+        assert any("beside.db" in line and "lost" in line for line in again.report().recovered)
+    with tallystick.open(f"files:{copy}") as again:
+        again.save_checkpoint("mailer", 3)
+    with tallystick.open(f"files:{copy}") as again:
+        assert again.load_checkpoint("mailer") == 3
+        assert again.report().recovered == ()
+
+
+def test_nothing_is_said_of_a_killed_process_that_lost_nothing(opened: Any, directory: Path, tmp_path: Path) -> None:
+    """A write-ahead log that is whole is brought home without a word."""
+    store = opened()
+    fill(store)
+    copy = Path(shutil.copytree(directory, tmp_path / "copy"))
+    with tallystick.open(f"files:{copy}") as again:
+        assert again.load_checkpoint("mailer") == 4
+        assert again.report().recovered == ()
+
+
+def test_a_row_that_is_no_json_any_more_is_named(opened: Any, directory: Path) -> None:
+    """SAFE-01: a row whose bytes were changed is refused by name, with what to do."""
+    store = opened()
+    fill(store)
+    with contextlib.closing(sqlite3.connect(directory / "beside.db", isolation_level=None)) as beside:
+        beside.execute("UPDATE view_rows SET state = CAST('{\"open\":' AS BLOB) WHERE key = 'c1'")
+    view = ViewReader(store, CustomerBalance().name)
+    for read in (lambda: view.get("c1"), lambda: dict(view.items())):
+        with pytest.raises(errors.ReadFailed, match=r"'c1' .*rebuild"):
+            read()
+    assert view.get("c2")
