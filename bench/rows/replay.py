@@ -16,7 +16,7 @@ VERIFIED = Spec(
     unit="events/s",
     against="umadb",
     bar=Bar("ratio", ">=", 1.1),
-    note="frames checked with SHA-256, events decoded, payloads left as bytes on both sides; umadb sends over loopback",
+    note="frames and payloads checked with SHA-256, events decoded, payloads left as bytes; umadb sends over loopback",
 )
 DECODED = Spec(
     name="files: verified replay, payloads decoded",

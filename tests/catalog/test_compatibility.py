@@ -313,7 +313,9 @@ def test_an_old_fault_is_not_found_again() -> None:
 def test_a_finding_says_what_was_and_what_is() -> None:
     """LH-01: the message is enough to mend the schema."""
     (found,) = check(document(model(a=int)), document(model(a=int), model(a=str)))
-    assert found == Finding("t", 2, "/a", "type-changed", "the type was integer, and is string now")
+    assert (found.type, found.version, found.path, found.rule) == ("t", 2, "/a", "type-changed")
+    assert found.message.startswith("the type was integer, and is string now")
+    assert "the upcaster lifts old events, but readers of the version before do not survive new ones" in found.message
 
 
 @pytest.mark.parametrize("broken", [None, {}, {"types": {}}])

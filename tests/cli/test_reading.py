@@ -169,3 +169,13 @@ def test_an_empty_store_exports_nothing(tally, url):
     tally("import", url, "-", stdin="")
     result = tally("export", url)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_the_state_of_a_stream_that_does_not_exist_is_refused(tally, url):
+    """SAFE-05: not the initial state with status 0."""
+    tally("append", url, "order/1", "thing.happened", "{}")
+    reducer = ("--reducer", "tallystick.testing.contract.tampering:count")
+    assert tally("state", url, "order/1", *reducer).exit_code == 0
+    found = tally("state", url, "order/2", *reducer)
+    assert found.exit_code == 1
+    assert "no stream 'order/2'" in found.stderr

@@ -61,7 +61,8 @@ def _rows_are_a_fold_of_a_prefix(store: tallystick.Store, projection: Any) -> No
     for event in store.events(until=until):
         if event.type in projection.types:
             states[event.stream] = projection.apply(states.get(event.stream, projection.initial()), event)
-    assert dict(ViewReader(store, projection.name).items()) == states
+    if until:  # otherwise there are no rows yet, and reading them would be refused
+        assert dict(ViewReader(store, projection.name).items()) == states
 
 
 @pytest.mark.timeout(600)

@@ -29,7 +29,7 @@ def command(
 ) -> int:
     """Fold every sealed run in full and from its snapshots, with the reducer that its fingerprint names.
 
-    Exit status 0 if all that can be compared agree, 1 otherwise.
+    Exit status 0 if something could be compared and all of it agrees, 1 otherwise.
     """
     reducers, catalog = code.load_reducers(references), code.load_catalog(catalog_reference)
     with spark.session(master, memory=memory) as session, progress.tasks("replaying") as show:
@@ -46,5 +46,7 @@ def command(
     if rows:
         headings = ("stream", "seq", "reducer", "verdict", "reason")
         output.table(headings, ([row[name] for name in headings] for row in rows))
+    if not found.same and not found.different:
+        output.note("nothing was compared: no stream is sealed by a reducer that was named (`tally state … --seal`)")
     click.echo(f"{found.same} agree, {found.different} differ, {found.not_comparable} cannot be compared")
     return status

@@ -42,7 +42,7 @@ def command(
     STREAM is left out with a reducer of scope "store", which folds the whole log. A time means the longest prefix
     before the first event that is later. Exit status 1 if damage kept the fold from its end.
     """
-    from tallystick import state
+    from tallystick import errors, state
 
     chosen = code.load_reducers(references)
     if len(chosen) != 1:
@@ -50,6 +50,8 @@ def command(
     if seal and (at is not None or not stream):
         raise click.UsageError("--seal seals a stream at its end.")
     with code.open_store(url, catalog_reference, readonly=not seal) as store:
+        if stream and store.stream_head(stream) is None:
+            raise errors.StreamNotFound(stream=stream, url=store.log.url)
         sealed = state.seal(store, chosen[0], stream) if seal else None
         found = state.fold(
             store, chosen[0], stream, until=_until(at, stream), snapshots=not no_snapshots, degraded=degraded

@@ -15,12 +15,14 @@ __all__ = [
     "NotReachable",
     "NotRecorded",
     "OlderFormat",
+    "ProjectionNotFound",
     "ReadFailed",
     "ReadOnly",
     "StoreClosed",
     "StoreFailed",
     "StoreLocked",
     "StoreNotFound",
+    "StreamNotFound",
     "Unavailable",
     "UnknownUrl",
     "UnsafeServer",
@@ -46,6 +48,26 @@ class StoreNotFound(Unavailable):
     template = "there is no store at {url!r}"
     advice = "Check the path; a first append creates the store."
     url: str
+
+
+class StreamNotFound(TallyError):
+    """Nothing was ever appended to a stream of this name."""
+
+    template = "there is no stream {stream!r} in {url}"
+    advice = "Check the name; `tally streams URL` lists them."
+    exit_status = 1
+    stream: str
+    url: str
+
+
+class ProjectionNotFound(TallyError):
+    """There are no rows of a projection of this name: it has another name, or nobody has run it yet."""
+
+    template = "there are no rows of a projection {name!r}: there are those of {known}"
+    advice = "Check the name, or run it first: `tally project URL MODULE:NAME`."
+    exit_status = 1
+    name: str
+    known: str
 
 
 class StoreLocked(Unavailable):

@@ -38,6 +38,12 @@ _OF_THE_UNION = frozenset({"anyOf", "oneOf", "default", "discriminator"})
 _EXACT = ("pattern", "multipleOf", "uniqueItems", "not", "if", "then", "else", "contains", "dependentRequired")
 
 
+_LIFTED = (
+    "; the upcaster lifts old events, but readers of the version before do not survive new ones: keep the field, or"
+    " make it a new type"
+)
+
+
 class Finding(msgspec.Struct, frozen=True):
     """One thing that old events or their readers do not survive. `path` is a JSON pointer into the payload."""
 
@@ -81,7 +87,8 @@ def _check_type(type_: str, old: Any, new: Any) -> Iterator[Finding]:
     for version in sorted(was.keys() - now.keys()):
         yield Finding(type_, version, "", VERSION_REMOVED, f"version {version} is gone, its events are not")
     for version, loss in _check_versions(was, now):
-        yield Finding(type_, version, *loss)
+        lifted = version - 1 in new["upcasters"] and loss.rule != UNBUMPED
+        yield Finding(type_, version, loss.path, loss.rule, loss.message + (_LIFTED if lifted else ""))
     known = {*was, *now, *new["upcasters"], *(old["upcasters"] if old else ())}
     for version in range(min(known, default=1), new["current"]):
         if version not in new["upcasters"]:

@@ -130,6 +130,8 @@ def _rows(runs: Iterator[Keyed], projection: Any) -> Iterator[tuple[str, bytes, 
                 raise
             except Exception as problem:
                 raise failed(projection, event, f"{type(problem).__name__}: {problem}") from problem
+            if state is None:
+                raise failed(projection, event, model.NO_STATE)
             last = event
     if current is not None and last is not None:
         waiting[current] = (state, noted(last))
@@ -159,11 +161,14 @@ def _ended(projection: Any, waiting: dict[str, tuple[Any, Any]]) -> Iterator[tup
 def applied(projection: Any, state: Any, event: Event) -> Any:
     """The state after an event; what the projection raises is told with the event's name."""
     try:
-        return projection.apply(state, event)
+        state = projection.apply(state, event)
     except errors.TallyError:
         raise
     except Exception as problem:
         raise failed(projection, event, f"{type(problem).__name__}: {problem}") from problem
+    if state is None:
+        raise failed(projection, event, model.NO_STATE)
+    return state
 
 
 def failed(projection: Any, event: Event | _Place, reason: str) -> errors.TallyError:

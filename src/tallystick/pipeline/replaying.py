@@ -69,8 +69,8 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether no fingerprint disagrees."""
-        return self.different == 0
+        """Whether something was compared, and no fingerprint disagrees."""
+        return self.different == 0 and self.same > 0
 
 
 def replay_check(

@@ -81,6 +81,8 @@ class Folder:
             state = projection.initial() if row is None or row.state is None else canonical.decode(row.state)
             for event in its:
                 state = projection.apply(state, event)
+                if state is None:
+                    raise self._failed(event, model.NO_STATE)
         except errors.TallyError:
             raise
         except Exception as problem:

@@ -84,6 +84,9 @@ class Projection:
         return ordering.mark_of(event)
 
 
+NO_STATE = "apply() returned nothing; it has to return the next state"
+
+
 def check(projection: Any) -> None:
     """Refuse a projection that no runner could run."""
     name = getattr(projection, "name", type(projection).__name__)

@@ -75,6 +75,9 @@ class ViewReader:
 
     def _rows(self, **which: Any) -> list[ViewRow]:
         found = self._views.rows(self.name, **which)
+        if found.place is None:
+            known = sorted({place.projection for place in self._views.places() if place.live})
+            raise errors.ProjectionNotFound(name=self.name, known=", ".join(known) or "nothing")
         self._require_ours(found.place)
         return found.rows
 

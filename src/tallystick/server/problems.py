@@ -27,6 +27,8 @@ _STATUS: dict[type[errors.TallyError], int] = {
     errors.UnsupportedCapability: 501,
     errors.RunNotFound: 404,
     errors.ReaderNotFound: 404,
+    errors.StreamNotFound: 404,
+    errors.ProjectionNotFound: 404,
     errors.Refused: 409,
     errors.NoSpace: 507,
     errors.Unavailable: 503,

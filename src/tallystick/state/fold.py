@@ -19,6 +19,7 @@ from tallystick.state.reducer import Reducer
 from tallystick.store.store import Store
 
 PAGE = 5_000
+NO_STATE = "apply() returned nothing; it has to return the next state"
 NOTHING: frozenset[bytes] = frozenset()
 
 
@@ -91,6 +92,8 @@ def replay(
                     value = apply(value, event)
                 except Exception as problem:
                     raise _failed(reducer, event, f"{type(problem).__name__}: {problem}") from problem
+                if value is None:
+                    raise _failed(reducer, event, NO_STATE)
             last = event
             count += 1
             if event.time > latest:
