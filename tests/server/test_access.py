@@ -293,7 +293,7 @@ def test_an_id_of_another_org_tells_nothing(served: Any, shop: Store) -> None:
     with served.as_("writer") as client:
         refused = client.post("/v1/streams/order/acme/events", json={"events": [event]})
     assert refused.status_code == 409
-    assert refused.json()["values"]["reason"] == "it is taken"
+    assert (refused.json()["code"], refused.json()["values"]) == ("id_unusable", {"id": taken})
     assert "order/other" not in refused.text
 
 
