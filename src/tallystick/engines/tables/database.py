@@ -103,7 +103,7 @@ def open_beside(path: str, schema: str, *, readonly: bool = False, busy_ms: int 
 
 
 def damage_in(path: str) -> str:
-    """What SQLite finds wrong with the structure of a file; empty if nothing. A very large one is not looked through."""
+    """What SQLite finds wrong with the structure of a file; empty if nothing, or if it is too large to be looked at."""
     if os.path.getsize(path) > CHECKED_BYTES_MAX:
         return ""
     try:
