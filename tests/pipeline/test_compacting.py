@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+import pytest
+from pyspark.sql import SparkSession
 
 import tallystick
-from tallystick import state
-from tallystick.event.model import Event
+from tallystick import errors, state
 from tallystick.pipeline import digests, manifest, shelving
 from tallystick.pipeline.archive import archive
 from tallystick.pipeline.columns import DDL
 from tallystick.pipeline.compacting import compact
-from tallystick.pipeline.verifying import verify
-from tallystick.pipeline.whole import read_archive
 
 MakeLog = Callable[..., None]
 
@@ -43,29 +42,42 @@ def written_twice(spark: SparkSession, place: Path, number: int, **changes: obje
     return int(row["position"])
 
 
-def test_duplicates_are_dropped_or_reported(
-    spark: SparkSession,
-    files_url: str,
-    make_log: MakeLog,
-    tmp_path: Path,
-    stored: Callable[[str], list[Event]],
-    rows_of: Callable[[DataFrame], list[Event]],
+def test_what_is_not_as_it_was_archived_is_not_merged(
+    spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path
 ) -> None:
-    """PIPE-06: an id that stands there twice with one content stands once after; with two, its bucket stays."""
+    """PIPE-06: a row that stands there twice is refused by name, and the archive is as it was."""
     place = tmp_path / "archive"
     make_log(files_url, events=45)
     archive(spark, files_url, place, bucket_events=9)
     written_twice(spark, place, 0)
-    other = written_twice(spark, place, 3, link=b"\0" * 32)
-    kept = manifest.load(place).buckets[3]
+    before = manifest.load(place)
+    with pytest.raises(errors.ArchiveDamaged, match="does not hold its positions in order"):
+        compact(spark, place, bucket_events=27)
+    assert manifest.load(place) == before
+
+
+def test_an_id_of_two_events_is_reported_and_its_bucket_stays(
+    spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path
+) -> None:
+    """PIPE-06: the id is named, and its buckets are not merged with others."""
+    place = tmp_path / "archive"
+    make_log(files_url, events=45)
+    archive(spark, files_url, place, bucket_events=9)
+    before = manifest.load(place)
+    bucket = before.buckets[3]
+    assert bucket.events is not None
+    table = pq.read_table(place / bucket.events.name)
+    ids = table["id"].to_pylist()
+    staged = place / "twice.parquet"
+    pq.write_table(table.set_column(table.column_names.index("id"), "id", [[ids[1], *ids[1:]]]), staged)
+    events = shelving.shelve(place, shelving.EVENTS, staged, first=bucket.first, last=bucket.last)
+    kept = msgspec.structs.replace(bucket, events=events)
+    buckets = [kept if item is bucket else item for item in before.buckets]
+    manifest.save(place, msgspec.structs.replace(before, buckets=buckets))
     done = compact(spark, place, bucket_events=27)
-    assert [(item.what, item.position) for item in done.problems] == [("duplicate", other)]
-    assert (done.duplicates_dropped, done.buckets_before, done.buckets_after) == (1, 5, 3)
+    assert [(item.what, item.position) for item in done.problems] == [("duplicate", bucket.first)]
+    assert (done.buckets_before, done.buckets_after) == (5, 3)
     assert kept in manifest.load(place).buckets
-    found = [event for event in rows_of(read_archive(spark, place)) if event.link != b"\0" * 32]
-    assert found == stored(files_url)
-    named = {problem.position for problem in verify(spark, files_url, place).problems if problem.stream}
-    assert other in named
 
 
 def test_an_erasure_does_not_wait_for_files_that_a_merge_left(
@@ -84,3 +96,16 @@ def test_an_erasure_does_not_wait_for_files_that_a_merge_left(
     rows = [row for table in tables for row in table.to_pylist()]
     assert [row["payload"] for row in rows if row["position"] == erased] == [None]
     assert len(rows) > 41, "the other file that the merge left is there"
+
+
+def test_what_the_archive_did_not_make_stays(tmp_path: Path) -> None:
+    """PIPE-02: another's file and folder in `data/` are left alone; what a killed run left goes."""
+    with shelving.locked(tmp_path):
+        (tmp_path / shelving.EVENTS / "notes.txt").write_text("mine")
+        (tmp_path / shelving.EVENTS / "folder.parquet").mkdir()
+        killed = tmp_path / shelving.EVENTS / f"{1:019d}-{9:019d}-{'ab' * 8}.parquet"
+        killed.write_bytes(b"")
+        os.utime(killed, (0, 0))
+        os.utime(tmp_path / shelving.EVENTS / "notes.txt", (0, 0))
+        shelving.sweep(tmp_path, manifest.Manifest(store_id="00" * 16), grace_seconds=1)
+    assert sorted(path.name for path in (tmp_path / shelving.EVENTS).iterdir()) == ["folder.parquet", "notes.txt"]

@@ -11,7 +11,7 @@ from tallystick.cli import failures, options, output, progress, spark
 from tallystick.cli.verify import show_problems
 
 
-@click.command("compact", short_help="Merge small files of an archive, drop what stands there twice.")
+@click.command("compact", short_help="Merge small files of an archive.")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @click.option(
     "--bucket",
@@ -35,7 +35,7 @@ from tallystick.cli.verify import show_problems
 @spark.memory
 @options.as_json
 def command(directory: Path, bucket_events: int, grace_seconds: float, master: str, memory: str, as_json: bool) -> int:
-    """Merge neighbouring buckets of the archive in DIR. Identical rows of one id become one row.
+    """Merge neighbouring buckets of the archive in DIR. A file that is not as it was archived is refused.
 
     Ids that stand for different events are listed, and their buckets stay as they are: exit status 1.
     """
@@ -49,6 +49,6 @@ def command(directory: Path, bucket_events: int, grace_seconds: float, master: s
         return status
     if done.problems:
         show_problems(done.problems)
-    click.echo(f"{done.buckets_before} buckets became {done.buckets_after}, {done.duplicates_dropped} rows stood twice")
+    click.echo(f"{done.buckets_before} buckets became {done.buckets_after}")
     click.echo(f"{output.size(done.size_before)} became {output.size(done.size_after)}")
     return status

@@ -6,6 +6,7 @@ anywhere, the manifest before is in force and all of its files are there; the ne
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,12 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick import errors
-from tallystick.pipeline import bucketing, manifest, shelving
+from tallystick.pipeline import bucketing, manifest, rewriting, shelving
 from tallystick.pipeline.bucketing import Staged
-from tallystick.pipeline.columns import DDL
 from tallystick.pipeline.failures import clear
 from tallystick.pipeline.location import directory_of
-from tallystick.pipeline.manifest import Bucket, DataFile, Manifest
+from tallystick.pipeline.manifest import Bucket, DataFile, Manifest, Witness
 from tallystick.pipeline.partitions import Range, split
 from tallystick.pipeline.progress import Show, watched
 from tallystick.pipeline.question import Question, absolute, head_past, open_log, require_order
@@ -84,6 +84,13 @@ def archive(
 
 
 def require_same_history(place: Path, found: Manifest, store: Store) -> None:
+    """Refuse an archive of another log, of a history that this log does not have (any more), or that was changed."""
+    require_same_log(place, found, store)
+    if (reason := next(why_not_witnessed(found, store), None)) is not None:
+        raise errors.ArchiveDamaged(path=str(place), reason=reason)
+
+
+def require_same_log(place: Path, found: Manifest, store: Store) -> None:
     """Refuse an archive of another log, or of a history that this log does not have (any more)."""
     if found.store_id != store.log.store_id.hex():
         raise errors.WrongArchive(path=str(place), reason=f"it is of store {found.store_id}")
@@ -96,6 +103,34 @@ def require_same_history(place: Path, found: Manifest, store: Store) -> None:
         if page.events and page.events[0].link.hex() != found.link:
             reason = f"the log has another event at position {found.link_position}"
             raise errors.WrongArchive(path=str(place), reason=reason)
+
+
+def why_not_witnessed(found: Manifest, store: Store) -> Iterator[str]:
+    """What the archive does not have any more of what the log has on record: that it relied on when it was pruned."""
+    roots = manifest.roots(found)
+    for known in sorted(witnesses(store), key=lambda item: item.through):
+        if known.blocks >= len(roots) or roots[known.blocks] != known.root:
+            yield f"it is not what the log relied on when it was pruned by the archive up to position {known.through}"
+
+
+def witnesses(store: Store) -> set[Witness]:
+    """What the control facts about prunes say of archives."""
+    found: set[Witness] = set()
+    at, head, selection = 0, store.log.head(), Selection(types=frozenset({facts.PRUNED}))
+    while at < head:
+        page = store.log.read(after=at, until=head, selection=selection, limit=_PAGE, over_pruned=True)
+        told = [facts.parse(event, facts.Pruned) for event in page.events if facts.is_about_streams(event.stream)]
+        found |= {_witness(fact) for fact in told if fact.archive is not None}
+        at = page.through
+    return found
+
+
+def _witness(fact: facts.Pruned) -> Witness:
+    """What a fact says of the archive; something that no archive has, if it is not of a known form."""
+    try:
+        return msgspec.convert(fact.archive, Witness)
+    except msgspec.ValidationError:
+        return Witness(through=fact.last_position, blocks=sys.maxsize, root="")
 
 
 def erasures(store: Store, *, after: int, until: int) -> list[int]:
@@ -177,11 +212,9 @@ def _without_erased(
 def _written_again(spark: SparkSession, place: Path, bucket: Bucket, old: DataFile, erased: list[int]) -> DataFile:
     """The file of a bucket without these payloads. Everything else in it is as it was."""
     staging = place / shelving.STAGING / f"again-{bucket.first}"
-    events = spark.read.schema(DDL).parquet(str(place / old.name))
-    without_erased(events, erased).coalesce(1).sortWithinPartitions("position").write.parquet(str(staging))
-    (staged,) = shelving.staged_files(staging)
-    assert shelving.rows_in(staged) == old.rows, "an erasure takes no row away"
-    return shelving.shelve(place, shelving.EVENTS, staged, first=bucket.first, last=bucket.last)
+    staged = rewriting.write(spark, place, [bucket], staging, erased=erased)
+    assert staged.rows == old.rows, "an erasure takes no row away"
+    return shelving.shelve(place, shelving.EVENTS, Path(staged.events or ""), first=bucket.first, last=bucket.last)
 
 
 def without_erased(events: DataFrame, erased: list[int]) -> DataFrame:

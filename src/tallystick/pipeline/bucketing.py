@@ -27,7 +27,7 @@ from tallystick.pipeline.source import read_range
 
 GROUP_BYTES = 64 << 20  # large enough for a row group, and small enough for a worker's memory
 _REPEATING = ["stream", "type", "version", "meta"]  # a dictionary pays off for these; hashes never come again
-_HEADS = pa.schema([("stream", pa.string()), ("seq", pa.int64()), ("link", pa.binary())])
+HEADS = pa.schema([("stream", pa.string()), ("seq", pa.int64()), ("link", pa.binary())])
 _DESCRIBED = "number int, description binary"
 _DESCRIBED_ARROW = pa.schema([("number", pa.int32()), ("description", pa.binary())])
 _LAST = [("seq", "last"), ("link", "last")]
@@ -67,7 +67,7 @@ def stage_range(question: Question, part: Range, place: Path) -> Staged:
     name = f"{part.after:019d}-{uuid.uuid4().hex}.parquet"
     events, heads = place / f"events-{name}", place / f"heads-{name}"
     blocks, ends = Blocks(), Ends()
-    with _writer(events, arrow_schema(COLUMNS)) as writer:
+    with parquet_writer(events, arrow_schema(COLUMNS)) as writer:
         for group in grouped(read_range(question, COLUMNS, part), GROUP_BYTES):
             blocks.take(group)
             ends.take(group)
@@ -77,12 +77,13 @@ def stage_range(question: Question, part: Range, place: Path) -> Staged:
     if not rows:
         events.unlink()
         return Staged(rows=0)
-    with _writer(heads, _HEADS) as writer:
+    with parquet_writer(heads, HEADS) as writer:
         writer.write_table(ends.table())
     return Staged(rows=rows, events=str(events), heads=str(heads), blocks=found)
 
 
-def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """A new Parquet file of an archive."""
     names = [name for name in _REPEATING if name in schema.names]
     return pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=names, store_schema=False)
 
@@ -159,12 +160,12 @@ class Ends:
 
     def take(self, events: pa.Table) -> None:
         """Take in the rows behind those before."""
-        found = events.select(_HEADS.names).group_by("stream", use_threads=False).aggregate(_LAST)
+        found = events.select(HEADS.names).group_by("stream", use_threads=False).aggregate(_LAST)
         ends = zip(found.column("seq_last").to_pylist(), found.column("link_last").to_pylist(), strict=True)
         self._last.update(zip(found.column("stream").to_pylist(), ends, strict=True))
 
     def table(self) -> pa.Table:
         """(stream, seq, link) in order of stream."""
         rows = sorted((stream, *end) for stream, end in self._last.items())
-        columns = zip(zip(*rows, strict=True), _HEADS.types, strict=True)
-        return pa.table([pa.array(values, kind) for values, kind in columns], schema=_HEADS)
+        columns = zip(zip(*rows, strict=True), HEADS.types, strict=True)
+        return pa.table([pa.array(values, kind) for values, kind in columns], schema=HEADS)

@@ -7,13 +7,12 @@ covers. Nothing here needs a session of Spark.
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -23,8 +22,9 @@ from tallystick.event import chain
 from tallystick.event.model import Event
 from tallystick.pipeline import manifest, shelving
 from tallystick.pipeline.archive import require_same_history
+from tallystick.pipeline.archive_files import wrong_blocks
 from tallystick.pipeline.location import directory_of
-from tallystick.pipeline.manifest import BLOCK_POSITIONS, Block, Bucket
+from tallystick.pipeline.manifest import Bucket
 from tallystick.store.store import Store
 
 BUCKETS_KEPT = 8
@@ -51,6 +51,12 @@ class Covering:
     def through(self) -> int:
         """The last position that it goes to."""
         return self._manifest.through
+
+    @property
+    def witness(self) -> dict[str, Any]:
+        """How far the archive goes, and a hash over which events stand at which positions up to there."""
+        found: dict[str, Any] = msgspec.to_builtins(manifest.witness(self._manifest))
+        return found
 
     def why_not(self, events: Sequence[Event]) -> str | None:
         """Why these events could not be had from it again; None if it holds each of them."""
@@ -90,7 +96,7 @@ def _checked(place: Path, bucket: Bucket) -> Rows | str:
         table["link"].combine_chunks(),
         pa.array(map(_checksum, table["payload"].cast(pa.binary())), pa.binary()),
     )
-    if list(_blocks(rows)) != bucket.blocks:
+    if next(wrong_blocks(rows.positions, rows.links.to_pylist(), bucket.blocks), None) is not None:
         return f"{path.name} does not have the digests that it names"
     return rows
 
@@ -98,14 +104,6 @@ def _checked(place: Path, bucket: Bucket) -> Rows | str:
 def _checksum(payload: pa.Scalar) -> bytes | None:
     """That of what is there, whatever the row says it is."""
     return chain.checksum(payload.as_buffer()) if payload.is_valid else None
-
-
-def _blocks(rows: Rows) -> Iterator[Block]:
-    """The blocks of rows that are in the order of positions."""
-    lines = zip(rows.positions, rows.links.to_pylist(), strict=True)
-    for number, its in groupby(lines, key=lambda line: (line[0] - 1) // BLOCK_POSITIONS):
-        texts = [f"{position}\n{link.hex() if link is not None else ''}\n" for position, link in its]
-        yield Block(number, len(texts), hashlib.sha256("".join(texts).encode()).hexdigest())
 
 
 def _why_not_held(rows: Rows, event: Event) -> str | None:

@@ -39,9 +39,10 @@ def claims(events: DataFrame, type_: str, schema: str) -> DataFrame:
 
 
 def pruned_claims(events: DataFrame) -> DataFrame:
-    """(stream, through, cut_link): up to where streams were pruned, every time it was done."""
-    found = claims(events, facts.PRUNED, "stream string, through bigint, link string, count bigint")
-    return found.select("stream", "through", F.col("link").alias("cut_link"), "count", "at")
+    """(stream, through, cut_link, …): up to where streams were pruned, every time it was done, and by which archive."""
+    schema = "stream string, through bigint, link string, count bigint, accepted boolean, archive struct<root: string>"
+    found = claims(events, facts.PRUNED, schema)
+    return found.select("stream", "through", F.col("link").alias("cut_link"), "count", "accepted", "archive", "at")
 
 
 def erased_claims(events: DataFrame) -> DataFrame:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -83,14 +84,65 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """The bytes of the files with events."""
         return sum(bucket.events.size for bucket in self.buckets if bucket.events is not None)
 
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks of all buckets, in order. Neither a merge nor an erasure changes them; runs add to them."""
+        return [block for bucket in self.buckets for block in bucket.blocks]
+
     def bucket_of(self, position: int) -> Bucket | None:
         """The bucket that holds a position."""
         return next((bucket for bucket in self.buckets if bucket.first <= position <= bucket.last), None)
 
 
+class Witness(msgspec.Struct, frozen=True, kw_only=True):
+    """What a log has on record of its archive: up to `through` it had so many blocks, with this hash over them."""
+
+    through: int
+    blocks: int
+    root: str
+
+
+def witness(manifest: Manifest) -> Witness:
+    """What there is to remember of an archive."""
+    found = roots(manifest)
+    return Witness(through=manifest.through, blocks=len(found) - 1, root=found[-1])
+
+
+def roots(manifest: Manifest) -> list[str]:
+    """SHA-256 over the lines `number`, `rows`, `digest` of the first n blocks, for every n from 0 on."""
+    digest = hashlib.sha256()
+    found = [digest.hexdigest()]
+    for block in manifest.blocks:
+        digest.update(f"{block.number}\n{block.rows}\n{block.digest}\n".encode())
+        found.append(digest.hexdigest())
+    return found
+
+
 def load(directory: Path) -> Manifest:
     """The manifest of an archive, checked against itself."""
+    found = read(directory)
+    if (reason := next(faults(found), None)) is not None:
+        raise errors.ArchiveDamaged(path=str(directory), reason=reason)
+    return found
+
+
+def read(directory: Path) -> Manifest:
+    """The manifest of an archive as it is: only its checksum and its form are looked at."""
     return _decoded(directory, _read(directory))
+
+
+def faults(manifest: Manifest) -> Iterator[str]:
+    """What is wrong with a manifest by itself: buckets join up from the first position to the last, and rows add up."""
+    after = 0
+    for bucket in manifest.buckets:
+        if bucket.first != after + 1 or bucket.last < bucket.first:
+            yield f"the bucket that should begin at position {after + 1} goes from {bucket.first} to {bucket.last}"
+        rows = 0 if bucket.events is None else bucket.events.rows
+        if not bucket.rows == rows == sum(block.rows for block in bucket.blocks):
+            yield f"the bucket from position {bucket.first} has {bucket.rows} rows, its file or its blocks others"
+        after = bucket.last
+    if after != manifest.through:
+        yield f"its buckets go to position {after}, not to {manifest.through}"
 
 
 def _read(directory: Path) -> bytes:

@@ -1,27 +1,22 @@
 """The whole log in pieces that follow one another by position: files of an archive, and ranges of the live log.
 
-A piece is read in Python, by the task that works on it, so that the JVM never sees its events. A file must be the one
-that the manifest names, to the bit, and hold as many rows as it says, in the order of positions: else it is refused.
-Small files that are neighbours are one piece; large ones are shared, a few row groups each, where cores would idle.
+A piece is read in Python, by the task that works on it, so that the JVM never sees its events. Small files that
+are neighbours are one piece; large ones are shared, a few row groups each, where cores would idle.
 """
 
 from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator
-from itertools import pairwise
-from pathlib import Path
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from tallystick import errors
-from tallystick.pipeline import shelving
+from tallystick.pipeline import archive_files
+from tallystick.pipeline.archive_files import File
 from tallystick.pipeline.bucketing import grouped
-from tallystick.pipeline.columns import COLUMNS, Batches, arrow_schema
+from tallystick.pipeline.columns import COLUMNS, Batches
 from tallystick.pipeline.partitions import Range, split
 from tallystick.pipeline.question import Question, absolute
 from tallystick.pipeline.source import read_range
@@ -31,20 +26,6 @@ from tallystick.store.selection import Selection
 PIECE_ROWS = 250_000
 SHARE_ROWS_MIN = 100_000
 PIECES_A_CORE = 2
-_BATCH_ROWS_MAX = 8192
-_SCHEMA = arrow_schema(COLUMNS)
-
-
-class File(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the archive with the positions from `first` to `last`; of its row groups, one share of so many."""
-
-    name: str
-    sha256: str
-    rows: int
-    first: int
-    last: int
-    share: int = 0
-    shares: int = 1
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,44 +53,10 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
         return grouped((part for batch in found for part in _bounded(batch, table_bytes)), table_bytes)
 
     def _of_file(self, file: File, erased: tuple[int, ...], table_bytes: int) -> Batches:
-        last = file.first - 1
-        for batch in self._stored(file, table_bytes):
-            last = self._require_order(file, batch, last)
+        for batch in archive_files.read(self.place, file, table_bytes=table_bytes):
             found = self._chosen(batch, erased)
             if found.num_rows:
                 yield found
-
-    def _stored(self, file: File, table_bytes: int) -> Batches:
-        path = Path(self.place) / file.name
-        try:
-            if shelving.hash_of(path) != file.sha256:
-                raise self._damaged(file, "is not the one that was archived")
-            with pq.ParquetFile(path, pre_buffer=False) as opened:
-                if opened.metadata.num_rows != file.rows:
-                    raise self._damaged(file, f"has {opened.metadata.num_rows} rows, not {file.rows}")
-                groups = opened.num_row_groups
-                for number in range(groups * file.share // file.shares, groups * (file.share + 1) // file.shares):
-                    group = opened.metadata.row_group(number)
-                    fit = table_bytes * group.num_rows // max(group.total_byte_size, 1)
-                    rows = min(max(fit, 1), _BATCH_ROWS_MAX)
-                    for batch in opened.iter_batches(rows, [number], columns=list(COLUMNS), use_threads=False):
-                        yield batch.cast(_SCHEMA)
-        except MemoryError:
-            raise
-        except FileNotFoundError as problem:
-            raise self._damaged(file, "is missing (if `archive` ran meanwhile, run this again)") from problem
-        except (OSError, ValueError, pa.ArrowException) as problem:
-            raise self._damaged(file, f"cannot be read: {str(problem).partition(chr(10))[0]}") from problem
-
-    def _require_order(self, file: File, batch: pa.RecordBatch, last: int) -> int:
-        """Refuse rows that do not ascend within the bounds of their bucket; the last position."""
-        found = batch.column(0).to_numpy(zero_copy_only=False)
-        if not (found[0] > last and np.all(found[1:] > found[:-1]) and found[-1] <= file.last):
-            raise self._damaged(file, "does not hold its positions in order")
-        return int(found[-1])
-
-    def _damaged(self, file: File, reason: str) -> errors.ArchiveDamaged:
-        return errors.ArchiveDamaged(path=self.place, reason=f"{Path(file.name).name} {reason}")
 
     def _chosen(self, batch: pa.RecordBatch, erased: tuple[int, ...]) -> pa.RecordBatch:
         """The rows of the types that are asked for, up to the end, without what was erased since."""
@@ -179,17 +126,9 @@ def _piece(files: tuple[File, ...], erased: tuple[int, ...]) -> Piece:
 def _files(source: Whole) -> list[File]:
     if source.manifest is None or source.place is None:
         return []
-    buckets = source.manifest.buckets
-    if any(one.last >= other.first for one, other in pairwise(buckets)):
-        raise errors.ArchiveDamaged(path=str(source.place), reason="its buckets do not follow one another")
     found = []
-    for bucket in buckets:
-        events = bucket.events
-        if events is None or bucket.first > source.until:
-            continue
-        if not (source.place / events.name).exists():
-            raise errors.ArchiveDamaged(path=str(source.place), reason=f"{Path(events.name).name} is missing")
-        found.append(
-            File(name=events.name, sha256=events.sha256, rows=events.rows, first=bucket.first, last=bucket.last)
-        )
+    for bucket in source.manifest.buckets:
+        file = archive_files.file_of(bucket)
+        if file is not None and bucket.first <= source.until:
+            found.append(file)
     return found

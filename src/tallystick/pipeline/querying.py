@@ -16,7 +16,7 @@ from tallystick.pipeline.whole import whole
 
 VIEW = "events"
 _OBJECT = re.compile(r"\bOBJECT<")
-_VOID = re.compile(r"\bVOID\b")
+_VOID = re.compile(r"(: |ARRAY<)VOID\b")  # as a type: a field may have that name
 _NS_A_US = 1000
 
 
@@ -25,7 +25,7 @@ def view(spark: SparkSession, url: str, archive: str | Path | None = None, *, na
     events = whole(url, archive, over_pruned=True).table(spark)
     table = with_data(events).withColumns(
         {
-            "at": F.timestamp_micros(F.floor(F.col("time") / _NS_A_US)),
+            "at": F.timestamp_micros(F.expr(f"time div {_NS_A_US}")),
             "org": F.get_json_object("meta", "$.org"),
         }
     )
@@ -45,7 +45,7 @@ def with_data(events: DataFrame) -> DataFrame:
 
 def as_ddl(found: str) -> str:
     """The type of a variant as the type of a column: what was always null is text."""
-    return _VOID.sub("STRING", _OBJECT.sub("STRUCT<", found))
+    return _VOID.sub(r"\1STRING", _OBJECT.sub("STRUCT<", found))
 
 
 def sql(spark: SparkSession, url: str, query: str, archive: str | Path | None = None) -> DataFrame:

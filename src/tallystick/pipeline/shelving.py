@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ STAGING = "staging"
 EVENTS, HEADS = "data", "heads"
 GRACE_SECONDS = 3600
 _CHUNK_BYTES = 4 << 20
+_OURS = re.compile(r"\d{19}-\d{19}-[0-9a-f]{16}\.parquet")
 _NS = 1_000_000_000
 
 
@@ -101,7 +103,10 @@ def still_there(directory: Path, items: list[Superseded]) -> list[Superseded]:
 
 
 def sweep(directory: Path, kept: Manifest, *, grace_seconds: float) -> None:
-    """Remove what left the archive and whose time is up, and what no manifest ever named (a killed run's)."""
+    """Remove what left the archive and whose time is up, and what no manifest ever named (a killed run's).
+
+    Files under other names, and folders, are not ours and stay.
+    """
     now = time.time_ns()
     listed = {file.name for bucket in kept.buckets for file in (bucket.events, bucket.heads) if file is not None}
     waiting = [item for item in kept.superseded if item.removable > now and item.name not in listed]
@@ -111,6 +116,8 @@ def sweep(directory: Path, kept: Manifest, *, grace_seconds: float) -> None:
     known = listed | {item.name for item in waiting}
     for folder in (EVENTS, HEADS):
         for path in (directory / folder).iterdir():
+            if not _OURS.fullmatch(path.name) or not path.is_file():
+                continue  # somebody else's
             is_old = path.stat().st_mtime_ns < now - int(grace_seconds * _NS)
             if f"{folder}/{path.name}" not in known and is_old:
                 path.unlink(missing_ok=True)

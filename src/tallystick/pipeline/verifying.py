@@ -17,17 +17,20 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from pyspark.storagelevel import StorageLevel
 
 from tallystick import errors
-from tallystick.pipeline import digests, findings, shelving
+from tallystick.pipeline import archive_check, findings, manifest, shelving
+from tallystick.pipeline.archive import why_not_witnessed
+from tallystick.pipeline.columns import DDL
 from tallystick.pipeline.failures import clear
-from tallystick.pipeline.manifest import BLOCK_POSITIONS, Manifest
 from tallystick.pipeline.progress import Show, watched
-from tallystick.pipeline.question import open_log
-from tallystick.pipeline.whole import Whole, read_archive, whole
+from tallystick.pipeline.question import Question, absolute, open_log
+from tallystick.pipeline.whole import Whole, whole
 from tallystick.store.events import Problem
 
 PROBLEMS_MAX = 10_000
 NO_WITNESS = "that the newest live events were cut off cannot be found without a witness outside of the store"
 _PAGE = 10_000
+_SLICES_MAX = 1000
+_PUSH_DOWN = "spark.sql.parquet.filterPushdown"
 
 Head = tuple[str, int, bytes]
 
@@ -57,13 +60,13 @@ def verify(spark: SparkSession, url: str, archive: str | Path | None = None, *, 
     """Verify a log and its archive, if it has one."""
     with clear(), watched(spark, "verify", show):
         known = _known(url)
-        source = whole(url, archive, over_pruned=True, over_holes=True, unchecked=True)
-        found = Verified(until=source.until, archived=source.through)
+        source = whole(url, archive, over_pruned=True, over_holes=True, trusting=False)
+        found = Verified(until=source.until, archived=source.through, streams=len(known.heads))
         _holes(url, found)
-        if source.manifest is not None and source.place is not None:
-            _files(spark, source.place, source.manifest, found)
+        readable = _buckets(spark, source, found) if source.manifest is not None else []
         try:
-            _rows(spark, source, known, found)
+            with _without_statistics(spark):
+                _rows(spark, source, readable, known, found)
         except errors.JobFailed as problem:  # a file that Spark cannot even read
             found.problems.append(Problem("archive", problem.message))
     return found
@@ -94,21 +97,40 @@ def _holes(url: str, found: Verified) -> None:
             found.problems.append(Problem("hole", reason, hole.first))
 
 
-def _files(spark: SparkSession, place: Path, manifest: Manifest, found: Verified) -> None:
-    """The files of the archive against their hashes, each read by one task."""
-    listed = [file for bucket in manifest.buckets for file in (bucket.events, bucket.heads) if file is not None]
-    if not listed:
-        return
-    paths = [(str(place / file.name), file.sha256) for file in listed]
-    slices = min(len(paths), 1000)
-    wrong = spark.sparkContext.parallelize(paths, slices).filter(_is_other).map(lambda pair: pair[0]).collect()
-    for path in sorted(wrong):
-        found.problems.append(Problem("archive", f"{Path(path).name} is not the file that the manifest names"))
+def _buckets(spark: SparkSession, source: Whole, found: Verified) -> list[str]:
+    """The archive against its manifest, the log's record of it and the live log; says which files can be read."""
+    assert source.manifest is not None
+    with open_log(source.url) as store:
+        wrong = [*manifest.faults(source.manifest), *why_not_witnessed(source.manifest, store)]
+    found.problems += [Problem("archive", reason) for reason in wrong]
+    buckets, place = source.manifest.buckets, str(source.place)
+    question = Question(url=absolute(source.url), over_pruned=True, over_holes=True)
+    checks = spark.sparkContext.parallelize(buckets, min(max(len(buckets), 1), _SLICES_MAX))
+    checked = checks.map(lambda bucket: archive_check.check(question, place, bucket)).collect() if buckets else []
+    problems = [problem for item in checked for problem in item.problems]
+    found.truncated = found.truncated or len(problems) > PROBLEMS_MAX
+    found.problems += problems[:PROBLEMS_MAX]
+    return [name for item in checked for name in item.readable]
 
 
-def _is_other(pair: tuple[str, str]) -> bool:
-    path = Path(pair[0])
-    return not path.exists() or shelving.hash_of(path) != pair[1]
+def _stored(spark: SparkSession, source: Whole, readable: list[str]) -> DataFrame:
+    """The rows of the files as they are, wrong ones too, without trusting their statistics."""
+    files = [f"{source.place}/{name}" for name in readable if name.startswith(shelving.EVENTS)]
+    if not files:
+        return spark.createDataFrame([], DDL)
+    options = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+    return spark.read.schema(DDL).options(**options).parquet(*files)
+
+
+@contextmanager
+def _without_statistics(spark: SparkSession) -> Iterator[None]:
+    """Have Spark read every row group: what a file says of its own rows may be wrong."""
+    before = spark.conf.get(_PUSH_DOWN)
+    spark.conf.set(_PUSH_DOWN, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_PUSH_DOWN, str(before))
 
 
 @contextmanager
@@ -121,11 +143,12 @@ def _kept(table: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK) 
         kept.unpersist()
 
 
-def _rows(spark: SparkSession, source: Whole, known: Known, found: Verified) -> None:
+def _rows(spark: SparkSession, source: Whole, readable: list[str], known: Known, found: Verified) -> None:
     """Everything that the rows themselves tell. Each part reads the columns that it needs, once."""
     ends = _as_table(spark, known.heads)
     with _kept(source.tail(spark), StorageLevel.DISK_ONLY) as tail:
-        events = tail if source.manifest is None else source.archived(spark).unionAll(tail)
+        archived = None if source.manifest is None else _stored(spark, source, readable)
+        events = tail if archived is None else source.without_gone(archived).unionAll(tail)
         _count(events, found)
         with (
             _kept(events.where(F.col("stream").startswith("tally."))) as control,
@@ -136,6 +159,8 @@ def _rows(spark: SparkSession, source: Whole, known: Known, found: Verified) -> 
             sealed = findings.sealed_claims(trusted)
             found.erased = suspects.where("gone").count()
             found.pruned = _pruned(pruned)
+            if archived is not None:  # with the archive at hand, only what was pruned without one may be missing
+                pruned = pruned.where("accepted and archive is null")
             _chain(events, pruned, found)
             with _kept(findings.at_places(events, erased, sealed, ends)) as there:
                 parts = [
@@ -145,8 +170,8 @@ def _rows(spark: SparkSession, source: Whole, known: Known, found: Verified) -> 
                     findings.wrong_heads(there, ends, pruned),
                 ]
                 _add(reduce(DataFrame.unionAll, parts), found)
-            if source.manifest is not None and source.place is not None:
-                _blocks(spark, source.place, source.manifest, pruned, found)
+            if archived is not None:
+                _streams(spark, archived, source, readable, found)
 
 
 def _as_table(spark: SparkSession, heads: list[Head]) -> DataFrame:
@@ -214,26 +239,12 @@ def _add(wrong: DataFrame, found: Verified) -> None:
         )
 
 
-def _blocks(spark: SparkSession, place: Path, manifest: Manifest, pruned: DataFrame, found: Verified) -> None:
-    """The archive against its manifest: which rows stand at which positions; and, where not, what streams lack."""
-    archived = read_archive(spark, place, manifest)
-    listed = {Path(bucket.events.name).name: bucket for bucket in manifest.buckets if bucket.events is not None}
-    expected = {
-        (name, block.number): (block.rows, block.digest) for name, bucket in listed.items() for block in bucket.blocks
-    }
-    told = archived.select("position", "link", F.col("_metadata.file_name").alias("file"))
-    actual = {
-        (row["file"], row["block"]): (row["rows"], row["digest"]) for row in digests.blocks(told, "file").collect()
-    }
-    wrong = sorted(key for key in expected.keys() | actual.keys() if expected.get(key) != actual.get(key))
-    for key in wrong:
-        first = max(listed[key[0]].first, key[1] * BLOCK_POSITIONS + 1)
-        rows, there = expected.get(key, (0, ""))[0], actual.get(key, (0, ""))[0]
-        reason = f"positions from {first} on do not hold what was archived: {there} rows instead of {rows}, or others"
-        found.problems.append(Problem("block", reason, first))
-    if wrong:
-        names = [str(place / bucket.heads.name) for bucket in manifest.buckets if bucket.heads is not None]
-        names = [name for name in names if Path(name).exists()]
-        ends = spark.read.schema("stream string, seq bigint, link binary").parquet(*names)
-        _add(findings.wrong_heads(findings.at_places(archived, ends), ends, pruned.limit(0)), found)
-        _add(findings.unknown_events(archived, ends), found)
+def _streams(spark: SparkSession, archived: DataFrame, source: Whole, readable: list[str], found: Verified) -> None:
+    """Where blocks are wrong: which streams lack what, by the ends that were noted for them."""
+    names = [f"{source.place}/{name}" for name in readable if name.startswith(shelving.HEADS)]
+    if not names or not any(problem.what == "block" for problem in found.problems):
+        return
+    ends = spark.read.schema("stream string, seq bigint, link binary").parquet(*names)
+    nothing_pruned = findings.pruned_claims(archived.limit(0))
+    _add(findings.wrong_heads(findings.at_places(archived, ends), ends, nothing_pruned), found)
+    _add(findings.unknown_events(archived, ends), found)

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick import errors
-from tallystick.pipeline import manifest
-from tallystick.pipeline.archive import erasures, require_same_history, without_erased
-from tallystick.pipeline.columns import COLUMNS, DDL
+from tallystick.pipeline import archive_files, manifest
+from tallystick.pipeline.archive import erasures, require_same_history, require_same_log, without_erased
+from tallystick.pipeline.columns import COLUMNS
 from tallystick.pipeline.location import directory_of
 from tallystick.pipeline.manifest import Manifest
 from tallystick.pipeline.question import open_log, require_order
@@ -66,12 +66,18 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
     ) -> DataFrame:
         """What is archived, without what was erased since."""
         assert self.place is not None
-        old = read_archive(spark, self.place, self.manifest)
-        if self.until < self.through:
-            old = old.where(F.col("position") <= self.until)
+        needed = {"position", *columns, *(["type"] if types else [])}
+        names = [name for name in COLUMNS if name in needed]
+        old = read_archive(spark, self.place, self.manifest, columns=names)
         if types:
             old = old.where(F.col("type").isin(list(types)))
-        return without_erased(old, list(self.erased)).select(*columns)
+        return self.without_gone(old).select(*columns)
+
+    def without_gone(self, old: DataFrame) -> DataFrame:
+        """Rows of the archive up to the end, without what was erased since."""
+        if self.until < self.through:
+            old = old.where(F.col("position") <= self.until)
+        return without_erased(old, list(self.erased)) if "payload" in old.columns else old
 
 
 def whole(
@@ -81,19 +87,23 @@ def whole(
     until: int | None = None,
     over_pruned: bool = False,
     over_holes: bool = False,
-    unchecked: bool = False,
+    trusting: bool = True,
 ) -> Whole:
-    """Fix what the whole log is: its end, and what the archive of it holds."""
+    """Fix what the whole log is: its end, and what the archive of it holds.
+
+    `trusting`: what the archive says of itself and every event that is read are checked, and refused if they are wrong;
+    otherwise the caller checks them.
+    """
     with open_log(url) as store:
         require_order(store, what="read the whole of")
         head = store.log.head()
         end = head if until is None else min(until, head)
         if archive is None:
             _require_kept(store.log.floor(), over_pruned=over_pruned)
-            return Whole(url=url, until=end, over_pruned=over_pruned, over_holes=over_holes, unchecked=unchecked)
+            return Whole(url=url, until=end, over_pruned=over_pruned, over_holes=over_holes, unchecked=not trusting)
         place = directory_of(archive)
-        found = manifest.load(place)
-        require_same_history(place, found, store)
+        found = manifest.load(place) if trusting else manifest.read(place)
+        (require_same_history if trusting else require_same_log)(place, found, store)
         if not over_pruned:
             _require_archived(found, store.log.floor())
         return Whole(
@@ -105,7 +115,7 @@ def whole(
             erased=tuple(erasures(store, after=found.through, until=head)),
             over_pruned=over_pruned,
             over_holes=over_holes,
-            unchecked=unchecked,
+            unchecked=not trusting,
         )
 
 
@@ -123,14 +133,9 @@ def _require_archived(found: Manifest, floor: int) -> None:
         raise errors.HistoryPruned(what="positions", first=found.through + 1, last=floor)
 
 
-def read_archive(spark: SparkSession, directory: str | Path, found: Manifest | None = None) -> DataFrame:
-    """The events of an archive, by its manifest."""
+def read_archive(
+    spark: SparkSession, directory: str | Path, found: Manifest | None = None, *, columns: Sequence[str] = COLUMNS
+) -> DataFrame:
+    """The events of an archive, by its manifest; each file is checked before anything of it is served."""
     place = directory_of(directory)
-    listed = found or manifest.load(place)
-    files = [str(place / bucket.events.name) for bucket in listed.buckets if bucket.events is not None]
-    if not files:
-        return spark.createDataFrame([], DDL)
-    for name in files:
-        if not Path(name).exists():
-            raise errors.ArchiveDamaged(path=str(place), reason=f"{Path(name).name} is missing")
-    return spark.read.schema(DDL).parquet(*files)
+    return archive_files.table(spark, place, found or manifest.load(place), columns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from tallystick.event.model import Event
 
@@ -14,6 +14,11 @@ class Archive(Protocol):
     @property
     def through(self) -> int:
         """The last position that it goes to."""
+        ...
+
+    @property
+    def witness(self) -> dict[str, Any]:
+        """What the log is to remember of the archive, so that a change of it shows; plain JSON."""
         ...
 
     def why_not(self, events: Sequence[Event]) -> str | None:

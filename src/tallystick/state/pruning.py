@@ -8,6 +8,7 @@ cut, the control fact and the snapshot at the cut are one commit: killed anywher
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -44,6 +45,7 @@ class Plan(msgspec.Struct, kw_only=True):
     uncovered: list[str] = []
     refusals: list[str] = []
     archived: bool = False
+    witness: dict[str, Any] | None = None
 
     @property
     def ok(self) -> bool:
@@ -81,6 +83,7 @@ def plan(
     _check_forks(store, found)
     lacking = _not_archived(store, found, archive)
     found.archived = lacking is None
+    found.witness = archive.witness if archive is not None and found.archived else None
     if lacking is not None and not accept:
         found.refusals += [f"the state of {name} would be lost with it" for name in found.uncovered]
         found.refusals.append(
@@ -300,5 +303,6 @@ def _fact(
         snapshots=covering,
         lost=found.lost,
         accepted=accept,
+        archive=found.witness,
     )
     return shelf.about(cut.stream), control(store, facts.PRUNED, fact)

@@ -107,8 +107,11 @@ class Sealed(Fact, frozen=True, kw_only=True):
     fingerprint: str
 
 
-class Pruned(Fact, frozen=True, kw_only=True):
-    """The events up to `through` are gone. `lost` names what can no longer be rebuilt from the log alone."""
+class Pruned(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    """The events up to `through` are gone. `lost` names what can no longer be rebuilt from the log alone.
+
+    `archive` says by which archive that was done, in its own words: what it held then, it has to hold ever after.
+    """
 
     through: int
     link: str
@@ -119,6 +122,7 @@ class Pruned(Fact, frozen=True, kw_only=True):
     snapshots: list[str]
     lost: list[str]
     accepted: bool
+    archive: dict[str, Any] | None = None
 
 
 class Erased(Fact, frozen=True, kw_only=True):
