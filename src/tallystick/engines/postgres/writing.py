@@ -48,7 +48,6 @@ _BELOW = -(1 << 62)  # where the ledger counts from: a position of its own makin
 
 class Writer:
     """Commits through a handle's connections. `org` is the only org it may write for, if there is one.
-
     `login` is who logged in: it may lack the roles that write control facts, or prune, erase, drop and forget.
     """
 

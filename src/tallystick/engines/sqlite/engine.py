@@ -16,16 +16,17 @@ from contextlib import suppress
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
 from tallystick.engines.disk import Disk
-from tallystick.engines.sqlite import inspection, maintaining, mark, statements, survey, transfers, wal, writing
+from tallystick.engines.sqlite import inspection, mark, statements, survey, wal, writing
 from tallystick.engines.sqlite.commands import SqliteCommands
-from tallystick.engines.sqlite.look import ALONE
+from tallystick.engines.sqlite.evidence import SqliteEvidence
 from tallystick.engines.sqlite.place import Opened, Opening
-from tallystick.engines.sqlite.reading import CutOffDatabase, StillDatabase, WatchedDatabase
+from tallystick.engines.sqlite.reading import CutOffDatabase, database_of
 from tallystick.engines.sqlite.reclaiming import Reclaiming
 from tallystick.engines.sqlite.rows import events_of, structs_of
 from tallystick.engines.sqlite.run_tables import SqliteRunTables
 from tallystick.engines.sqlite.selecting import page_query
 from tallystick.engines.sqlite.snapshots import SqliteSnapshots
+from tallystick.engines.sqlite.transfers import Receiver
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables.checkpoints import SqliteCheckpoints
 from tallystick.engines.tables.connection import BUSY_MS
@@ -36,7 +37,7 @@ from tallystick.engines.tables.owned import OwnedTables
 from tallystick.engines.tables.views import SCHEMA, SqliteViews, Within
 from tallystick.event import limits
 from tallystick.event.model import Event
-from tallystick.store import capabilities, checked, leases, transfer
+from tallystick.store import capabilities, checked, leases
 from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.combining import apart
 from tallystick.store.commit import Outcome, Transaction
@@ -50,11 +51,9 @@ from tallystick.store.run_documents import RunDocuments
 from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
-from tallystick.store.transfer import Transfer
 from tallystick.store.views import Inline
 
 _POLL_S = 0.02
-_PRUNED_PAGE = 10_000
 _BUSY_MS_MAX = 3_600_000
 
 
@@ -75,21 +74,7 @@ def open_sqlite(
     return SqliteLog(opening.url, opened, readonly=readonly, clock=clock, busy_ms=busy_ms)
 
 
-def _database_of(opened: Opened, url: str, busy_ms: int) -> WatchedDatabase:
-    damage = opened.finding.damage
-    reason = f"{url} was opened for reading" if damage is None else f"it is damaged ({damage})"
-    if opened.finding.mode == ALONE:
-        return StillDatabase(opened.path, readonly_reason=reason, busy_ms=busy_ms)
-    return WatchedDatabase(
-        opened.path,
-        opened.writer,
-        readonly_reason=reason,
-        busy_ms=busy_ms,
-        connect_maintenance=lambda: maintaining.connection_to(opened.path, busy_ms=busy_ms),
-    )
-
-
-class SqliteLog:
+class SqliteLog(Receiver):
     """An event log in SQLite. Made by `open_sqlite`."""
 
     engine = "sqlite"
@@ -102,7 +87,7 @@ class SqliteLog:
         self.profile = opened.profile
         self.readonly = readonly  # as asked for; a damaged log refuses appends with `Damaged` and its range
         self._opened = opened
-        self._database = _database_of(opened, url, busy_ms)
+        self._database = database_of(opened, url, busy_ms)
         beside: Database = self._database
         if opened.finding.is_cut:
             beside = CutOffDatabase(opened.path, reason=opened.finding.damage or "", busy_ms=busy_ms)
@@ -118,6 +103,7 @@ class SqliteLog:
         self.snapshots: Snapshots = SqliteSnapshots(self._database)
         self.commands: Commands = SqliteCommands(beside)
         self._reclaiming = Reclaiming(self._database, clock=clock)
+        self._evidence = SqliteEvidence(self._database)
         self._clock = clock
         self._recovered = opened.recovered
         self._holes: list[Hole] = []
@@ -175,26 +161,6 @@ class SqliteLog:
         except OSError as problem:  # the events are durable all the same: a retry needs their ids
             raise errors.StoreFailed(operation="writing the mark", reason=str(problem)) from problem
 
-    def receive(self, part: Transfer) -> None:
-        self._require_writable()
-        with self._database.maintaining() as connection:
-            view = SqliteView(connection)
-            transfers.write(connection, transfer.judge(view, part, head=view.head()), recorded=self._clock())
-            head = view.head()
-        self._note(head)
-        with self._changed:
-            self._changed.notify_all()
-
-    def pruned_events(self) -> Iterator[tuple[int, bytes]]:
-        after = 0
-        while page := self._pruned_behind(after):
-            yield from page
-            after = page[-1][0]
-
-    def _pruned_behind(self, after: int) -> list[tuple[int, bytes]]:
-        with self._database.reading() as connection:
-            return SqliteView(connection).pruned_behind(after, limit=_PRUNED_PAGE)
-
     def _require_writable(self) -> Holder:
         if self._closed:
             raise errors.StoreClosed()
@@ -247,7 +213,7 @@ class SqliteLog:
         if unchecked:
             return page
         gapless = selection.is_everything and not over_holes
-        return checked.page(self.damage, page, self, after=after, over_holes=over_holes, gapless=gapless)
+        return checked.page(self.damage, page, self._evidence, after=after, over_holes=over_holes, gapless=gapless)
 
     def _read(
         self, after: int, until: int | None, selection: Selection, limit: int, over_holes: bool, over_pruned: bool
@@ -298,25 +264,14 @@ class SqliteLog:
         for hole in self._holes:
             if any(hole.first <= event.position <= hole.last for event in events):
                 raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
-        return checked.stream(self.damage, events, self, after=after)
+        return checked.stream(self.damage, events, self._evidence, after=after)
 
     def find(self, id: bytes) -> Event | None:
         with self._database.reading() as connection:
             found = SqliteView(connection).find(id)
         if found is None:
             self._require_end()
-        return checked.event(self.damage, found, self)
-
-    def links_before(self, events: Sequence[Event]) -> list[bytes | None]:
-        try:
-            with self._database.reading() as connection:
-                return list(map(SqliteView(connection).link_before, events))
-        except errors.Damaged:  # the event before one of them lies on a damaged page: whoever reads that is told
-            return [None] * len(events)
-
-    def erased(self, positions: Sequence[int]) -> set[int]:
-        with self._database.reading() as connection:
-            return SqliteView(connection).erased(positions)
+        return checked.event(self.damage, found, self._evidence)
 
     def head(self) -> int:
         with self._database.reading() as connection:

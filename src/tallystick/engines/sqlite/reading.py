@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from tallystick import errors
+from tallystick.engines.sqlite import maintaining
 from tallystick.engines.sqlite.look import ALONE
+from tallystick.engines.sqlite.place import Opened
 from tallystick.engines.tables.database import Database
 from tallystick.store.damage import DamageRecord, problem_of, put_on_record
 from tallystick.store.page import Hole
@@ -75,3 +77,18 @@ def _state_of(path: str) -> tuple[int, ...]:
     status = os.stat(path)
     log = f"{path}-wal"
     return (status.st_ino, status.st_size, status.st_mtime_ns, os.path.getsize(log) if os.path.exists(log) else 0)
+
+
+def database_of(opened: Opened, url: str, busy_ms: int) -> WatchedDatabase:
+    """The database of a handle: one that may be written to, or one that nothing is brought home into."""
+    damage = opened.finding.damage
+    reason = f"{url} was opened for reading" if damage is None else f"it is damaged ({damage})"
+    if opened.finding.mode == ALONE:
+        return StillDatabase(opened.path, readonly_reason=reason, busy_ms=busy_ms)
+    return WatchedDatabase(
+        opened.path,
+        opened.writer,
+        readonly_reason=reason,
+        busy_ms=busy_ms,
+        connect_maintenance=lambda: maintaining.connection_to(opened.path, busy_ms=busy_ms),
+    )

@@ -7,12 +7,47 @@ event will stand, and `check_cuts` looks there.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from tallystick.engines.sqlite import statements, writing
+from tallystick.engines.sqlite.view import SqliteView
 from tallystick.event.model import Event
-from tallystick.store.transfer import Received
+from tallystick.store import transfer
+from tallystick.store.transfer import Received, Transfer
+
+if TYPE_CHECKING:
+    from tallystick.engines.sqlite.engine import SqliteLog
+
+_PRUNED_PAGE = 10_000
+
+
+class Receiver:
+    """The part of a SQLite log that takes over what another store holds. A base of `SqliteLog`."""
+
+    def receive(self, part: Transfer) -> None:
+        log = cast("SqliteLog", self)
+        log._require_writable()
+        with log._database.maintaining() as connection:
+            view = SqliteView(connection)
+            write(connection, transfer.judge(view, part, head=view.head()), recorded=log._clock())
+            head = view.head()
+        log._note(head)
+        with log._changed:
+            log._changed.notify_all()
+
+    def pruned_events(self) -> Iterator[tuple[int, bytes]]:
+        log, after = cast("SqliteLog", self), 0
+        while page := _pruned_after(log, after):
+            yield from page
+            after = page[-1][0]
+
+
+def _pruned_after(log: SqliteLog, after: int) -> list[tuple[int, bytes]]:
+    with log._database.reading() as connection:
+        return SqliteView(connection).pruned_behind(after, limit=_PRUNED_PAGE)
 
 
 def write(connection: sqlite3.Connection, part: Received, *, recorded: int) -> None:

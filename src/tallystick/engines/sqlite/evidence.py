@@ -1,0 +1,30 @@
+"""What the database knows besides the events that are read: the links before them, and what was erased."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tallystick import errors
+from tallystick.engines.sqlite.view import SqliteView
+from tallystick.engines.tables.database import Database
+from tallystick.event.model import Event
+
+
+class SqliteEvidence:
+    """Answers from the rows. See `tallystick.store.checked.Evidence`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def links_before(self, events: Sequence[Event]) -> list[bytes | None]:
+        """For each event the link of the one before it in its stream; None where that cannot be seen."""
+        try:
+            with self._database.reading() as connection:
+                return list(map(SqliteView(connection).link_before, events))
+        except errors.Damaged:  # the event before one of them lies on a damaged page: reading that one names it
+            return [None] * len(events)
+
+    def erased(self, positions: Sequence[int]) -> set[int]:
+        """Those of these positions whose erasure is noted."""
+        with self._database.reading() as connection:
+            return SqliteView(connection).erased(positions)
