@@ -23,6 +23,9 @@ DAMAGES = {
     "text": lambda data: b"not a database\n" * 400,
     "half": lambda data: data[: len(data) // 2],
     "a page of zeros": lambda data: data[:4096] + bytes(4096) + data[8192:],
+    "a table name that is no text": lambda data: data.replace(
+        b"CREATE TABLE checkpoints", b"CREATE TABLE checkpo\xf3nts"
+    ),
     "pages that changed places": lambda data: data[:4096] + data[8192:12288] + data[4096:8192] + data[12288:],
 }
 

@@ -116,5 +116,5 @@ def places_in(path: str) -> list[tuple[str, bytes, int]]:
     try:
         with closing(connect(path, mode=mode, settings=())) as connection:
             return list(connection.execute(statements.named("list_consumer_places")))
-    except (sqlite3.Error, OSError):
+    except (sqlite3.Error, OSError, UnicodeDecodeError):
         return []

@@ -111,6 +111,8 @@ def damage_in(path: str) -> str:
             found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.Error as problem:
         return str(problem) if translate.is_damage(problem) else ""
+    except UnicodeDecodeError as problem:  # of a message that quotes what is damaged
+        return str(problem)
     return "" if found == "ok" else found
 
 

@@ -79,10 +79,10 @@ class LazyDatabase:
         """What is damaged here is this file, and no position of the log."""
         try:
             yield
-        except errors.Damaged as problem:
+        except (errors.Damaged, UnicodeDecodeError) as problem:
             if not self._has_mark:
                 raise
-            reason = problem.values["reason"]
+            reason = problem.values["reason"] if isinstance(problem, errors.Damaged) else str(problem)
             what = f"it is damaged, and no part of the log: the next opening for writing sets it aside ({reason})"
             raise errors.ReadFailed(path=self._path, reason=what) from problem
 
