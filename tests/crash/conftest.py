@@ -43,10 +43,11 @@ def events_of(store: Store) -> list[Event]:
     return [item for item in store.events() if not item.stream.startswith("tally.")]
 
 
-def recovered(files: FileSystem) -> list[Event]:
-    """Open for writing, verify everything, and return the events. What a fault put on record is settled that way."""
+def recovered(files: FileSystem, *, settle: bool = False) -> list[Event]:
+    """Open for writing, verify everything, and return the events. Nothing is on record, unless `settle` clears it."""
     with open_store(files) as store:
-        found = repair(store) or verify(store.log)
+        found = (repair(store) if settle else None) or verify(store.log)
+        assert not store.log.damage.known()
         assert found.ok, found.problems
         assert not store.holes()
         return events_of(store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import itertools
 from collections.abc import Sequence
@@ -73,6 +74,8 @@ def _take(files: FileSystem, directory: str, name: str, found: Found, handles: H
         found.vanished = True
         return
     except (OSError, segment.BadHeader) as problem:
+        if isinstance(problem, OSError) and problem.errno != errno.EIO:  # of the process, not of the file
+            raise errors.ReadFailed(path=f"{directory}/{name}", reason=str(problem)) from problem
         found.unknown.append(f"{name} ({problem})")
         found.headless.append(name)
         if name == segment.CURRENT:
