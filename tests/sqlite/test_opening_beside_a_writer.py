@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import tallystick
+from tallystick.engines.sqlite import look, mark, place, statements, survey, wal
+from tallystick.engines.tables import translate
 
 OPENINGS = 150
 
@@ -35,3 +41,112 @@ def test_opening_beside_a_busy_writer_never_looks_like_damage(tmp_path: Path) ->
         writer.kill()
         writer.wait()
         writer.stdout.close()  # type: ignore[union-attr]
+
+
+VISITOR = """
+import sys, tallystick
+store = tallystick.open(sys.argv[1])
+store.append("doc/2", tallystick.NewEvent("doc.saved", {}))
+print("appended", flush=True)
+sys.stdin.readline()
+store.close()
+"""
+
+
+class _Visit:
+    """A process that opens the store for writing, appends one event, and closes the store when told to."""
+
+    def __init__(self, url: str) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, "-c", VISITOR, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._child.stdout is not None
+        assert self._child.stdout.readline() == "appended\n"
+
+    def end(self) -> None:
+        self._child.communicate("\n")
+        assert self._child.returncode == 0
+
+
+def _log_then_mark(patch: pytest.MonkeyPatch, url: str) -> None:
+    """A writer has a write-ahead log when the reader looks at that, and is gone when it looks at the mark."""
+    look_at_log = wal.look
+
+    def during_a_visit(path: str) -> wal.Left:
+        patch.undo()
+        visit = _Visit(url)
+        left = look_at_log(path)
+        visit.end()
+        return left
+
+    patch.setattr(wal, "look", during_a_visit)
+
+
+def _head_then_events(patch: pytest.MonkeyPatch, url: str) -> None:
+    """A writer comes and goes between the reader's two looks at how far the log goes."""
+    unsound, named = survey.unsound, statements.named
+
+    def before_a_visit(name: str) -> str:
+        if name == "last_positions":
+            patch.undo()
+            _Visit(url).end()
+        return named(name)
+
+    def with_a_visit(connection: sqlite3.Connection) -> str | None:
+        patch.setattr(statements, "named", before_a_visit)
+        return unsound(connection)
+
+    patch.setattr(survey, "unsound", with_a_visit)
+
+
+def _immutable_then_gone(patch: pytest.MonkeyPatch, url: str) -> None:
+    """The reader sees a mixture of pages, where it reads the main file without locks while a writer changes it."""
+    stray_log = look._stray_log
+
+    def torn(path: str, left: wal.Left, marked: mark.Mark | None) -> str | None:
+        patch.undo()
+        _Visit(url).end()
+        assert stray_log(path, left, marked) is None
+        raise translate.damage("database disk image is malformed")
+
+    patch.setattr(look, "_stray_log", torn)
+
+
+@pytest.mark.parametrize("meeting", [_log_then_mark, _head_then_events, _immutable_then_gone])
+def test_a_writer_that_comes_and_goes_is_not_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meeting: Callable[[pytest.MonkeyPatch, str], None]
+) -> None:
+    """EVT-06: a reader that meets a writer while it looks sees no damage, puts none on record, and appends go on."""
+    url = f"sqlite:{tmp_path}/log.db"
+    with tallystick.open(url) as store:
+        store.append("doc/1", tallystick.NewEvent("doc.saved", {}))
+    meeting(monkeypatch, url)
+    with tallystick.open(url, readonly=True) as store:
+        assert store.holes() == []
+        assert len(list(store.events())) == 2
+    assert not (tmp_path / "log.db.damage").exists()
+    with tallystick.open(url) as store:
+        assert store.append("doc/1", tallystick.NewEvent("doc.saved", {})).position == 3
+
+
+def test_nobody_comes_to_write_while_damage_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """EVT-06: the look that counts is at a store that stands still."""
+    path = str(tmp_path / "log.db")
+    with tallystick.open(f"sqlite:{path}") as store:
+        store.append("doc/1", tallystick.NewEvent("doc.saved", {}))
+    with sqlite3.connect(path) as raw:
+        raw.execute("DROP TRIGGER events_are_not_deleted")
+    raw.close()
+    came: list[bool] = []
+    look_at = place.look
+
+    def noting(path: str, *, busy_ms: int) -> look.Finding:
+        code = "import sys, tallystick; tallystick.open(sys.argv[1], busy_ms=50).close()"
+        child = subprocess.run([sys.executable, "-c", code, f"sqlite:{path}"], capture_output=True, text=True)
+        came.append("Busy" not in child.stderr)
+        return look_at(path, busy_ms=busy_ms)
+
+    monkeypatch.setattr(place, "look", noting)
+    with tallystick.open(f"sqlite:{path}", readonly=True) as store:
+        assert store.holes()
+    assert came == [True, False]

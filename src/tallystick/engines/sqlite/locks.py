@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tallystick import errors
@@ -85,12 +85,20 @@ class Presence:
 
     def look(self) -> None:
         """Find out whether anybody writes, and keep no lock: for a handle that only reads."""
+        with self.apart():
+            pass
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Find out whether anybody writes; if nobody does, nobody comes to write until the end of the block."""
+        self._deadline = time.monotonic() + self._busy_ms / 1000
         self._begin_opening()
         try:
             self.alone = self._file.writers == 0 and self._take()
+            yield
+        finally:
             if self._file.writers == 0:
                 _unlock(self._file.descriptor)
-        finally:
             self._end_opening()
 
     def leave(self, at_last: Callable[[], Any] = lambda: None) -> None:

@@ -119,6 +119,7 @@ def _stray_log(path: str, left: Left, marked: Mark | None) -> str | None:
 
 def _judged(path: str, mode: str, busy_ms: int, left: Left, marked: Mark | None, damage: str | None) -> Finding:
     with closing(connect(path, mode=mode, busy_ms=busy_ms)) as connection:
+        connection.execute("BEGIN")  # all that is compared is of one moment: a reader is not alone while it looks
         version = migrations.version_of(connection)
         if version == 0:
             require_unmarked(path, marked)

@@ -57,13 +57,24 @@ class Opening:
             self._require_ours(create=False)
             presence = Presence(self.path, busy_ms=self._busy_ms)
             try:
-                presence.look()
-                finding = look(self.path, busy_ms=self._busy_ms) if presence.alone else Finding()
-                if finding.damage is not None:
-                    presence.look()  # a writer that came meanwhile has looked by itself, and changes what we see
-                return self._opened_for_reading(finding if presence.alone else Finding())
+                return self._opened_for_reading(self._looked(presence))
             finally:
                 presence.leave()
+
+    def _looked(self, presence: Presence) -> Finding:
+        """Look for a reader, which holds nobody up: what it sees of a writer that came and went is not damage.
+
+        So damage counts only if it is found again while nobody can come.
+        """
+        presence.look()
+        if not presence.alone:
+            return Finding()
+        with suppress(errors.Damaged, sqlite3.DatabaseError):
+            finding = look(self.path, busy_ms=self._busy_ms)
+            if finding.damage is None:
+                return finding
+        with presence.apart():
+            return look(self.path, busy_ms=self._busy_ms) if presence.alone else Finding()
 
     def for_writing(self, *, create: bool) -> Opened:
         """Open, make or migrate; a damaged store comes back without a writer, and nothing of it was touched."""
