@@ -18,12 +18,14 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from tallystick import errors
-from tallystick.engines.sqlite import inspection, migrations, statements, writing
+from tallystick.engines.sqlite import inspection, migrations, statements, survey, writing
 from tallystick.engines.sqlite.engine import open_sqlite
 from tallystick.engines.sqlite.locks import Presence
 from tallystick.engines.sqlite.look import ALONE, look
+from tallystick.engines.sqlite.mark import MarkFile
 from tallystick.engines.sqlite.merging import Merged
 from tallystick.engines.sqlite.place import APPLICATION_ID, Opening
+from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
 from tallystick.engines.tables.connection import create_file
 from tallystick.engines.tables.database import translated
@@ -72,7 +74,7 @@ def refill_sqlite(place: str, donor: Donor, *, clock: Callable[[], int], progres
             reason = "somebody has the damaged store open: close it first"
             raise errors.RefillRefused(url=opening.url, source=donor.name, reason=reason)
         _require_whole_log(opening, donor)
-        return _refilled(opening, donor, clock, progress)
+        return _refilled(opening, presence.mark, donor, clock, progress)
     finally:
         presence.leave()
 
@@ -86,14 +88,16 @@ def _require_whole_log(opening: Opening, donor: Donor) -> None:
         raise errors.RefillRefused(url=opening.url, source=donor.name, reason=reason)
 
 
-def _refilled(opening: Opening, donor: Donor, clock: Callable[[], int], progress: Callable[[int], None]) -> Refilled:
+def _refilled(
+    opening: Opening, marking: MarkFile, donor: Donor, clock: Callable[[], int], progress: Callable[[int], None]
+) -> Refilled:
     with _alone(opening.path, donor, opening.url) as damaged:
         try:
             opening.require_current(damaged)
             merged = Merged(damaged, donor, url=opening.url, progress=progress)
             if not merged.wanted and not list(inspection.check(damaged, lambda done: None)):
                 return Refilled(donor.name)
-            return _Refilling(opening.path, damaged, merged, clock).run(donor)
+            return _Refilling(opening.path, marking, damaged, merged, clock).run(donor)
         except sqlite3.DatabaseError as problem:
             if not translate.is_damage(problem):
                 raise
@@ -124,8 +128,11 @@ def _alone(path: str, donor: Donor, url: str) -> Iterator[sqlite3.Connection]:
 class _Refilling:
     """The making of the new file, and its way into the old one's place."""
 
-    def __init__(self, path: str, damaged: sqlite3.Connection, merged: Merged, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, path: str, marking: MarkFile, damaged: sqlite3.Connection, merged: Merged, clock: Callable[[], int]
+    ) -> None:
         self._path = path
+        self._marking = marking
         self._damaged = damaged
         self._merged = merged
         self._clock = clock
@@ -138,14 +145,21 @@ class _Refilling:
             self._make(fresh)
             self._require_sound(fresh)
             kept = self._keep()
-            with closing(sqlite3.connect(fresh)) as source:
-                source.backup(self._damaged)
-            self._damaged.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._replace(fresh)
         finally:
             _remove(fresh)
         ranges = tuple(Hole(hole.first, hole.last, hole.reason) for hole in self._merged.wanted)
         done = (f"kept the damaged file as {kept}", "made the file again, with its schema and indexes")
         return Refilled(donor.name, ranges, self._given, (os.path.basename(self._path),), done)
+
+    def _replace(self, fresh: str) -> None:
+        """Write the new file over the damaged one. The mark says that there is a write-ahead log for as long."""
+        with closing(sqlite3.connect(fresh)) as source:
+            store_id, head = survey.identity(source)[0], SqliteView(source).head()
+            self._marking.begin(store_id, head)
+            source.backup(self._damaged)
+        self._damaged.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._marking.finish(store_id, head)
 
     def _make(self, fresh: str) -> None:
         _remove(fresh)
