@@ -21,6 +21,7 @@ from tallystick.engines.sqlite.look import Finding, keep_aside, look, require_un
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
 from tallystick.engines.tables.connection import connect, create_file, enter_wal
+from tallystick.store.page import Hole
 
 APPLICATION_ID = 0x54414C59  # "TALY"
 _PAGE_BYTES_MIN = 512  # SQLite takes anything shorter for an empty database
@@ -94,6 +95,9 @@ class Opening:
 
     def _opened_for_reading(self, finding: Finding) -> Opened:
         with closing(connect(self.path, mode=finding.mode, busy_ms=self._busy_ms)) as connection:
+            found = self._version(connection)
+            if found < migrations.latest() and finding.damage is not None:
+                raise _not_migrated(found, finding.damage, finding.lost)
             self.require_current(connection)
             return self._opened(connection, finding)
 
@@ -183,7 +187,7 @@ class Opening:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
         enter_wal(connection, busy_ms=self._busy_ms)
         if 0 < found < migrations.latest() and (damage := survey.damage_in(connection, newest=False)):
-            raise errors.Damaged(first=0, last=0, reason=f"not migrated from format {found}: {damage}")
+            raise _not_migrated(found, damage)
         taken = migrations.migrate(connection, profile=self._profile, clock=self._clock)
         if found and taken:
             self._recovered.append(f"migrated from format {found} to {taken[-1].number}")
@@ -215,3 +219,9 @@ class Opening:
             raise errors.Damaged(first=0, last=0, reason=f"a text is not what was written: {problem}") from problem
         except OSError as problem:
             raise errors.ReadFailed(path=self.path, reason=str(problem)) from problem
+
+
+def _not_migrated(found: int, damage: str, lost: Hole | None = None) -> errors.Damaged:
+    first, last = (lost.first, lost.last) if lost is not None else (0, 0)
+    todo = "put a whole copy in its place, or remove what does not belong to it"
+    return errors.Damaged(first=first, last=last, reason=f"not migrated from format {found}: {damage}; {todo}")

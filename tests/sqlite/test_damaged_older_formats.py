@@ -1,0 +1,110 @@
+"""Stores of an older format that are damaged: the damage is named, and a migration does not remove what shows it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import tallystick
+from tallystick import errors
+from tallystick.cli.main import tally
+from tallystick.engines.sqlite import mark, migrations, place, statements, survey
+from tallystick.event import canonical, chain, ids
+
+LATEST = migrations.latest()
+OLDER = [step.number for step in migrations.known()[:-1]]
+IDENTIFIED = [version for version in OLDER if version >= 6]
+EVENTS = 10
+FRAME = 4096 + 24
+
+
+def _rows(count: int, *, after: int = 0, link: bytes = chain.GENESIS) -> list[tuple]:
+    payload = canonical.encode({"text": "x" * 700})
+    draft = ("thing.done", 1, 1, payload, canonical.encode({}), chain.checksum(payload), None)
+    drafts = [(*draft[:2], ids.default.mint(1, time_ns=1)[0], *draft[2:]) for _ in range(count)]
+    return chain.extend("order/a", drafts, seq=after, position=after + 1, previous=link)
+
+
+def _append(connection: sqlite3.Connection, rows: list[tuple]) -> None:
+    """Each event in a commit of its own."""
+    for row in rows:
+        connection.execute("BEGIN")
+        connection.execute(statements.named("insert_event"), (*row, 7, None, None, None))
+        if migrations.version_of(connection) >= 6:
+            connection.execute(statements.named("move_head"), (row[1], row[2], row[10], None))
+        connection.execute("COMMIT")
+
+
+def _killed(path: str, version: int, *, closed_at: int = 5) -> None:
+    """A store of that format as a killed writer leaves it: some events in the file, and the others in the log."""
+    live = f"{path}.live"
+    connection = sqlite3.connect(live, isolation_level=None)
+    connection.execute(f"PRAGMA application_id = {place.APPLICATION_ID}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    migrations.migrate(connection, profile="plain", clock=lambda: 5, upto=version)
+    rows = _rows(EVENTS)
+    _append(connection, rows[:closed_at])
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    _append(connection, rows[closed_at:])
+    for suffix in ("", "-wal"):
+        shutil.copyfile(f"{live}{suffix}", f"{path}{suffix}")
+    connection.close()
+    os.unlink(live)
+
+
+def _closed(path: str, version: int) -> None:
+    """A store of that format that was closed."""
+    _killed(path, version)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert not os.path.exists(f"{path}-wal")
+
+
+def _mark(path: str, *, head: int, is_open: bool) -> None:
+    """The mark that the writer of a store left."""
+    with closing(sqlite3.connect(f"{Path(path).as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+        store_id, _ = survey.identity(connection)
+    Path(mark.path_of(path)).write_bytes(
+        mark.encode(mark.Mark(store_id, head, is_open)).ljust(mark.SLOTS * mark.SLOT_BYTES, b"\0")
+    )
+
+
+def _contents(path: str) -> dict[str, bytes]:
+    """What there is of the store: shared memory is not, and a reader makes empty logs."""
+    found = {item.name: item.read_bytes() for item in Path(path).parent.iterdir()}
+    return {name: content for name, content in found.items() if content and not name.endswith("-shm")}
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("readonly", [True, False])
+@pytest.mark.parametrize("version", OLDER)
+def test_a_damaged_log_of_an_older_format_is_named(path: str, version: int, readonly: bool) -> None:
+    """SAFE-01, EVT-10: nobody is sent to migrate what is not migrated, and nothing of it is changed."""
+    _killed(path, version)
+    with open(f"{path}-wal", "r+b") as log:
+        log.seek(32 + FRAME + 24 + 2048)
+        log.write(b"\xff\0\xff\0")
+    before = _contents(path)
+    with pytest.raises(errors.Damaged, match=f"not migrated from format {version}: its write-ahead log is damaged"):
+        tallystick.open(f"sqlite:{path}", readonly=readonly)
+    assert _contents(path) == before
+
+
+@pytest.mark.security
+def test_the_command_line_does_not_send_a_user_round_in_a_circle(path: str) -> None:
+    """SAFE-01: neither command says that nothing is lost."""
+    _killed(path, 9)
+    with open(f"{path}-wal", "r+b") as log:
+        log.seek(32 + FRAME + 24 + 2048)
+        log.write(b"\xff\0\xff\0")
+    for command in ("migrate", "doctor", "verify"):
+        said = CliRunner().invoke(tally, [command, f"sqlite:{path}"])
+        assert said.exit_code != 0
+        assert "its write-ahead log is damaged" in said.output, said.output
+        assert "nothing is lost" not in said.output
