@@ -16,10 +16,11 @@ from tallystick import errors
 from tallystick.cli.main import tally
 from tallystick.engines.sqlite import mark, migrations, place, statements, survey
 from tallystick.event import canonical, chain, ids
+from tallystick.store.verify import verify
 
 LATEST = migrations.latest()
 OLDER = [step.number for step in migrations.known()[:-1]]
-IDENTIFIED = [version for version in OLDER if version >= 6]
+MARKED = [version for version in OLDER if version >= 11]
 EVENTS = 10
 FRAME = 4096 + 24
 
@@ -108,3 +109,62 @@ def test_the_command_line_does_not_send_a_user_round_in_a_circle(path: str) -> N
         assert said.exit_code != 0
         assert "its write-ahead log is damaged" in said.output, said.output
         assert "nothing is lost" not in said.output
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("kept", ["the file", "an older copy"])
+@pytest.mark.parametrize("version", MARKED)
+def test_commits_that_an_older_format_lost_are_named(path: str, version: int, kept: str) -> None:
+    """SAFE-01, EVT-10: the mark counts for every format that has one, and a migration does not begin it anew."""
+    _killed(path, version)
+    _mark(path, head=EVENTS, is_open=kept == "the file")
+    os.unlink(f"{path}-wal")
+    before = _contents(path)
+    for readonly in (True, False, False):
+        with pytest.raises(errors.Damaged, match="they were acknowledged, and are lost") as refused:
+            tallystick.open(f"sqlite:{path}", readonly=readonly)
+        assert (refused.value.first, refused.value.last) == (6, EVENTS)
+    assert _contents(path) == before
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("version", MARKED)
+def test_a_stale_log_beside_an_older_format_is_not_replayed(path: str, version: int) -> None:
+    """SAFE-01, EVT-10: a write-ahead log beside a store that was closed without one is not its own."""
+    _killed(path, version, closed_at=8)
+    log = Path(f"{path}-wal").read_bytes()
+    os.unlink(f"{path}-wal")
+    _closed(path, version)
+    Path(f"{path}-wal").write_bytes(log)
+    _mark(path, head=EVENTS, is_open=False)
+    with pytest.raises(errors.Damaged, match="does not belong to it"):
+        tallystick.open(f"sqlite:{path}")
+
+
+@pytest.mark.parametrize("version", MARKED)
+@pytest.mark.parametrize("head", [EVENTS, EVENTS - 3])
+def test_a_sound_store_of_a_killed_writer_is_migrated(path: str, version: int, head: int) -> None:
+    """EVT-10: what the mark knows is there, and what it does not know yet is kept."""
+    _killed(path, version)
+    _mark(path, head=head, is_open=True)
+    _require_whole(path)
+
+
+@pytest.mark.parametrize("version", MARKED)
+def test_the_mark_of_another_store_does_not_count(path: str, version: int) -> None:
+    """EVT-10: a copy of another store in this place is not held against what was here before."""
+    _closed(path, version)
+    other = mark.encode(mark.Mark(b"o" * 16, 90, True)).ljust(mark.SLOTS * mark.SLOT_BYTES, b"\0")
+    Path(mark.path_of(path)).write_bytes(other)
+    _require_whole(path)
+
+
+def _require_whole(path: str) -> None:
+    """The store opens, has every event, takes another one, and verifies."""
+    with tallystick.open(f"sqlite:{path}") as store:
+        assert store.holes() == []
+        assert store.append("order/a", tallystick.NewEvent("thing.done", {})).position == EVENTS + 1
+        assert verify(store.log).problems == []
+    known = mark.load(path)
+    assert known is not None
+    assert (known.head, known.is_open) == (EVENTS + 1, False)

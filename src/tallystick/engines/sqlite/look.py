@@ -25,6 +25,7 @@ from tallystick.store.page import Hole
 
 READING, ALONE = "ro", "ro&immutable=1"
 _USER_VERSION_AT = 60
+_MARKED_SINCE = 11  # who writes a store keeps the mark since this format
 _CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 
@@ -111,7 +112,7 @@ def _stray_log(path: str, left: Left, marked: Mark | None) -> str | None:
     if marked is None or marked.is_open or not (left.commits or left.damage):
         return None
     with closing(connect(path, mode=ALONE)) as connection:
-        if migrations.version_of(connection) == 0 or not _is_of(connection, marked):
+        if not is_marked(connection, marked):
             return None
     name = f"{os.path.basename(path)}-wal"
     return f"{name} is beside it and does not belong to it: the store was closed without a write-ahead log"
@@ -127,11 +128,12 @@ def _judged(path: str, mode: str, busy_ms: int, left: Left, marked: Mark | None,
         lost, is_unclean, is_latest = None, left.bytes > 0, version == migrations.latest()
         is_cut = left.damage is not None
         try:
-            if is_latest:
-                marked = marked if marked is not None and _is_of(connection, marked) else None
-                is_unclean = is_unclean or (marked is not None and marked.is_open)
-                lost = _lost(connection, left, marked)
-                damage = damage or (lost.reason if lost is not None else survey.unsound(connection))
+            marked = marked if marked is not None and is_marked(connection, marked) else None
+            is_unclean = is_unclean or (marked is not None and marked.is_open)
+            lost = _lost(connection, left, marked) if is_latest or marked is not None else None
+            damage = damage or (lost.reason if lost is not None else None)
+            if damage is None and is_latest:
+                damage = survey.unsound(connection)
             if damage is None and is_unclean:
                 damage = survey.damage_in(connection, newest=is_latest)
                 is_cut = damage is not None
@@ -144,8 +146,10 @@ def _judged(path: str, mode: str, busy_ms: int, left: Left, marked: Mark | None,
     return Finding(left, damage, lost, is_counted, is_cut or lost is not None, is_unclean, mode, recovered)
 
 
-def _is_of(connection: sqlite3.Connection, marked: Mark) -> bool:
-    """Whether the mark is of this store; another store may have been put in its place."""
+def is_marked(connection: sqlite3.Connection, marked: Mark) -> bool:
+    """Whether a mark was kept of this store; another store may have been put in its place."""
+    if not _MARKED_SINCE <= migrations.version_of(connection) <= migrations.latest():
+        return False
     return survey.identity(connection)[0] == marked.store_id
 
 
