@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sqlite3
+import subprocess
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -156,6 +159,41 @@ def test_the_mark_of_another_store_does_not_count(path: str, version: int) -> No
     _closed(path, version)
     other = mark.encode(mark.Mark(b"o" * 16, 90, True)).ljust(mark.SLOTS * mark.SLOT_BYTES, b"\0")
     Path(mark.path_of(path)).write_bytes(other)
+    _require_whole(path)
+
+
+_MIGRATE_AND_DIE = """
+import os, signal, sys, tallystick
+from tallystick.engines.sqlite import migrations, place
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+take = migrations._take
+
+def take_and_die(*values):
+    take(*values)
+    die()
+
+if sys.argv[2] == "after a step":
+    migrations._take = take_and_die
+else:
+    place.Opening._begin = die
+tallystick.open("sqlite:" + sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("moment", ["after a step", "after the last step"])
+@pytest.mark.parametrize("version", MARKED)
+def test_a_migration_that_was_killed_goes_on(
+    path: str, spawn: Callable[..., subprocess.Popen[str]], version: int, moment: str
+) -> None:
+    """EVT-10: the write-ahead log that it leaves is the store's own, although the store had been closed before."""
+    _closed(path, version)
+    _mark(path, head=EVENTS, is_open=False)
+    child = spawn(_MIGRATE_AND_DIE, path, moment)
+    assert child.wait(60) == -signal.SIGKILL, child.stderr.read()
+    assert os.path.getsize(f"{path}-wal")
     _require_whole(path)
 
 

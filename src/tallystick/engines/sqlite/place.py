@@ -17,7 +17,7 @@ import msgspec
 from tallystick import errors
 from tallystick.engines.sqlite import authorizer, mark, migrations, statements, survey
 from tallystick.engines.sqlite.locks import Presence
-from tallystick.engines.sqlite.look import Finding, keep_aside, look, require_unmarked
+from tallystick.engines.sqlite.look import Finding, is_marked, keep_aside, look, require_unmarked
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
 from tallystick.engines.tables.connection import connect, create_file, enter_wal
@@ -106,7 +106,7 @@ class Opening:
             self._recovered.append(keep_aside(self.path, finding.left, time_ns=self._clock()))
         connection = connect(self.path, mode="rw", busy_ms=self._busy_ms)
         try:
-            self._set_up(connection)
+            self._set_up(connection, presence)
             if presence.alone:
                 self._begin(connection, finding, presence)
             authorizer.allow_appends(connection)
@@ -180,7 +180,7 @@ class Opening:
         finally:
             connection.close()
 
-    def _set_up(self, connection: sqlite3.Connection) -> None:
+    def _set_up(self, connection: sqlite3.Connection, presence: Presence) -> None:
         found = self._version(connection, new=True)
         self._is_new = found == 0
         if self._is_new:
@@ -188,9 +188,17 @@ class Opening:
         enter_wal(connection, busy_ms=self._busy_ms)
         if 0 < found < migrations.latest() and (damage := survey.damage_in(connection, newest=False)):
             raise _not_migrated(found, damage)
+        if found < migrations.latest() and presence.alone:
+            self._mark_open(connection, presence)
         taken = migrations.migrate(connection, profile=self._profile, clock=self._clock)
         if found and taken:
             self._recovered.append(f"migrated from format {found} to {taken[-1].number}")
+
+    def _mark_open(self, connection: sqlite3.Connection, presence: Presence) -> None:
+        """Note in a mark that there is that the store is open, before a migration writes to its write-ahead log."""
+        marked = mark.load(self.path)
+        if marked is not None and is_marked(connection, marked):
+            presence.mark.begin(marked.store_id, marked.head)
 
     def _version(self, connection: sqlite3.Connection, *, new: bool = False) -> int:
         found = migrations.version_of(connection)
