@@ -5,13 +5,15 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
+import msgspec
 import pytest
 
 import tallystick
-from tallystick import moving
+from tallystick import errors, moving
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep
 from tallystick.testing.builders import events
+from tallystick.testing.contract.moving import lines_of, sealed_again, take
 
 CUT = "INSERT INTO cuts VALUES ('order/a', 2, zeroblob(32), 1, 2, 2, NULL, 99)"
 FORGED = {
@@ -62,3 +64,41 @@ def test_skipped_positions_survive_a_refill(path, reopen, tmp_path):
     with tallystick.open(f"sqlite:{path}") as store:
         assert verify(store.log).problems == []
         assert len(store.read(over_pruned=True, limit=2000).events) == 602  # and the facts of the prune and the refill
+
+
+def test_a_damaged_page_over_positions_that_were_never_used_is_refilled(path, reopen, tmp_path):
+    """SAFE-02: nobody is asked for the positions that the log skipped, although nothing in that range can be read."""
+    copy = str(tmp_path / "copy.db")
+    with tallystick.open("memory:") as origin:
+        origin.append("order/a", events(200))
+        lines = _with_gaps(lines_of(origin), last=200)
+    for place in (path, copy):
+        with tallystick.open(f"sqlite:{place}") as store:
+            take(store, lines, batch=50)
+    with closing(sqlite3.connect(path)) as raw:
+        (page_bytes,) = raw.execute("PRAGMA page_size").fetchone()
+        ((payload,),) = raw.execute("SELECT payload FROM events WHERE position = 200")
+    with open(path, "r+b") as file:
+        at = file.read().index(payload)
+        file.seek(at // page_bytes * page_bytes)
+        file.write(bytes(page_bytes))
+    with tallystick.open(f"sqlite:{path}", readonly=True) as store, pytest.raises(errors.Damaged):
+        list(store.events())
+    tallystick.refill(f"sqlite:{path}", f"sqlite:{copy}")
+    with tallystick.open(f"sqlite:{path}") as store, tallystick.open(f"sqlite:{copy}", readonly=True) as whole:
+        assert verify(store.log).problems == []
+        assert store.read(until=400, limit=1000).events == whole.read(until=400, limit=1000).events
+
+
+def _with_gaps(lines, *, last):
+    """The lines of a log of which every second position was never used, up to twice the last one."""
+    moved = []
+    for line in lines:
+        told = msgspec.json.decode(line)
+        if "position" in told:
+            position = told["position"]
+            line = line.replace(b'"position":%d,' % position, b'"position":%d,' % (position * 2))
+        elif told.get("head") == last:
+            line = msgspec.json.encode(told | {"head": last * 2}) + b"\n"
+        moved.append(line)
+    return sealed_again(moved)

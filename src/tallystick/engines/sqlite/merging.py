@@ -113,10 +113,8 @@ class Merged:
         self._progress(last)
 
     def _given(self, first: int, last: int) -> Iterator[Found]:
-        """A range from the donor; what it does not have must be here after all, or have been pruned."""
-        pruned = {
-            position for (position,) in self._connection.execute(statements.named("pruned_between"), (first, last))
-        }
+        """A range from the donor; what it does not have must be here after all, or not have to be."""
+        pruned = survey.pruned_between(self._connection, first, last)
         at = first
         for event in self._donor.events(first, last):
             if event.position < at:

@@ -135,20 +135,25 @@ def _known_head(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def _lost_between(connection: sqlite3.Connection, first: int, last: int) -> list[tuple[int, int]]:
-    missing = set(range(first, last + 1)) - _pruned_between(connection, first, last)
+    missing = set(range(first, last + 1)) - _known_pruned_between(connection, first, last)
     for position, payload, checksum, *_ in connection.execute(statements.named("probe_events"), (first, last)):
         if payload is None or (type(payload) is bytes and chain.checksum(payload) == checksum):
             missing.discard(position)
     return joined([(position, position) for position in missing])
 
 
-def _pruned_between(connection: sqlite3.Connection, first: int, last: int) -> set[int]:
-    """The positions that were pruned or skipped; none if that cannot be read: what is missing then counts as lost."""
+def pruned_between(connection: sqlite3.Connection, first: int, last: int) -> set[int]:
+    """The positions that were pruned or skipped."""
+    found = {position for (position,) in connection.execute(statements.named("pruned_between"), (first, last))}
+    for begin, end in connection.execute(statements.named("skipped_between"), (first, last)):
+        found.update(range(begin, end + 1))
+    return found
+
+
+def _known_pruned_between(connection: sqlite3.Connection, first: int, last: int) -> set[int]:
+    """The same; none if that cannot be read: what is missing then counts as lost."""
     try:
-        found = {position for (position,) in connection.execute(statements.named("pruned_between"), (first, last))}
-        for begin, end in connection.execute(statements.named("skipped_between"), (first, last)):
-            found.update(range(begin, end + 1))
-        return found
+        return pruned_between(connection, first, last)
     except sqlite3.DatabaseError as problem:
         if not translate.is_damage(problem):
             raise
