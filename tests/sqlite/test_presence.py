@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import stat
 import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -216,3 +219,41 @@ def test_a_still_store_that_changes_is_not_read_on(path: str, reopen: Callable[.
     with pytest.raises(errors.ReadFailed, match="it was changed"), still.snapshot() as connection:
         connection.execute("SELECT count(*) FROM events").fetchone()
     still.close()
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o444])
+def test_the_mark_can_be_read_by_whoever_can_read_the_file(path: str, mode: int) -> None:
+    """EVT-06: a reader needs both; what became of the mode of the file is taken over at the next opening."""
+    with tallystick.open(f"sqlite:{path}") as store:
+        store.append("order/a", NewEvent("thing.done", {}))
+    for now in (mode, 0o600, mode):
+        os.chmod(path, now)
+        tallystick.open(f"sqlite:{path}").close()
+        assert stat.S_IMODE(os.stat(f"{path}.mark").st_mode) == now | 0o600
+    os.unlink(f"{path}.mark")
+    tallystick.open(f"sqlite:{path}").close()
+    assert stat.S_IMODE(os.stat(f"{path}.mark").st_mode) == mode | 0o600
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root can become somebody else")
+def test_somebody_else_reads_a_store_that_others_may_read(spawn: Any) -> None:
+    """EVT-06: another user's reader opens a closed store, and one that is being written, as the file's mode allows."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        os.chmod(place, 0o755)
+        path = f"{place}/log.db"
+        tallystick.open(f"sqlite:{path}").close()
+        os.chmod(path, 0o644)
+        child = _held(spawn(_HOLD, path))
+        assert _read_by_nobody(path) == ["1 "]
+        child.communicate(timeout=60)
+        tallystick.open(f"sqlite:{path}").close()
+        assert _read_by_nobody(path) == ["1 "]
+
+
+def _read_by_nobody(path: str) -> list[str]:
+    """What a reader without any rights of its own says."""
+    code = (
+        "import tallystick.errors, tallystick.engines.sqlite.engine, os; os.setgid(65534); os.setuid(65534)\n" + _OPEN
+    )
+    command = [sys.executable, "-c", code, path, "reading"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout.splitlines()

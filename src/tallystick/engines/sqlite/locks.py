@@ -11,6 +11,7 @@ SQLite connection that the process has to that file. So the descriptor is closed
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -159,6 +160,7 @@ class Presence:
         path, file = mark.path_of(self._path), self._file
         is_new = not os.path.exists(path)
         file.mark_descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+        _share(file.mark_descriptor, file.descriptor)
         if is_new:
             Disk().sync_dir(os.path.dirname(path))
         descriptor = file.mark_descriptor
@@ -225,6 +227,14 @@ def _may_close(key: tuple[int, int], own: int) -> bool:
             if int(name) != own and (status.st_dev, status.st_ino) == key:
                 return False
     return True
+
+
+def _share(descriptor: int, shared: int) -> None:
+    """Let those use a file who may use another one, and its owner in any case."""
+    mode = stat.S_IMODE(os.fstat(shared).st_mode) & 0o666 | 0o600
+    if not WINDOWS and stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
+        with suppress(PermissionError):  # only the owner can
+            os.fchmod(descriptor, mode)
 
 
 def _try(descriptor: int, how: str) -> bool:
