@@ -16,6 +16,7 @@ from tallystick import errors
 from tallystick.engines.sqlite import mark
 from tallystick.store.repair import repair
 from tallystick.store.verify import examine, verify
+from tallystick.testing import upkeep
 
 EVENTS = 40
 PAGE = 4096
@@ -198,6 +199,11 @@ def test_a_torn_last_commit_is_kept_and_said(killed: str) -> None:
         assert verify(store.log).ok
     (kept,) = Path(killed).parent.glob("*.torn-*")
     assert kept.read_bytes() == damaged
+    with tallystick.open(f"sqlite:{killed}") as store:
+        upkeep.erase(store, "order/a", EVENTS)
+        done = store.log.reclaim(compress_before=None, progress=lambda done: None).done
+    assert f"removed {kept.name}" in " ".join(done)
+    assert not kept.exists()
 
 
 def test_whoever_tidied_up_with_sqlite_itself_loses_nothing(killed: str) -> None:

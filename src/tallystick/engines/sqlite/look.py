@@ -16,6 +16,7 @@ import msgspec
 from tallystick import errors
 from tallystick.engines.disk import Disk
 from tallystick.engines.sqlite import mark, migrations, survey, wal
+from tallystick.engines.sqlite.kept import torn
 from tallystick.engines.sqlite.mark import Mark
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.sqlite.wal import Left
@@ -79,7 +80,7 @@ def mode_of(path: str, left: Left, *, busy_ms: int) -> str:
 
 def keep_aside(path: str, left: Left, *, time_ns: int) -> str:
     """Copy a write-ahead log with a torn end, before SQLite writes over that end."""
-    kept = f"{path}-wal.torn-{time_ns}"
+    kept = torn(path, time_ns)
     shutil.copyfile(f"{path}-wal", kept)
     os.chmod(kept, 0o600)
     disk = Disk()
