@@ -75,10 +75,10 @@ class Reclaiming:
             return done
         self.erased_in_wal = False
         if erased:
-            gone, left = kept.remove(self._database.path)
+            gone, stuck = kept.remove(self._database.path)
             done += [f"removed {name}: it was kept aside, and may hold what was erased" for name in gone]
-            if left:
-                done.append(f"could not remove {', '.join(left)}, which may hold what was erased: run reclaim again")
+            if stuck:
+                done.append(f"could not remove {', '.join(stuck)}, which may hold what was erased: run reclaim again")
                 return done
             connection.execute(statements.named("insert_sweep"), (newest_fact, self._clock()))
             done.append(f"swept out what was left of {erased} erased payloads")
