@@ -29,6 +29,16 @@ for number in range(int(sys.argv[2])):
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
+_SAVE_AND_DIE = """
+import os, shutil, signal, sys, tallystick
+store = tallystick.open("sqlite:" + sys.argv[1])
+store.append("order/a", tallystick.NewEvent("thing.done", {}))
+store.save_checkpoint("mailer", 0)
+shutil.copy(sys.argv[1] + "-wal", sys.argv[1] + "-wal.older")
+store.save_checkpoint("mailer", 1, previous=0)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 
 @pytest.fixture
 def killed(path: str, spawn: Callable[..., object]) -> str:
@@ -264,3 +274,20 @@ def test_a_refill_leaves_lost_commits_to_a_whole_copy(
     with pytest.raises(errors.RefillRefused, match="put a whole copy in its place"):
         tallystick.refill(f"sqlite:{path}", f"files:{tmp_path}/donor/copy")
     assert _contents(path) == before
+
+
+@pytest.mark.parametrize("how", ["flipped at its end", "replaced by an older one", "as it was left"])
+def test_commits_without_events_that_may_be_lost_are_said(path: str, spawn: Callable[..., object], how: str) -> None:
+    """SAFE-02: the mark counts events, so places saved behind the last one can be lost; the report says so."""
+    child = spawn(_SAVE_AND_DIE, path)
+    assert child.wait(60) == -signal.SIGKILL, child.stderr.read()  # type: ignore[attr-defined]
+    log = f"{path}-wal"
+    if how == "replaced by an older one":
+        shutil.copy(f"{log}.older", log)
+    elif how == "flipped at its end":
+        _flip(log, os.path.getsize(log) - 100)
+    with tallystick.open(f"sqlite:{path}") as store:
+        assert store.head() == 1
+        said = " ".join(store.report().recovered)
+        assert "places of consumers, leases and rows that were saved after the last event may be lost" in said
+        assert store.load_checkpoint("mailer") is not None

@@ -24,6 +24,7 @@ from tallystick.engines.tables import translate
 from tallystick.engines.tables.connection import connect
 from tallystick.store.page import Hole
 
+_UNCOUNTED = "places of consumers, leases and rows that were saved after the last event may be lost"
 READING, ALONE = "ro", "ro&immutable=1"
 _USER_VERSION_AT = 60
 _CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
@@ -162,8 +163,9 @@ def _lost(connection: sqlite3.Connection, left: Left, marked: Mark | None) -> Ho
 
 def _recovered(left: Left, marked: Mark | None) -> tuple[str, ...]:
     if left.bytes:
-        return (f"a writer did not close: its write-ahead log ({left.bytes} bytes) was replayed",)
+        replayed = f"a writer did not close: its write-ahead log ({left.bytes} bytes) was replayed"
+        return (f"{replayed}; if its end was cut or changed since, {_UNCOUNTED}",)
     if marked is not None and marked.is_open:
         reason = "a writer did not close, and its write-ahead log is gone: every event is there that was acknowledged"
-        return (f"{reason}; places of consumers, leases and rows that were saved after the last event may be lost",)
+        return (f"{reason}; {_UNCOUNTED}",)
     return ()
