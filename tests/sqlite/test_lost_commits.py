@@ -16,6 +16,7 @@ from tallystick import errors
 from tallystick.engines.sqlite import mark
 from tallystick.store.repair import repair
 from tallystick.store.verify import examine, verify
+from tallystick.testing import upkeep
 
 EVENTS = 40
 PAGE = 4096
@@ -25,6 +26,16 @@ import os, signal, sys, tallystick
 store = tallystick.open("sqlite:" + sys.argv[1])
 for number in range(int(sys.argv[2])):
     store.append("order/a", tallystick.NewEvent("thing.done", {"n": number, "text": "x" * 700}))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+_SAVE_AND_DIE = """
+import os, shutil, signal, sys, tallystick
+store = tallystick.open("sqlite:" + sys.argv[1])
+store.append("order/a", tallystick.NewEvent("thing.done", {}))
+store.save_checkpoint("mailer", 0)
+shutil.copy(sys.argv[1] + "-wal", sys.argv[1] + "-wal.older")
+store.save_checkpoint("mailer", 1, previous=0)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -198,6 +209,11 @@ def test_a_torn_last_commit_is_kept_and_said(killed: str) -> None:
         assert verify(store.log).ok
     (kept,) = Path(killed).parent.glob("*.torn-*")
     assert kept.read_bytes() == damaged
+    with tallystick.open(f"sqlite:{killed}") as store:
+        upkeep.erase(store, "order/a", EVENTS)
+        done = store.log.reclaim(compress_before=None, progress=lambda done: None).done
+    assert f"removed {kept.name}" in " ".join(done)
+    assert not kept.exists()
 
 
 def test_whoever_tidied_up_with_sqlite_itself_loses_nothing(killed: str) -> None:
@@ -258,3 +274,20 @@ def test_a_refill_leaves_lost_commits_to_a_whole_copy(
     with pytest.raises(errors.RefillRefused, match="put a whole copy in its place"):
         tallystick.refill(f"sqlite:{path}", f"files:{tmp_path}/donor/copy")
     assert _contents(path) == before
+
+
+@pytest.mark.parametrize("how", ["flipped at its end", "replaced by an older one", "as it was left"])
+def test_commits_without_events_that_may_be_lost_are_said(path: str, spawn: Callable[..., object], how: str) -> None:
+    """SAFE-02: the mark counts events, so places saved behind the last one can be lost; the report says so."""
+    child = spawn(_SAVE_AND_DIE, path)
+    assert child.wait(60) == -signal.SIGKILL, child.stderr.read()  # type: ignore[attr-defined]
+    log = f"{path}-wal"
+    if how == "replaced by an older one":
+        shutil.copy(f"{log}.older", log)
+    elif how == "flipped at its end":
+        _flip(log, os.path.getsize(log) - 100)
+    with tallystick.open(f"sqlite:{path}") as store:
+        assert store.head() == 1
+        said = " ".join(store.report().recovered)
+        assert "places of consumers, leases and rows that were saved after the last event may be lost" in said
+        assert store.load_checkpoint("mailer") is not None

@@ -203,3 +203,33 @@ def test_appends_go_on_from_other_handles_while_reclaiming(store, reopen, some):
     assert failures == []
     assert store.stream_head("order/b").seq == 20
     assert verify(store.log).problems == []
+
+
+def test_an_erased_payload_is_gone_from_what_was_kept_aside(store, path):
+    """EVT-14: torn write-ahead logs and damaged files that were kept go when an erasure is swept, and that is said."""
+    store.append("order/a", [_secret(number, 50) for number in range(3)])
+    content = _on_disk(path)
+    kept = [Path(f"{path}-wal.torn-1700000000000000000"), Path(f"{path}.damaged-1700000000000000001")]
+    others = [Path(f"{path}-wal.torn-by-hand"), Path(path).with_name("other.db.damaged-17")]
+    for file in (*kept, *others):
+        file.write_bytes(content if file in kept else b"not ours")
+    assert _reclaim(store).done == ()
+    assert all(file.exists() for file in kept)
+    upkeep.erase(store, "order/a", 2)
+    done = " ".join(_reclaim(store).done)
+    assert all(f"removed {file.name}" in done for file in kept)
+    assert b"secret-000001-" not in _on_disk(path)
+    assert all(file.exists() for file in others)
+
+
+def test_what_was_kept_aside_and_cannot_be_removed_is_named(store, path):
+    """EVT-14: an erasure is not called swept while a file may hold it that could not be removed."""
+    store.append("order/a", [_secret(1, 50)])
+    stuck = Path(f"{path}.damaged-17")
+    stuck.mkdir()
+    upkeep.erase(store, "order/a", 1)
+    assert f"could not remove {stuck.name}" in _reclaim(store).done[-1]
+    assert store.report().facts["erasures_to_sweep"] == 1
+    stuck.rmdir()
+    assert "swept out" in _reclaim(store).done[-1]
+    assert store.report().facts["erasures_to_sweep"] == 0

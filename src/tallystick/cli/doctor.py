@@ -90,8 +90,9 @@ def _cleared(store: Store) -> list[Problem]:
     if not known or store.holes():
         return []
     with progress.bar("verifying", total=store.head()) as move:
-        found = repair(store, progress=move)
-    return known if found is not None and found.ok else []
+        repair(store, progress=move)
+    left = store.log.damage.known()
+    return [problem for problem in known if problem not in left]
 
 
 def _facts(store: Store) -> dict[str, Any]:

@@ -3,12 +3,16 @@
     {"check":"<64 hex>","format":1,"problems":[{"position":…,"reason":…,"seq":…,"stream":…,"what":…}]}
 
 `check` is the SHA-256 of the other values, `[format, problems]`, as JSON without spaces. The file is replaced as a
-whole and synced with its directory. A file that cannot be read refuses appends too: it was written for a reason.
+whole and synced with its directory, under the lock of a file that is removed again. A file that cannot be read refuses
+appends too: it was written for a reason.
 """
 
 from __future__ import annotations
 
 import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -17,11 +21,12 @@ from tallystick import errors
 from tallystick.event import chain
 from tallystick.store.damage import KeptDamage
 from tallystick.store.events import Problem
-from tallystick.store.filesystem import FileSystem, stage_file
+from tallystick.store.filesystem import FileSystem, Lock, stage_file
 
 NAME = "damage.json"
 FORMAT = 1
 _BYTES_MAX = 1 << 20
+_WAIT_S, _POLL_S = 10, 0.005
 
 
 class DamageFile(KeptDamage):
@@ -50,6 +55,33 @@ class DamageFile(KeptDamage):
             return [Problem("record", f"{self._name}, the record of what was found damaged, is damaged: {problem}")]
         finally:
             file.close()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        path = f"{self._path}.lock"
+        lock = self._locked(path)
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # one that stays is no harm, and Windows removes no file that is open
+                self._files.unlink(path)
+            lock.release()
+
+    def _locked(self, path: str) -> Lock:
+        """The lock of this file. It counts if the name still leads to it: who was done before removed the name."""
+        deadline = time.monotonic() + _WAIT_S
+        while True:
+            try:
+                lock = self._files.lock(path, alone=True)
+                if lock.is_held:
+                    return lock
+                lock.release()
+            except errors.StoreLocked as problem:
+                if time.monotonic() > deadline:
+                    raise errors.NotRecorded(path=self._path, reason=problem.message) from problem
+                time.sleep(_POLL_S)
+            except OSError as problem:
+                raise errors.NotRecorded(path=self._path, reason=str(problem)) from problem
 
     def _store(self, problems: list[Problem]) -> None:
         staged = f"{self._name}.{secrets.token_hex(4)}"  # a reader beside the writer may be keeping something too

@@ -100,14 +100,14 @@ def full_sync(descriptor: int) -> None:
 
 
 class DiskLock:
-    """An exclusive lock on a whole file, and on its directory where that can be held open.
+    """An exclusive lock on a whole file, and unless `alone` on its directory where that can be held open.
 
     flock and not lockf: lockf is dropped as soon as the same process closes the file anywhere. The pid in the file is
     for people; whether the lock is free is for the system to say. A lock file that is removed or moved away leaves the
     directory locked. A forked child gives its copies back at once, so that the lock is that of one process.
     """
 
-    def __init__(self, path: str, name: str, *, directory: int | None = None) -> None:
+    def __init__(self, path: str, name: str, *, directory: int | None = None, alone: bool = False) -> None:
         self._name, self._directory = name, directory
         self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _BINARY, 0o600, dir_fd=directory)
         self._held = [self._descriptor]
@@ -117,7 +117,7 @@ class DiskLock:
             holder = os.read(self._descriptor, 64).decode(errors="replace").strip() or "another process"
             self._close()
             raise errors.StoreLocked(path=path, owner=holder) from None
-        self._directory_is_locked = directory is not None and self._lock_directory(path, directory)
+        self._directory_is_locked = directory is not None and not alone and self._lock_directory(path, directory)
         _locks.add(self)
         told = f"pid {os.getpid()}\n".encode()
         if os.read(self._descriptor, 64) != told:  # who locks again and again need not wait for the disk each time
@@ -270,9 +270,9 @@ class Disk:
         finally:
             os.close(descriptor)
 
-    def lock(self, path: str) -> Lock:
+    def lock(self, path: str, *, alone: bool = False) -> Lock:
         name, directory = self._place(path)
-        return DiskLock(path, name, directory=directory)
+        return DiskLock(path, name, directory=directory, alone=alone)
 
     def free_bytes(self, path: str) -> int:
         name, directory = self._place(path)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
 import msgspec
@@ -31,10 +31,11 @@ class DamageRecord(Protocol):
     def keep(self, problems: Sequence[Problem]) -> None:
         """Put findings on record, durably. A handle that is open for reading can do it too, where the place allows."""
 
-    def settling(self) -> AbstractContextManager[None]:
-        """Inside it this handle commits although something is on record; at its end the record is empty.
+    def settling(self, verified: Sequence[Problem]) -> AbstractContextManager[None]:
+        """Inside it this handle commits although something is on record; at its end `verified` is off the record.
 
-        If the block raises, the record stays. For `store/repair.py`, which has verified the store before.
+        What was found since stays on record. If the block raises, all of it stays. For `store/repair.py`, which has
+        verified the store, and read what was on record, before.
         """
 
 
@@ -58,12 +59,16 @@ class KeptDamage:
     def _remove(self) -> None:
         raise NotImplementedError
 
+    def _alone(self) -> AbstractContextManager[None]:
+        """Inside it no other process changes the record."""
+        return nullcontext()
+
     def keep(self, problems: Sequence[Problem]) -> None:
         with self._lock:
             known = self.known()
-            both = merged(known, problems)
-            if both != known:
-                self._store(both)
+            if merged(known, problems) != known:
+                with self._alone():
+                    self._store(merged(self.known(), problems))
 
     def require_none(self, concerns: Callable[[Problem], bool] = lambda problem: True) -> None:
         """Refuse a commit that something on record concerns."""
@@ -71,14 +76,21 @@ class KeptDamage:
             raise refusal(known)
 
     @contextmanager
-    def settling(self) -> Iterator[None]:
+    def settling(self, verified: Sequence[Problem]) -> Iterator[None]:
         with self._lock:
             self._is_settling = True
             try:
                 yield
-                self._remove()
+                with self._alone():
+                    self._forget(verified)
             finally:
                 self._is_settling = False
+
+    def _forget(self, verified: Sequence[Problem]) -> None:
+        if left := [problem for problem in self.known() if problem not in verified]:
+            self._store(left)
+        else:
+            self._remove()
 
 
 class MemoryDamage(KeptDamage):

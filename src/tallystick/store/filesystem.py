@@ -66,8 +66,11 @@ class FileSystem(Protocol):
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
 
-    def lock(self, path: str) -> Lock:
-        """Take the exclusive lock of this file, or raise `StoreLocked` at once."""
+    def lock(self, path: str, *, alone: bool = False) -> Lock:
+        """Take the exclusive lock of this file, or raise `StoreLocked` at once.
+
+        The directory is locked with it, where it is held open, unless `alone`: then a removed name is a lost lock.
+        """
 
     def free_bytes(self, path: str) -> int: ...
     def leads_to(self, path: str, file: File) -> bool:

@@ -59,10 +59,10 @@ def record(store: Store, refilled: Refilled) -> None:
         "on_record": msgspec.to_builtins(known),
     }
     if refilled.made:
-        clear(store, NewEvent(control.REPAIRED, payload))
+        clear(store, NewEvent(control.REPAIRED, payload), known)
     elif known:
         how = f"everything was verified again and compared with {refilled.source}: nothing is wrong"
-        clear(store, cleared(known, how=how))
+        clear(store, cleared(known, how=how), known)
 
 
 class StoreDonor:

@@ -13,7 +13,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event.model import NewEvent
 from tallystick.store import control
-from tallystick.store.damage import put_on_record
+from tallystick.store.damage import put_on_record, with_known
 from tallystick.store.events import Problem
 from tallystick.store.store import Store
 from tallystick.store.verify import Verification, examine
@@ -29,7 +29,8 @@ def repair(store: Store, *, progress: Callable[[int], None] = lambda done: None)
         return None
     found = examine(store.log, progress=progress)
     if found.ok:
-        clear(store, cleared(known, how="everything was verified again: nothing is wrong"))
+        clear(store, cleared(known, how="everything was verified again: nothing is wrong"), known)
+        found.problems = with_known([], store.log.damage.known())  # what somebody found meanwhile
     else:
         found.unrecorded = put_on_record(store.log.damage, found.problems)
     return found
@@ -46,12 +47,12 @@ def require_sound(store: Store, when: str) -> list[Problem]:
     return known
 
 
-def clear(store: Store, fact: NewEvent) -> None:
-    """Record a fact that says what was on record and how it was settled; then empty the record.
+def clear(store: Store, fact: NewEvent, verified: Sequence[Problem]) -> None:
+    """Record a fact that says what was on record and how it was settled; then take that, and no more, off the record.
 
     In this order: a crash between the two leaves the record, and never a record that was cleared without a fact.
     """
-    with store.log.damage.settling():
+    with store.log.damage.settling(verified):
         store.record([(control.REPAIRS_STREAM, fact)])
 
 

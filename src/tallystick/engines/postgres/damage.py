@@ -43,18 +43,27 @@ class PostgresDamage:
             raise errors.NotRecorded(path=self._connections.url, reason=problem.message) from problem
 
     @contextmanager
-    def settling(self) -> Iterator[None]:
+    def settling(self, verified: Sequence[Problem]) -> Iterator[None]:
         self._require_whole()
         if not self._maintains:
             reason = f"the role that logs in is not a member of {MAINTENANCE}"
             raise errors.NotPermitted(url=self._connections.url, reason=reason)
-        self._settle("settle_damage", (True,))
+        self._begin(verified)
         try:
             yield
         except BaseException:
             self._settle("settle_damage", (False,))
             raise
         self._settle("forget_settled_damage")
+
+    def _begin(self, verified: Sequence[Problem]) -> None:
+        """Let appends pass, unless something was found that was not looked at. A later finding stops them again."""
+        with self._connections.transaction() as connection:
+            connection.execute(statements.named("become_maintenance"))
+            connection.execute(statements.named("settle_damage"), (True,))
+            known = [Problem(*row) for row in connection.execute(statements.named("known_damage"), (KEPT_MAX,))]
+            if since := [problem for problem in known if problem not in verified]:
+                raise refusal(since)
 
     def _settle(self, name: str, values: tuple[bool, ...] = ()) -> None:
         with self._connections.transaction() as connection:

@@ -20,7 +20,7 @@ class SqliteEvidence:
         """For each event the link of the one before it in its stream; None where that cannot be seen."""
         try:
             with self._database.reading() as connection:
-                return list(map(SqliteView(connection).link_before, events))
+                return SqliteView(connection).links_before(events)
         except errors.Damaged:  # the event before one of them lies on a damaged page: reading that one names it
             return [None] * len(events)
 

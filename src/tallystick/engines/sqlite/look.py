@@ -16,6 +16,7 @@ import msgspec
 from tallystick import errors
 from tallystick.engines.disk import Disk
 from tallystick.engines.sqlite import mark, migrations, survey, wal
+from tallystick.engines.sqlite.kept import torn
 from tallystick.engines.sqlite.mark import Mark
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.sqlite.wal import Left
@@ -23,6 +24,7 @@ from tallystick.engines.tables import translate
 from tallystick.engines.tables.connection import connect
 from tallystick.store.page import Hole
 
+_UNCOUNTED = "places of consumers, leases and rows that were saved after the last event may be lost"
 READING, ALONE = "ro", "ro&immutable=1"
 _USER_VERSION_AT = 60
 _MARKED_SINCE = 11  # who writes a store keeps the mark since this format
@@ -80,7 +82,7 @@ def mode_of(path: str, left: Left, *, busy_ms: int) -> str:
 
 def keep_aside(path: str, left: Left, *, time_ns: int) -> str:
     """Copy a write-ahead log with a torn end, before SQLite writes over that end."""
-    kept = f"{path}-wal.torn-{time_ns}"
+    kept = torn(path, time_ns)
     shutil.copyfile(f"{path}-wal", kept)
     os.chmod(kept, 0o600)
     disk = Disk()
@@ -166,8 +168,9 @@ def _lost(connection: sqlite3.Connection, left: Left, marked: Mark | None) -> Ho
 
 def _recovered(left: Left, marked: Mark | None) -> tuple[str, ...]:
     if left.bytes:
-        return (f"a writer did not close: its write-ahead log ({left.bytes} bytes) was replayed",)
+        replayed = f"a writer did not close: its write-ahead log ({left.bytes} bytes) was replayed"
+        return (f"{replayed}; if its end was cut or changed since, {_UNCOUNTED}",)
     if marked is not None and marked.is_open:
         reason = "a writer did not close, and its write-ahead log is gone: every event is there that was acknowledged"
-        return (f"{reason}; places of consumers, leases and rows that were saved after the last event may be lost",)
+        return (f"{reason}; {_UNCOUNTED}",)
     return ()

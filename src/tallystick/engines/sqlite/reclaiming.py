@@ -2,7 +2,8 @@
 
 What maintenance deletes is overwritten with zeros where it stood, and the write-ahead log that still held it is cut to
 nothing. One thing is left: where SQLite moved rows from page to page before, an old copy may lie in an unused part of a
-page. So after an erasure the file is rewritten whole (VACUUM), once, and `sweeps` notes up to where that was done.
+page. So after an erasure the file is rewritten whole (VACUUM), once, and `sweeps` notes up to where that was done. What
+was kept aside of the store before (`kept.py`) is removed with that.
 
 A reader that holds an old state keeps the write-ahead log; then the work is done when `reclaim` runs again.
 """
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from tallystick import errors
-from tallystick.engines.sqlite import statements
+from tallystick.engines.sqlite import kept, statements
 from tallystick.engines.tables.connection import connect
 from tallystick.engines.tables.database import Database, translated
 from tallystick.engines.tables.writer import Writer
@@ -74,6 +75,11 @@ class Reclaiming:
             return done
         self.erased_in_wal = False
         if erased:
+            gone, stuck = kept.remove(self._database.path)
+            done += [f"removed {name}: it was kept aside, and may hold what was erased" for name in gone]
+            if stuck:
+                done.append(f"could not remove {', '.join(stuck)}, which may hold what was erased: run reclaim again")
+                return done
             connection.execute(statements.named("insert_sweep"), (newest_fact, self._clock()))
             done.append(f"swept out what was left of {erased} erased payloads")
         progress(2)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tallystick import errors
 from tallystick.engines.sqlite import inspection, migrations, statements, survey, writing
+from tallystick.engines.sqlite import kept as aside
 from tallystick.engines.sqlite.engine import open_sqlite
 from tallystick.engines.sqlite.locks import Presence
 from tallystick.engines.sqlite.look import ALONE, look
@@ -208,10 +209,10 @@ class _Refilling:
 
     def _keep(self) -> str:
         """A copy of the damaged file, page by page: SQLite reads none of them for what it says."""
-        kept = f"{self._path}.damaged-{self._clock()}"
+        kept = aside.damaged(self._path, self._clock())
         create_file(kept)
-        with closing(sqlite3.connect(kept)) as aside:
-            self._damaged.backup(aside)
+        with closing(sqlite3.connect(kept)) as copy:
+            self._damaged.backup(copy)
         return os.path.basename(kept)
 
 

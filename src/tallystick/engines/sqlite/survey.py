@@ -63,7 +63,7 @@ def _damage_at_the_end(connection: sqlite3.Connection) -> str | None:
         where = f"position {event.position} ({event.stream} {event.seq})"
         if event.payload is not None and chain.checksum(event.payload) != event.checksum:
             return f"the payload at {where} does not have its checksum"
-        before = view.link_before(event)
+        (before,) = view.links_before([event])
         if before is not None and chain.link(event, before) != event.link:
             return f"the link at {where} does not follow from the event before it"
         head = view.stream_head(event.stream)

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from tallystick import errors
 from tallystick.engines.sqlite import statements
 from tallystick.engines.sqlite.rows import event_of, struct_of
+from tallystick.event.chain import GENESIS
 from tallystick.event.model import Event
 from tallystick.store import leases
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head
-from tallystick.store.maintenance import Cut, before_cut
+from tallystick.store.maintenance import Cut
 
-_IDS_AT_ONCE = 500
+_AT_ONCE = 400  # SQLite's limit of variables is far off, and a longer statement is not faster
 _FEW = 8
+_PAIR = "(?, ?)"
 
 
-@lru_cache(maxsize=16)
-def _finding(count: int) -> str:
-    """The statement that finds so many events by their ids."""
-    before, _, _ = statements.named("find_event").rpartition("=")
+@lru_cache(maxsize=64)
+def _finding(name: str, count: int) -> str:
+    """A statement that asks by `= ?` or by `VALUES (?, ?)`, for so many values or pairs instead of one."""
+    query = statements.named(name)
+    if _PAIR in query:
+        return query.replace(_PAIR, ",".join([_PAIR] * count))
+    before, _, _ = query.rpartition("=")
     return f"{before} IN ({','.join('?' * count)})"
 
 
@@ -38,6 +44,12 @@ class SqliteView:
     def _one(self, name: str, *values: Any) -> tuple[Any, ...] | None:
         row: tuple[Any, ...] | None = self._connection.execute(statements.named(name), values).fetchone()
         return row
+
+    def _many(self, name: str, keys: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+        """The rows for any of these keys, many of them asked for at once."""
+        for at in range(0, len(keys), _AT_ONCE):
+            some = keys[at : at + _AT_ONCE]
+            yield from self._connection.execute(_finding(name, len(some)), list(chain.from_iterable(some)))
 
     def head(self) -> int:
         """The highest position ever given."""
@@ -56,11 +68,9 @@ class SqliteView:
         if len(ids) < _FEW:
             return
         self._found = dict.fromkeys(ids)
-        for at in range(0, len(ids), _IDS_AT_ONCE):
-            some = ids[at : at + _IDS_AT_ONCE]
-            for row in self._connection.execute(_finding(len(some)), some):
-                event = event_of(row)
-                self._found[event.id] = event
+        for row in self._many("find_event", [(id,) for id in ids]):
+            event = event_of(row)
+            self._found[event.id] = event
 
     def find(self, id: bytes) -> Event | None:
         if id in self._found:
@@ -68,18 +78,19 @@ class SqliteView:
         row = self._one("find_event", id)
         return None if row is None else event_of(row)
 
-    def link_before(self, event: Event) -> bytes | None:
-        """The link that an event follows; None if the event before it is not there, and no cut says why."""
-        row = self._one("find_link", event.stream, event.seq - 1)
-        if row is not None:
-            return bytes(row[0])
-        seq, link = before_cut(self.cut(event.stream))
-        return link if seq == event.seq - 1 else None
+    def links_before(self, events: Sequence[Event]) -> list[bytes | None]:
+        """The link that each event follows; None if the event before it is not there, and no cut says why."""
+        before = [(event.stream, event.seq - 1) for event in events]
+        links: dict[tuple[str, int], Any] = dict.fromkeys(before)
+        for name in ("find_link", "find_link_of_cut"):
+            missing = [place for place, link in links.items() if link is None]
+            found = self._many(name, missing)
+            links.update({(stream, seq): link for stream, seq, link in found if type(link) is bytes})
+        return [GENESIS if seq == 0 else links[stream, seq] for stream, seq in before]
 
     def erased(self, positions: Sequence[int]) -> set[int]:
         """Those of these positions whose erasure is noted."""
-        noted = (self._one("find_erasure", position) for position in positions)
-        return {row[0] for row in noted if row is not None}
+        return {position for (position,) in self._many("find_erasure", [(position,) for position in positions])}
 
     def floor(self) -> int:
         """The highest position that was pruned."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
+
+import msgspec
 import pytest
 
 from tallystick import Store, errors
@@ -15,6 +19,7 @@ from tallystick.testing.contract.harness import Contract, EngineHarness, needs
 
 FOUND = Problem("checksum", "the payload does not have its checksum", 0, "run/a", 2)
 ELSEWHERE = Problem("structure", "a page of the log cannot be read")
+LATER = Problem("checksum", "the payload does not have its checksum", 0, "run/a", 1)
 
 
 class DamageContract(Contract):
@@ -97,12 +102,60 @@ class DamageContract(Contract):
         assert store.append("run/a", event()).seq == 4
         assert verify(store.log).ok
 
+    def test_what_is_found_during_a_repair_stays_on_record(self, store: Store) -> None:
+        """SAFE-02: a finding that the verification did not look at is not cleared with what it did look at."""
+        store.append("run/a", events(3))
+        store.log.damage.keep([FOUND])
+        with suppress(errors.Damaged):  # or the repair says itself that it cannot end
+            verified = repair(store, progress=lambda done: store.log.damage.keep([LATER]))
+            assert verified is not None
+            assert verified.problems == [msgspec.structs.replace(LATER, reason=verified.problems[0].reason)]
+        assert LATER in store.log.damage.known()
+        with pytest.raises(errors.Damaged):
+            store.append("run/a", event())
+        again = repair(store)
+        assert again is not None
+        assert again.ok
+        assert store.log.damage.known() == []
+        assert store.append("run/a", event()).seq == 4
+
+    def test_what_is_found_while_the_record_is_cleared_stays_on_record(self, harness: EngineHarness) -> None:
+        """SAFE-02: also if another handle finds it, behind the control fact."""
+        store = harness.open()
+        store.append("run/a", events(3))
+        other = harness.open(readonly=True) if DURABLE in harness.capabilities else store
+        store.log.damage.keep([FOUND])
+        with store.log.damage.settling([FOUND]):
+            other.log.damage.keep([LATER])
+        assert LATER in store.log.damage.known()
+        with pytest.raises(errors.Damaged):
+            store.append("run/a", event())
+
+    @needs(DURABLE)
+    def test_what_several_find_at_once_is_all_kept(self, harness: EngineHarness) -> None:
+        """SAFE-02: who puts a finding on record takes nobody else's off it."""
+        store = harness.open()
+        store.append("run/a", events(3))
+        handles = [harness.open(readonly=True) for _ in range(4)]
+        findings = [[Problem("hole", f"{mine} {number}", number) for number in range(1, 11)] for mine in range(4)]
+
+        def keep(handle: Store, mine: list[Problem]) -> None:
+            for problem in mine:
+                handle.log.damage.keep([problem])
+
+        threads = [threading.Thread(target=keep, args=pair) for pair in zip(handles, findings, strict=True)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert set(store.log.damage.known()) == {problem for mine in findings for problem in mine}
+
     def test_a_clearing_that_fails_leaves_the_record(self, store: Store) -> None:
         """SAFE-02: the record goes only after its fact is durable."""
         store.append("run/a", events(3))
         store.log.damage.keep([FOUND])
         with pytest.raises(errors.TallyError):
-            clear(store, event(type="not a type"))
+            clear(store, event(type="not a type"), [FOUND])
         assert store.log.damage.known() == [FOUND]
         with pytest.raises(errors.Damaged):
             store.append("run/a", event())

@@ -1,1 +1,3 @@
-SELECT link FROM events WHERE stream = ? AND seq = ?
+WITH asked (stream, seq) AS (VALUES (?, ?))
+SELECT events.stream, events.seq, events.link
+FROM asked CROSS JOIN events ON events.stream = asked.stream AND events.seq = asked.seq

@@ -1,0 +1,38 @@
+"""Files that are kept beside a store because nothing is thrown away: torn write-ahead logs, and damaged files.
+
+An erased payload must not survive in them either. SQLite's pages cannot be searched for it once it is erased, so after
+an erasure they go whole, when the store is reclaimed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from tallystick.engines.disk import Disk
+
+
+def torn(path: str, time_ns: int) -> str:
+    """Where a write-ahead log with a torn end is kept."""
+    return f"{path}-wal.torn-{time_ns}"
+
+
+def damaged(path: str, time_ns: int) -> str:
+    """Where a damaged file is kept that was refilled."""
+    return f"{path}.damaged-{time_ns}"
+
+
+def remove(path: str) -> tuple[list[str], list[str]]:
+    """Remove everything that is kept beside a store: the names that are gone, and those that could not be removed."""
+    directory, disk = os.path.dirname(path), Disk()
+    ours = re.compile(re.escape(os.path.basename(path)) + r"(-wal\.torn|\.damaged)-\d+")
+    gone: list[str] = []
+    left: list[str] = []
+    for name in filter(ours.fullmatch, disk.list(directory)):
+        try:
+            disk.unlink(f"{directory}/{name}")
+            disk.sync_dir(directory)
+            gone.append(name)
+        except OSError as problem:
+            left.append(f"{name} ({problem.strerror})")
+    return gone, left
