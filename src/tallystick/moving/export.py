@@ -53,7 +53,7 @@ class _Export:
         yield self._frame(_begin(log, claims, cuts, head))
         for founding in cuts:
             yield self._frame(frame.cut_line(founding))
-        for part in self._positions(head):
+        for part in self._positions(head, claims):
             self._hash.update(part)
             yield part
         for id_, fact in claims.snapshots.items() if snapshots else ():
@@ -69,8 +69,8 @@ class _Export:
         self._hash.update(text)
         return text
 
-    def _positions(self, head: int) -> Iterator[bytes]:
-        """Events, a page at a time, and before each page what was pruned up to its last event."""
+    def _positions(self, head: int, claims: Claims) -> Iterator[bytes]:
+        """Events, a page at a time; before each page what was pruned up to its last event, and what is erased of it."""
         gone = _Gone(self._log.pruned_events())
         after = 0
         while after < head:
@@ -79,6 +79,7 @@ class _Export:
                 yield from self._gone(gone.upto(page.events[-1].position))
                 self._events += len(page.events)
                 _require_checksums(page.events)
+                yield from self._erased(page.events, claims)
                 yield lines(page.events)
             if page.through <= after:
                 break
@@ -90,6 +91,22 @@ class _Export:
         for at in range(0, len(found), frame.PRUNED_MAX):
             some = [(position, id_.hex()) for position, id_ in found[at : at + frame.PRUNED_MAX]]
             yield frame.encode(frame.PrunedLine(some))
+
+    def _erased(self, events: list[Event], claims: Claims) -> Iterator[bytes]:
+        gone = [event for event in events if event.payload is None]
+        for event in gone:
+            if (event.stream, event.seq) not in claims.erased_by:
+                self._require_same_erasures(claims)
+                reason = f"the payload of {event.stream} {event.seq} is gone, and no control fact says so"
+                raise errors.Damaged(first=event.position, last=event.position, reason=reason)
+        if gone:
+            yield frame.encode(
+                frame.ErasedLine([(event.position, claims.erased_by[event.stream, event.seq]) for event in gone])
+            )
+
+    def _require_same_erasures(self, claims: Claims) -> None:
+        if read_claims(self._log).erased != claims.erased:
+            raise errors.ExportOutdated(url=self._log.url)
 
     def _body(self, id_: bytes, fact: facts.Snapshotted) -> list[frame.SnapshotLine]:
         body = self._log.snapshots.load(id_, bytes_max=fact.body_bytes)

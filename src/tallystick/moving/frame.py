@@ -3,12 +3,14 @@
     {"tally":"export","format":1,"store_id","engine","profile","head","cuts","erased","ordered"}      the first line
     {"tally":"cut","stream","through","link","first_position","last_position","count","org","fact"}   a pruned stream
     {"tally":"pruned","events":[[position, id], …]}                  events that are gone, where they were
+    {"tally":"erased","events":[[position, fact], …]}                events without payloads, and the facts about them
     {"tally":"snapshot","id","body","more"}                          a snapshot's body in base64, in pieces
     {"tally":"end","events","pruned","cuts","snapshots","head","sha256"}                              the last line
 
 Cuts follow the first line. Events and what was pruned are in order of position, snapshots come after them. `fact` is
-the position of the control fact that names the cut. `sha256` is over every byte before the last line. `ordered` false:
-the engine has no order between streams, and its positions mean nothing elsewhere.
+the position of the control fact that names the cut or the erasure; the line about an erased event comes before it.
+`sha256` is over every byte before the last line. `ordered` false: the engine has no order between streams, and its
+positions mean nothing elsewhere.
 """
 
 from __future__ import annotations
@@ -88,6 +90,19 @@ class PrunedLine(msgspec.Struct, frozen=True, tag_field="tally", tag="pruned"):
             _check_bytes(id_, 16)
 
 
+class ErasedLine(msgspec.Struct, frozen=True, tag_field="tally", tag="erased"):
+    """Positions of events that have no payload any more, and of the control facts that say so."""
+
+    events: list[tuple[int, int]]
+
+    def check(self) -> None:
+        """`ValueError` if a value is none that it can have."""
+        for position, fact in self.events:
+            _check_positions(position, fact)
+            if position >= fact:
+                raise ValueError("an erased event lies before the fact that names it")
+
+
 class SnapshotLine(msgspec.Struct, frozen=True, tag_field="tally", tag="snapshot"):
     """A piece of a snapshot's body; `more` follows."""
 
@@ -128,7 +143,7 @@ def _check_positions(*numbers: int) -> None:
             raise ValueError(f"{number} is no number from 1 to 2^63-1")
 
 
-FrameLine: TypeAlias = Begin | CutLine | PrunedLine | SnapshotLine | End
+FrameLine: TypeAlias = Begin | CutLine | PrunedLine | ErasedLine | SnapshotLine | End
 
 _decode = msgspec.json.Decoder(FrameLine).decode
 
@@ -144,7 +159,7 @@ def parse(text: bytes) -> FrameLine:
         found: FrameLine = _decode(text)
         if isinstance(found, Begin) and found.format != FORMAT:
             raise errors.InvalidInput(reason=f"the export has format {found.format}, and this program reads {FORMAT}")
-        if isinstance(found, CutLine | PrunedLine | SnapshotLine):
+        if isinstance(found, CutLine | PrunedLine | ErasedLine | SnapshotLine):
             found.check()
         return found
     except ValueError as problem:  # msgspec's errors are values' errors

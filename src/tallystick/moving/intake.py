@@ -134,7 +134,7 @@ class _Whole:
         self._begin = begin
         self._digest = digest
         self._cuts: list[frame.CutLine] = []
-        self._gone: list[frame.PrunedLine] = []
+        self._gone: list[frame.PrunedLine | frame.ErasedLine] = []
         self._taking: Takeover | None = None
         self._is_open = self._is_ended = False
         self._events = 0
@@ -167,7 +167,9 @@ class _Whole:
             if self._is_open:
                 raise errors.InvalidInput(reason="cuts come before everything else")
             self._cuts.append(found)
-        elif isinstance(found, frame.PrunedLine):  # it may come before the first event, which decides
+        elif isinstance(
+            found, frame.PrunedLine | frame.ErasedLine
+        ):  # it may come before the first event, which decides
             self._gone.append(found)
             self._give_gone()
         elif isinstance(found, frame.Begin):
@@ -178,7 +180,7 @@ class _Whole:
     def _give_gone(self) -> None:
         if self._taking is not None:
             for line in self._gone:
-                self._taking.pruned(line)
+                self._taking.gone(line)
             self._gone = []
 
     def _snapshot(self, found: frame.SnapshotLine, number: int) -> None:

@@ -38,7 +38,8 @@ class Takeover:
         self._cuts: list[FoundingCut] = []
         self._pruned: list[tuple[int, bytes]] = []
         self._body = bytearray()
-        self._erased: set[tuple[str, int]] = set()
+        self._facts: dict[int, int] = {}
+        self._erased: dict[tuple[str, int], int] = {}
         self._events: list[Event] = []
         self._numbers: dict[int, int] = {}
         self._bytes = 0
@@ -51,8 +52,13 @@ class Takeover:
         self._counts["cuts"] += 1
         self._cuts.append(line.founding)
 
-    def pruned(self, line: frame.PrunedLine) -> None:
-        """Positions that hold nothing any more."""
+    def gone(self, line: frame.PrunedLine | frame.ErasedLine) -> None:
+        """Positions that hold nothing any more, or no payload."""
+        if any(position <= self._last for position, _ in line.events):
+            raise errors.InvalidInput(reason="it comes after an event with a later position")
+        if isinstance(line, frame.ErasedLine):
+            self._facts |= dict(line.events)
+            return
         self._counts["pruned"] += len(line.events)
         self._pruned += [(position, bytes.fromhex(id_)) for position, id_ in line.events]
 
@@ -62,7 +68,7 @@ class Takeover:
         event = msgspec.structs.replace(event, position=self._last)
         self._counts["events"] += 1
         if event.payload is None:
-            self._erased.add((event.stream, event.seq))
+            self._erased[event.stream, event.seq] = self._facts.get(event.position, 0)
         self._numbers[event.position] = number
         self._events.append(event)
         self._bytes += size
@@ -117,9 +123,11 @@ class Takeover:
         until = events[-1].position
         pruned = tuple(gone for gone in self._pruned if self._after < gone[0] <= until)
         cuts = tuple(self._cuts) if self._after == 0 else ()
-        self._log.receive(Transfer(after=self._after, events=tuple(events), pruned=pruned, cuts=cuts))
+        erased = {event.position: self._facts.get(event.position, 0) for event in events if event.payload is None}
+        self._log.receive(Transfer(after=self._after, events=tuple(events), pruned=pruned, cuts=cuts, erased=erased))
         self._after = until
         self._pruned = [gone for gone in self._pruned if gone[0] > until]
+        self._facts = {position: fact for position, fact in self._facts.items() if position > until}
         self._progress.imported += len(events)
         self._progress.pruned += len(pruned)
 
@@ -183,12 +191,12 @@ class Takeover:
     def _erased_wrongly(self, claims: Claims) -> list[str]:
         """Payloads that are gone without a fact, and facts about payloads that are there."""
         through = {founding.cut.stream: founding.cut.through for founding in self._cuts}
-        told = {(stream, seq) for stream, seqs in claims.erased.items() for seq in seqs if seq > through.get(stream, 0)}
+        told = {key: fact for key, fact in claims.erased_by.items() if key[1] > through.get(key[0], 0)}
         return [
-            f"seq {seq} of {stream} has no payload, and no control fact says that it was erased"
-            if (stream, seq) in self._erased
-            else f"a control fact says that seq {seq} of {stream} was erased, and it has its payload"
-            for stream, seq in sorted(told ^ self._erased)
+            f"a control fact says that seq {seq} of {stream} was erased, and it has its payload"
+            if (stream, seq) not in self._erased
+            else f"seq {seq} of {stream} has no payload, and no control fact at the announced position says so"
+            for (stream, seq), _ in sorted(told.items() ^ self._erased.items())
         ]
 
 

@@ -19,12 +19,15 @@ _PAGE = 1000
 class Claims(msgspec.Struct):
     """Facts by stream: the last prune, erased checksums by seq, sealed links by seq; and the snapshots by id.
 
+    `erased_by` is the position of the fact for each erased (stream, seq).
+
     `unread` are the streams of facts that lie in a hole, `is_cut` says that any may: of the streams they are about,
     nothing can be held against the facts.
     """
 
     pruned: dict[str, facts.Pruned] = {}
     erased: dict[str, dict[int, bytes]] = {}
+    erased_by: dict[tuple[str, int], int] = {}
     sealed: dict[str, dict[int, bytes]] = {}
     snapshots: dict[bytes, facts.Snapshotted] = {}
     unread: set[str] = set()
@@ -57,6 +60,7 @@ class Claims(msgspec.Struct):
             if erased.seq in self.erased.get(erased.stream, {}):
                 self._wrong(event, f"seq {erased.seq} was erased before")
             self.erased.setdefault(erased.stream, {})[erased.seq] = bytes.fromhex(erased.checksum)
+            self.erased_by.setdefault((erased.stream, erased.seq), event.position)
         elif event.type == facts.SEALED:
             sealed = facts.parse(event, facts.Sealed)
             if fingerprint(bytes.fromhex(sealed.link), bytes.fromhex(sealed.state_hash)).hex() != sealed.fingerprint:

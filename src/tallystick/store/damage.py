@@ -20,6 +20,8 @@ from tallystick.store.events import Problem
 from tallystick.store.page import Hole
 
 KEPT_MAX = 100
+UNFINISHED = "move"
+"""A finding that is no damage: a move into the store is to be continued. It never goes on record."""
 
 
 class DamageRecord(Protocol):
@@ -134,9 +136,10 @@ def problem_of(hole: Hole) -> Problem:
 
 def put_on_record(record: DamageRecord, problems: Sequence[Problem]) -> str:
     """Keep what was found; says why not, if it could not be kept."""
+    damage = [problem for problem in problems if problem.what != UNFINISHED]
     try:
-        if problems:
-            record.keep(problems)
+        if damage:
+            record.keep(damage)
     except errors.TallyError as problem:
         return problem.message
     return ""

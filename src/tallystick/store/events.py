@@ -112,6 +112,12 @@ class EventLog(Protocol):
         It goes on exactly where this log ends. What it claims is computed again before anything is written.
         """
 
+    def announced(self) -> int:
+        """The last position at which a part that was taken over says that a control fact will stand; 0 if none did.
+
+        If it lies behind the head, the move is unfinished.
+        """
+
     def pruned_events(self) -> Iterator[tuple[int, bytes]]:
         """Position and id of every event that was pruned, ascending by position."""
 

@@ -3,7 +3,8 @@
 A transfer goes on where the receiving log ends, so that a transfer of many parts may be interrupted after any of them.
 A stream that was pruned begins at its cut; an erased event comes without its payload; a position that was pruned is
 known by the id of its event, and one that was never used stays unused. The control facts that say why come as events
-of the transfer, later in the log: until they are there, verification says that they are missing.
+of the transfer, later in the log. Each cut and each erased event says at which position its fact will stand: until the
+log reaches it, verification says that the move is unfinished (`EventLog.announced`).
 
 What an engine takes over is judged here and nowhere else: every checksum, seq and link, from the first event on.
 """
@@ -35,13 +36,15 @@ class FoundingCut(msgspec.Struct, frozen=True):
 class Transfer(msgspec.Struct, frozen=True, kw_only=True):
     """A part of another store's log: everything behind `after`, up to the position of its last event.
 
-    `pruned` are (position, id) of events that are gone. `cuts` come with the first part.
+    `pruned` are (position, id) of events that are gone. `cuts` come with the first part. `erased` gives for each event
+    without a payload, by position, the position of the control fact that says so.
     """
 
     after: int
     events: tuple[Event, ...]
     pruned: tuple[tuple[int, bytes], ...] = ()
     cuts: tuple[FoundingCut, ...] = ()
+    erased: dict[int, int] = {}
 
     @property
     def until(self) -> int:
@@ -61,8 +64,9 @@ class View(Protocol):
 class Received(msgspec.Struct):
     """A part that was judged, as an engine writes it.
 
-    `erasures` are those whose control facts are in this part, each with the position of its fact. `skipped` are ranges
-    of positions that hold nothing and never did.
+    `erasures` are those of events in this part, each with the position of its control fact, which may still be to
+    come. `named` are those whose control facts are in this part. `skipped` are ranges of positions that hold nothing
+    and never did.
     """
 
     after: int
@@ -73,7 +77,14 @@ class Received(msgspec.Struct):
     cuts: tuple[FoundingCut, ...] = ()
     pruned: tuple[tuple[int, bytes], ...] = ()
     erasures: list[tuple[Erasure, int]] = []
+    named: list[Erasure] = []
     skipped: list[tuple[int, int]] = []
+
+    @property
+    def announced(self) -> int:
+        """The last position at which a control fact is said to stand; 0 if there is none."""
+        positions = [founding.fact_position for founding in self.cuts]
+        return max([0, *positions, *(fact_position for _, fact_position in self.erasures)])
 
     def committed(self) -> None:
         """Nothing is held because of it, as leases are of a commit that was judged by the ledger."""
@@ -92,12 +103,14 @@ def judge(view: View, part: Transfer, *, head: int) -> Received:
     for event in part.events:
         before = found.heads.get(event.stream) or _beginning(view, cuts, event.stream)
         _check(event, before)
+        if event.payload is None:
+            found.erasures.append((_erasure(event), _fact_position(part, event)))
         meta = _meta(event)
         found.rows.append(event.row)
         found.heads[event.stream] = Head(event.seq, event.link, _org(event, before, meta))
         _take_source(view, event, meta, found)
         if event.type == facts.ERASED and names.is_reserved(event.stream):
-            _take_erasure(view, cuts, event, found)
+            _take_named(view, cuts, event, found)
     for stream, cut in cuts.items():
         found.heads.setdefault(stream, Head(cut.through, cut.link, cut.org))
     return found
@@ -159,7 +172,19 @@ def _take_source(view: View, event: Event, meta: dict[str, Any], found: Received
     found.sources[org, source] = seq
 
 
-def _take_erasure(view: View, cuts: dict[str, Cut], event: Event, found: Received) -> None:
+def _erasure(event: Event) -> Erasure:
+    return Erasure(stream=event.stream, seq=event.seq, position=event.position, id=event.id, checksum=event.checksum)
+
+
+def _fact_position(part: Transfer, event: Event) -> int:
+    found = part.erased.get(event.position, 0)
+    if found <= event.position:
+        reason = "its payload is gone, and the part does not say which later control fact tells of it"
+        raise errors.TransferRefused(position=event.position, reason=reason)
+    return found
+
+
+def _take_named(view: View, cuts: dict[str, Cut], event: Event, found: Received) -> None:
     try:
         fact = facts.parse(event, facts.Erased)
         id_, checksum = bytes.fromhex(fact.event), bytes.fromhex(fact.checksum)
@@ -176,7 +201,7 @@ def _take_erasure(view: View, cuts: dict[str, Cut], event: Event, found: Receive
         id=id_,
         checksum=checksum,
     )
-    found.erasures.append((erasure, event.position))
+    found.named.append(erasure)
 
 
 def _unused(part: Transfer) -> list[tuple[int, int]]:

@@ -31,6 +31,7 @@ class Lifecycle:
         self.erased: set[int] = set()
         self.snapshots: dict[bytes, bool] = {}  # False: dropped, maybe in a segment before this one
         self.floor = 0
+        self.announced = 0  # up to here control facts about what was taken over may still come
         self.touched = 0  # behind this position no event is pruned or erased
 
     def take(self, records: SideRecords) -> None:
@@ -39,6 +40,7 @@ class Lifecycle:
             self._prune(cut)
         for erasure in records.erasures:
             self._erase(erasure.position)
+        self.announced = max(self.announced, records.announced)
         self.snapshots |= dict.fromkeys(records.snapshots, True)
         self.snapshots |= dict.fromkeys(records.dropped, False)
 
@@ -48,6 +50,7 @@ class Lifecycle:
             self._prune(cut)
         for position in newer.erased:
             self._erase(position)
+        self.announced = max(self.announced, newer.announced)
         self.snapshots |= newer.snapshots
 
     def _prune(self, cut: Cut) -> None:
@@ -89,7 +92,7 @@ class Lifecycle:
             "cuts": [msgspec.structs.astuple(cut) for _, cut in sorted(self.cuts.items())],
             "erased": b"".join(position.to_bytes(_POSITION_BYTES, "big") for position in sorted(self.erased)),
             "snapshots": sorted(self.snapshots.items()),
-        }
+        } | ({"announced": self.announced} if self.announced else {})
 
 
 def decode(fields: dict[str, Any]) -> Lifecycle:
@@ -99,6 +102,7 @@ def decode(fields: dict[str, Any]) -> Lifecycle:
         found._prune(side.cut_of(cut))
     for at in range(0, len(erased), _POSITION_BYTES):
         found._erase(int.from_bytes(erased[at : at + _POSITION_BYTES], "big"))
+    found.announced = fields.get("announced", 0)
     found.snapshots = dict(fields["snapshots"])
     return found
 

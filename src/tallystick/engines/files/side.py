@@ -6,6 +6,8 @@
     ["erase", stream, seq, position, id, checksum]
                                                 the payload of one event is gone
     ["snapshot", id], ["drop", id]              a snapshot's file belongs to the log; it does no longer
+    ["announce", position]                      a part that was taken over: the last control fact about its cuts and
+                                                erasures stands there, or will
     ["command", key, request hash, response, recorded ns, ranges, places]
                                                 a command took effect with the events of this frame; with an empty
                                                 response, it took effect before, and its response was erased here
@@ -46,6 +48,7 @@ class SideRecords(msgspec.Struct, frozen=True, kw_only=True):
     erasures: tuple[Erasure, ...] = ()
     snapshots: tuple[bytes, ...] = ()
     dropped: tuple[bytes, ...] = ()
+    announced: int = 0
     commands: tuple[CommandRecord, ...] = ()
     forgotten: tuple[bytes, ...] = ()
     gone: tuple[bytes, ...] = ()
@@ -79,6 +82,7 @@ def encode(records: SideRecords) -> list[Any]:
     found: list[Any] = [("lease", lease.stream, lease.number, lease.owner) for lease in records.leases]
     found += [("cut", *msgspec.structs.astuple(cut)) for cut in records.cuts]
     found += [("erase", *msgspec.structs.astuple(erasure)) for erasure in records.erasures]
+    found += [("announce", records.announced)] if records.announced else []
     found += [("snapshot", id_) for id_ in records.snapshots]
     found += [("drop", id_) for id_ in records.dropped]
     found += [("command", *msgspec.structs.astuple(command)) for command in records.commands]
@@ -102,6 +106,7 @@ def decode(side: Sequence[Any]) -> SideRecords:
             Erasure(stream=stream, seq=seq, position=position, id=id_, checksum=checksum)
             for stream, seq, position, id_, checksum in named.get("erase", ())
         ),
+        announced=max((position for (position,) in named.get("announce", ())), default=0),
         snapshots=tuple(id_ for (id_,) in named.get("snapshot", ())),
         dropped=tuple(id_ for (id_,) in named.get("drop", ())),
         commands=tuple(msgspec.convert(fields, CommandRecord) for fields in named.get("command", ())),

@@ -1,8 +1,10 @@
 """Taking over a part of another store's log, as one frame.
 
 The frame covers every position up to its last event, also those that hold nothing, as one does that was written again
-without what was pruned. Its side records say what the streams begin with (`cut`), which ids are gone (`gone`), and what
-its control facts say was erased (`erase`); the events that were erased come without their payloads.
+without what was pruned. Its side records say what the streams begin with (`cut`), which ids are gone (`gone`), which of
+its events were erased (`erase`), whose control facts stand later, and up to where such facts are still to come
+(`announce`). What a control fact in it names as erased is noted once more, as in every frame that holds such a fact: so
+either frame can be refilled.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ class Receiver:
             received = transfer.judge(log, part, head=writer.current.next_position - 1)
             log._write(writer, received, _records_of(received))
 
+    def announced(self) -> int:
+        return cast("FilesLog", self)._view.life.announced
+
     def pruned_events(self) -> Iterator[tuple[int, bytes]]:
         """As their frames hold them, or as frames that were written again remember their ids."""
         log = cast("FilesLog", self)
@@ -45,7 +50,8 @@ def _records_of(part: Received) -> SideRecords:
     """What the frame of a part says besides its events."""
     return SideRecords(
         cuts=tuple(founding.cut for founding in part.cuts),
-        erasures=tuple(erasure for erasure, _ in part.erasures),
+        erasures=(*(erasure for erasure, _ in part.erasures), *part.named),
+        announced=part.announced,
         gone=tuple(id_ for _, id_ in part.pruned),
     )
 

@@ -140,6 +140,7 @@ class MemoryLog:
         self._cuts: dict[str, Cut] = {}
         self._pruned: dict[bytes, int] = {}
         self._erased: set[int] = set()
+        self._announced = 0
         self._floor = 0
         self._head = 0
         self._closed = False
@@ -198,8 +199,12 @@ class MemoryLog:
             self._heads |= received.heads
             self._sources |= received.sources
             self._erased |= {erasure.position for erasure, _ in received.erasures}
+            self._announced = max(self._announced, received.announced)
             self._head = len(self._events)
             self._changed.notify_all()
+
+    def announced(self) -> int:
+        return self._announced
 
     def pruned_events(self) -> Iterator[tuple[int, bytes]]:
         return iter(sorted((position, id_) for id_, position in list(self._pruned.items())))

@@ -154,6 +154,9 @@ class NdjsonLog(Beside):
     def receive(self, part: Transfer) -> None:
         raise errors.UnsupportedCapability(engine="ndjson", capability=capabilities.GLOBAL_ORDER)
 
+    def announced(self) -> int:
+        return 0
+
     def pruned_events(self) -> Iterator[tuple[int, bytes]]:
         return iter(())
 

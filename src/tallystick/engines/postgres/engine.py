@@ -195,6 +195,9 @@ class PostgresLog:
         if self._publisher is not None:
             self._publisher.note()
 
+    def announced(self) -> int:
+        return int(self._connections.rows("announced")[0][0])
+
     def pruned_events(self) -> Iterator[tuple[int, bytes]]:
         after = 0
         while page := self._connections.rows("list_pruned", (after, _PRUNED_PAGE)):

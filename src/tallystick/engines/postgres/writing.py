@@ -2,8 +2,7 @@
 
 Invariants: what a judgement rests on is locked before it is read and until the commit, or, where a stream's end was
 guessed, is looked at under its lock by the statement that writes; the database computes every seq, checksum, link and
-org again. After a lost connection the outcome is looked up by event id, under the same locks,
-which are free once the server has ended what was lost: nothing is ever sent again blindly.
+org again. After a lost connection the outcome is looked up by event id, under the same locks: nothing is sent blindly.
 """
 
 from __future__ import annotations
@@ -305,8 +304,9 @@ def _drawn(written: psycopg.Cursor[Any]) -> int:
 
 
 def _is_control(transaction: Transaction) -> bool:
-    """Whether a transaction writes control facts."""
-    return any(write.stream.startswith(names.RESERVED) for write in transaction.writes)
+    """Whether a transaction writes control facts, or keeps the snapshot that an earlier one tells of."""
+    keeps = transaction.maintenance and transaction.maintenance.snapshots
+    return bool(keeps) or any(write.stream.startswith(names.RESERVED) for write in transaction.writes)
 
 
 def _is_plain(transaction: Transaction) -> bool:

@@ -1,7 +1,7 @@
 """A part of another store's log as rows: what `transfer.judge` let pass.
 
-A cut that a stream begins with is noted before the event is there that names it: the row says at which position that
-event will stand, and `check_cuts` looks there.
+A cut that a stream begins with, or an erasure, is noted before the event is there that names it: the row says at which
+position that event will stand, and `check_cuts` and `check_erasures` look there.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ class Receiver:
         with log._changed:
             log._changed.notify_all()
 
+    def announced(self) -> int:
+        with cast("SqliteLog", self)._database.reading() as connection:
+            return int(connection.execute(statements.named("announced")).fetchone()[0])
+
     def pruned_events(self) -> Iterator[tuple[int, bytes]]:
         log, after = cast("SqliteLog", self), 0
         while page := _pruned_after(log, after):
@@ -51,7 +55,7 @@ def _pruned_after(log: SqliteLog, after: int) -> list[tuple[int, bytes]]:
 
 
 def write(connection: sqlite3.Connection, part: Received, *, recorded: int) -> None:
-    """Write a part. Cuts come first, because they let in what is noted as pruned; erasures follow their facts."""
+    """Write a part. Cuts come first, because they let in what is noted as pruned; erasures follow their events."""
     cuts = [(*msgspec.structs.astuple(founding.cut), founding.fact_position) for founding in part.cuts]
     connection.executemany(statements.named("insert_cut"), cuts)
     connection.executemany(statements.named("insert_pruned"), part.pruned)

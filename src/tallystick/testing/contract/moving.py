@@ -166,6 +166,44 @@ class MovingContract(Contract):
         assert verify(store.log).problems == []
 
     @needs(MULTI_STREAM, ANY_STREAM)
+    @pytest.mark.parametrize("look", ["nobody", "a reader", "verification"])
+    def test_a_move_that_was_interrupted_is_continued(self, harness: EngineHarness, look: str) -> None:
+        """SAFE-06: after any part, whoever looked at the target meanwhile; nothing that is to come goes on record."""
+        with tallystick.open("memory:") as origin:
+            _erased_and_pruned(origin)
+            past = lines_of(origin)
+        store = harness.open()
+        for end in range(2, len(past)):
+            with pytest.raises(moving.ImportRefused, match="cut off"):
+                take(store, past[:end], batch=1)
+            if harness.engine != "memory":
+                store.close()
+                store = harness.open()
+            _look(store, look)
+            assert store.log.damage.known() == []
+        assert take(store, past, batch=1).imported == 0
+        assert bare(lines_of(store)) == bare(past)
+        assert verify(store.log).problems == []
+        assert store.log.damage.known() == []
+
+    @needs(MULTI_STREAM, ANY_STREAM)
+    def test_a_move_is_unfinished_until_its_last_fact_is_there(self, store: Store) -> None:
+        """SAFE-06: verification says so, and nothing else; if other events stand there, it says what is missing."""
+        with tallystick.open("memory:") as origin:
+            _erased_and_pruned(origin)
+            past = lines_of(origin)
+        for end in range(2, len(past) - 1):
+            with pytest.raises(moving.ImportRefused, match="cut off"):
+                take(store, past[:end], batch=1)
+            if store.head():
+                assert [problem.what for problem in verify(store.log).problems] == ["move"]
+            if store.head() == 5:
+                break
+        store.append("order/8", events(9))
+        assert "erasure" in {problem.what for problem in verify(store.log).problems}
+        assert store.log.damage.known() != []
+
+    @needs(MULTI_STREAM, ANY_STREAM)
     @pytest.mark.parametrize("change", ["payload", "meta", "time", "seq", "left out", "twice", "another position"])
     def test_a_changed_line_is_refused_by_its_number(self, store: Store, past: list[bytes], change: str) -> None:
         """SAFE-06: nothing of its batch is written."""
@@ -247,6 +285,26 @@ class MovingContract(Contract):
             assert verify(handle.log).problems == []
         assert store.append("order/1", event()).position == 13
         assert verify(store.log).problems == []
+
+
+def _erased_and_pruned(store: Store) -> None:
+    """The facts stand far behind the events that they are about; the last event is one of them."""
+    store.append("order/1", events(5))
+    store.append("order/2", events(3))
+    upkeep.erase(store, "order/1", 3)
+    upkeep.erase(store, "order/2", 2)
+    upkeep.prune(store, "order/1", 1)
+
+
+def _look(store: Store, who: str) -> None:
+    """Look at a store in the middle of a move."""
+    if who == "verification":
+        verify(store.log)
+    if who == "a reader":
+        store.read(over_pruned=True)
+        for stream, after in (("order/1", 1), ("order/2", 0)):
+            if store.stream_head(stream) is not None:
+                store.read_stream(stream, after=after)
 
 
 def _chained(*positions: int) -> tuple[Event, ...]:

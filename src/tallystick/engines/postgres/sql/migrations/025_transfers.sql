@@ -10,7 +10,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         AND NOT EXISTS (SELECT FROM tally.streams)
 $$;
 
--- An erasure that comes with its control fact finds an event that has no payload any more.
+-- An erasure that is taken over finds an event that has no payload any more. Its control fact is there, or comes with the
+-- rest of the transfer, behind the end of the log. Whether it came is for `check_erasures` to say.
 CREATE FUNCTION tally.is_received(erased bigint, of_stream text, of_seq bigint, with_checksum bytea, fact bigint)
 RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -18,11 +19,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         SELECT FROM tally.events
         WHERE position = erased AND stream = of_stream AND seq = of_seq AND checksum = with_checksum
             AND payload IS NULL
-    ) AND EXISTS (
+    ) AND (fact > (SELECT max(position) FROM tally.events) OR EXISTS (
         SELECT FROM (SELECT tally.fact_at(fact, 'tally.erased') AS said) AS named
         WHERE (said ->> 'stream', said ->> 'seq', said ->> 'position', said ->> 'checksum')
             = (of_stream, of_seq::text, erased::text, encode(with_checksum, 'hex'))
-    )
+    ))
 $$;
 
 DROP TRIGGER cuts_are_named_by_facts ON tally.cuts;

@@ -49,3 +49,29 @@ WHEN (
 BEGIN
     SELECT RAISE(ABORT, 'a cut needs the control fact that names it, and the event it goes up to');
 END;
+
+-- An erasure has its fact and its event, or its event came without a payload and the fact comes with the rest of the
+-- transfer, behind the end of the log. Whether it came is for `check_erasures` to say.
+DROP TRIGGER erasures_are_named_by_facts;
+
+CREATE TRIGGER erasures_are_named_by_facts BEFORE INSERT ON erasures
+WHEN NOT (
+        EXISTS (
+            SELECT 1 FROM events
+            WHERE position = NEW.fact_position AND type = 'tally.erased' AND stream >= 'tally.' AND stream < 'tally/'
+                AND instr(CAST(payload AS TEXT), '"stream":"' || NEW.stream || '"') > 0
+                AND instr(CAST(payload AS TEXT), '"checksum":"' || lower(hex(NEW.checksum)) || '"') > 0
+                AND instr(replace(CAST(payload AS TEXT), '}', ','), '"seq":' || NEW.seq || ',') > 0
+        )
+        OR (
+            EXISTS (SELECT 1 FROM events WHERE position = NEW.position AND payload IS NULL)
+            AND NEW.fact_position > (SELECT max(position) FROM events)
+        )
+    )
+    OR NOT EXISTS (
+        SELECT 1 FROM events
+        WHERE position = NEW.position AND stream = NEW.stream AND seq = NEW.seq AND checksum = NEW.checksum
+    )
+BEGIN
+    SELECT RAISE(ABORT, 'an erasure needs the control fact that names it, and the event it is about');
+END;
