@@ -19,7 +19,7 @@ LISTING = Spec(
     unit="streams/s",
     against="sqlite",
     bar=Bar("ratio", ">=", 0.2),
-    note="one event in each; pages of 10,000, the first page of a new handle included; SQLite reads them from one index",
+    note="one event in each; pages of 10,000 by a new handle; SQLite reads them from one index",
     covers=("LH-18",),
 )
 

@@ -22,17 +22,16 @@ class Births:
     def is_of(self, stream: str, org: str | None) -> bool:
         """Whether the first event of a stream that belongs to this org named it."""
         known = self._kept.get(stream)
-        if known is None:
-            known = self._look(stream, org)
-            if len(self._kept) >= KEPT_MAX:
-                self._kept.clear()
-            self._kept[stream] = known
-        return known
-
-    def _look(self, stream: str, org: str | None) -> bool:
+        if known is not None:
+            return known
         cut = self._store.cut(stream)
         try:
             first = self._store.read_stream(stream, after=0 if cut is None else cut.through, limit=1)
         except (errors.Damaged, errors.HistoryPruned):
-            return True  # it cannot be read, so it cannot be shown
-        return not first or first[0].metadata.get("org") == org
+            return False  # what cannot be seen now may be nobody's: asked again the next time
+        if not first:
+            return True
+        if len(self._kept) >= KEPT_MAX:
+            self._kept.clear()
+        self._kept[stream] = first[0].metadata.get("org") == org
+        return self._kept[stream]

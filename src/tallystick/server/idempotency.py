@@ -45,7 +45,7 @@ class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def response(self, body: bytes | None = None) -> Response:
         """The answer again."""
-        headers = REPLAYED | ({"location": self.location} if self.location else {})
+        headers = REPLAYED | {"cache-control": "no-store"} | ({"location": self.location} if self.location else {})
         return Response(self.body.encode() if body is None else body, self.status, headers, "application/json")
 
 

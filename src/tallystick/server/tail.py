@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -136,7 +137,8 @@ class Tail:
         head = await self._service.in_thread(self._service.store.head)
         if not self._is_running:
             self.position = head
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            shared = contextvars.Context()  # it reads for all: not in the share of the caller who came first
+            self._task = asyncio.get_running_loop().create_task(self._run(), context=shared)
 
     @property
     def _is_running(self) -> bool:

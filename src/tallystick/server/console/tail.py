@@ -6,6 +6,7 @@ However many follow, one thread waits for news; so many may follow at a time.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from collections.abc import AsyncIterator
 
@@ -43,7 +44,8 @@ class News:
         if self._waiting is None or self._waiting.done() or after < self._after:
             self._after = after
             waiting = self._service.in_thread(self._service.store.wait, after, timeout=WAIT_SECONDS)
-            self._waiting = asyncio.ensure_future(waiting)
+            shared = contextvars.Context()  # it waits for all: not in the share of the caller who came first
+            self._waiting = asyncio.get_running_loop().create_task(waiting, context=shared)
             self._waiting.add_done_callback(lambda done: done.cancelled() or done.exception())  # reading says it again
         await asyncio.wait([self._waiting])
 

@@ -44,6 +44,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found text;
 BEGIN
+    IF (prefix ~ '^view_.+_[0-9]+_$') IS NOT TRUE THEN
+        RAISE EXCEPTION 'tables are dropped by projection and epoch' USING ERRCODE = 'TL409';
+    END IF;
     SELECT string_agg(format('tally_views.%I', relname), ', ') INTO found
     FROM pg_class JOIN pg_namespace ON pg_namespace.oid = pg_class.relnamespace
     WHERE nspname = 'tally_views' AND relkind IN ('r', 'p') AND starts_with(relname::text, prefix)

@@ -41,12 +41,29 @@ END
 $do$;
 
 -- Whether what meta says of org, app and env are texts. An org is found by an index, whose entries are bounded.
+-- Whether an array is a plain list of so many, counted from 1: any other bounds make slices of it empty.
+CREATE FUNCTION tally.is_list(given anyarray, size integer) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT array_ndims(given) = 1 AND array_lower(given, 1) = 1 AND array_upper(given, 1) = size
+$$;
+
+-- Whether a JSON value is a number that an event may have as its sequence. NULL stays NULL.
+CREATE FUNCTION tally.is_number(given jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE
+        WHEN given IS NULL THEN NULL
+        WHEN jsonb_typeof(given) <> 'number' OR given::text !~ '^[0-9]{1,19}$' THEN false
+        ELSE given::numeric <= 9223372036854775807
+    END
+$$;
+
 CREATE FUNCTION tally.is_about(meta jsonb) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT coalesce(jsonb_typeof(meta -> 'org'), 'string') = 'string'
         AND coalesce(jsonb_typeof(meta -> 'app'), 'string') = 'string'
         AND coalesce(jsonb_typeof(meta -> 'env'), 'string') = 'string'
         AND coalesce(octet_length(meta ->> 'org'), 1) BETWEEN 1 AND 1000
+        AND coalesce(tally.is_number(meta -> 'source_seq'), true)
 $$;
 
 CREATE FUNCTION tally.is_stream(name text) RETURNS boolean
@@ -214,7 +231,8 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(1952541811, hashtext(to_stream)) THEN -- whoever judged before has it already
         PERFORM tally.take_turn(1952541811, hashtext(to_stream));
     END IF;
-    IF size < 1 OR cardinality(new_link) IS DISTINCT FROM size OR array_lower(new_link, 1) IS DISTINCT FROM 1 THEN
+    IF size < 1 OR (tally.is_list(new_type, size) AND tally.is_list(new_meta, size) AND tally.is_list(new_link, size))
+            IS NOT TRUE THEN
         PERFORM tally.refuse_row(to_stream, first_seq, 'a batch has events, and a link for each, counted from 1');
     END IF;
     SELECT seq, link, org INTO head FROM tally.streams WHERE stream = to_stream;
@@ -255,7 +273,7 @@ BEGIN
                     AND (given.type = new_type[1] OR given.type ~ '^[A-Za-z][A-Za-z0-9_.-]{0,127}$')
                 ) IS NOT TRUE
                 THEN tally.refuse_row(to_stream, given.seq, 'its type, version, time or payload is not one of an event')
-            WHEN given.meta <> '{}' AND given.meta <> new_meta[1]
+            WHEN given.meta <> '{}' AND given.meta IS DISTINCT FROM new_meta[1]
                     AND (tally.is_object(given.meta) AND tally.is_about(given.about)) IS NOT TRUE
                 THEN tally.refuse_row(to_stream, given.seq, 'its meta is not one of an event')
             WHEN given.about ->> 'org' <> of_org OR scope IS NOT NULL AND given.about ->> 'org' IS DISTINCT FROM scope
@@ -322,6 +340,11 @@ BEGIN
     IF size IS NULL OR size < 1 OR new_recorded < 0 THEN
         PERFORM tally.refuse_row(new_streams[1], 0, 'a batch has events, and a time of recording');
     END IF;
+    IF (tally.is_list(new_stream, size) AND tally.is_list(new_place, size) AND tally.is_list(new_seq, size)
+            AND tally.is_list(new_type, size) AND tally.is_list(new_meta, size) AND tally.is_list(new_link, size)
+        ) IS NOT TRUE THEN
+        PERFORM tally.refuse_row(new_streams[1], 0, 'its arrays are not lists of its events, counted from 1');
+    END IF;
     SELECT stream INTO wrong FROM unnest(new_streams) AS named(stream) WHERE starts_with(stream, 'tally.') LIMIT 1;
     IF wrong IS NOT NULL THEN
         PERFORM tally.require_control(wrong);
@@ -377,7 +400,7 @@ BEGIN
                         THEN tally.refuse_row(
                             head.stream, given.seq, 'its type, version, time or payload is not one of an event'
                         )
-                WHEN given.meta <> '{}' AND given.meta <> new_meta[1]
+                WHEN given.meta <> '{}' AND given.meta IS DISTINCT FROM new_meta[1]
                         AND (tally.is_object(given.meta) AND tally.is_about(given.about)) IS NOT TRUE
                         THEN tally.refuse_row(head.stream, given.seq, 'its meta is not one of an event')
                 WHEN scope IS NOT NULL AND (
@@ -492,6 +515,47 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT what, reason, position, stream, seq FROM tally.damage
     WHERE nullif(current_setting('tally.org', true), '') IS NULL
     ORDER BY number LIMIT kept_max
+$$;
+
+-- As in 008, under the locks of 016.
+CREATE OR REPLACE FUNCTION tally.append_command(
+    to_stream text, expected bigint, new_type text, new_version integer, new_id uuid, new_time bigint,
+    new_payload text, new_meta text, new_signature bytea, new_recorded bigint, id_given boolean,
+    lease_handle text, lease_number bigint,
+    of_org text, of_actor text, of_endpoint text, of_key text, request_hash bytea, response bytea, run_at bigint,
+    OUT status text, OUT seq bigint, OUT "position" bigint, OUT link bytea, OUT org text
+)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    new_number bigint;
+BEGIN
+    IF tally.is_foreign(of_org) THEN
+        status := 'foreign';
+        RETURN;
+    END IF;
+    LOCK TABLE tally_locks.appending IN ROW EXCLUSIVE MODE;
+    PERFORM tally.take_turn(1952541811, hashtext(to_stream));
+    PERFORM tally.take_turn(1952541812, hashtext(concat_ws(E'\n', '', of_org, of_actor, of_endpoint, of_key)));
+    IF EXISTS (
+        SELECT FROM tally.commands AS known
+        WHERE known.org = of_org AND known.actor = of_actor AND known.endpoint = of_endpoint AND known.key = of_key
+    ) THEN
+        status := 'repeated';
+        RETURN;
+    END IF;
+    SELECT done.status, done.seq, done.position, done.link, done.org INTO status, seq, position, link, org
+    FROM tally.append_event(
+        to_stream, expected, new_type, new_version, new_id, new_time, new_payload, new_meta, new_signature,
+        new_recorded, id_given, lease_handle, lease_number
+    ) AS done;
+    IF status = 'done' THEN
+        INSERT INTO tally.commands AS known (org, actor, endpoint, key, request_hash, recorded, response)
+        VALUES (of_org, of_actor, of_endpoint, of_key, request_hash, run_at, response)
+        RETURNING known.number INTO new_number;
+        INSERT INTO tally.command_ranges VALUES (new_number, 0, to_stream, seq, seq, of_org);
+    END IF;
+END
 $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA tally FROM PUBLIC;

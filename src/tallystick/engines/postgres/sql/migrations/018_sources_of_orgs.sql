@@ -9,14 +9,16 @@ CREATE TABLE tally.org_sources (
 );
 
 INSERT INTO tally.org_sources (org, source, seq)
-SELECT coalesce(meta::jsonb ->> 'org', ''), meta::jsonb ->> 'source', max((meta::jsonb ->> 'source_seq')::bigint)
+SELECT coalesce(meta::jsonb ->> 'org', ''), meta::jsonb ->> 'source',
+    max(CASE WHEN tally.is_number(meta::jsonb -> 'source_seq') THEN (meta::jsonb ->> 'source_seq')::bigint END)
 FROM tally.events
 WHERE EXISTS (SELECT FROM tally.sources) AND meta LIKE '%"source_seq":%'
-    AND jsonb_typeof(meta::jsonb -> 'source_seq') = 'number' AND jsonb_typeof(meta::jsonb -> 'source') = 'string'
+    AND tally.is_number(meta::jsonb -> 'source_seq') AND jsonb_typeof(meta::jsonb -> 'source') = 'string'
 GROUP BY 1, 2;
 
 DELETE FROM tally.sources
-WHERE seq <= (SELECT max(seq) FROM tally.org_sources WHERE org_sources.source = sources.source);
+WHERE NOT EXISTS (SELECT FROM tally.cuts) -- a pruned event of another org may have had any number up to this one
+    AND seq <= (SELECT max(seq) FROM tally.org_sources WHERE org_sources.source = sources.source);
 
 DROP FUNCTION tally.heads_of_sources(text[]);
 DROP FUNCTION tally.move_sources(text[], bigint[]);

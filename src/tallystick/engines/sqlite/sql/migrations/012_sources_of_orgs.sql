@@ -19,7 +19,9 @@ GROUP BY 1, 2;
 
 DROP TRIGGER sources_are_not_deleted;
 
-DELETE FROM sources WHERE seq <= (SELECT max(seq) FROM org_sources WHERE org_sources.source = sources.source);
+DELETE FROM sources
+WHERE NOT EXISTS (SELECT 1 FROM cuts) -- a pruned event of another org may have had any number up to this one
+    AND seq <= (SELECT max(seq) FROM org_sources WHERE org_sources.source = sources.source);
 
 CREATE TRIGGER sources_are_not_deleted BEFORE DELETE ON sources
 BEGIN
