@@ -59,6 +59,12 @@ BEGIN
     IF (SELECT coalesce(max(position), 0) FROM tally.events) <> (part ->> 'after')::bigint THEN
         RAISE EXCEPTION 'the log does not end at position %', part ->> 'after' USING ERRCODE = 'TL409';
     END IF;
+    IF ((part ->> 'until')::bigint - (part ->> 'after')::bigint BETWEEN 0 AND 11000000) IS NOT TRUE OR EXISTS (
+        SELECT FROM json_to_recordset(part -> 'pruned') AS gone(position bigint, id uuid)
+        WHERE (position > (part ->> 'after')::bigint AND position <= (part ->> 'until')::bigint) IS NOT TRUE
+    ) THEN
+        RAISE EXCEPTION 'the positions of the part are not its own' USING ERRCODE = 'TL409';
+    END IF;
     INSERT INTO tally.cuts
     SELECT stream, through, decode(link, 'hex'), first_position, last_position, count, org, fact_position
     FROM json_to_recordset(part -> 'cuts') AS cut(
@@ -84,6 +90,10 @@ BEGIN
         reason := CASE
             WHEN given.position <= (part ->> 'after')::bigint OR given.position > (part ->> 'until')::bigint
                 THEN 'it does not belong to this part'
+            WHEN (given.type ~ '^[A-Za-z][A-Za-z0-9_.-]{0,127}$' AND given.version > 0 AND given.time >= 0
+                    AND octet_length(coalesce(given.payload, '')) + octet_length(given.meta) <= 1048576) IS NOT TRUE
+                THEN 'its type, version, time or size is not one of an event'
+            WHEN head.seq IS NULL AND tally.is_stream(given.stream) IS NOT TRUE THEN 'it is not the name of a stream'
             WHEN given.seq IS DISTINCT FROM coalesce(head.seq, 0) + 1 THEN 'it does not follow'
             WHEN given.meta <> '{}' AND (tally.is_object(given.meta) AND tally.is_about(about)) IS NOT TRUE
                 THEN 'its meta is not a JSON object that names org, app and env as text'
