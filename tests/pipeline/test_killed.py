@@ -162,7 +162,9 @@ def _prune_what_is_archived(url: str, place: Path, adding: Reducer) -> None:
             cut = store.cut(info.stream)
             gone = cut.through if cut is not None else 0
             old = [
-                event.seq for event in store.log.read_stream(info.stream, after=gone) if event.position <= held.through
+                event.seq
+                for event in store.log.read_stream(info.stream, after=gone, limit=1000)
+                if event.position <= held.through
             ]
             if old:
                 state.prune(store, info.stream, before=old[-1] + 1, reducers=[adding], snapshot=True, archive=held)
