@@ -227,7 +227,7 @@ def test_a_batch_is_few_statements(store: Store, monkeypatch: pytest.MonkeyPatch
         return original(self, query, *given, **options)
 
     counts = []
-    for size in (10, 400):
+    for size in (1, 10, 400):  # the first begins the stream: no event before it has to be looked at
         store.append("order/x", [order_event(PLACED, customer=f"{size}-{n}") for n in range(size)])
         runner = Live(store, CustomerBalance())
         runner.place()
@@ -236,8 +236,8 @@ def test_a_batch_is_few_statements(store: Store, monkeypatch: pytest.MonkeyPatch
             patch.setattr(psycopg.Connection, "execute", counted)
             runner.step()
         counts.append(len(executed))
-    assert counts[0] == counts[1] <= 8
-    assert len(stored(store, CustomerBalance())) == 410
+    assert counts[1] == counts[2] <= 8
+    assert len(stored(store, CustomerBalance())) == 411
 
 
 def test_states_are_updated_in_place(store: Store, connect: Connect) -> None:

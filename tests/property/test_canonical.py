@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tallystick import errors
-from tallystick.event import canonical
+from tallystick.event import canonical, limits
 from tallystick.testing.contract import hostile
 
 EDGES = [
@@ -221,12 +221,12 @@ def test_both_paths_stop_at_the_same_depth(depth: int, leaf: Any, shape: Any) ->
     assert (_fast_path([{}, value, {}]) is not None) == _walk_takes(value)
 
 
-@pytest.mark.parametrize("count", [19_990, 19_997, 19_998, 19_999, 20_000, 20_001, 50_000])
+@pytest.mark.parametrize("count", [limits.NODES_MAX + more for more in (-12, -3, -2, -1, 0, 1, 30_000)])
 @pytest.mark.parametrize("item", [0, None, "", [], {}, 12345, True], ids=repr)
 def test_both_paths_stop_at_the_same_number_of_nodes(count: int, item: Any) -> None:
-    """20,000 nodes pass and one more does not, whether a node is one byte or many."""
+    """As many nodes as fit into an event pass and one more does not, whether a node is one byte or many."""
     value = {"": [item] * count}
-    assert _walk_takes(value) == (count + 2 <= 20_000)
+    assert _walk_takes(value) == (count + 2 <= limits.NODES_MAX)
     assert (_fast_path([value]) is not None) == _walk_takes(value)
     assert (_fast_path([{"a": 1}, value]) is not None) == _walk_takes(value)
 

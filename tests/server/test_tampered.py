@@ -37,9 +37,9 @@ def test_no_route_serves_what_was_changed_underneath(url: str, serve: Callable[.
     for way in WAYS:
         answer = served.client.get(way)
         assert answer.status_code >= 400, way
-        assert "run/a seq 2" in answer.json()["detail"], way
+        assert "positions 2 to 2" in answer.json()["detail"], way
     with served.client.stream("GET", "/v1/follow?after=0") as following:
         said = "".join(following.iter_text())
     assert '"n":7' not in said
     assert "reading failed" in said
-    assert "run/a seq 2" in served.append("run/a", {"n": 5}).json()["detail"]
+    assert "positions 2 to 2" in served.append("run/a", {"n": 5}).json()["detail"]

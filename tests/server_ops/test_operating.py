@@ -6,7 +6,7 @@ import json
 import sqlite3
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from click.testing import CliRunner
@@ -178,6 +178,7 @@ class Shelf:
     """An archive that holds the streams named here, and nothing else."""
 
     through = 1 << 40
+    witness: ClassVar[dict] = {}
 
     def __init__(self, *streams):
         self.streams = streams

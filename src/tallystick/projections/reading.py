@@ -69,7 +69,7 @@ class ViewReader:
     def _state(self, row: ViewRow) -> Any:
         try:
             return canonical.decode(row.state or b"")
-        except ValueError as problem:  # msgspec's errors are values' errors
+        except (ValueError, errors.Damaged) as problem:
             reason = f"the row {row.key!r} is damaged: {problem}; rebuild the projection"
             raise errors.ReadFailed(path=f"the rows of {self.name}", reason=reason) from problem
 

@@ -72,7 +72,9 @@ def _vouched(store: Store, documents: RunDocuments, run: str, until: int | None)
         return None
     fact = sealed.fact
     data = documents.load(run, NAME)
-    if (until is not None and fact.seq > until) or data is None or chain.checksum(data[:-1]).hex() != fact.state_hash:
+    if (until is not None and fact.seq > until) or data is None or data[-1:] != b"\n":
+        return None
+    if chain.checksum(data[:-1]).hex() != fact.state_hash:
         return None
     last = store.read_stream(RUN + run, after=fact.seq - 1, until=fact.seq, limit=1)
     if not last or last[0].link.hex() != fact.link:

@@ -22,7 +22,9 @@ BESIDE = "beside.db"
 SNAPSHOTS_MAX = 16  # the newest by name: their names rise with time
 _HEAD_BYTES = 4096
 _GZIP = zlib.MAX_WBITS | 16
-_POSITION = re.compile(rb'"kind":"full","link":"[0-9a-f]{64}","made":\d+,"position":(\d+),')
+_POSITION = re.compile(
+    rb'"kind":"full",("last_event_id":[^,]*,"last_sequence":\d+,)?"link":"[0-9a-f]{64}","made":\d+,"position":(\d+),'
+)
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -77,7 +79,7 @@ def _of_snapshots(files: FileSystem, directory: str) -> Iterator[Reached]:
         except zlib.error:
             continue
         if found := _POSITION.search(head):
-            yield Reached(int(found[1]), f"snapshots/{name}")
+            yield Reached(int(found[2]), f"snapshots/{name}")
 
 
 def _opened(files: FileSystem, folder: str, suffix: str, *, newest: int = 0) -> Iterator[tuple[str, File]]:
