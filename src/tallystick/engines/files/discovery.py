@@ -24,6 +24,9 @@ from tallystick.store.page import Hole
 
 OWN_NAMES = frozenset({segment.CURRENT, MARK_NAME, "lock", "index", "snapshots", "quarantine"})
 BESIDE_THE_LOG = (BESIDE, damage_file.NAME)
+OF_THE_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM, errno.ENOSPC})
+"""Why a file cannot be opened just now, which says nothing of the file."""
+
 TEMPORARY = (f"{segment.CURRENT}.tmp", f"{MARK_NAME}.tmp")
 
 
@@ -74,7 +77,7 @@ def _take(files: FileSystem, directory: str, name: str, found: Found, handles: H
         found.vanished = True
         return
     except (OSError, segment.BadHeader) as problem:
-        if isinstance(problem, OSError) and problem.errno != errno.EIO:  # of the process, not of the file
+        if isinstance(problem, OSError) and problem.errno in OF_THE_PROCESS:
             raise errors.ReadFailed(path=f"{directory}/{name}", reason=str(problem)) from problem
         found.unknown.append(f"{name} ({problem})")
         found.headless.append(name)
