@@ -11,7 +11,7 @@ from .conftest import OpenPage
 from .serving import Served
 
 pytestmark = pytest.mark.skip(
-    reason="open: beside a hole the ends of streams are refused, and pages of a damaged log that ask for them answer 503"
+    reason="open: beside a hole the ends of streams are refused, and pages that ask for them answer 503"
 )
 
 
