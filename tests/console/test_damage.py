@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import expect
 
 from .conftest import OpenPage
 from .serving import Served
-
-pytestmark = pytest.mark.skip(
-    reason="open: beside a hole the ends of streams are refused, and pages that ask for them answer 503"
-)
 
 
 def test_every_page_says_that_the_log_is_damaged(damaged_server: Served, open_page: OpenPage) -> None:

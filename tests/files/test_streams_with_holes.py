@@ -49,3 +49,59 @@ def test_what_is_whole_is_answered(damaged: Any) -> None:
     assert [item.seq for item in damaged.read_stream("order/early", until=2)] == [1, 2]
     assert [item.seq for item in damaged.read_stream("order/early", limit=3)] == [1, 2, 3]
     assert damaged.find(damaged.read_stream("order/early", until=1)[0].id).seq == 1
+
+
+@pytest.fixture
+def flipped(opened: Any, directory: Path) -> Any:
+    """A byte of order/lost was changed in a sealed segment; gives the name of that segment."""
+    with opened(segment_bytes_max=1500) as store:
+        for stream, count in (("order/early", 3), ("order/lost", 9), ("order/late", 6)):
+            for number in range(count):
+                store.append(stream, events(1, first=number))
+        last = store.read_stream("order/lost", after=8)[0]
+    path = next(path for path in sorted(directory.glob("2*.log")) if last.id in path.read_bytes())
+    data = path.read_bytes()
+    at = data.index(last.id) + 40
+    path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    return path
+
+
+@pytest.mark.parametrize("readonly", [True, False], ids=["reader", "writer"])
+def test_an_index_tells_what_a_hole_held(opened: Any, flipped: Path, readonly: bool) -> None:
+    """LH-16: where the index of a damaged segment is whole, only what lies in the damage is refused."""
+    with opened(readonly=readonly) as store:
+        with pytest.raises(errors.Damaged):
+            store.read_stream("order/lost")
+        assert store.holes()
+        assert store.stream_head("order/early").seq == 3
+        assert store.stream_head("order/lost").seq == 9
+        assert store.stream_head("order/never") is None
+        assert store.find(b"n" * 16) is None
+        assert [event.seq for event in store.read_stream("order/early")] == [1, 2, 3]
+        assert [event.seq for event in store.read_stream("order/lost", limit=8)] == list(range(1, 9))
+
+
+@pytest.mark.parametrize("readonly", [True, False], ids=["reader", "writer"])
+@pytest.mark.parametrize("how", ["removed", "emptied", "changed"])
+def test_an_index_made_of_a_damaged_segment_names_the_damage(
+    opened: Any, directory: Path, flipped: Path, how: str, readonly: bool
+) -> None:
+    """SAFE-04: without its index nobody knows what a damaged segment held, and nothing is appended to a guess."""
+    index = directory / "index" / f"{flipped.stem}.idx"
+    if how == "removed":
+        index.unlink()
+    elif how == "emptied":
+        index.write_bytes(b"")
+    else:
+        data = index.read_bytes()
+        sections = 8 + 2 + 16 + 16 + 8 + 8 + 12 * 40 + 32
+        index.write_bytes(data[:sections] + bytes(byte ^ 255 for byte in data[sections:]))
+    for _ in range(2):  # what the first opening made is not taken for knowledge by the second
+        with opened(readonly=readonly) as store:
+            for stream in ("order/lost", "order/never"):
+                with pytest.raises(errors.Damaged):
+                    store.stream_head(stream)
+            assert store.stream_head("order/late").seq == 6
+            if not readonly:
+                with pytest.raises(errors.Damaged):
+                    store.append("order/lost", events(1, first=20))

@@ -300,7 +300,7 @@ class FilesLog(Beside, Receiver):
         self._view.refresh()
         found = self._view.steady(lambda: self._view.reader.find(self._view.segments, id))
         if found is None:
-            self._view.require_none_behind(0)
+            self._view.require_all_indexed()
         return checked.event(self.damage, found, self._view, hashed=True)
 
     def bodies(self, *, after: int, until: int) -> Iterator[tuple[int, Body | Hole]]:

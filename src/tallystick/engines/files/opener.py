@@ -183,7 +183,9 @@ def _settle(
         opened.segments = SegmentSet([*opened.segments.items, begun])
         opened.recovered.append(f"began a new current.log after {last.name}")
         last = begun
-    opened.recovered += [_reindex(item, opened) for item in opened.segments.items[:-1] if _needs_index(item)]
+    for item in opened.segments.items[:-1]:
+        if _needs_index(item):
+            opened.recovered += _reindexed(item, opened)
     counter = marked.counter + 1 if marked is not None else 0
     start = Mark(last.header.segment_id, last.end, last.next_position, counter)
     opened.mark_file = MarkFile(files, directory, start)
@@ -193,8 +195,10 @@ def _needs_index(item: Segment) -> bool:
     return item.base is None or item.base.covered_end != item.end
 
 
-def _reindex(item: Segment, opened: Opened) -> str:
+def _reindexed(item: Segment, opened: Opened) -> list[str]:
     item.rebuild(instead_of=item.base)
+    if item.gaps:
+        return []
     item.save_index()
     item.load_index(opened.cache)
-    return f"rebuilt the index of {item.name}"
+    return [f"rebuilt the index of {item.name}"]

@@ -36,6 +36,7 @@ class Handles:
         self.files = files
         self.directory = directory
         self.lock = threading.RLock()  # held while an index is rebuilt; a writer commits under the same lock
+        self.note_hole: Callable[[Hole], None] = lambda hole: None
         self._open: OrderedDict[bytes, File] = OrderedDict()
 
     def get(self, item: Segment) -> File:
@@ -91,6 +92,7 @@ class Segment:
         self.end = end
         self._index: tuple[SealedIndex | None, GrowingIndex | None] = (None, None)  # replaced in one step
         self.rebuilt = False
+        self.gaps: list[Hole] = []  # what was damaged when the index was made: it knows nothing of these positions
         self.known_end, self.known_next = 0, 0  # how far an index knew the segment that is now too short for it
         self.org_before: Callable[[str], str | None] = lambda stream: None  # what older segments know
         self.listener: Callable[[SideRecords], None] = lambda records: None
@@ -213,6 +215,12 @@ class Segment:
             self.rebuild(instead_of=base)
             return question(self.parts())
 
+    def knows(self, hole: Hole) -> bool:
+        """Whether the index was made while this range could be read: it says what streams and ids are in it."""
+        self.parts()
+        inside = self.header.first_position <= hole.first and hole.last < self.next_position
+        return inside and not any(gap.first <= hole.last and hole.first <= gap.last for gap in self.gaps)
+
     # --- growth ----------------------------------------------------------------------------------------------------
 
     def grow(self) -> GrowingIndex:
@@ -237,14 +245,21 @@ class Segment:
     def rebuild(self, *, instead_of: SealedIndex | None) -> None:
         """Make the index again from the segment, unless another thread did. Until it is made, the old one stays."""
         with self._handles.lock:
-            if self.base is instead_of:
-                self._index_anew(self._handles.get(self), end=self.end)
+            if self.base is not instead_of:
+                return
+            self._index_anew(self._handles.get(self), end=self.end)
+            if self.covered_end < self.end:
+                reason = f"{self.name} is damaged at byte {self.covered_end}"
+                self.gaps.append(Hole(self.next_position, self.next_position, reason))
+            for gap in self.gaps:
+                self._handles.note_hole(gap)
 
     def _index_anew(self, file: File, *, end: int) -> list[Hole]:
         grown = GrowingIndex(begin=self.header.size, position=self.header.first_position)
-        holes = _index_all(self, grown, file, end=end, base=None)
+        found = _index_all(self, grown, file, end=end, base=None)
+        self.gaps = list(found)
         self._index, self.rebuilt = (None, grown), True
-        return holes
+        return found
 
     def index_all(self, file: File, *, end: int) -> list[Hole]:
         """Index every valid frame up to `end` that is not indexed yet; returns the holes between them.
@@ -252,7 +267,9 @@ class Segment:
         What follows the last valid frame is no hole here: it may be a torn tail. `covered_end` says where it begins.
         """
         try:
-            return _index_all(self, self.grow(), file, end=end, base=self.base)
+            found = _index_all(self, self.grow(), file, end=end, base=self.base)
+            self.gaps = [*self.gaps, *found]
+            return found
         except index_file.BadIndex:
             return self._index_anew(file, end=end)
 
@@ -283,12 +300,14 @@ class Segment:
         return SealedIndex(file, SectionCache(), store_id=header.store_id, identity=header.identity)
 
     def save_index(self, *, name: str | None = None) -> None:
-        """Write the index of everything that is indexed, whole or not at all."""
+        """Write the index of everything that is indexed, whole or not at all. One with gaps is not worth keeping."""
         try:
             data = self._encoded_index()
         except index_file.BadIndex:
             self.rebuild(instead_of=self.base)
             data = self._encoded_index()
+        if self.gaps:
+            return
         replace_file(self._handles.files, f"{self._handles.directory}/index", name or self.index_name, data)
 
     def _encoded_index(self) -> bytes:

@@ -55,7 +55,7 @@ class LogView:
                 opened = opener.open_for_reading(opened.handles.files, opened.handles.directory)
         else:
             raise self._keep_changing()
-        opened.handles.lock = self.lock
+        opened.handles.lock, opened.handles.note_hole = self.lock, self.note_hole
         opened.segments.last.listen(life.take)
         self.opened = opened
         self.life = life  # before the segments: whoever sees a control fact finds what it says
@@ -63,6 +63,9 @@ class LogView:
         self.segments = opened.segments
         self.holes = list(opened.holes)
         put_on_record(self._damage, list(map(problem_of, self.holes)))
+        for item in self.segments:
+            for gap in item.gaps:  # found before anybody was there to be told
+                self.note_hole(gap)
 
     def begin(self, begun: Segment) -> None:
         """Go on with a new segment behind the others."""
@@ -90,11 +93,12 @@ class LogView:
         return self.life.head(stream, self.search(lambda item: item.stream_head(stream)))
 
     def require_end(self, stream: str, head: Head | None) -> None:
-        """Refuse if a hole may hold more of a stream than this end of it.
+        """Refuse if a hole of which no index knows may hold more of a stream than this end of it.
 
         Not so for facts about streams: verification and degraded state go by those that are left, and name the hole.
         """
-        if not self.holes or is_about_streams(stream):
+        unknown = [] if is_about_streams(stream) else self._unknown_holes()
+        if not unknown:
             return
         cut, last = self.life.cuts.get(stream), 0
         if cut is not None and head is not None and head.seq == cut.through:
@@ -102,13 +106,17 @@ class LogView:
         elif head is not None:
             ask = functools.partial(self.reader.stream, stream=stream, after=head.seq - 1, until=head.seq, limit=1)
             last = self.steady(lambda: ask(self.segments))[-1].position
-        self.require_none_behind(last)
+        _require_none_after(last, unknown)
 
-    def require_none_behind(self, position: int) -> None:
-        """Refuse if there is a hole behind a position: what it held is not known."""
-        for hole in self.holes:
-            if hole.last > position:
-                raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
+    def require_all_indexed(self) -> None:
+        """Refuse if there is a hole of which no index knows what it held."""
+        _require_none_after(0, self._unknown_holes())
+
+    def _unknown_holes(self) -> list[Hole]:
+        return [hole for hole in self.holes if not self.steady(functools.partial(self._is_indexed, hole))]
+
+    def _is_indexed(self, hole: Hole) -> bool:
+        return self.segments.items[self.segments.number_of(hole.first)].knows(hole)
 
     def lifecycle(self) -> Lifecycle:
         """What was pruned and erased, as of now."""
@@ -238,6 +246,12 @@ class LogView:
     def _look_again(self) -> None:
         with self.lock:
             self._adopt(opener.open_for_reading(self.opened.handles.files, self.opened.handles.directory))
+
+
+def _require_none_after(position: int, holes: list[Hole]) -> None:
+    for hole in holes:
+        if hole.last > position:
+            raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
 
 
 def _lifecycle(item: Segment) -> Lifecycle:
