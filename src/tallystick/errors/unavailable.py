@@ -6,6 +6,7 @@ from tallystick.errors.base import TallyError
 
 __all__ = [
     "Busy",
+    "CheckpointDamaged",
     "Damaged",
     "LargeEventWarning",
     "NewerFormat",
@@ -18,6 +19,7 @@ __all__ = [
     "ProjectionNotFound",
     "ReadFailed",
     "ReadOnly",
+    "RowsDamaged",
     "StoreClosed",
     "StoreFailed",
     "StoreLocked",
@@ -197,6 +199,25 @@ class Damaged(Unavailable):
     first: int
     last: int
     reason: str
+
+
+class RowsDamaged(Unavailable):
+    """A row of a projection, or its place, is not what was written. The log is not concerned."""
+
+    template = "the rows of projection {name!r} are damaged: {reason}"
+    advice = "Rebuild it with `tally rebuild`; if that is refused too, `tally projections drop` it and run it again."
+    exit_status = 1
+    name: str
+    reason: str
+
+
+class CheckpointDamaged(Unavailable):
+    """The stored place of a consumer is not what was written. The log is not concerned."""
+
+    template = "the checkpoint of {name!r} is damaged: it is not what was written"
+    advice = "Drop it with `tally consumers drop` and let the consumer begin again, or set its place."
+    exit_status = 1
+    name: str
 
 
 class NotRecorded(Unavailable):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,17 @@ def tamper(url: str, stream: str, seq: int, change: Change) -> None:
     """Change one stored event of the store at `url`. No handle that could have it in memory should be open."""
     engine, _, place = url.partition(":")
     _BY_ENGINE[engine](url if engine == "postgresql" else place, stream, seq, change)
+
+
+def tamper_beside(url: str, statement: str) -> None:
+    """Change what is stored beside the events, with a statement that SQLite and PostgreSQL take alike."""
+    engine, _, place = url.partition(":")
+    if engine == "postgresql":
+        with psycopg.connect(url, options="-c search_path=tally") as connection:
+            connection.execute(statement.encode())
+        return
+    with closing(sqlite3.connect(place if engine == "sqlite" else f"{place}/beside.db", isolation_level=None)) as raw:
+        raw.execute(statement)
 
 
 def _in_sqlite(place: str, stream: str, seq: int, change: Change) -> None:
