@@ -19,6 +19,7 @@ from tallystick.engines.disk import Disk
 from tallystick.engines.files import frame as frames
 from tallystick.engines.files.compressed import open_segment
 from tallystick.engines.files.frame import FrameBuffer
+from tallystick.engines.files.mark import Mark, MarkFile
 from tallystick.engines.files.scan import Scanner
 from tallystick.engines.ndjson import line as lines
 from tallystick.event import chain
@@ -119,20 +120,20 @@ def _in_ndjson(place: str, stream: str, seq: int, change: Change) -> None:
 
 
 def _in_files(place: str, stream: str, seq: int, change: Change) -> None:
+    """In full frames: a short one has no place for a checksum that is not that of its payload."""
     path = Path(place) / "current.log"
     header, file = open_segment(Disk(), str(path))
-    data = bytearray(path.read_bytes())
-    for frame, body in Scanner(file, header.identity, offset=header.size, end=len(data), position=None):
-        found = frames.decode_body(body)
-        if any(event.stream == stream and event.seq == seq for event in found.events):
-            rows = [change(event) if (event.stream, event.seq) == (stream, seq) else event for event in found.events]
-            written = FrameBuffer().encode(
-                header.identity, frame.offset, frame.first_position, rows, recorded=found.recorded, side=found.side
-            )
-            assert len(written) == frame.end - frame.offset
-            data[frame.offset : frame.end] = written
+    written = bytearray(file.read_at(0, header.size))
+    scanner = Scanner(file, header.identity, offset=header.size, end=file.size(), position=header.first_position)
+    for frame, body in scanner:
+        found = frames.decode_body(frame, body)
+        rows = [change(event) if (event.stream, event.seq) == (stream, seq) else event for event in found.events]
+        at = (header.identity, len(written), frame.first_position)
+        written += FrameBuffer().encode(*at, rows, recorded=found.recorded, side=found.side, short=False)
     file.close()
-    path.write_bytes(data)
+    path.write_bytes(written)
+    Path(place, "index", "current.idx").unlink(missing_ok=True)
+    MarkFile(Disk(), place, Mark(header.segment_id, len(written), scanner.position or 0)).close()
 
 
 _BY_ENGINE: dict[str, Callable[[str, str, int, Change], None]] = {

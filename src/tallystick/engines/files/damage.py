@@ -66,7 +66,7 @@ class Part(msgspec.Struct):
         """The frames of a run."""
         assert self.file is not None
         for frame, data in Scanner(self.file, self.identity, offset=run.begin, end=run.end, position=run.first):
-            yield frame, frames.decode_body(data)
+            yield frame, frames.decode_body(frame, data)
 
 
 def survey(found: Found, handles: Handles, marked: Mark | None) -> list[Part]:
