@@ -8,6 +8,7 @@ __all__ = [
     "Busy",
     "CheckpointDamaged",
     "Damaged",
+    "HistoryReplaced",
     "LargeEventWarning",
     "NewerFormat",
     "NoSpace",
@@ -79,6 +80,15 @@ class StoreLocked(Unavailable):
     advice = "Stop that writer, or open with readonly=True to read beside it."
     path: str
     owner: str
+
+
+class HistoryReplaced(Unavailable):
+    """The log behind an open handle is not the one that it read: a copy that lacks events, or another store."""
+
+    template = "{url} has another history than this handle has read: {reason}"
+    advice = "Open the store again, and go on from cursors that it accepts; docs/operations.md says which are safe."
+    url: str
+    reason: str
 
 
 class ReadOnly(Unavailable):

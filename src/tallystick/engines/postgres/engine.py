@@ -183,6 +183,10 @@ class PostgresLog:
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         outcomes = self._require_writer().commit(transactions)
+        for outcome in outcomes:
+            if isinstance(outcome, list) and outcome:
+                last = max(outcome, key=lambda done: done.last_position)
+                self._connections.history.note(last.last_position, last.link)
         self._waiting.wake()
         if self._publisher is not None:
             self._publisher.note()
@@ -251,6 +255,8 @@ class PostgresLog:
             return Page([], max(after, 0))
         query, values = page_query(selection, after=after, until=end, limit=limit, over_pruned=over_pruned)
         events = list(starmap(Event, self._connections.answer(query, values)))
+        if events:
+            self._connections.history.note(events[-1].position, events[-1].link)
         if not events and not over_pruned:  # cuts only grow: what the page was refused for is there now, too
             require_positions(selection, self._cuts_of(selection.streams), self.floor(), after=after)
         return Page(events, events[-1].position if len(events) == limit else end)
