@@ -107,5 +107,5 @@ def test_what_the_archive_did_not_make_stays(tmp_path: Path) -> None:
         killed.write_bytes(b"")
         os.utime(killed, (0, 0))
         os.utime(tmp_path / shelving.EVENTS / "notes.txt", (0, 0))
-        shelving.sweep(tmp_path, manifest.Manifest(store_id="00" * 16), grace_seconds=1)
+        shelving.sweep(tmp_path, manifest.Manifest(store_id="00" * 16))
     assert sorted(path.name for path in (tmp_path / shelving.EVENTS).iterdir()) == ["folder.parquet", "notes.txt"]

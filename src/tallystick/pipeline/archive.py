@@ -71,8 +71,8 @@ def archive(
         waiting = shelving.hurried(shelving.still_there(place, before.superseded), erased)
         after = msgspec.structs.replace(after, superseded=[*waiting, *old])
         if buckets or gone:
-            after = manifest.save(place, after)
-        shelving.sweep(place, after, grace_seconds=grace_seconds)
+            after = manifest.exchange(place, before, after)
+        shelving.sweep(place, after)
     return Archived(
         events=sum(bucket.rows for bucket in buckets),
         buckets=len(buckets),

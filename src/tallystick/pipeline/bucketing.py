@@ -27,6 +27,7 @@ from tallystick.pipeline.source import read_range
 
 GROUP_BYTES = 64 << 20  # large enough for a row group, and small enough for a worker's memory
 _REPEATING = ["stream", "type", "version", "meta"]  # a dictionary pays off for these; hashes never come again
+_PRIVATE = frozenset({"payload", "meta"})  # statistics are copied by tools that no erasure reaches
 HEADS = pa.schema([("stream", pa.string()), ("seq", pa.int64()), ("link", pa.binary())])
 _DESCRIBED = "number int, description binary"
 _DESCRIBED_ARROW = pa.schema([("number", pa.int32()), ("description", pa.binary())])
@@ -85,7 +86,10 @@ def stage_range(question: Question, part: Range, place: Path) -> Staged:
 def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     """A new Parquet file of an archive."""
     names = [name for name in _REPEATING if name in schema.names]
-    return pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=names, store_schema=False)
+    told_of = [name for name in schema.names if name not in _PRIVATE]
+    return pq.ParquetWriter(
+        path, schema, compression="zstd", use_dictionary=names, write_statistics=told_of, store_schema=False
+    )
 
 
 def grouped(batches: Batches, table_bytes: int) -> Iterator[pa.Table]:

@@ -61,8 +61,8 @@ def compact(
         waiting = shelving.still_there(place, before.superseded)
         after = msgspec.structs.replace(before, buckets=buckets, superseded=[*waiting, *old])
         if gone:
-            after = manifest.save(place, after)
-        shelving.sweep(place, after, grace_seconds=grace_seconds)
+            after = manifest.exchange(place, before, after)
+        shelving.sweep(place, after)
     return Compacted(
         buckets_before=len(before.buckets),
         buckets_after=len(after.buckets),

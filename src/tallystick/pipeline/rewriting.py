@@ -45,8 +45,6 @@ def write(
 
 def stage(place: str, buckets: Sequence[Bucket], staging: Path, erased: Sequence[int]) -> Staged:
     """Write the rows of these buckets into a file, and the ends of their streams into another; runs in a worker."""
-    for bucket in buckets:
-        archive_files.require_blocks(place, bucket)
     events, heads = staging / "part-events.parquet", staging / "part-heads.parquet"
     ends, rows = Ends(), 0
     with parquet_writer(events, arrow_schema(COLUMNS)) as file:
