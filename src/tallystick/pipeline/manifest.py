@@ -177,6 +177,8 @@ def exchange(directory: Path, before: Manifest, after: Manifest) -> Manifest:
         reason = "the next manifest does not have the rows of this one"
     if reason is not None:
         raise errors.ArchiveDamaged(path=str(directory), reason=reason)
+    for folder in ("data", "heads"):
+        sync_directory(directory / folder)
     return save(directory, after)
 
 

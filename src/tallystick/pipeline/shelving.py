@@ -15,7 +15,6 @@ import msgspec
 import pyarrow.parquet as pq
 
 from tallystick import errors
-from tallystick.pipeline import manifest
 from tallystick.pipeline.manifest import DataFile, Manifest, Superseded
 
 STAGING = "staging"
@@ -48,15 +47,28 @@ def rows_in(path: Path) -> int:
     return found
 
 
-def shelve(directory: Path, folder: str, staged: Path, *, first: int, last: int) -> DataFile:
-    """Move a staged file to its place, durably, under a name that says what it holds."""
-    digest, size, rows = hash_of(staged), staged.stat().st_size, rows_in(staged)
-    name = f"{folder}/{first:019d}-{last:019d}-{digest[:16]}.parquet"
-    with staged.open("rb") as file:
+class Staged(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that a task wrote: durable, and hashed where it was written."""
+
+    path: str
+    sha256: str
+    size: int
+    rows: int
+
+
+def written(path: Path, *, rows: int) -> Staged:
+    """What there is to say of a file that was just written; runs in a worker."""
+    with path.open("rb") as file:
         os.fsync(file.fileno())
-    staged.rename(directory / name)
-    manifest.sync_directory(directory / folder)
-    return DataFile(name=name, sha256=digest, size=size, rows=rows)
+    assert rows_in(path) == rows, "what was counted is what was written"
+    return Staged(path=str(path), sha256=hash_of(path), size=path.stat().st_size, rows=rows)
+
+
+def shelve(directory: Path, folder: str, staged: Staged, *, first: int, last: int) -> DataFile:
+    """Move a staged file to its place, under a name that says what it holds; `manifest.exchange` makes that durable."""
+    name = f"{folder}/{first:019d}-{last:019d}-{staged.sha256[:16]}.parquet"
+    Path(staged.path).rename(directory / name)
+    return DataFile(name=name, sha256=staged.sha256, size=staged.size, rows=staged.rows)
 
 
 def hash_of(path: Path) -> str:
