@@ -17,10 +17,10 @@ from tallystick import errors
 from tallystick.event import canonical, limits
 from tallystick.projections.summary import numbers
 from tallystick.projections.summary.fields import Field
+from tallystick.store.summing import ANY, DECIMAL, INTEGER, TEXT
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400  # seconds
 TOP_MAX = 1000
-INTEGER, DECIMAL, TEXT, ANY = "a whole number", "a decimal", "a text", "any value"
 
 
 class Operator(NamedTuple):
@@ -208,6 +208,12 @@ def _end(pick: Callable[..., Any], sql: str, sign: str) -> Operator:
     )
 
 
+def _listed(found: Any) -> list[Any]:
+    """A list, however a database gives one."""
+    listed: list[Any] = canonical.decode(found.encode()) if type(found) is str else list(found or ())
+    return listed
+
+
 def _latest(decode: Any, columns: list[Any]) -> Any:
     """Position and value stand in one text."""
     found = columns[0]
@@ -250,7 +256,7 @@ OPERATORS = {
         python="{a}.add(tag({v}))",
         sql=("{collect_distinct}",),
         zero=set,
-        read=lambda decode, columns: {tag(decode(text)) for text in columns[0]} or None,
+        read=lambda decode, columns: {tag(decode(text)) for text in _listed(columns[0])} or None,
         merge=lambda measure, one, later: one | later,
         finish=lambda measure, account: [untagged(text) for text in sorted(account)],
         resume=lambda measure, state: {tag(value) for value in state},
@@ -259,7 +265,7 @@ OPERATORS = {
         python="push({a}, {v}, {size})",
         sql=("{collect_ranked}",),
         zero=list,
-        read=lambda decode, columns: sorted(map(int, columns[0])) or None,
+        read=lambda decode, columns: sorted(map(int, _listed(columns[0]))) or None,
         merge=_largest,
         finish=lambda measure, account: [_number_of(measure, value) for value in reversed(account)],
         resume=lambda measure, state: sorted(_account_of(measure, value) for value in state),
