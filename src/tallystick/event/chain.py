@@ -47,6 +47,29 @@ def link(event: Event, previous: bytes) -> bytes:
         return b""
 
 
+def broken(pairs: Iterable[tuple[Event, bytes]]) -> list[Event]:
+    """Of events, each with the link before it, those whose link does not follow: `link` for many."""
+    sha256, begin = _sha256, f"{DOMAIN}\n"
+    last_kind = last_version = last_time = last_meta = None  # neighbours share most fields: their text is made once
+    named = dated = ""
+    wrong: list[Event] = []
+    for event, before in pairs:
+        kind, version, time, meta = event.type, event.version, event.time, event.meta
+        if kind != last_kind or version != last_version:
+            named, last_kind, last_version = f"\n{kind}\n{version}\n", kind, version
+        if time != last_time or meta != last_meta:
+            try:
+                dated, last_time, last_meta = f"\n{time}\n{meta.decode()}\n", time, meta
+            except UnicodeDecodeError:  # as in `link`
+                wrong.append(event)
+                continue
+        place = f"{begin}{before.hex()}\n{event.stream}\n{event.seq}"
+        content = f"{place}{named}{event.id.hex()}{dated}{event.checksum.hex()}"
+        if sha256(content.encode()).digest() != event.link:
+            wrong.append(event)
+    return wrong
+
+
 def extend(stream: str, drafts: Iterable[Draft], *, seq: int, position: int, previous: bytes) -> list[Row]:
     """The rows of drafts appended after `seq` of a stream, with positions from `position` on."""
     sha256 = _sha256

@@ -8,7 +8,7 @@ then treated like any other damaged range.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from tallystick import errors
@@ -41,17 +41,35 @@ def page(
     after: int,
     over_holes: bool = False,
     gapless: bool = False,
-    hashed: bool = False,
 ) -> Page:
     """A page whose events hold. It ends before the first one that does not, and is refused if it starts with that.
 
     With `over_holes` such events are left out, and named as holes. `gapless` means that nothing was filtered out, so
-    that the seqs of a stream follow each other. `hashed` means that the medium has a hash over all fields of an event,
-    which was compared: links are left to `stream` then, because they cost as much as everything else together.
+    that the seqs of a stream follow each other.
     """
-    wrong = _payloads(found.events, evidence)
-    if not hashed:
-        wrong += _links(found.events, evidence, gapless=gapless)
+    wrong = _payloads(found.events, evidence) + _links(found.events, evidence, gapless=gapless)
+    return _without(record, found, wrong, after=after, over_holes=over_holes)
+
+
+def hashed_page(
+    record: DamageRecord,
+    found: Page,
+    evidence: Evidence,
+    *,
+    after: int,
+    doubtful: Sequence[Event],
+    over_holes: bool = False,
+) -> Page:
+    """As `page`, where the medium has a hash over all fields of an event, which was compared.
+
+    Links are left to `stream` then, because they cost as much as everything else together. The payloads of events that
+    are not `doubtful` were checked while they had the same hash.
+    """
+    return _without(record, found, _payloads(doubtful, evidence), after=after, over_holes=over_holes)
+
+
+def _without(record: DamageRecord, found: Page, wrong: list[Problem], *, after: int, over_holes: bool) -> Page:
+    """What is left of a page without events that do not hold."""
     if not wrong:
         return found
     put_on_record(record, wrong)
@@ -77,25 +95,45 @@ def stream(
     found, link = list(events), None
     if found and found[0].seq == after:
         link = found.pop(0).link
-    elif found and found[0].seq == after + 1:
-        link = chain.GENESIS if after == 0 else evidence.links_before(found[:1])[0]
+    elif found:
+        link = link_before(found[0], evidence, after=after)
+    refuse(record, follow(found, link, evidence, after=after, gapless=gapless))
+    return found
+
+
+def link_before(first: Event, evidence: Evidence, *, after: int) -> bytes | None:
+    """The link that the first event behind the seq `after` follows; None if that cannot be seen, or it is another."""
+    if first.seq != after + 1:
+        return None
+    return chain.GENESIS if after == 0 else evidence.links_before([first])[0]
+
+
+def follow(
+    found: Sequence[Event], link: bytes | None, evidence: Evidence, *, after: int, gapless: bool = True
+) -> list[Problem]:
+    """What is wrong with events of one stream behind the seq `after`, whose link is `link`."""
     wrong = _payloads(found, evidence)
+    pairs: list[tuple[Event, bytes]] = []
     seq = after
     for event in found:
         if event.seq != seq + 1:
             if gapless or event.seq <= seq:
                 wrong.append(_at(event, Problem("sequence", f"seq {event.seq} follows {seq}")))
-        elif link is not None and _differs(event, link):
-            wrong.append(_at(event, _LINK))
+        elif link is not None:
+            pairs.append((event, link))
         seq, link = event.seq, event.link
+    return wrong + [_at(event, _LINK) for event in chain.broken(pairs)]
+
+
+def refuse(record: DamageRecord, wrong: Sequence[Problem]) -> None:
+    """Put what is wrong on record and refuse by the name of the first; nothing if nothing is."""
     if wrong:
         put_on_record(record, wrong)
         raise _refusal(min(map(_hole, wrong), key=lambda hole: hole.first))
-    return found
 
 
 def event(record: DamageRecord, found: Event | None, evidence: Evidence, *, hashed: bool = False) -> Event | None:
-    """One event that holds, or None if there is none; `hashed` as in `page`."""
+    """One event that holds, or None if there is none; `hashed`: its links are left alone, as in `hashed_page`."""
     if found is not None:
         wrong = _payloads([found], evidence)
         if not hashed:
@@ -129,31 +167,27 @@ def _payloads(events: Sequence[Event], evidence: Evidence) -> list[Problem]:
     return wrong
 
 
-def _links(events: list[Event], evidence: Evidence, *, gapless: bool) -> Iterator[Problem]:
-    ends: dict[str, Event] = {}
+def _links(events: list[Event], evidence: Evidence, *, gapless: bool) -> list[Problem]:
+    ends: dict[str, tuple[int, bytes]] = {}
     begins: list[Event] = []
+    pairs: list[tuple[Event, bytes]] = []
+    wrong: list[Problem] = []
     for event in events:
-        before = ends.get(event.stream)
-        ends[event.stream] = event
-        if before is None or (event.seq > before.seq + 1 and not gapless):
+        stream, seq = event.stream, event.seq
+        before = ends.get(stream)
+        ends[stream] = (seq, event.link)
+        if before is None or (seq > before[0] + 1 and not gapless):
             begins.append(event)
-        elif event.seq != before.seq + 1:
-            yield _at(event, Problem("sequence", f"seq {event.seq} follows {before.seq}"))
-        elif _differs(event, before.link):
-            yield _at(event, _LINK)
+        elif seq != before[0] + 1:
+            wrong.append(_at(event, Problem("sequence", f"seq {seq} follows {before[0]}")))
+        else:
+            pairs.append((event, before[1]))
+    wrong += [_at(event, Problem("sequence", "seqs begin with 1")) for event in begins if event.seq < 1]
+    pairs += [(event, chain.GENESIS) for event in begins if event.seq == 1]
     later = [event for event in begins if event.seq > 1]
-    known = dict(zip((event.position for event in later), evidence.links_before(later) if later else (), strict=True))
-    for event in begins:
-        link = chain.GENESIS if event.seq == 1 else known[event.position]
-        if link is not None and _differs(event, link):
-            yield _at(event, _LINK)
-
-
-def _differs(event: Event, before: bytes) -> bool:
-    try:
-        return chain.link(event, before) != event.link
-    except UnicodeDecodeError:  # a meta that is no text any more
-        return True
+    links = evidence.links_before(later) if later else ()
+    pairs += [(event, link) for event, link in zip(later, links, strict=True) if link is not None]
+    return wrong + [_at(event, _LINK) for event in chain.broken(pairs)]
 
 
 def _at(event: Event, problem: Problem) -> Problem:

@@ -145,7 +145,7 @@ class EventLog(Protocol):
         """
 
     def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
-        """Events of one stream with after < seq <= until, ascending, at most `limit`.
+        """Events of one stream with after < seq <= until, ascending, at most `limit`; fewer only if there are no more.
 
         Every event was checked: its payload, its seq, and its link against the event before it, the first one's too.
         A read that starts in the pruned part raises `HistoryPruned`, one with a damaged event in it `Damaged`.

@@ -217,9 +217,10 @@ class Store:
         return self._stream(name, after, until)
 
     def _stream(self, name: str, after: int, until: int | None) -> Iterator[Event]:
-        while page := self.log.read_stream(name, after=after, until=until, limit=PAGE_EVENTS):
+        is_full = True
+        while is_full and (page := self.log.read_stream(name, after=after, until=until, limit=PAGE_EVENTS)):
             yield from self.catalog.upcast(page)
-            after = page[-1].seq
+            after, is_full = page[-1].seq, len(page) == PAGE_EVENTS
 
     def read_stream(
         self, stream: str, *, after: int = 0, until: int | None = None, limit: int | None = None

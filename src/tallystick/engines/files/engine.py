@@ -14,7 +14,8 @@ from tallystick.engines.files.bell import Bell
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.frame import Body
 from tallystick.engines.files.heads import HeadCache
-from tallystick.engines.files.reader import merged_names
+from tallystick.engines.files.proven import Part
+from tallystick.engines.files.reader import events_of, merged_names
 from tallystick.engines.files.reclaiming import Reclaimer, brings_erasures
 from tallystick.engines.files.segments import Segment
 from tallystick.engines.files.side import SideRecords
@@ -265,38 +266,40 @@ class FilesLog(Beside, Receiver):
         over_pruned: bool = False,
         unchecked: bool = False,
     ) -> Page:
-        page = self._read(after, until, selection, limit, over_holes, over_pruned)
+        page, parts = self._read(after, until, selection, limit, over_holes, over_pruned)
         if unchecked:
             return page
-        return checked.page(self.damage, page, self._view, after=after, over_holes=over_holes, hashed=True)
+        return self._view.checked_page(page, parts, after=after, over_holes=over_holes)
 
     def _read(
         self, after: int, until: int | None, selection: Selection, limit: int, over_holes: bool, over_pruned: bool
-    ) -> Page:
+    ) -> tuple[Page, list[Part]]:
         head = self.head()
         end = head if until is None else min(until, head)
         if after >= end:
-            return Page([], after)
+            return Page([], after), []
         self._view.require_positions(selection, after=after, over_pruned=over_pruned)
-        page = self._view.steady(
+        found = self._view.steady(
             lambda: self._view.reader.page(
                 self._view.segments, after=after, end=end, selection=selection, limit=limit, over_holes=over_holes
             )
         )
         self._view.require_positions(selection, after=after, over_pruned=over_pruned)  # it may be pruned by now
-        return page
+        return found
 
     def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
         require_history(self.cut(stream), after=after)
-        found = self._view.steady(
+        parts = self._view.steady(
             lambda: self._view.reader.stream(self._view.segments, stream, after=after, until=until, limit=limit)
         )
+        found = events_of(parts)
         require_history(self._view.life.cuts.get(stream), after=after)  # it may have been pruned meanwhile
         if len(found) < limit and self._view.holes:
             head = self._view.stream_head(stream)
             if head is None or until is None or until > head.seq:
                 self._view.require_end(stream, head)
-        return checked.stream(self.damage, found, self._view, after=after)
+        self._view.require_sound(parts, after=after)
+        return found
 
     def find(self, id: bytes) -> Event | None:
         self._view.refresh()

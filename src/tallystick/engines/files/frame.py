@@ -43,21 +43,26 @@ TRAILER_SIZE = 32
 
 
 class Body(msgspec.Struct, array_like=True, frozen=True):
-    """A frame's body, decoded; payloads stay bytes."""
+    """A frame's body, decoded; payloads stay bytes. `digest` is the SHA-256 of its frame: the reader sets it."""
 
     recorded: int
     events: list[Event]
     side: list[Any]
+    digest: bytes = b""
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """Where a frame stands in its segment and which positions it holds: first, and the one behind the last."""
+    """Where a frame stands in its segment and which positions it holds: first, and the one behind the last.
+
+    `digest` is its SHA-256, once that was compared.
+    """
 
     offset: int
     end: int
     first_position: int
     next_position: int
     is_short: bool = False
+    digest: bytes = b""
 
     @property
     def header_size(self) -> int:
@@ -162,6 +167,12 @@ def body_of(identity: bytes, data: bytes, frame: Frame, *, at: int = 0) -> bytes
     digest = hashlib.sha256(_place(identity, frame.offset) + data[at:split])
     digest.update(body)
     return body if digest.digest() == data[at + size - TRAILER_SIZE : at + size] else None
+
+
+def with_digest(frame: Frame, data: bytes, *, at: int = 0) -> Frame:
+    """The frame with the SHA-256 that `body_of` compared."""
+    end = at + frame.end - frame.offset
+    return msgspec.structs.replace(frame, digest=data[end - TRAILER_SIZE : end])
 
 
 def _place(identity: bytes, offset: int) -> bytes:

@@ -10,12 +10,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from tallystick import errors
 from tallystick.engines.files import frame as frames
 from tallystick.engines.files.frame import Body, Frame
 from tallystick.engines.files.lifecycle import Lifecycle
+from tallystick.engines.files.proven import Part
 from tallystick.engines.files.scan import Scanner, next_valid_frame, read_frame
 from tallystick.engines.files.segments import Handles, Segment, SegmentSet
+from tallystick.event import limits
 from tallystick.event.model import Event
 from tallystick.store.maintenance import before_cut
 from tallystick.store.page import Hole, Page
@@ -38,9 +42,10 @@ class Reader:
 
     def page(
         self, segments: SegmentSet, *, after: int, end: int, selection: Selection, limit: int, over_holes: bool
-    ) -> Page:
-        """Events with after < position <= end, up to `limit`; see the port for holes."""
+    ) -> tuple[Page, list[Part]]:
+        """Events with after < position <= end, up to `limit`, and which frames they are of; see the port for holes."""
         found: list[Event] = []
+        parts: list[Part] = []
         holes: list[Hole] = []
         wanted = None if selection.is_everything else selection.predicate()
         position = after
@@ -48,7 +53,7 @@ class Reader:
             if isinstance(body, Hole):
                 if not over_holes:
                     if position > after:
-                        return Page(found, position)
+                        return Page(found, position), parts
                     raise errors.Damaged(first=body.first, last=body.last, reason=body.reason)
                 holes.append(body)
                 position = max(position, min(body.last, end))
@@ -59,12 +64,13 @@ class Reader:
             if wanted is not None:
                 events = [event for event in events if wanted(event)]
             room = limit - len(found)
-            if len(events) >= room:
-                found += events[:room]
-                return Page(found, found[-1].position, tuple(holes))
-            found += events
+            is_full = len(events) >= room
+            parts.append(Part(body, events[:room] if is_full else events))
+            found += parts[-1].events
+            if is_full:
+                return Page(found, found[-1].position, tuple(holes)), parts
             position = min(last, end)
-        return Page(found, max(after, end), tuple(holes))
+        return Page(found, max(after, end), tuple(holes)), parts
 
     def bodies(
         self, segments: SegmentSet, *, after: int, end: int, fresh: bool = False
@@ -135,7 +141,7 @@ class Reader:
         return hole
 
     def _keep(self, identity: bytes, frame: Frame, data: bytes) -> Body:
-        body = frames.decode_body(frame, data)
+        body = msgspec.structs.replace(frames.decode_body(frame, data), digest=frame.digest)
         if len(data) <= FRAME_KEPT_BYTES_MAX:
             self._kept[(identity, frame.offset)] = (frame, body)
             while len(self._kept) > FRAMES_KEPT_MAX:
@@ -235,15 +241,17 @@ class Reader:
         found = frames.decode_events_with(*self._frame_at(item, offset), id_)
         return next((event for event in found if event.id == id_), None)
 
-    def stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Event]:
-        """Events of one stream by seq. They have no gaps: where there is one, a segment is missing."""
-        found = self._life.visible(self._stream(segments, stream, after=after, until=until, limit=limit))
+    def stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Part]:
+        """Events of one stream by seq, frame by frame. They have no gaps: where there is one, a segment is missing."""
+        raw = self._stream(segments, stream, after=after, until=until, limit=limit)
+        parts = [Part(part.body, events) for part in raw if (events := self._life.visible(part.events))]
+        found = events_of(parts)
         begin = max(after, before_cut(self._life.cuts.get(stream))[0])
         if found and found[-1].seq != begin + len(found):
             at = next(number for number, event in enumerate(found) if event.seq != begin + number + 1)
             first, last = found[at - 1].position + 1 if at else 1, found[at].position - 1
             raise errors.Damaged(first=first, last=last, reason=f"seq {begin + at + 1} of {stream!r} is missing")
-        return found
+        return parts
 
     def link_before(self, segments: SegmentSet, event: Event) -> bytes | None:
         """The link that an event follows; None if the event before it cannot be read, which reading that one names."""
@@ -251,24 +259,32 @@ class Reader:
         if seq == event.seq - 1:
             return link
         try:
-            found = self._stream(segments, event.stream, after=event.seq - 2, until=event.seq - 1, limit=1)
+            parts = self._stream(segments, event.stream, after=event.seq - 2, until=event.seq - 1, limit=1)
         except errors.Damaged:
             return None
-        return found[0].link if found else None
+        return parts[0].events[0].link if parts else None
 
-    def _stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Event]:
-        found: list[Event] = []
+    def _stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Part]:
+        parts: list[Part] = []
+        end = limits.INT_MAX if until is None else until
         for item in segments:
             entry = item.stream(stream)
             if entry is None or entry.head.seq <= after:
                 continue
             for offset in entry.offsets(after=after, until=until):
-                for event in self.body_at(item, offset).events:
-                    if event.stream == stream and event.seq > after and (until is None or event.seq <= until):
-                        found.append(event)
-                        if len(found) == limit:
-                            return found
-        return found
+                body = self.body_at(item, offset)
+                events = [event for event in body.events if event.stream == stream and after < event.seq <= end]
+                if events:
+                    parts.append(Part(body, events[:limit]))
+                    limit -= len(events)
+                    if limit <= 0:
+                        return parts
+        return parts
+
+
+def events_of(parts: Iterable[Part]) -> list[Event]:
+    """The events of some parts of frames, in their order."""
+    return [event for part in parts for event in part.events]
 
 
 def _between(events: list[Event], after: int, end: int) -> list[Event]:

@@ -51,7 +51,7 @@ class Scanner:
             if body is None:
                 return
             self.offset, self.position = frame.end, frame.next_position
-            yield frame, body
+            yield frames.with_digest(frame, chunk, at=at), body
 
 
 def next_valid_frame(file: File, identity: bytes, *, begin: int, end: int, position: int) -> Frame | None:
@@ -87,4 +87,4 @@ def read_frame(file: File, identity: bytes, offset: int, end: int) -> tuple[Fram
         return None
     data = head if len(head) >= frame.end - offset else file.read_at(offset, frame.end - offset)
     body = frames.body_of(identity, data, frame)
-    return None if body is None else (frame, body)
+    return None if body is None else (frames.with_digest(frame, data), body)

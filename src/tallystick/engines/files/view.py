@@ -11,16 +11,18 @@ from typing import TypeVar
 from tallystick import errors
 from tallystick.engines.files import checking, generation, lifecycle, mark, opener
 from tallystick.engines.files.lifecycle import Lifecycle
+from tallystick.engines.files.proven import Part, Proven
 from tallystick.engines.files.reader import Reader
 from tallystick.engines.files.segments import Renamed, Segment, SegmentSet
 from tallystick.engines.tables.process import Birthplace
 from tallystick.event.model import Event
+from tallystick.store import checked
 from tallystick.store.damage import DamageRecord, problem_of, put_on_record
 from tallystick.store.events import Problem
 from tallystick.store.facts import is_about_streams
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import require_positions
-from tallystick.store.page import Hole
+from tallystick.store.page import Hole, Page
 from tallystick.store.selection import Selection
 
 T = TypeVar("T")
@@ -39,6 +41,7 @@ class LogView:
         self.readonly = readonly
         self.lock = lock
         self.closed = False
+        self._proven = Proven()
         self.birthplace = Birthplace()  # locks that another thread holds at a fork are never free in the child
         self._seen: object = None
         self._damage = damage
@@ -105,7 +108,7 @@ class LogView:
             last = cut.last_position
         elif head is not None:
             ask = functools.partial(self.reader.stream, stream=stream, after=head.seq - 1, until=head.seq, limit=1)
-            last = self.steady(lambda: ask(self.segments))[-1].position
+            last = self.steady(lambda: ask(self.segments))[-1].events[-1].position
         _require_none_after(last, unknown)
 
     def require_all_indexed(self) -> None:
@@ -137,6 +140,20 @@ class LogView:
     def erased(self, positions: Sequence[int]) -> set[int]:
         """Those of these positions whose erasure is noted."""
         return self.life.erased.intersection(positions)
+
+    def checked_page(self, found: Page, parts: list[Part], *, after: int, over_holes: bool) -> Page:
+        """A page whose payloads have their checksums; those of frames that were checked before are not hashed again."""
+        doubtful = self._proven.doubtful(parts)
+        kept = checked.hashed_page(self._damage, found, self, after=after, over_holes=over_holes, doubtful=doubtful)
+        if kept is found:
+            self._proven.note_payloads(parts)
+        return kept
+
+    def require_sound(self, parts: list[Part], *, after: int) -> None:
+        """Refuse events of one stream behind the seq `after` if one of them does not hold."""
+        if parts:
+            link = checked.link_before(parts[0].events[0], self, after=after)
+            checked.refuse(self._damage, self._proven.problems(parts, link, self, after=after))
 
     def search(self, question: Callable[[Segment], T | None]) -> T | None:
         """The answer of the newest segment that has one."""
