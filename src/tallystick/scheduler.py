@@ -105,7 +105,7 @@ class Scheduler:
     def _cursor(self) -> int:
         try:
             return self._store.load_checkpoint(CURSOR)
-        except errors.WrongStore:  # a restored backup: look at everything again
+        except (errors.WrongStore, errors.CheckpointDamaged):  # a restored backup, say: look at everything again
             self._store.log.checkpoints.delete(CURSOR)
             return 0
 

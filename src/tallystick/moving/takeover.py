@@ -15,11 +15,12 @@ from tallystick.event.model import Event, NewEvent
 from tallystick.moving import frame
 from tallystick.moving.progress import Progress
 from tallystick.store import capabilities, facts
+from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.claims import Claims, check_cuts, read_claims
 from tallystick.store.commit import Transaction
 from tallystick.store.maintenance import Maintenance
 from tallystick.store.store import Store
-from tallystick.store.transfer import FoundingCut, Transfer, check_form
+from tallystick.store.transfer import MOVING, FoundingCut, Transfer, check_form
 
 
 class Takeover:
@@ -123,12 +124,19 @@ class Takeover:
         pruned = tuple(gone for gone in self._pruned if self._after < gone[0] <= until)
         cuts = tuple(self._cuts) if self._after == 0 else ()
         erased = {event.position: self._facts.get(event.position, 0) for event in events if event.payload is None}
+        if any(event.type == facts.SNAPSHOTTED for event in events):
+            self._await_snapshots()
         self._log.receive(Transfer(after=self._after, events=tuple(events), pruned=pruned, cuts=cuts, erased=erased))
         self._after = until
         self._pruned = [gone for gone in self._pruned if gone[0] > until]
         self._facts = {position: fact for position, fact in self._facts.items() if position > until}
         self._progress.imported += len(events)
         self._progress.pruned += len(pruned)
+
+    def _await_snapshots(self) -> None:
+        """Note that snapshots are to come, before the facts about them are there."""
+        if MOVING not in self._log.checkpoints.names():
+            self._log.checkpoints.save(Checkpoint(MOVING, self._log.store_id, 0, 0, b""), previous=None)
 
     def _require_same(self, events: list[Event]) -> None:
         """What the store holds at these positions is what the export holds there."""
@@ -171,6 +179,7 @@ class Takeover:
         if dropped:
             self._store.record(dropped)
             self._progress.snapshots_left_out += len(claims.snapshots.keys() - held)
+        self._log.checkpoints.delete(MOVING)
 
     def _cuts_wrongly(self, claims: Claims) -> list[str]:
         """Cuts that say something else than their facts, and pruned events that are too few or too many."""

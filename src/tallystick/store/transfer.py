@@ -23,6 +23,8 @@ from tallystick.store import facts, fields
 from tallystick.store.ledger import NO_HEAD, Head, Source
 from tallystick.store.maintenance import Cut, Erasure, before_cut
 
+MOVING = "tally.move"
+"""The checkpoint that a store has from when facts about snapshots come to it until the move is finished."""
 UNUSED_MAX = 10_000_000  # in one part
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
 from tallystick import errors
 from tallystick.event import chain
 from tallystick.event.model import Event
+from tallystick.store import transfer
 from tallystick.store.claims import Claims, check_cuts, check_snapshots, read_claims
 from tallystick.store.damage import UNFINISHED, problem_of, put_on_record, with_known
 from tallystick.store.events import EventLog, Problem
@@ -27,6 +29,7 @@ LOOKS_MAX = 3
 _PAGE = 10_000
 _EXPLAINED_BY_FACTS = frozenset({"snapshot", "erasure"})
 _EXPLAINED_BY_A_MOVE = frozenset({"cut", "erasure", "snapshot"})
+_SNAPSHOTS = frozenset({"snapshot"})
 
 
 class Verification(msgspec.Struct):
@@ -96,7 +99,10 @@ def _look(log: EventLog, progress: Callable[[int], None]) -> tuple[Verification,
         awaited = _awaited(log)
         claims = _look_through(log, found, progress, is_moving=awaited > 0)
         if awaited := awaited or _awaited(log):
-            _forgive_what_is_to_come(found, awaited)
+            reason = f"no control fact stands at position {awaited} yet"
+            _forgive_what_is_to_come(found, _EXPLAINED_BY_A_MOVE, awaited, reason)
+        elif any(problem.what == "snapshot" for problem in found.problems) and _awaits_snapshots(log):
+            _forgive_what_is_to_come(found, _SNAPSHOTS, 0, "its snapshots are not all there yet")
         return found, claims
     except errors.Damaged as damage:
         found.add(Problem("damage", damage.reason, damage.first))
@@ -109,10 +115,17 @@ def _awaited(log: EventLog) -> int:
     return announced if announced > log.head() else 0
 
 
-def _forgive_what_is_to_come(found: Verification, awaited: int) -> None:
-    """Until the facts are there, nothing can be held against them: that they are missing is the one finding."""
-    found.problems = [problem for problem in found.problems if problem.what not in _EXPLAINED_BY_A_MOVE]
-    reason = f"a move into this store is unfinished, and no control fact stands at position {awaited} yet: run it again"
+def _awaits_snapshots(log: EventLog) -> bool:
+    """Whether a move is unfinished that has brought facts about snapshots."""
+    with suppress(errors.TallyError):  # where that cannot be read, nothing is forgiven
+        return transfer.MOVING in log.checkpoints.names()
+    return False
+
+
+def _forgive_what_is_to_come(found: Verification, explained: frozenset[str], awaited: int, reason: str) -> None:
+    """Until all has come, what is missing cannot be held against the rest: that it is missing is the one finding."""
+    found.problems = [problem for problem in found.problems if problem.what not in explained]
+    reason = f"a move into this store is unfinished, and {reason}: run it again"
     found.problems.append(Problem(UNFINISHED, reason, awaited))
 
 
