@@ -36,6 +36,12 @@ def orders(count: int, *, bytes_min: int = 0, seed: int = 7) -> list[dict[str, A
     return found
 
 
+def small(count: int, *, seed: int = 7) -> list[dict[str, Any]]:
+    """`count` payloads of about 100 bytes: a few fields of an order."""
+    kept = ("customer_id", "order_id", "currency", "total", "gift")
+    return [{name: order[name] for name in kept} for order in orders(count, seed=seed)]
+
+
 def _order(chance: random.Random) -> dict[str, Any]:
     lines: list[dict[str, Any]] = [
         {

@@ -46,7 +46,7 @@ def test_a_case_measures_every_row_that_it_declares(case: Any, workshop: Worksho
 
 def test_the_overhead_on_disk_is_that_of_the_files(workshop: Workshop, tmp_path: Path) -> None:
     """LH-18: the row of 1 KB payloads says what a store of the same events takes, byte for byte."""
-    row = next(row for row in disk.disk.measure(workshop) if row.name == disk.KILOBYTE.name)
+    row = next(row for row in disk.disk.measure(workshop) if row.name == disk.OPEN[1024, 1000].name)
     with tallystick.open(f"files:{tmp_path}/log") as store:
         events = [NewEvent(payloads.TYPE, body, meta=disk._META) for body in payloads.orders(200, bytes_min=1024)]
         store.append("order/0", events)

@@ -15,6 +15,7 @@ from tallystick.event.model import Event
 from tallystick.store.filesystem import FileSystem
 from tallystick.store.repair import repair
 from tallystick.store.verify import verify
+from tallystick.testing.builders import text
 from tallystick.testing.crash_states import CrashState
 from tallystick.testing.simulated_disk import SimulatedDisk
 
@@ -35,7 +36,7 @@ def open_store(files: FileSystem, **options: Any) -> Store:
 
 def event(number: int, *, size: int = 20) -> NewEvent:
     """An event that can be told from the others."""
-    return NewEvent("thing.happened", {"number": number, "text": "x" * size})
+    return NewEvent("thing.happened", {"number": number, "text": text(size, seed=number)})
 
 
 def events_of(store: Store) -> list[Event]:

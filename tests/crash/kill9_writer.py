@@ -17,7 +17,7 @@ from tallystick import NewEvent
 def write(directory: str, seed: str) -> None:
     """Append until killed."""
     dice = random.Random(seed)
-    store = tallystick.open(f"files:{directory}", segment_bytes_max=20_000)
+    store = tallystick.open(f"files:{directory}", segment_bytes_max=20_000, compress_bytes_min=4000)
     while True:
         streams = dice.sample("abcdef", dice.choice((1, 1, 1, 2, 3)))
         parts = [

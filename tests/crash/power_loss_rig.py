@@ -45,7 +45,7 @@ def url(engine: str, mounted: Path) -> str:
 def write(engine: str, mounted: Path, seed: float, acknowledge: int) -> None:
     """Append until the disk is gone."""
     dice = random.Random(seed)
-    options = {"segment_bytes_max": 20_000} if engine == "files" else {}
+    options = {"segment_bytes_max": 20_000, "compress_bytes_min": 4000} if engine == "files" else {}
     store = tallystick.open(url(engine, mounted), **options)
     while True:
         streams = dice.sample("abcdef", dice.choice((1, 1, 1, 2, 3)))

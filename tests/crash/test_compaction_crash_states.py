@@ -67,9 +67,18 @@ def compact(store: Store, compress_before: int | None = None) -> None:
     assert any("rewritten" in word for word in reclaimed.done)
 
 
+def compress_by_itself(store: Store) -> None:
+    """Seal a segment; what is sealed is then compressed in the background."""
+    store.log._compressor._bytes_min = 256  # type: ignore[attr-defined]
+    store.log._seal()  # type: ignore[attr-defined]
+    store.log._compressor.wait()  # type: ignore[attr-defined]
+    assert store.report().facts["compressed_segments"] == store.report().facts["segments"] - 1
+
+
 CASES: dict[str, tuple[Callable[[Store], object], Callable[[Store], object]]] = {
     "compaction": (compact, lambda store: upkeep.prune(store, "order/0", 12)),
     "compression": (lambda store: compact(store, 1 << 62), lambda store: None),
+    "compression by itself": (compress_by_itself, lambda store: None),
     "erasure": (lambda store: upkeep.erase(store, "secret/1", 2), lambda store: None),
     "erasure in a compressed segment": (
         lambda store: upkeep.erase(store, "secret/1", 2),

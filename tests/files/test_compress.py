@@ -31,7 +31,7 @@ def event(number: int) -> NewEvent:
 def packed(opened: Any) -> Any:
     """An open log: one segment compressed, one plain, and the current one."""
     clock = ManualClock()
-    store = opened(clock=clock, segment_bytes_max=SEGMENT_BYTES_MAX)
+    store = opened(clock=clock, segment_bytes_max=SEGMENT_BYTES_MAX, compress_bytes_min=1 << 40)
     number = 0
     while len(store.log._view.segments) < 3:
         store.append(f"order/{number % 7}", [event(number + at) for at in range(20)])
@@ -81,7 +81,7 @@ def test_it_is_smaller_and_compressed_once(packed: Any, directory: Path) -> None
 
 
 def test_a_lookup_unpacks_one_member(packed: Any, monkeypatch: pytest.MonkeyPatch, opened: Any) -> None:
-    """LH-18: one event costs one member of about 128 KiB, not the segment."""
+    """LH-18: one event costs one member of about 32 KiB, not the segment."""
     expected = list(packed.events())
     reader = opened(readonly=True)
     unpacked: list[int] = []

@@ -131,7 +131,7 @@ def _stored_bytes(item: Segment, handles: Handles) -> int:
         file.close()
 
 
-def upkeep_facts(life: Lifecycle, snapshots: FileSnapshots) -> dict[str, Any]:
+def upkeep_facts(life: Lifecycle, snapshots: FileSnapshots, not_compressed: str) -> dict[str, Any]:
     """Figures on what was pruned, erased and snapshotted."""
     return {
         "snapshots": len(snapshots.ids()),
@@ -140,4 +140,5 @@ def upkeep_facts(life: Lifecycle, snapshots: FileSnapshots) -> dict[str, Any]:
         "pruned_streams": len(life.cuts),
         "pruned_events": sum(cut.count for cut in list(life.cuts.values())),
         "erased_events": len(life.erased),
+        "not_compressed": not_compressed,
     }

@@ -1,6 +1,6 @@
 """A compressed segment, read in place. Behind its header of 188 bytes stand gzip members, then a table of them:
 
-    gzip members, each of whole frames, about 128 KiB uncompressed
+    gzip members, each of whole frames, about 32 KiB uncompressed
     for each member: offset in the file u64 | length in the file u32 | offset uncompressed u64
     number of members u32 | SHA-256 of the segment's identity, the entries and their number
 
@@ -26,7 +26,7 @@ from tallystick.engines.files import segment
 from tallystick.engines.files.segment import Header
 from tallystick.store.filesystem import File, FileSystem, write_fully
 
-MEMBER_BYTES = 128 << 10
+MEMBER_BYTES = 32 << 10
 LEVEL = 6
 MEMBERS_KEPT = 2
 _WALK_BYTES = 64 << 10

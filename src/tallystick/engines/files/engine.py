@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from typing import Any
 
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
 from tallystick.engines.files import checking, evidence, frame, generation, opener, side
 from tallystick.engines.files.bell import Bell
 from tallystick.engines.files.commands import FileCommands
+from tallystick.engines.files.compressor import Compressor
 from tallystick.engines.files.frame import Body
 from tallystick.engines.files.heads import HeadCache
+from tallystick.engines.files.listing import Listing
 from tallystick.engines.files.proven import Part
-from tallystick.engines.files.reader import events_of, merged_names
+from tallystick.engines.files.reader import events_of
 from tallystick.engines.files.reclaiming import Reclaimer, brings_erasures
 from tallystick.engines.files.segments import Segment
 from tallystick.engines.files.side import SideRecords
@@ -54,6 +56,7 @@ class FilesLog(Beside, Receiver):
         clock: Callable[[], int],
         segment_bytes_max: int,
         segment_age_ns_max: int,
+        compress_bytes_min: int,
     ) -> None:
         header = opened.segments.last.header
         self.url = f"files:{directory}"
@@ -71,9 +74,11 @@ class FilesLog(Beside, Receiver):
         self.commands = FileCommands(self._view, self._forget)
         self._holder = Holder()
         self._heads = HeadCache()
+        self._listing = Listing(self._view)
         self._buffer = frame.FrameBuffer()
         self._bell = Bell()
         self._reclaimer = Reclaimer(self._view, self.commands, seal=self._seal, clock=clock)
+        self._compressor = Compressor(self._reclaimer, compress_bytes_min, self._require_writer)
         self._writer: Writer | None = None
         if opened.mark_file is not None and opened.lock is not None:
             opened.recovered += self.snapshots.tidy()
@@ -88,6 +93,7 @@ class FilesLog(Beside, Receiver):
                 segment_age_ns_max=segment_age_ns_max,
             )
             opened.recovered += self._reclaimer.finish_erasures()
+            self._compressor.begin(self._view.segments.items[:-1])
             self.settle_drops(self.read)
 
     # --- writing ---------------------------------------------------------------------------------------------------
@@ -185,13 +191,12 @@ class FilesLog(Beside, Receiver):
 
     def _append(self, writer: Writer, records: SideRecords, rows: list[Row], count: int) -> tuple[int, int]:
         """Write one frame that covers so many positions; returns its offset and its end."""
-        position, recorded, encoded = writer.current.next_position, self._clock(), side.encode(records)
+        position = writer.current.next_position
+        known: dict[str, Any] = {"recorded": self._clock(), "side": side.encode(records), "count": count}
 
         def framed(item: Segment) -> bytearray:
             at = (item.header.identity, item.end, position)
-            return self._buffer.encode(
-                *at, rows, recorded=recorded, side=encoded, count=count, short=item.header.short_frames
-            )
+            return self._buffer.encode(*at, rows, short=item.header.short_frames, **known)
 
         if writer.is_due(len(data := framed(writer.current))):
             self._seal()
@@ -206,6 +211,7 @@ class FilesLog(Beside, Receiver):
         begun.org_before = functools.partial(generation.org_in, self._view.segments.items)
         self._view.begin(begun)
         sealed.load_index(self._view.opened.cache)
+        self._compressor.begin([sealed])
 
     def _require_writer(self) -> Writer:
         self._view.birthplace.require()
@@ -325,11 +331,7 @@ class FilesLog(Beside, Receiver):
         return [cuts[name] for name in sorted(name for name in list(cuts) if name > after)[:limit]]
 
     def streams(self, *, after: str = "", limit: int) -> list[StreamInfo]:
-        self._view.refresh()
-        view, pruned = self._view, list(self._view.life.cuts)
-        names = view.steady(lambda: list(islice(merged_names(view.segments, pruned, after), limit)))
-        heads = ((name, self._heads.get(name) or view.stream_head(name)) for name in names)
-        return [StreamInfo(name, head.seq, head.link, head.org) for name, head in heads if head is not None]
+        return self._listing.page(after, limit)
 
     def recorded_at(self, position: int) -> int | None:
         if not 1 <= position <= self.head():
@@ -361,7 +363,7 @@ class FilesLog(Beside, Receiver):
         facts = self._view.steady(
             lambda: (
                 checking.facts(self._view.segments, self._view.opened.handles, writing=writing, unknown=unknown)
-                | checking.upkeep_facts(self._view.life, self.snapshots)
+                | checking.upkeep_facts(self._view.life, self.snapshots, self._compressor.problem)
             )
         )
         found = with_known(list(map(problem_of, self._view.holes)), self.damage.known())

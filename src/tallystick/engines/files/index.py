@@ -35,6 +35,9 @@ FORGOTTEN: CommandPlace = (0, 0)  # no frame is there
 FarRange: TypeAlias = tuple[str, int, int, int]
 """Stream, first and last seq of a command, and the offset of its frame, which does not hold all of these events."""
 
+Named: TypeAlias = tuple[str, Head]
+"""A stream and its end."""
+
 
 class StreamEntry(msgspec.Struct, gc=False):
     """One stream in one segment: its end there, and the frames that hold it as packed postings."""
@@ -77,8 +80,8 @@ class SegmentIndex(Protocol):
         """The offset of the frame with the event of this id."""
 
     def stream(self, name: str) -> StreamEntry | None: ...
-    def names(self, after: str) -> Iterator[str]:
-        """Stream names behind `after`, in order."""
+    def names(self, after: str) -> Iterator[Named]:
+        """The streams behind a name, in order."""
 
     def each_id(self) -> Iterator[bytes]: ...
     def source(self, org: str, name: str) -> int: ...
@@ -205,11 +208,12 @@ class GrowingIndex:
     def stream(self, name: str) -> StreamEntry | None:
         return self.streams.get(name)
 
-    def names(self, after: str) -> Iterator[str]:
+    def names(self, after: str) -> Iterator[Named]:
         names = self._names
         if len(names) != len(self.streams):
             names = self._names = sorted(self.streams)
-        return itertools.islice(names, bisect.bisect_right(names, after), None)
+        behind = itertools.islice(names, bisect.bisect_right(names, after), None)
+        return ((name, self.streams[name].head) for name in behind)
 
     def source(self, org: str, name: str) -> int:
         return side.last_of(self.sources, org, name)

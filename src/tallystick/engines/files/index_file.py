@@ -36,12 +36,12 @@ from typing import Any
 import msgspec
 
 from tallystick.engines.files import bloom, lifecycle, side
-from tallystick.engines.files.index import POSTING, CommandPlace, FarRange, GrowingIndex, StreamEntry
+from tallystick.engines.files import stream_entries as entries_of
+from tallystick.engines.files.index import CommandPlace, FarRange, GrowingIndex, Named, StreamEntry
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.section_cache import SectionCache, StreamSections
 from tallystick.store import leases
 from tallystick.store.filesystem import File
-from tallystick.store.ledger import Head
 
 MAGIC = b"TALLYIDX"
 FORMAT = 3  # 2 counted a source once for all orgs
@@ -52,7 +52,6 @@ _NAMES = (
     *("life", "commands", "command_bloom", "gone"),
 )
 _HEADER_SIZE = _FIELDS.size + len(_NAMES) * _SECTION.size + 32
-_ENTRY = struct.Struct(">Q32sI")
 _COMMAND = struct.Struct(">16sIQ")
 _serials = itertools.count()
 
@@ -136,16 +135,18 @@ class SealedIndex:
         if not bloom.may_hold(self._bloom, name):
             return None
         sections = self._stream_sections()
-        index = _entry_index(sections, name)
-        return _entry(sections, index) if index < _entry_count(sections) and _name(sections, index) == name else None
+        return entries_of.find(sections, name)
 
-    def names(self, after: str) -> Iterator[str]:
+    def names(self, after: str) -> Iterator[Named]:
         sections = self._stream_sections()
-        begin = _entry_index(sections, after) if after else 0
-        for index in range(begin, _entry_count(sections)):
-            name = _name(sections, index)
+        ends, entries = _unpacked("I", sections[0]), sections[1]
+        index = entries_of.index_of(sections, after) if after else 0
+        begin = ends[index - 1] if index else 0
+        for end in itertools.islice(ends, index, None):
+            name, head, _ = entries_of.named_at(entries, begin)
             if name > after:
-                yield name
+                yield name, head
+            begin = end
 
     def each_id(self) -> Iterator[bytes]:
         ids = self.section("ids")
@@ -235,37 +236,8 @@ class SealedIndex:
     def entries(self) -> Iterator[tuple[str, StreamEntry]]:
         """Every stream of the segment by name."""
         sections = self._stream_sections()
-        for index in range(_entry_count(sections)):
-            yield _name(sections, index), _entry(sections, index)
-
-
-def _entry_count(sections: StreamSections) -> int:
-    return len(sections[0]) // 4
-
-
-def _entry_index(sections: StreamSections, name: str) -> int:
-    return bisect.bisect_left(range(_entry_count(sections)), name, key=lambda index: _name(sections, index))
-
-
-def _bounds(sections: StreamSections, index: int) -> tuple[int, int]:
-    ends = sections[0]
-    begin = int.from_bytes(ends[4 * index - 4 : 4 * index], "little") if index else 0
-    return begin, int.from_bytes(ends[4 * index : 4 * index + 4], "little")
-
-
-def _name(sections: StreamSections, index: int) -> str:
-    begin, entries = _bounds(sections, index)[0], sections[1]
-    length = int.from_bytes(entries[begin : begin + 2], "big")
-    return entries[begin + 2 : begin + 2 + length].decode()
-
-
-def _entry(sections: StreamSections, index: int) -> StreamEntry:
-    (begin, end), entries = _bounds(sections, index), sections[1]
-    at = begin + 2 + int.from_bytes(entries[begin : begin + 2], "big")
-    seq, link, org_length = _ENTRY.unpack_from(entries, at)
-    at += _ENTRY.size
-    org = entries[at : at + org_length].decode() if org_length else None
-    return StreamEntry(Head(seq, link, org), entries[at + org_length : end])
+        for index in range(entries_of.count(sections)):
+            yield entries_of.name_at(sections, index), entries_of.entry_at(sections, index)
 
 
 def _in_order(rest: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any], list[Any]]:
@@ -353,18 +325,11 @@ def _merged_streams(base: SealedIndex | None, grown: GrowingIndex) -> tuple[list
     names = sorted(streams)
     ends, entries, at = array("I"), [], 0
     for name in names:
-        data = _entry_bytes(name, streams[name])
+        data = entries_of.encode(name, streams[name])
         at += len(data)
         ends.append(at)
         entries.append(data)
     return names, ends, b"".join(entries)
-
-
-def _entry_bytes(name: str, entry: StreamEntry) -> bytes:
-    encoded, org = name.encode(), (entry.head.org or "").encode()
-    fixed = _ENTRY.pack(entry.head.seq, entry.head.link, len(org))
-    assert len(entry.postings) % POSTING.size == 0
-    return b"".join((len(encoded).to_bytes(2, "big"), encoded, fixed, org, entry.postings))
 
 
 def _merged_rest(base: SealedIndex | None, grown: GrowingIndex) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tallystick import errors
 from tallystick.engines.disk import Disk
 from tallystick.engines.files import opener, refill
+from tallystick.engines.files.compressor import COMPRESS_BYTES_MIN
 from tallystick.engines.files.engine import FilesLog
 from tallystick.engines.files.writer import (
     SEGMENT_AGE_NS_MAX,
@@ -51,6 +52,7 @@ def open_files(
     filesystem: FileSystem | None = None,
     segment_bytes_max: int = SEGMENT_BYTES_MAX,
     segment_age_ns_max: int = SEGMENT_AGE_NS_MAX,
+    compress_bytes_min: int = COMPRESS_BYTES_MIN,
 ) -> FilesLog:
     """Open the log in a directory; `filesystem` is for tests."""
     if type(segment_bytes_max) is not int or not SEGMENT_BYTES_MIN <= segment_bytes_max <= SEGMENT_BYTES_LIMIT:
@@ -80,6 +82,7 @@ def open_files(
                 clock=clock,
                 segment_bytes_max=segment_bytes_max,
                 segment_age_ns_max=segment_age_ns_max,
+                compress_bytes_min=compress_bytes_min,
             )
         except BaseException:
             opened.handles.close()

@@ -5,9 +5,8 @@ Frames are kept as they were written; what was pruned or erased since is taken o
 
 from __future__ import annotations
 
-import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -292,13 +291,3 @@ def _between(events: list[Event], after: int, end: int) -> list[Event]:
     if not events or (events[0].position > after and events[-1].position <= end):
         return events
     return [event for event in events if after < event.position <= end]
-
-
-def merged_names(segments: SegmentSet, pruned: Iterable[str], after: str) -> Iterator[str]:
-    """Stream names over all segments and of streams that were pruned, in order, each once."""
-    last = ""
-    gone = sorted(name for name in pruned if name > after)
-    for name in heapq.merge(gone, *(run for item in segments for run in item.names(after))):
-        if name != last:
-            last = name
-            yield name

@@ -130,6 +130,17 @@ class Reclaimer:
             progress(item.next_position - 1)
         return done
 
+    def compress(self, is_due: Callable[[Segment], bool]) -> list[str]:
+        """Compress the sealed segments that are due; returns what was not done, and why."""
+        with self.lock:
+            missed: list[str] = []
+            for item in filter(is_due, self._sealed()):
+                if self.is_ending:
+                    break
+                done = self._rewrite(item, self._keeping(), "compressed", encoding=segment.GZIP)
+                missed += done if any(left is item for left in self._view.segments) else []
+            return missed
+
     def finish_erasures(self) -> list[str]:
         """Take the payloads of erased events off the disk; returns what was done. What fails now is done later."""
         with self.lock:

@@ -13,7 +13,7 @@ from tallystick import errors
 from tallystick.engines.files import frame as frames
 from tallystick.engines.files import index, index_file, lifecycle, segment, side
 from tallystick.engines.files.compressed import open_segment
-from tallystick.engines.files.index import CommandPlace, FarRange, GrowingIndex, SegmentIndex, StreamEntry
+from tallystick.engines.files.index import CommandPlace, FarRange, GrowingIndex, Named, SegmentIndex, StreamEntry
 from tallystick.engines.files.index_file import SealedIndex
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.scan import Scanner, next_valid_frame
@@ -187,15 +187,15 @@ class Segment:
         ids = list(self.ids())
         return (min(ids), max(ids)) if ids else None
 
-    def names(self, after: str) -> list[Iterator[str]]:
-        """The stream names behind `after`, one ordered run a part."""
+    def names(self, after: str) -> list[Iterator[Named]]:
+        """The streams behind a name with their ends, one ordered run for each part, the newest part last."""
         return [self._names(part, after) for part in self.parts()]
 
-    def _names(self, part: SegmentIndex, after: str) -> Iterator[str]:
+    def _names(self, part: SegmentIndex, after: str) -> Iterator[Named]:
         last = after
         try:
-            for last in part.names(after):
-                yield last
+            for last, head in part.names(after):
+                yield last, head
         except index_file.BadIndex:
             self.rebuild(instead_of=self.base)
             yield from self.grow().names(last)
