@@ -7,6 +7,7 @@ from tallystick.errors.base import TallyError
 __all__ = [
     "Busy",
     "Damaged",
+    "HistoryLost",
     "LargeEventWarning",
     "NewerFormat",
     "NoSpace",
@@ -197,6 +198,13 @@ class Damaged(Unavailable):
     first: int
     last: int
     reason: str
+
+
+class HistoryLost(Damaged):
+    """The range was damaged, and its loss was accepted: what needs it cannot be had, and is not made from the rest."""
+
+    template = "positions {first} to {last} are lost: {reason}"
+    advice = "The loss was accepted (`tally audit`). Events outside are readable: after={last}."
 
 
 class NotRecorded(Unavailable):

@@ -1,0 +1,164 @@
+"""Accepting a loss: the damaged range is given up, by a recorded decision, and the log goes on around it."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tallystick
+from tallystick import NO_STREAM, NewEvent, errors
+from tallystick.store import control
+from tallystick.store.loss import ACCEPTED, KIND
+from tallystick.store.verify import verify
+
+WITHOUT_LOSS = ("damaged_header", "headless_current")
+"""Every frame can still be read."""
+
+
+def left_of(log: Path) -> tuple[list[Any], int]:
+    """The events that are left of a damaged log, and its head."""
+    with tallystick.open(f"files:{log}", readonly=True) as store:
+        return list(store.read(limit=1000, over_holes=True).events), store.head()
+
+
+def test_what_is_damaged_is_given_up_and_the_log_goes_on(lab: Any, damage: Callable[[Path], None], log: Path) -> None:
+    """Settled 15, SAFE-02: all that was left is there, the log is writable, verify names the loss and is content."""
+    damage(log)
+    damaged = {path.name: path.read_bytes() for path in log.glob("*.log")}
+    left, head = left_of(log)
+    accepted = tallystick.accept_loss(f"files:{log}")
+    assert bool(accepted.losses) is (damage.__name__ not in WITHOUT_LOSS)
+    lost = {position for loss in accepted.losses for position in range(loss.first, loss.last + 1)}
+    for _ in range(2):
+        with tallystick.open(f"files:{log}") as store:
+            found = verify(store.log)
+            assert found.problems == []
+            assert [(hole.first, hole.last) for hole in found.accepted] == [
+                (loss.first, loss.last) for loss in accepted.losses
+            ]
+            there = [event for event in store.read(limit=1000, over_holes=True).events if event.position <= head]
+            assert all(event in there for event in left)
+            assert len(there) == len(left) or not lost
+            assert {event.position for event in there} | lost == set(range(1, head + 1))
+            done = store.append("order/new", NewEvent("thing.happened", {}, meta={"source": "other"}))
+            assert done.first_position > head
+    kept = [path.read_bytes() for path in [*log.glob("quarantine/*"), *log.glob("*.log")]]
+    for name, data in damaged.items():
+        assert any(path.startswith(data) for path in kept), f"{name} was thrown away"
+    for item in accepted.kept:
+        assert hashlib.sha256((log / item.file).read_bytes()).hexdigest() == item.sha256
+
+
+def test_no_seq_is_used_again(lab: Any, damage: Callable[[Path], None], whole: Path, log: Path) -> None:
+    """Settled 15: a stream that went on in the lost range goes on after it, whether or not anybody knows its end."""
+    with tallystick.open(f"files:{whole}", readonly=True) as store:
+        ends = {info.stream: info.seq for info in store.streams()}
+    damage(log)
+    tallystick.accept_loss(f"files:{log}")
+    with tallystick.open(f"files:{log}") as store:
+        for stream, seq in ends.items():
+            if store.stream_head(stream) is None:
+                continue  # all of it was lost, and no index knew its name
+            meta = {} if stream.startswith("run/") else {"source": "s"}
+            done = store.append(stream, NewEvent("thing.happened", {}, meta=meta))
+            assert done.first_seq > seq
+            assert store.stream_head(stream).seq == done.last_seq
+        assert verify(store.log).problems == []
+    with tallystick.open(f"files:{log}") as store:
+        assert verify(store.log).problems == []
+
+
+def test_what_needs_the_lost_range_is_refused_by_name(lab: Any, log: Path) -> None:
+    """Settled 17: a stream, a reading of the log or a state over the range is never made from what is left."""
+    lab.damages["hole_in_the_middle"](log)
+    (loss, *_) = tallystick.accept_loss(f"files:{log}").losses
+    with tallystick.open(f"files:{log}") as store:
+        assert store.read(limit=1000).through == loss.first - 1
+        with pytest.raises(errors.HistoryLost, match=f"positions {loss.first} to {loss.last}"):
+            store.read(after=loss.first - 1)
+        with pytest.raises(errors.HistoryLost):
+            list(store.events())
+        assert store.read(after=store.log.losses()[-1].last, limit=1000).events
+        refused = 0
+        for info in store.streams():
+            try:
+                store.read_stream(info.stream)
+            except errors.HistoryLost:
+                refused += 1
+        assert refused
+        with pytest.raises(errors.HistoryLost):
+            store.read(after=loss.last - 1, limit=1)
+
+
+def test_the_fact_names_the_loss_and_its_evidence(lab: Any, log: Path) -> None:
+    """SAFE-02: the audit trail has the bounds, what streams lost, where the bytes are kept, what was on record."""
+    lab.damages["missing_segment"](log)
+    tallystick.accept_loss(f"files:{log}")
+    with tallystick.open(f"files:{log}") as store:
+        (fact,) = [event for event in control.audit(store.log) if event.type == ACCEPTED]
+        assert fact.stream.startswith(f"{KIND}/")
+        (loss,) = store.log.losses()
+        (told,) = fact.data["ranges"]
+        assert (told["first"], told["last"], told["indexed"]) == (loss.first, loss.last, True)
+        assert sum(each["last"] - each["first"] + 1 for each in fact.data["streams"]) == loss.count
+        assert fact.data["on_record"]
+        assert store.log.damage.known() == []
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(lab: Any, damage: Callable[[Path], None], log: Path) -> None:
+    """What would be lost is said before it is."""
+    damage(log)
+    image = {path: path.read_bytes() for path in log.rglob("*") if path.is_file()}
+    would = tallystick.accept_loss(f"files:{log}", dry_run=True)
+    assert image == {path: path.read_bytes() for path in log.rglob("*") if path.is_file()}
+    done = tallystick.accept_loss(f"files:{log}")
+    assert [(loss.first, loss.last) for loss in would.losses] == [(loss.first, loss.last) for loss in done.losses]
+    assert (would.streams, would.uncertain) == (done.streams, done.uncertain)
+
+
+def test_a_loss_without_a_fact_is_a_finding(lab: Any, log: Path, tmp_path: Path) -> None:
+    """SAFE-02: lost ranges alone are no decision: verify names them, and appends are refused, until there is a fact."""
+    from tallystick.engines.files.place import accept_loss_files
+
+    lab.damages["hole_in_the_middle"](log)
+    accept_loss_files(str(log), clock=lambda: 1, dry_run=False)
+    with tallystick.open(f"files:{log}") as store:
+        assert {problem.what for problem in verify(store.log).problems} == {"loss"}
+        with pytest.raises(errors.Damaged):
+            store.append("order/0", NewEvent("thing.happened", {}))
+    assert tallystick.accept_loss(f"files:{log}").losses
+    with tallystick.open(f"files:{log}") as store:
+        assert verify(store.log).problems == []
+        store.append("order/new", NewEvent("thing.happened", {}), expected=NO_STREAM)
+
+
+def test_a_whole_log_has_nothing_to_accept(lab: Any, log: Path) -> None:
+    """Nothing is made, and no fact is recorded."""
+    before = lab.content(log)
+    assert tallystick.accept_loss(f"files:{log}").losses == ()
+    assert lab.content(log) == before
+
+
+def test_ids_of_lost_events_that_an_index_knew_are_not_used_again(lab: Any, whole: Path, log: Path) -> None:
+    """A retry of an append whose event is lost is refused, not written a second time."""
+    lab.damages["missing_segment"](log)
+    (loss,) = tallystick.accept_loss(f"files:{log}").losses
+    with tallystick.open(f"files:{whole}", readonly=True) as store:
+        (lost,) = store.read(after=loss.first, limit=1).events
+    with tallystick.open(f"files:{log}") as store, pytest.raises(errors.DuplicateId):
+        store.append(lost.stream, NewEvent(lost.type, lost.data, id=lost.id, meta={"source": "s"}))
+
+
+def test_an_accepted_loss_survives_a_missing_index(lab: Any, log: Path) -> None:
+    """The loss is in the segments: indexes made again know it too."""
+    lab.damages["hole_in_the_middle"](log)
+    accepted = tallystick.accept_loss(f"files:{log}")
+    shutil.rmtree(log / "index")
+    with tallystick.open(f"files:{log}") as store:
+        assert store.log.losses() == list(accepted.losses)
+        assert verify(store.log).problems == []
