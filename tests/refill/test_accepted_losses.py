@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import tallystick
 from tallystick import NO_STREAM, NewEvent, errors
+from tallystick.cli.main import tally
+from tallystick.engines.files.place import accept_loss_files
 from tallystick.store import control
 from tallystick.store.loss import ACCEPTED, KIND
 from tallystick.store.verify import verify
@@ -121,10 +125,8 @@ def test_a_dry_run_says_the_same_and_changes_nothing(lab: Any, damage: Callable[
     assert (would.streams, would.uncertain) == (done.streams, done.uncertain)
 
 
-def test_a_loss_without_a_fact_is_a_finding(lab: Any, log: Path, tmp_path: Path) -> None:
+def test_a_loss_without_a_fact_is_a_finding(lab: Any, log: Path) -> None:
     """SAFE-02: lost ranges alone are no decision: verify names them, and appends are refused, until there is a fact."""
-    from tallystick.engines.files.place import accept_loss_files
-
     lab.damages["hole_in_the_middle"](log)
     accept_loss_files(str(log), clock=lambda: 1, dry_run=False)
     with tallystick.open(f"files:{log}") as store:
@@ -162,3 +164,33 @@ def test_an_accepted_loss_survives_a_missing_index(lab: Any, log: Path) -> None:
     with tallystick.open(f"files:{log}") as store:
         assert store.log.losses() == list(accepted.losses)
         assert verify(store.log).problems == []
+
+
+def test_the_command_says_what_is_lost_and_verify_lists_it(lab: Any, log: Path) -> None:
+    """Settled 15: first as a trial, then for good; afterwards verify and doctor end with 0, and list the loss."""
+    lab.damages["damaged_current"](log)
+    run, url = CliRunner(), f"files:{log}"
+    assert run.invoke(tally, ["verify", url]).exit_code == 1
+    trial = run.invoke(tally, ["doctor", url, "--accept-loss", "--dry-run"])
+    assert trial.exit_code == 0, trial.output
+    assert "would be lost: positions" in trial.output
+    assert run.invoke(tally, ["verify", url]).exit_code == 1
+    done = run.invoke(tally, ["doctor", url, "--accept-loss"])
+    assert done.exit_code == 0, done.output
+    assert "kept: quarantine/current.log" in done.output
+    for command in ("verify", "doctor"):
+        after = run.invoke(tally, [command, url])
+        assert after.exit_code == 0, after.output
+        assert "accepted loss: positions" in after.output
+    told = json.loads(run.invoke(tally, ["verify", url, "--json"]).output)
+    assert (told["ok"], len(told["accepted"])) == (True, 1)
+    assert run.invoke(tally, ["doctor", url, "--accept-loss", "--repair"]).exit_code == 2
+    assert ACCEPTED in run.invoke(tally, ["audit", url]).output
+
+
+def test_an_engine_that_does_not_offer_it_says_so(tmp_path: Path) -> None:
+    """It is refused by name, and nothing is changed."""
+    tallystick.open(f"sqlite:{tmp_path}/log.db").close()
+    done = CliRunner().invoke(tally, ["doctor", f"sqlite:{tmp_path}/log.db", "--accept-loss"])
+    assert done.exit_code == 1
+    assert "does not offer that" in done.output
