@@ -16,9 +16,13 @@ import tallystick
 from tallystick import NO_STREAM, NewEvent, errors
 from tallystick.cli.main import tally
 from tallystick.engines.files.place import accept_loss_files
+from tallystick.server.service import open_service
+from tallystick.server.settings import Settings
+from tallystick.server.tokens import Tokens
 from tallystick.store import control
 from tallystick.store.loss import ACCEPTED, KIND
 from tallystick.store.verify import verify
+from tallystick.testing import upkeep
 
 WITHOUT_LOSS = ("damaged_header", "headless_current")
 """Every frame can still be read."""
@@ -194,3 +198,72 @@ def test_an_engine_that_does_not_offer_it_says_so(tmp_path: Path) -> None:
     done = CliRunner().invoke(tally, ["doctor", f"sqlite:{tmp_path}/log.db", "--accept-loss"])
     assert done.exit_code == 1
     assert "does not offer that" in done.output
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_tokens_from_before_a_loss_count_no_more_if_a_revocation_may_be_lost(
+    lab: Any, indexed: bool, log: Path
+) -> None:
+    """Settled 15: nobody is let in by what is left of the facts; new tokens can be issued, and count."""
+    with tallystick.open(f"files:{log}") as store:
+        before = Tokens(store).issue("admin", actor="root")
+        for number in range(3):
+            store.append("order/0", NewEvent("thing.happened", {"number": number, "text": "x" * 900}))
+    lab.bitten(log / "current.log", 0.9)
+    if not indexed:
+        shutil.rmtree(log / "index")
+    (loss,) = tallystick.accept_loss(f"files:{log}").losses
+    assert loss.is_indexed is indexed
+    with tallystick.open(f"files:{log}") as store:
+        tokens = Tokens(store)
+        assert tokens.required
+        if indexed:
+            assert tokens.check(before.secret).actor == "root"
+            return
+        with pytest.raises(errors.TokenRefused):
+            tokens.check(before.secret)
+        after = tokens.issue("admin", actor="root")
+        for seen in (tokens, Tokens(store)):
+            assert seen.check(after.secret).actor == "root"
+            with pytest.raises(errors.TokenRefused):
+                seen.check(before.secret)
+
+
+def test_a_service_over_a_loss_asks_for_tokens_if_any_may_have_been_issued(lab: Any, log: Path) -> None:
+    """Settled 15: where no index is left nobody knows whether there were tokens; the door stays closed."""
+    shutil.rmtree(log / "index")
+    lab.damages["damaged_current"](log)
+    tallystick.accept_loss(f"files:{log}")
+    with open_service(Settings(url=f"files:{log}")).store as store:
+        tokens = Tokens(store)
+        assert tokens.required
+        assert tokens.check(tokens.issue("admin", actor="root").secret).actor == "root"
+
+
+def test_a_log_with_a_loss_is_not_moved_as_if_it_were_whole(lab: Any, log: Path, tmp_path: Path) -> None:
+    """Settled 17: an export of all and a copy are refused by name; an export of what comes after the loss is not."""
+    lab.damages["hole_in_the_middle"](log)
+    last = tallystick.accept_loss(f"files:{log}").losses[-1].last
+    run, url = CliRunner(), f"files:{log}"
+    for arguments in (["export", url], ["export", url, "--whole"], ["copy", url, f"files:{tmp_path}/other"]):
+        done = run.invoke(tally, arguments)
+        assert done.exit_code == 1, (arguments, done.output)
+        assert "are lost" in done.output
+    after = run.invoke(tally, ["export", url, "--after", str(last)])
+    assert after.exit_code == 0
+    assert ACCEPTED in after.output
+
+
+def test_maintenance_goes_on_around_a_loss(lab: Any, log: Path) -> None:
+    """What lies around a loss is pruned, erased and compressed as ever, and the loss stays what it is."""
+    lab.damages["missing_segment"](log)
+    (loss,) = tallystick.accept_loss(f"files:{log}").losses
+    with tallystick.open(f"files:{log}", segment_bytes_max=lab.segment_bytes_max) as store:
+        upkeep.prune(store, "order/1", 2)
+        upkeep.erase(store, "order/2", 2)
+        store.log.reclaim(compress_before=1 << 62, progress=lambda done: None)
+        assert verify(store.log).problems == []
+    with tallystick.open(f"files:{log}") as store:
+        assert store.log.losses() == [loss]
+        found = verify(store.log)
+        assert (found.problems, len(found.accepted)) == ([], 1)
