@@ -3,7 +3,7 @@
 from tallystick import errors
 from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event, NewEvent
-from tallystick.opening import open, refill
+from tallystick.opening import accept_loss, open, refill
 from tallystick.store.commit import Appended
 from tallystick.store.expectation import ANY, NO_STREAM
 from tallystick.store.ledger import Head
@@ -24,6 +24,7 @@ __all__ = [
     "Page",
     "Selection",
     "Store",
+    "accept_loss",
     "errors",
     "open",
     "refill",

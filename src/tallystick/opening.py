@@ -14,6 +14,8 @@ from tallystick.engines.memory import MemoryLog
 from tallystick.event import guard, profiles
 from tallystick.event.catalog import Catalog
 from tallystick.store import control, fields
+from tallystick.store.acceptance import Acceptance
+from tallystick.store.acceptance import record as record_acceptance
 from tallystick.store.damage import UNFINISHED
 from tallystick.store.events import EventLog
 from tallystick.store.refill import Donor, ExportDonor, Refilled, StoreDonor, lost_snapshots, with_snapshots
@@ -116,6 +118,27 @@ def refill(
         done = with_snapshots(done, lost)
         record_refill(store, done)
     return done
+
+
+def accept_loss(
+    url: str, *, dry_run: bool = False, clock: Callable[[], int] = time.time_ns, filesystem: Any = None
+) -> Acceptance:
+    """Give up what is damaged in a file log: the bytes are kept, a control fact is recorded, and appends go on.
+
+    With `dry_run` only say what would be lost. Refill from a copy instead if there is one.
+    """
+    engine, _, place = url.partition(":")
+    if engine != "files":
+        raise errors.AcceptRefused(url=shown(url), reason=f"the engine {engine!r} does not offer that")
+    from tallystick.engines.files.place import accept_loss_files
+
+    if dry_run:
+        return accept_loss_files(place, clock=clock, dry_run=True, filesystem=filesystem)
+    with open(url, create=False, clock=clock, filesystem=filesystem) as store:
+        verify(store.log)  # what is wrong is on record before anything is changed, and stays there until the end
+    accepted = accept_loss_files(place, clock=clock, dry_run=False, filesystem=filesystem)
+    with open(url, create=False, clock=clock, filesystem=filesystem) as store:
+        return record_acceptance(store, accepted)
 
 
 def _is_damaged(log: EventLog) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from tallystick.cli import failures, options, output, progress
+from tallystick.cli import failures, losses, options, output, progress
 from tallystick.cli.verify import show_problems, show_unrecorded
 
 if TYPE_CHECKING:
@@ -31,10 +31,26 @@ PAGE = 10_000
     "--from",
     help="With --repair: refill what is damaged from this store (a URL) or export (a file). All is checked first.",
 )
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Give up damaged ranges for good, if there is no copy to refill from. The bytes are kept, a control fact is "
+    "recorded, and appends go on. Only a file log offers it.",
+)
+@click.option("--dry-run", is_flag=True, help="With --accept-loss: only show what would be lost.")
 @click.option("--quick", is_flag=True, help="Show what is known already, without reading the log.")
 @options.as_json
 @click.pass_context
-def command(context: click.Context, url: str, repair: bool, refill_from: str | None, quick: bool, as_json: bool) -> int:
+def command(
+    context: click.Context,
+    url: str,
+    repair: bool,
+    refill_from: str | None,
+    accept_loss: bool,
+    dry_run: bool,
+    quick: bool,
+    as_json: bool,
+) -> int:
     """Show the facts of a store: size, free space, index, locks, damaged ranges, and what recovery found and did.
 
     Without --repair the store is opened for reading only. Exit status 1 if something is wrong. `tally verify` checks
@@ -46,6 +62,12 @@ def command(context: click.Context, url: str, repair: bool, refill_from: str | N
     is_given = context.get_parameter_source("refill_from") is ParameterSource.COMMANDLINE
     if is_given and not repair:
         raise click.UsageError("--refill-from goes with --repair")
+    if (repair and accept_loss) or (dry_run and not accept_loss):
+        raise click.UsageError("--accept-loss goes without --repair, and --dry-run with --accept-loss")
+    accepted = tallystick.accept_loss(url, dry_run=dry_run) if accept_loss else None
+    if accepted is not None and dry_run:
+        output.document(accepted) if as_json else losses.show(accepted, dry_run=True)
+        return failures.DONE
     refilled = _refill(url, refill_from) if refill_from is not None and repair else None
     with tallystick.open(url, readonly=not repair, create=False) as store:
         cleared, unrecorded = (_cleared(store), "") if repair else ([], "")
@@ -62,6 +84,8 @@ def command(context: click.Context, url: str, repair: bool, refill_from: str | N
             "facts": report.facts,
             "recovered": report.recovered,
             "refilled": refilled,
+            "accepted": accepted,
+            "losses": [loss.hole for loss in store.log.losses()],
             "cleared": cleared,
             "unrecorded": unrecorded,
             "holes": holes,
@@ -121,7 +145,7 @@ def _read_through(store: Store) -> list[Hole]:
     with progress.bar("reading", total=head) as move:
         while after < head:
             page = store.log.read(after=after, until=head, limit=PAGE, over_holes=True, over_pruned=True)
-            holes += page.holes
+            holes += [hole for hole in page.holes if not hole.accepted]
             if page.through <= after:
                 break
             after = page.through
@@ -138,6 +162,9 @@ def _show(found: dict[str, Any]) -> None:
         click.echo("recovery: " + output.printable(deed))
     if found["refilled"] is not None:
         _show_refilled(found["refilled"])
+    if found["accepted"] is not None:
+        losses.show(found["accepted"], dry_run=False)
+    losses.show_accepted(found["losses"])
     if found["cleared"]:
         click.echo(f"cleared: {len(found['cleared'])} on record as damaged; all was verified again, nothing is wrong")
     for hole in found["holes"]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tallystick.cli import code, failures, options, output, progress
+from tallystick.cli import code, failures, losses, options, output, progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
 
     With --reducer, snapshots and fingerprints of that reducer are also compared with a replay, with each other, and
     with the reducer's invariants. The log of a community has its signatures checked too. Exit status 0 if nothing is
-    wrong, 1 otherwise.
+    wrong, 1 otherwise. Losses that were accepted are listed; they are nothing wrong.
 
     Damage that is found goes on record in the store: appends are refused until `tally doctor --repair` finds everything
     sound. What the reducers and signatures show is reported and not put on record.
@@ -59,6 +59,7 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
             "head": found.head,
             "truncated": found.truncated,
             "unrecorded": found.unrecorded,
+            "accepted": found.accepted,
         }
     if as_json:
         output.document(answer | {"problems": found.problems})
@@ -80,6 +81,7 @@ def _wrong_signatures(store: Store, total: int) -> Iterator[Problem]:
 
 
 def _show(answer: dict[str, Any], problems: list[Problem]) -> None:
+    losses.show_accepted(answer["accepted"])
     if problems:
         show_problems(problems)
         more = " or more" if answer["truncated"] else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tallystick.errors.base import TallyError
 
 __all__ = [
+    "AcceptRefused",
     "Conflict",
     "DuplicateId",
     "HistoryPruned",
@@ -130,6 +131,15 @@ class RefillRefused(Refused):
     advice = "Nothing was changed. Name a copy or an export of this very store that holds all of the damaged range."
     url: str
     source: str
+    reason: str
+
+
+class AcceptRefused(Refused):
+    """The loss of what is damaged cannot be accepted."""
+
+    template = "cannot accept the loss of what is damaged in {url!r}: {reason}"
+    advice = "Nothing was changed. Refill the range from a copy, or export what is left and begin a new store."
+    url: str
     reason: str
 
 

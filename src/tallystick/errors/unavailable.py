@@ -8,6 +8,7 @@ __all__ = [
     "Busy",
     "CheckpointDamaged",
     "Damaged",
+    "HistoryLost",
     "HistoryReplaced",
     "LargeEventWarning",
     "NewerFormat",
@@ -228,6 +229,13 @@ class CheckpointDamaged(Unavailable):
     advice = "Drop it with `tally consumers drop` and let the consumer begin again, or set its place."
     exit_status = 1
     name: str
+
+
+class HistoryLost(Damaged):
+    """The range was damaged, and its loss was accepted: what needs it cannot be had, and is not made from the rest."""
+
+    template = "positions {first} to {last} are lost: {reason}"
+    advice = "The loss was accepted (`tally audit`). Events outside are readable: after={last}."
 
 
 class NotRecorded(Unavailable):

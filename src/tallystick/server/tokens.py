@@ -27,6 +27,7 @@ from tallystick.event import names
 from tallystick.event.model import Event, NewEvent
 from tallystick.store import facts
 from tallystick.store.idempotency import CommandRecord
+from tallystick.store.selection import Selection
 from tallystick.store.store import Store
 
 STREAM = "tally.store/tokens"
@@ -103,6 +104,7 @@ class Tokens:
         self._reading = threading.Lock()
         self._turn: asyncio.Lock | None = None
         self._seq = 0
+        self._has_lost = False
         self._by_id: dict[str, Token] = {}
         self._id_by_hash: dict[str, str] = {}
         self._refreshed = float("-inf")
@@ -112,8 +114,8 @@ class Tokens:
 
     @property
     def required(self) -> bool:
-        """Whether anybody was ever issued a token. That the last one expired must not open the door again."""
-        return bool(self._by_id)
+        """Whether anybody was ever issued a token, or may have been. That the last one expired opens no door again."""
+        return bool(self._by_id) or self._has_lost
 
     @property
     def usable(self) -> bool:
@@ -168,9 +170,23 @@ class Tokens:
         with self._reading:
             looked = self._monotonic()
             head = self._store.stream_head(STREAM)
-            while head is not None and self._seq < head.seq:
-                self._take(self._store.read_stream(STREAM, after=self._seq, until=head.seq, limit=_PAGE))
+            try:
+                while head is not None and self._seq < head.seq:
+                    self._take(self._store.read_stream(STREAM, after=self._seq, until=head.seq, limit=_PAGE))
+            except errors.HistoryLost:
+                assert head is not None
+                self._begin_again(head.seq)
             self._refreshed = looked
+
+    def _begin_again(self, seq: int) -> None:
+        """Facts were lost, and any of them may have revoked a token: only what was issued after the loss counts."""
+        after = max(loss.last for loss in self._store.log.losses())
+        mine = Selection(streams=frozenset({STREAM}))
+        self._has_lost, self._by_id, self._id_by_hash = True, {}, {}
+        if found := list(self._store.events(after=after, selection=mine)):
+            self._take(found)
+        else:
+            self._seq = seq
 
     def _take(self, events: list[Event]) -> None:
         if not events:

@@ -47,10 +47,24 @@ def check_secrets(mode: str, profile: profiles.Profile) -> None:
 def audit(log: EventLog, *, after: int = 0, selection: Selection | None = None) -> Iterator[Event]:
     """The control facts in order of position. They stand in streams of their own, so the log is not searched."""
     wanted = (selection or Selection()).predicate()
+    if log.losses():
+        yield from (event for event in _around_losses(log, after) if wanted(event))
+        return
     streams = [_behind(log, name, after) for name in control_streams(log)]
     for event in heapq.merge(*streams, key=lambda event: event.position):
         if wanted(event):
             yield event
+
+
+def _around_losses(log: EventLog, after: int) -> Iterator[Event]:
+    """The control facts that are left: a stream that lost some cannot be read as a whole."""
+    head = log.head()
+    while after < head:
+        page = log.read(after=after, until=head, limit=PAGE_EVENTS, over_holes=True, over_pruned=True)
+        yield from (event for event in page.events if names.is_reserved(event.stream))
+        if page.through <= after:
+            return
+        after = page.through
 
 
 def control_streams(log: EventLog) -> Iterator[str]:

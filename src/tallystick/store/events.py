@@ -25,6 +25,7 @@ from tallystick.store.views import Inline, Views
 if TYPE_CHECKING:
     from tallystick.store.damage import DamageRecord
     from tallystick.store.ledger import Head
+    from tallystick.store.loss import Loss
 
 PAGE_EVENTS = 1000
 
@@ -186,6 +187,9 @@ class EventLog(Protocol):
 
     def holes(self) -> list[Hole]:
         """The damaged ranges that are known."""
+
+    def losses(self) -> list[Loss]:
+        """The lost ranges that were accepted, or are about to be, in order. They are not among the holes."""
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         """Verify the engine's own structures: frames, indexes, tables. Events are verified by their readers."""

@@ -7,12 +7,16 @@ import msgspec
 from tallystick.event.model import Event
 
 
-class Hole(msgspec.Struct, frozen=True):
-    """A range of positions whose bytes are damaged. Nothing in it is served, and nothing is thrown away."""
+class Hole(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A range of positions whose bytes are damaged. Nothing in it is served, and nothing is thrown away.
+
+    `accepted`: the loss was accepted (`store/loss.py`). It is damage no more, and still nothing can be read there.
+    """
 
     first: int
     last: int
     reason: str
+    accepted: bool = False
 
 
 class Page(msgspec.Struct, frozen=True):

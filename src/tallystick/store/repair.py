@@ -1,7 +1,7 @@
 """Clearing the record of damage: only after everything was verified again, and never without a control fact.
 
-Two ways lead here: `tally doctor --repair`, and refilling from a copy (`store/refill.py`). A third one, a recorded
-decision to accept a loss, would call `clear` as well, with findings that remain.
+Three ways lead here: `tally doctor --repair`, refilling from a copy (`store/refill.py`), and a recorded decision to
+accept a loss (`store/acceptance.py`).
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def require_sound(store: Store, when: str) -> list[Problem]:
     return known
 
 
-def clear(store: Store, fact: NewEvent, verified: Sequence[Problem]) -> None:
+def clear(store: Store, fact: NewEvent, verified: Sequence[Problem], *, stream: str = control.REPAIRS_STREAM) -> None:
     """Record a fact that says what was on record and how it was settled; then take that, and no more, off the record.
 
     In this order: a crash between the two leaves the record, and never a record that was cleared without a fact.
     """
     with store.log.damage.settling(verified):
-        store.record([(control.REPAIRS_STREAM, fact)])
+        store.record([(stream, fact)])
 
 
 def cleared(known: Sequence[Problem], *, how: str) -> NewEvent:

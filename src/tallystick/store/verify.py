@@ -17,15 +17,16 @@ import msgspec
 from tallystick import errors
 from tallystick.event import chain
 from tallystick.event.model import Event
-from tallystick.store import transfer
+from tallystick.store import loss, transfer
 from tallystick.store.claims import Claims, check_cuts, check_snapshots, read_claims
 from tallystick.store.damage import UNFINISHED, problem_of, put_on_record, with_known
 from tallystick.store.events import EventLog, Problem
 from tallystick.store.ledger import NO_HEAD, Head
-from tallystick.store.page import StreamInfo
+from tallystick.store.page import Hole, StreamInfo
 
 PROBLEMS_MAX = 10_000
 LOOKS_MAX = 3
+LOSS = "loss"
 _PAGE = 10_000
 _EXPLAINED_BY_FACTS = frozenset({"snapshot", "erasure"})
 _EXPLAINED_BY_A_MOVE = frozenset({"cut", "erasure", "snapshot"})
@@ -35,6 +36,7 @@ _SNAPSHOTS = frozenset({"snapshot"})
 class Verification(msgspec.Struct):
     """What was looked at and what was found. `ok` is the answer.
 
+    `accepted` are the losses that were accepted: nothing is there, and that is no finding.
     `unrecorded` says why what was found could not be put on record; it is empty if it was, or if nothing was found.
     """
 
@@ -45,6 +47,7 @@ class Verification(msgspec.Struct):
     snapshots: int = 0
     head: int = 0
     problems: list[Problem] = []
+    accepted: list[Hole] = []
     truncated: bool = False
     unrecorded: str = ""
 
@@ -141,10 +144,15 @@ def _look_through(log: EventLog, found: Verification, progress: Callable[[int], 
     after = 0
     while after < found.head:
         page = log.read(after=after, until=found.head, limit=_PAGE, over_holes=True, over_pruned=True, unchecked=True)
-        for hole in page.holes:
-            found.add(problem_of(hole))
-            torn = set()
+        pending = list(page.holes)
+        found.accepted += [hole for hole in pending if hole.accepted]
+        for hole in pending:
+            if not hole.accepted:
+                found.add(problem_of(hole))
         for event in page.events:
+            while pending and pending[0].first <= event.position:
+                torn = set()
+                pending.pop(0)
             forgiven = torn is not None and event.stream not in torn
             if torn is not None:
                 torn.add(event.stream)
@@ -152,12 +160,15 @@ def _look_through(log: EventLog, found: Verification, progress: Callable[[int], 
             _place(event, heads.get(event.stream, NO_HEAD), forgiven, found)
             _sealed(event, claims, found)
             heads[event.stream] = Head(event.seq, event.link)
+        if pending:
+            torn = set()
         found.events += len(page.events)
         progress(found.events)
         if page.through <= after:
             break
         after = page.through
     _known_holes(log, found)
+    _accepted(log, found)
     found.streams = len(heads)
     if torn is None:
         _heads(log, heads, found)
@@ -171,6 +182,31 @@ def _known_holes(log: EventLog, found: Verification) -> None:
     for hole in log.holes():
         if not any(problem.what == "hole" and problem.position == hole.first for problem in found.problems):
             found.add(problem_of(hole))
+
+
+def accepted_ranges(log: EventLog) -> set[tuple[int, int]]:
+    """The ranges whose loss a control fact accepts."""
+    found: set[tuple[int, int]] = set()
+    after = f"{loss.KIND}/"
+    while page := log.streams(after=after, limit=_PAGE):
+        for info in page:
+            if not info.stream.startswith(f"{loss.KIND}/"):
+                return found
+            for event in log.read_stream(info.stream, limit=_PAGE):
+                if event.type == loss.ACCEPTED and event.data is not None:
+                    found |= {(each["first"], each["last"]) for each in event.data["ranges"]}
+        after = page[-1].stream
+    return found
+
+
+def _accepted(log: EventLog, found: Verification) -> None:
+    """A range is lost only if a control fact accepts it."""
+    if losses := log.losses():
+        settled = accepted_ranges(log)
+        for each in losses:
+            if (each.first, each.last) not in settled:
+                reason = f"positions {each.first} to {each.last} are lost, and no control fact accepts that"
+                found.add(Problem(LOSS, reason, each.first))
 
 
 def _hold_against(log: EventLog, claims: Claims, found: Verification) -> None:

@@ -35,6 +35,7 @@ from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.filesystem import FULL
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head, Holder, Ledger
+from tallystick.store.loss import Loss
 from tallystick.store.maintenance import Cut, Reclaimed, require_history
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
@@ -252,7 +253,8 @@ class FilesLog(Beside, Receiver):
         return self._view.lifecycle().cuts.get(stream)
 
     def pruned(self, id: bytes) -> bool:
-        if not self._view.lifecycle().cuts:
+        life = self._view.lifecycle()
+        if not life.cuts and not life.losses:
             return False
         return self._view.steady(lambda: self._view.reader.pruned(self._view.segments, id))
 
@@ -300,10 +302,7 @@ class FilesLog(Beside, Receiver):
         )
         found = events_of(parts)
         require_history(self._view.life.cuts.get(stream), after=after)  # it may have been pruned meanwhile
-        if len(found) < limit and self._view.holes:
-            head = self._view.stream_head(stream)
-            if head is None or until is None or until > head.seq:
-                self._view.require_end(stream, head)
+        self._view.require_whole(stream, found, after=after, until=until, limit=limit)
         self._view.require_sound(parts, after=after)
         return found
 
@@ -348,6 +347,9 @@ class FilesLog(Beside, Receiver):
 
     def holes(self) -> list[Hole]:
         return list(self._view.holes)
+
+    def losses(self) -> list[Loss]:
+        return list(self._view.lifecycle().losses)
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         self._view.refresh()

@@ -159,6 +159,12 @@ class GrowingIndex:
     def _add_records(self, records: SideRecords, first_seqs: dict[str, int], offset: int) -> None:
         self.leases |= {lease.stream: lease for lease in records.leases}
         self.life.take(records)
+        for end in (end for loss in records.losses for end in loss.ends):  # events that may follow go on from there
+            head, entry = Head(end.seq, end.link, end.org), self.streams.get(end.stream)
+            if entry is None:
+                self.streams[end.stream] = StreamEntry(head, bytearray())
+            elif entry.head.seq < end.seq:
+                entry.head = head
         for source, seq in records.sources:
             self.sources[source] = max(seq, self.sources.get(source, 0))
         self.gone.update(records.gone)

@@ -11,8 +11,8 @@
     rest                             MessagePack {"sources": {[org, source]: seq}, "leases": [lease…], "far": [[stream,
                                      first seq, last seq, frame offset]…]}: commands whose events stand elsewhere
     life                             MessagePack {"cuts": [cut…], "erased": positions u64 big-endian…, "snapshots":
-                                     [[id, held]…], "announced": position}: what happened in this segment, maybe to
-                                     older ones; without "announced" if no part was taken over that waits for facts
+                                     [[id, held]…], "announced": position, "losses": [loss…]}: what happened in this
+                                     segment, maybe to older ones; the last two only where there is something to say
     commands                         by digest: digest 16, frame offset u32, recorded u64, big-endian; offset 0 means
                                      forgotten here
     command bloom                    a filter over the digests

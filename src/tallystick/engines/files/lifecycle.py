@@ -14,6 +14,7 @@ from tallystick.engines.files import side
 from tallystick.engines.files.side import SideRecords
 from tallystick.event.model import Event
 from tallystick.store.ledger import Head
+from tallystick.store.loss import Loss
 from tallystick.store.maintenance import Cut, before_cut
 
 _POSITION_BYTES = 8
@@ -32,6 +33,7 @@ class Lifecycle:
         self.snapshots: dict[bytes, bool] = {}  # False: dropped, maybe in a segment before this one
         self.floor = 0
         self.announced = 0  # up to here control facts about what was taken over may still come
+        self.losses: list[Loss] = []
         self.touched = 0  # behind this position no event is pruned or erased
 
     def take(self, records: SideRecords) -> None:
@@ -41,6 +43,7 @@ class Lifecycle:
         for erasure in records.erasures:
             self._erase(erasure.position)
         self.announced = max(self.announced, records.announced)
+        self.losses += records.losses
         self.snapshots |= dict.fromkeys(records.snapshots, True)
         self.snapshots |= dict.fromkeys(records.dropped, False)
 
@@ -51,6 +54,7 @@ class Lifecycle:
         for position in newer.erased:
             self._erase(position)
         self.announced = max(self.announced, newer.announced)
+        self.losses += newer.losses
         self.snapshots |= newer.snapshots
 
     def _prune(self, cut: Cut) -> None:
@@ -92,7 +96,7 @@ class Lifecycle:
             "cuts": [msgspec.structs.astuple(cut) for _, cut in sorted(self.cuts.items())],
             "erased": b"".join(position.to_bytes(_POSITION_BYTES, "big") for position in sorted(self.erased)),
             "snapshots": sorted(self.snapshots.items()),
-        } | ({"announced": self.announced} if self.announced else {})
+        } | {name: value for name in ("announced", "losses") if (value := getattr(self, name))}
 
 
 def decode(fields: dict[str, Any]) -> Lifecycle:
@@ -103,6 +107,7 @@ def decode(fields: dict[str, Any]) -> Lifecycle:
     for at in range(0, len(erased), _POSITION_BYTES):
         found._erase(int.from_bytes(erased[at : at + _POSITION_BYTES], "big"))
     found.announced = fields.get("announced", 0)
+    found.losses = msgspec.convert(fields.get("losses", []), list[Loss])
     found.snapshots = dict(fields["snapshots"])
     return found
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tallystick import errors
 from tallystick.engines.disk import Disk
-from tallystick.engines.files import opener, refill
+from tallystick.engines.files import losses, opener, refill
 from tallystick.engines.files.compressor import COMPRESS_BYTES_MIN
 from tallystick.engines.files.engine import FilesLog
 from tallystick.engines.files.writer import (
@@ -15,6 +16,7 @@ from tallystick.engines.files.writer import (
     SEGMENT_BYTES_MAX,
     SEGMENT_BYTES_MIN,
 )
+from tallystick.store.acceptance import Acceptance
 from tallystick.store.filesystem import FileSystem
 from tallystick.store.refill import Donor, Refilled
 
@@ -28,6 +30,21 @@ def refill_files(
     filesystem: FileSystem | None = None,
 ) -> Refilled:
     """Refill the damaged ranges of the log in a directory from a donor."""
+    with _closed_log(directory, filesystem) as (files, place):
+        return refill.refill(files, place, donor, clock=clock, progress=progress)
+
+
+def accept_loss_files(
+    directory: str, *, clock: Callable[[], int], dry_run: bool, filesystem: FileSystem | None = None
+) -> Acceptance:
+    """Give up the damaged ranges of the log in a directory, or only say what that would lose."""
+    with _closed_log(directory, filesystem) as (files, place):
+        return losses.accept(files, place, clock=clock, dry_run=dry_run)
+
+
+@contextmanager
+def _closed_log(directory: str, filesystem: FileSystem | None) -> Iterator[tuple[FileSystem, str]]:
+    """The file system and the directory of a log that is there, to be worked on while it is closed."""
     files: FileSystem = filesystem or Disk()
     directory = directory.rstrip("/") or "/"
     if not opener.exists(files, directory):
@@ -35,7 +52,7 @@ def refill_files(
     try:
         files = files.anchored(directory)
         try:
-            return refill.refill(files, directory, donor, clock=clock, progress=progress)
+            yield files, directory
         finally:
             files.release()
     except OSError as problem:

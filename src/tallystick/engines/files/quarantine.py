@@ -33,10 +33,11 @@ def move(handles: Handles, name: str, *, time_ns: int) -> str:
     return f"{name} is no part of the log any more: moved to {FOLDER}/{kept}"
 
 
-def copy(files: FileSystem, directory: str, name: str, *, time_ns: int) -> str:
-    """Copy a file of the log's directory into the quarantine, durably; returns its path there."""
+def copy(files: FileSystem, directory: str, name: str, *, time_ns: int, folder: str = ".") -> str:
+    """Copy a file of the log's directory, or of a folder there, into the quarantine, durably; returns its path."""
     kept = f"{FOLDER}/{name}.damaged.{time_ns}"
-    source, target = files.open_read(f"{directory}/{name}"), files.create(f"{directory}/{kept}")
+    path = f"{directory}/{name}" if folder == "." else f"{directory}/{folder}/{name}"
+    source, target = files.open_read(path), files.create(f"{directory}/{kept}")
     try:
         at = 0
         for data in pieces(source, 0, source.size()):

@@ -6,7 +6,7 @@ Frames are kept as they were written; what was pruned or erased since is taken o
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from tallystick.engines.files.scan import Scanner, next_valid_frame, read_frame
 from tallystick.engines.files.segments import Handles, Segment, SegmentSet
 from tallystick.event import limits
 from tallystick.event.model import Event
+from tallystick.store import loss
 from tallystick.store.maintenance import before_cut
 from tallystick.store.page import Hole, Page
 from tallystick.store.selection import Selection
@@ -43,6 +44,17 @@ class Reader:
         self, segments: SegmentSet, *, after: int, end: int, selection: Selection, limit: int, over_holes: bool
     ) -> tuple[Page, list[Part]]:
         """Events with after < position <= end, up to `limit`, and which frames they are of; see the port for holes."""
+        lost = loss.between(self._life.losses, after, end)
+        if not over_holes:
+            end = loss.readable_until(lost, after=after, until=end)
+        page, parts = self._page(
+            segments, after=after, end=end, selection=selection, limit=limit, over_holes=over_holes
+        )
+        return (loss.named_in(page, lost) if lost and over_holes else page), parts
+
+    def _page(
+        self, segments: SegmentSet, *, after: int, end: int, selection: Selection, limit: int, over_holes: bool
+    ) -> tuple[Page, list[Part]]:
         found: list[Event] = []
         parts: list[Part] = []
         holes: list[Hole] = []
@@ -249,6 +261,8 @@ class Reader:
         if found and found[-1].seq != begin + len(found):
             at = next(number for number, event in enumerate(found) if event.seq != begin + number + 1)
             first, last = found[at - 1].position + 1 if at else 1, found[at].position - 1
+            if lost := loss.between(self._life.losses, first - 1, last):
+                raise lost[-1].refusal
             raise errors.Damaged(first=first, last=last, reason=f"seq {begin + at + 1} of {stream!r} is missing")
         return parts
 

@@ -12,7 +12,6 @@ from the control facts; leases and the records of commands in the gap are lost t
 
 from __future__ import annotations
 
-import functools
 import secrets
 from collections.abc import Callable, Iterator
 
@@ -23,32 +22,26 @@ from tallystick.engines.files import (
     damage,
     discovery,
     evidence,
-    generation,
     index_file,
     mark,
-    quarantine,
-    rewriting,
     segment,
 )
 from tallystick.engines.files.damage import Gap, Part, Run
-from tallystick.engines.files.donated import ClaimsRemains, Given, all_cuts, copy_of_this
+from tallystick.engines.files.donated import Given, all_cuts, copy_of_this
 from tallystick.engines.files.evidence import Reached
 from tallystick.engines.files.index_file import SealedIndex
 from tallystick.engines.files.mark import Mark
-from tallystick.engines.files.rewriting import Everything, Piece, Rewriter
+from tallystick.engines.files.replacement import Replacement
 from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segments import Handles, Segment, SegmentSet
-from tallystick.engines.files.writer import following
 from tallystick.event import chain
 from tallystick.event.model import Event
 from tallystick.store import facts
 from tallystick.store.claims import Claims
-from tallystick.store.filesystem import FileSystem, replace_file
+from tallystick.store.filesystem import FileSystem
 from tallystick.store.ledger import NO_HEAD, Head
 from tallystick.store.page import Hole
 from tallystick.store.refill import Donor, Refilled
-
-UNKNOWN_GENERATION = 1 << 16  # of a segment whose header is gone: higher than it can have been
 
 
 def refill(
@@ -63,21 +56,29 @@ def refill(
     lock = files.lock(f"{directory}/lock")
     handles = Handles(files, directory)
     try:
-        marked, cache, known = mark.load(files, directory), SectionCache(), evidence.gathered(files, directory)
-        found = discovery.discover(files, directory, marked, cache=cache, handles=handles)
-        discovery.require_segments(found, directory, marked, known)
-        marked = _with_evidence(marked, evidence.farthest(known, SegmentSet(found.segments)), found.segments[-1])
-        parts = damage.survey(found, handles, marked)
-        _require_end(found, marked, directory, donor)
+        cache = SectionCache()
+        found, marked, parts = look(handles, cache)
+        if (reason := why_no_end(found, marked)) is not None:
+            raise errors.RefillRefused(url=f"files:{directory}", source=donor.name, reason=reason)
         if not any(part.is_damaged for part in parts):
             return Refilled(donor.name)
         indexes = damage.indexes(handles, cache, parts[0].header.store_id)
         plan = Plan(parts, donor, indexes, url=f"files:{directory}", progress=progress)
         plan.check()
-        return _Refilling(handles, cache, plan, clock).run(found.headless)
+        return Replacement(handles, cache, plan, clock).run(found.headless)
     finally:
         handles.close()
         lock.release()
+
+
+def look(handles: Handles, cache: SectionCache) -> tuple[discovery.Found, Mark | None, list[Part]]:
+    """What is in a log's directory, how far it reached, and what is left of each segment. Changes nothing."""
+    files, directory = handles.files, handles.directory
+    marked, known = mark.load(files, directory), evidence.gathered(files, directory)
+    found = discovery.discover(files, directory, marked, cache=cache, handles=handles)
+    discovery.require_segments(found, directory, marked, known)
+    marked = _with_evidence(marked, evidence.farthest(known, SegmentSet(found.segments)), found.segments[-1])
+    return found, marked, damage.survey(found, handles, marked)
 
 
 def _with_evidence(marked: Mark | None, reached: Reached | None, last: Segment) -> Mark | None:
@@ -91,11 +92,11 @@ def _with_evidence(marked: Mark | None, reached: Reached | None, last: Segment) 
     return Mark(segment_id, 0, reached.position + 1)
 
 
-def _require_end(found: discovery.Found, marked: Mark | None, directory: str, donor: Donor) -> None:
-    """Refuse if nothing says where the log ended: then nobody knows what is missing."""
+def why_no_end(found: discovery.Found, marked: Mark | None) -> str | None:
+    """Why nobody knows where the log ended, and so what is missing; None if that is known."""
     if found.current_damage and marked is None:
-        reason = f"{found.current_damage}, and there is no synced mark that says where the log ended"
-        raise errors.RefillRefused(url=f"files:{directory}", source=donor.name, reason=reason)
+        return f"{found.current_damage}, and there is no synced mark that says where the log ended"
+    return None
 
 
 class Plan:
@@ -112,6 +113,7 @@ class Plan:
     ) -> None:
         self.parts = parts
         self.donor = donor
+        self.source = donor.name
         self.url = url
         self.claims = Claims()
         self._progress = progress
@@ -207,90 +209,3 @@ def _is_denied(event: Event, indexes: list[SealedIndex]) -> bool:
         return bool(covering) and all(index.find(event.id) is None for index in covering)
     except index_file.BadIndex:
         return False
-
-
-class _Refilling:
-    """The writing: damaged segments in order, each as a new generation."""
-
-    def __init__(self, handles: Handles, cache: SectionCache, plan: Plan, clock: Callable[[], int]) -> None:
-        self._handles = handles
-        self._plan = plan
-        self._clock = clock
-        self._older: list[Segment] = []
-        self._rewriter = Rewriter(handles, cache)
-        self._made: list[str] = []
-        self._done: list[str] = []
-        self._kept: set[str] = set()
-        self._events = 0
-
-    def run(self, headless: list[str]) -> Refilled:
-        """Write all; files without a header of which nothing could be used are put aside too."""
-        for part in self._plan.parts:
-            if part.is_damaged:
-                self._older.append(self._write(part))
-            else:
-                assert part.item is not None
-                self._older.append(part.item)
-        if self._older[-1].header.ending is not None:  # the last segment was made again, sealed: begin the next one
-            self._begin()
-        for name in headless:
-            if name not in self._kept:
-                self._done.append(quarantine.move(self._handles, name, time_ns=self._clock()))
-        gaps = [gap for part in self._plan.parts for gap in part.gaps]
-        ranges = tuple(Hole(gap.first, gap.next - 1, "refilled") for gap in gaps if gap.next > gap.first)
-        return Refilled(self._plan.donor.name, ranges, self._events, tuple(self._made), tuple(self._done))
-
-    def _begin(self) -> None:
-        files, directory = self._handles.files, self._handles.directory
-        if files.exists(f"{directory}/{segment.CURRENT}"):
-            self._keep(segment.CURRENT)
-        begun = following(self._older[-1], self._handles, clock=self._clock)
-        replace_file(files, directory, segment.CURRENT, segment.encode(begun.header))
-        self._done.append(f"began a new current.log after {self._older[-1].name}")
-
-    def _keep(self, name: str) -> None:
-        """Copy a damaged file to quarantine, once."""
-        if name not in self._kept:
-            self._kept.add(name)
-            kept = quarantine.copy(self._handles.files, self._handles.directory, name, time_ns=self._clock())
-            self._done.append(f"kept the damaged {name} as {kept}")
-
-    def _write(self, part: Part) -> Segment:
-        files, directory = self._handles.files, self._handles.directory
-        if part.name:
-            self._keep(part.name)
-        name = part.name
-        if name in ("", segment.CURRENT):
-            taken = {*files.list(directory), *(f"{name[:-4]}.log" for name in files.list(f"{directory}/index"))}
-            name = segment.sealed_name(taken, time_ns=self._clock())
-        header = msgspec.structs.replace(part.header, generation=UNKNOWN_GENERATION, ending=None)
-        encoding = segment.PLAIN
-        if part.item is not None:
-            header = rewriting.next_generation(part.header)
-            encoding = rewriting.encoding_of(part.header)
-        before = functools.partial(generation.org_in, list(self._older))
-        fresh = self._rewriter.write(name, header, self._pieces(part), before, encoding=encoding)
-        self._made.append(name)
-        return fresh
-
-    def _pieces(self, part: Part) -> Iterator[Piece]:
-        remains = ClaimsRemains(self._plan.claims)
-        recorded = part.header.created
-        for piece in part.left:
-            if isinstance(piece, Run):
-                for frame, body in part.frames(piece):
-                    recorded = body.recorded
-                    yield rewriting.piece_of(frame, body, Everything())
-                continue
-            for given in self._plan.given.pieces(piece, recorded=recorded):
-                self._events += len(given.events)
-                yield remains.applied(given)
-            if piece.next == piece.first:
-                self._done.append(
-                    f"what stood before position {piece.first} held no event: a lease or a command is lost"
-                )
-            elif not self._plan.given.is_copy:
-                lost = "leases and records of commands are not in it"
-                self._done.append(
-                    f"positions {piece.first} to {piece.next - 1} come from {self._plan.donor.name}: {lost}"
-                )

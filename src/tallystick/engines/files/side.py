@@ -16,9 +16,12 @@
     ["source", source, seq, org]                the sequence of a source of an org (empty if its events name none), when
                                                 the event that had it was left out. Without the org, as older versions
                                                 wrote it, it counts for every org
+    ["lost", first position, last position, reason, is indexed, ends]
+                                                the positions were damaged, and their loss accepted. Ends are those of
+                                                streams in the range, [stream, seq, link, org], as an index knew them
 
-The last two stand only in frames that were written again without what was pruned: nobody can ask the missing events
-any more. Names that are not known are passed over here, and kept when a frame is written again.
+`gone` and `source` stand only in frames that were written again without events: nobody can ask the missing events any
+more. Names that are not known are passed over here, and kept when a frame is written again.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ import msgspec
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.leases import Lease
 from tallystick.store.ledger import Ledger
+from tallystick.store.loss import Loss
 from tallystick.store.maintenance import Cut, Erasure
 
 ID_BYTES = 16
@@ -53,6 +57,7 @@ class SideRecords(msgspec.Struct, frozen=True, kw_only=True):
     forgotten: tuple[bytes, ...] = ()
     gone: tuple[bytes, ...] = ()
     sources: tuple[tuple[Source, int], ...] = ()
+    losses: tuple[Loss, ...] = ()
 
 
 NOTHING = SideRecords()
@@ -89,6 +94,7 @@ def encode(records: SideRecords) -> list[Any]:
     found += [("forget", b"".join(records.forgotten))] if records.forgotten else []
     found += [("gone", b"".join(records.gone))] if records.gone else []
     found += [_source_record(*source, seq) for source, seq in records.sources]
+    found += [("lost", *msgspec.structs.astuple(loss)) for loss in records.losses]
     return found
 
 
@@ -113,6 +119,7 @@ def decode(side: Sequence[Any]) -> SideRecords:
         forgotten=tuple(id_ for (packed,) in named.get("forget", ()) for id_ in split(packed)),
         gone=tuple(id_ for (packed,) in named.get("gone", ()) for id_ in split(packed)),
         sources=tuple(_source_of(*fields) for fields in named.get("source", ())),
+        losses=tuple(msgspec.convert(fields, Loss) for fields in named.get("lost", ())),
     )
 
 

@@ -16,7 +16,7 @@ from tallystick.engines.files.reader import Reader
 from tallystick.engines.files.segments import Renamed, Segment, SegmentSet
 from tallystick.engines.tables.process import Birthplace
 from tallystick.event.model import Event
-from tallystick.store import checked
+from tallystick.store import checked, loss
 from tallystick.store.damage import DamageRecord, problem_of, put_on_record
 from tallystick.store.events import Problem
 from tallystick.store.facts import is_about_streams
@@ -93,7 +93,10 @@ class LogView:
 
     def stream_head(self, stream: str) -> Head | None:
         """The end of a stream, pruned or not."""
-        return self.life.head(stream, self.search(lambda item: item.stream_head(stream)))
+        found = self.life.head(stream, self.search(lambda item: item.stream_head(stream)))
+        if not self.life.losses:
+            return found
+        return loss.head_after(self.life.losses, stream, found, functools.partial(self._position_of, stream))
 
     def require_end(self, stream: str, head: Head | None) -> None:
         """Refuse if a hole of which no index knows may hold more of a stream than this end of it.
@@ -103,13 +106,30 @@ class LogView:
         unknown = [] if is_about_streams(stream) else self._unknown_holes()
         if not unknown:
             return
-        cut, last = self.life.cuts.get(stream), 0
-        if cut is not None and head is not None and head.seq == cut.through:
-            last = cut.last_position
-        elif head is not None:
-            ask = functools.partial(self.reader.stream, stream=stream, after=head.seq - 1, until=head.seq, limit=1)
-            last = self.steady(lambda: ask(self.segments))[-1].events[-1].position
-        _require_none_after(last, unknown)
+        _require_none_after(0 if head is None else self._position_of(stream, head), unknown)
+
+    def _position_of(self, stream: str, head: Head) -> int:
+        """The position of the last event of a stream, pruned or not."""
+        cut = self.life.cuts.get(stream)
+        if cut is not None and head.seq == cut.through:
+            return cut.last_position
+        ask = functools.partial(self.reader.stream, stream=stream, after=head.seq - 1, until=head.seq, limit=1)
+        return self.steady(lambda: ask(self.segments))[-1].events[-1].position
+
+    def require_whole(self, stream: str, found: Sequence[Event], *, after: int, until: int | None, limit: int) -> None:
+        """Refuse what was found of a stream if it stops where a hole or a loss may hold more."""
+        if len(found) >= limit:
+            return
+        losses, head = self.life.losses, None
+        if self.holes or losses:
+            head = self.stream_head(stream)
+        if self.holes and (head is None or until is None or until > head.seq):
+            self.require_end(stream, head)
+        cut = self.life.cuts.get(stream)
+        reached = found[-1].seq if found else max(after, cut.through if cut is not None else 0)
+        is_known = not is_about_streams(stream) or any(each.end_of(stream) for each in losses)
+        if losses and is_known and (until is None or reached < until):
+            loss.require_none_after(losses, found, head=head, reached=reached)
 
     def require_all_indexed(self) -> None:
         """Refuse if there is a hole of which no index knows what it held."""

@@ -21,6 +21,7 @@ from tallystick.store.damage import MemoryDamage
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head, Holder, Ledger, Source
+from tallystick.store.loss import Loss
 from tallystick.store.maintenance import (
     Cut,
     Erasure,
@@ -349,6 +350,9 @@ class MemoryLog:
             return self._head
 
     def holes(self) -> list[Hole]:
+        return []
+
+    def losses(self) -> list[Loss]:
         return []
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:

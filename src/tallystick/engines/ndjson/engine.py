@@ -29,6 +29,7 @@ from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.filesystem import FileSystem
 from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head, Holder
+from tallystick.store.loss import Loss
 from tallystick.store.maintenance import Cut, Reclaimed
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
@@ -323,6 +324,9 @@ class NdjsonLog(Beside):
         with self._mutex:
             logs = list(self._logs.values())
         return sorted((hole for log in logs for hole in log.holes()), key=lambda hole: hole.first)
+
+    def losses(self) -> list[Loss]:
+        return []
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         done = 0

@@ -39,6 +39,7 @@ from tallystick.store.damage import with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head, Holder
+from tallystick.store.loss import Loss
 from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.run_documents import RunDocuments
@@ -349,6 +350,9 @@ class PostgresLog:
     # --- health ----------------------------------------------------------------------------------------------------
 
     def holes(self) -> list[Hole]:
+        return []
+
+    def losses(self) -> list[Loss]:
         return []
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:

@@ -46,6 +46,7 @@ from tallystick.store.damage import problem_of, put_on_record, with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head, Holder, Ledger
+from tallystick.store.loss import Loss
 from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.run_documents import RunDocuments
@@ -352,6 +353,9 @@ class SqliteLog(Receiver):
         with self._database.reading() as connection:
             self._holes = survey.holes_in(connection, reason=reason, end=self._opened.finding.lost)
         put_on_record(self.damage, list(map(problem_of, self._holes)))
+
+    def losses(self) -> list[Loss]:
+        return []
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         finding = self._opened.finding

@@ -1,0 +1,133 @@
+"""Writing damaged segments again: valid frames as they are, and in the place of each gap what a plan gives for it.
+
+The damaged files are copied to quarantine first, whole. A damaged current.log is sealed that way, and a new one begun.
+Each segment is whole before it takes its name, so a crash leaves some of them done, and the rest as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import msgspec
+
+from tallystick.engines.files import generation, quarantine, rewriting, segment
+from tallystick.engines.files.damage import Gap, Part, Run
+from tallystick.engines.files.donated import ClaimsRemains
+from tallystick.engines.files.rewriting import Everything, Piece, Rewriter
+from tallystick.engines.files.section_cache import SectionCache
+from tallystick.engines.files.segments import Handles, Segment
+from tallystick.engines.files.writer import following
+from tallystick.store.claims import Claims
+from tallystick.store.filesystem import replace_file
+from tallystick.store.page import Hole
+from tallystick.store.refill import Refilled
+
+UNKNOWN_GENERATION = 1 << 16  # of a segment whose header is gone: higher than it can have been
+
+
+class Gaps(Protocol):
+    """What is written in the place of gaps. `is_copy`: nothing of what stood there is missing."""
+
+    is_copy: bool
+
+    def pieces(self, gap: Gap, *, recorded: int) -> Iterator[Piece]:
+        """The frames for one gap."""
+
+
+class Planned(Protocol):
+    """The log as it should be: its parts, what control facts claim, and what fills the gaps, from where."""
+
+    parts: list[Part]
+    claims: Claims
+    source: str
+
+    @property
+    def given(self) -> Gaps: ...
+
+
+class Replacement:
+    """The writing: damaged segments in order, each as a new generation."""
+
+    def __init__(self, handles: Handles, cache: SectionCache, plan: Planned, clock: Callable[[], int]) -> None:
+        self._handles = handles
+        self._plan = plan
+        self._clock = clock
+        self.segments: list[Segment] = []
+        self._rewriter = Rewriter(handles, cache)
+        self._made: list[str] = []
+        self._done: list[str] = []
+        self.kept: dict[str, str] = {}
+        self._events = 0
+
+    def run(self, headless: list[str]) -> Refilled:
+        """Write all; files without a header of which nothing could be used are put aside too."""
+        for part in self._plan.parts:
+            if part.is_damaged:
+                self.segments.append(self._write(part))
+            else:
+                assert part.item is not None
+                self.segments.append(part.item)
+        if self.segments[-1].header.ending is not None:  # the last segment was made again, sealed: begin the next one
+            self._begin()
+        for name in headless:
+            if name not in self.kept:
+                self._done.append(quarantine.move(self._handles, name, time_ns=self._clock()))
+        gaps = [gap for part in self._plan.parts for gap in part.gaps]
+        ranges = tuple(Hole(gap.first, gap.next - 1, "refilled") for gap in gaps if gap.next > gap.first)
+        return Refilled(self._plan.source, ranges, self._events, tuple(self._made), tuple(self._done))
+
+    def _begin(self) -> None:
+        files, directory = self._handles.files, self._handles.directory
+        if files.exists(f"{directory}/{segment.CURRENT}"):
+            self._keep(segment.CURRENT)
+        begun = following(self.segments[-1], self._handles, clock=self._clock)
+        replace_file(files, directory, segment.CURRENT, segment.encode(begun.header))
+        self._done.append(f"began a new current.log after {self.segments[-1].name}")
+
+    def _keep(self, name: str) -> None:
+        """Copy a damaged file to quarantine, once."""
+        if name not in self.kept:
+            kept = self.kept[name] = quarantine.copy(
+                self._handles.files, self._handles.directory, name, time_ns=self._clock()
+            )
+            self._done.append(f"kept the damaged {name} as {kept}")
+
+    def _write(self, part: Part) -> Segment:
+        files, directory = self._handles.files, self._handles.directory
+        if part.name:
+            self._keep(part.name)
+        name = part.name
+        if name in ("", segment.CURRENT):
+            taken = {*files.list(directory), *(f"{name[:-4]}.log" for name in files.list(f"{directory}/index"))}
+            name = segment.sealed_name(taken, time_ns=self._clock())
+        header = msgspec.structs.replace(part.header, generation=UNKNOWN_GENERATION, ending=None)
+        encoding = segment.PLAIN
+        if part.item is not None:
+            header = rewriting.next_generation(part.header)
+            encoding = rewriting.encoding_of(part.header)
+        before = functools.partial(generation.org_in, list(self.segments))
+        fresh = self._rewriter.write(name, header, self._pieces(part), before, encoding=encoding)
+        self._made.append(name)
+        return fresh
+
+    def _pieces(self, part: Part) -> Iterator[Piece]:
+        remains = ClaimsRemains(self._plan.claims)
+        recorded = part.header.created
+        for piece in part.left:
+            if isinstance(piece, Run):
+                for frame, body in part.frames(piece):
+                    recorded = body.recorded
+                    yield rewriting.piece_of(frame, body, Everything())
+                continue
+            for given in self._plan.given.pieces(piece, recorded=recorded):
+                self._events += len(given.events)
+                yield remains.applied(given)
+            if piece.next == piece.first:
+                self._done.append(
+                    f"what stood before position {piece.first} held no event: a lease or a command is lost"
+                )
+            elif not self._plan.given.is_copy:
+                lost = "leases and records of commands are not in it"
+                self._done.append(f"positions {piece.first} to {piece.next - 1} come from {self._plan.source}: {lost}")
