@@ -202,7 +202,7 @@ def stream_events(
     room, step = service.limits.page_bytes_max, min(STEP_EVENTS, limit)
     while True:
         page = service.store.read_stream(name, after=after, until=until, limit=step)
-        found += page
+        found += page if principal.org is None else [each for each in page if _is_theirs(service, principal, each)]
         room -= sum(map(size_of, page))
         after = page[-1].seq if page else after
         if len(page) < step or len(found) >= limit or room <= 0:
@@ -246,6 +246,8 @@ def state_of(
     stream_head(service, principal, name)
     chosen = service.reducers.get(reducer)
     if chosen is None or chosen.scope != "stream":
+        raise errors.NothingHere()
+    if principal.org is not None and not service.births.is_whole(name, principal.org):
         raise errors.NothingHere()
     found = state.fold(service.store, chosen, name, until=state.Until(seq=seq, time=time))
     told = {
