@@ -83,7 +83,6 @@ def test_what_was_nobodys_is_not_given_away_by_a_prune(serve: Any, tmp_path: Pat
         assert client.get("/v1/streams/note/2/state").json()["state"] == {"n": 2}
 
 
-
 def appended(served: Served, token: str, stream: str, id_: str, payload: dict[str, Any]) -> tuple[int, str]:
     """The answer to an append of an event with this id."""
     body = {"events": [{"type": "noted", "payload": payload, "id": id_}]}
