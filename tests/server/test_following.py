@@ -208,8 +208,8 @@ def test_a_follower_joins_the_tail_without_a_gap_or_a_repetition() -> None:
 
     joined, (level, ahead) = asyncio.run(work())
     assert not joined
-    assert re.findall(rb"^id: (\d+)$", level, re.MULTILINE) == [b"11", b"12", b"13"]
-    assert re.findall(rb"^id: (\d+)$", ahead, re.MULTILINE) == [b"13"]
+    assert re.findall(rb"^id: (\d+)\.", level, re.MULTILINE) == [b"11", b"12", b"13"]
+    assert re.findall(rb"^id: (\d+)\.", ahead, re.MULTILINE) == [b"13"]
 
 
 def test_who_was_sent_off_is_given_nothing_from_behind_a_gap() -> None:
@@ -233,7 +233,7 @@ def test_who_was_sent_off_is_given_nothing_from_behind_a_gap() -> None:
         return found
 
     next_, slow = asyncio.run(work())
-    assert re.findall(rb"^id: (\d+)$", next_, re.MULTILINE) == [b"11"]
+    assert re.findall(rb"^id: (\d+)\.", next_, re.MULTILINE) == [b"11"]
     assert slow == b""
 
 
