@@ -18,11 +18,15 @@ import msgspec
 
 from tallystick import errors
 from tallystick.event import limits, names
+from tallystick.event.model import Event
+from tallystick.store.events import EventLog
 
 DOMAIN = b"tallystick/cursor/1\n"
 FORM = re.compile(r"([0-9]{1,19})(?:(?:\.([0-9]{1,19}))?\.([A-Za-z0-9_-]{28}))?")
 STORE_CHARACTERS = 8
 _STORE_BYTES, _EVENT_BYTES = 6, 15
+_HEAD_S = 0.5
+_WINDOWS = (1, 16, 1000)  # how far below a position its cursor looks for an event
 
 
 class Cursor(msgspec.Struct, frozen=True):
@@ -54,3 +58,52 @@ def parse(given: object) -> Cursor:
         if cursor.evidence <= cursor.position <= limits.INT_MAX:
             return cursor
     raise errors.InvalidValue(what="cursor", value=names.shown(given), must="a position, or a cursor as it was given")
+
+
+def made(log: EventLog, position: int) -> str:
+    """The cursor of any position of a log: it rests on the last event up to there."""
+    event = _last_event(log, position)
+    evidence, link = (event.position, event.link) if event else (0, b"")
+    return text(log.store_id, position, evidence, link)
+
+
+def position(log: EventLog, given: object, *, over_holes: bool) -> int:
+    """The position that a cursor means in this log; `WrongStore` if it is not of this history."""
+    found = parse(given)
+    if found.mark and not _is_ours(log, found, over_holes):
+        reason = f"what was at position {found.position} is not there"
+        raise errors.WrongStore(name=str(given), reason=reason)
+    return found.position
+
+
+def _is_ours(log: EventLog, found: Cursor, over_holes: bool) -> bool:
+    if found.mark[:STORE_CHARACTERS] != mark(log.store_id, 0, b"")[:STORE_CHARACTERS]:
+        return False
+    if found.position > log.head() and log.wait(found.position - 1, timeout=_HEAD_S) < found.position:
+        return False  # a head that has to be proven may follow a moment later
+    try:
+        event = _event_at(log, found.evidence)
+    except errors.Damaged:
+        if over_holes:
+            return True
+        raise
+    if event is None and found.evidence <= log.floor():
+        return True  # it was pruned since, or there was none
+    return event is not None and found.mark == mark(log.store_id, found.evidence, event.link)
+
+
+def _event_at(log: EventLog, position: int) -> Event | None:
+    if position < 1:
+        return None
+    page = log.read(after=position - 1, until=position, limit=1, over_pruned=True)
+    return page.events[0] if page.events else None
+
+
+def _last_event(log: EventLog, position: int) -> Event | None:
+    """The last event up to a position, unless it lies far below."""
+    for window in _WINDOWS:
+        after = max(0, position - window)
+        page = log.read(after=after, until=position, limit=window, over_holes=True, over_pruned=True)
+        if page.events:
+            return page.events[-1]
+    return None

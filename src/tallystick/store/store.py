@@ -24,9 +24,6 @@ from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.prepare import Catalog, Guard, Part, Preparer, Request, part_of
 from tallystick.store.selection import EVERYTHING, Selection
 
-_HEAD_S = 0.5
-_WINDOWS = (1, 16, 1000)  # how far below a position its cursor looks for an event
-
 
 class Store:
     """An event store. Get one from `tallystick.open(url)`; use it in a `with` block or close it.
@@ -344,9 +341,7 @@ class Store:
         """The place behind an event, or behind a position, as a text that only this history accepts."""
         if isinstance(at, Event):
             return cursors.text(self.log.store_id, at.position, at.position, at.link)
-        event = self._last_event(at)
-        evidence, link = (event.position, event.link) if event else (0, b"")
-        return cursors.text(self.log.store_id, at, evidence, link)
+        return cursors.made(self.log, at)
 
     def after(self, cursor: str | int, *, over_holes: bool = False) -> int:
         """The position to read on after. A cursor of another history is `WrongStore`; a number is not looked at.
@@ -356,36 +351,7 @@ class Store:
         if type(cursor) is int:
             _check_range(cursor, None, PAGE_EVENTS)
             return cursor
-        found = cursors.parse(cursor)
-        if found.mark and not self._is_of_this_history(found, over_holes):
-            reason = f"what was at position {found.position} is not there"
-            raise errors.WrongStore(name=cursor, reason=reason)
-        return found.position
-
-    def _is_of_this_history(self, found: cursors.Cursor, over_holes: bool) -> bool:
-        ours = cursors.mark(self.log.store_id, 0, b"")
-        if found.mark[: cursors.STORE_CHARACTERS] != ours[: cursors.STORE_CHARACTERS]:
-            return False
-        if found.position > self.head() and self.wait(found.position - 1, timeout=_HEAD_S) < found.position:
-            return False  # a head that has to be proven may follow a moment later
-        try:
-            event = self._event_at(found.evidence)
-        except errors.Damaged:
-            if over_holes:
-                return True
-            raise
-        if event is None and found.evidence <= self.floor():
-            return True  # it was pruned since, or there was none
-        return event is not None and found.mark == cursors.mark(self.log.store_id, found.evidence, event.link)
-
-    def _last_event(self, position: int) -> Event | None:
-        """The last event up to a position, unless it lies far below."""
-        for window in _WINDOWS:
-            after = max(0, position - window)
-            page = self.log.read(after=after, until=position, limit=window, over_holes=True, over_pruned=True)
-            if page.events:
-                return page.events[-1]
-        return None
+        return cursors.position(self.log, cursor, over_holes=over_holes)
 
     def _event_at(self, position: int) -> Event | None:
         """The event at this position; None if nothing was recorded there."""
