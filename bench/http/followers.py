@@ -11,7 +11,7 @@ import msgspec
 
 from bench.http.client import RECEIVE_BYTES, Connection, get
 
-_ID = re.compile(rb"(?:^|\n)id: ?(\d+)\r?\n")
+_ID = re.compile(rb"(?:^|\n)id: ?(\d+)[^\r\n]*\r?\n")
 _CARRIED = 64  # no line that begins an event is longer
 GIVE_UP_SECONDS = 20.0
 

@@ -184,8 +184,12 @@ class AsyncStore:
         end = until or state.Until()
         return await asyncio.to_thread(state.fold, self.store, state.as_reducer(reducer), stream, until=end)
 
-    async def follow(self, *, after: int = 0, selection: Selection = EVERYTHING) -> AsyncIterator[Event]:
-        """Every event after `after`, then new ones as they come, without end."""
+    async def follow(self, *, after: int | str = 0, selection: Selection = EVERYTHING) -> AsyncIterator[Event]:
+        """Every event after `after`, then new ones as they come, without end.
+
+        Keep `store.cursor(event)` of the last event, and give it as `after`: a number is not checked.
+        """
+        after = await asyncio.to_thread(self.store.after, after)
         while True:
             page = await self.read(after=after, selection=selection)
             for event in page.events:

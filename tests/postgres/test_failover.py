@@ -46,7 +46,7 @@ class Pair:
     def stale(self, *, standby: bool) -> Server:
         """A copy as of now, which does not run yet: a standby that lost its primary, or a base backup."""
         place = self._server.copied(self._place / "b", *(["-R"] if standby else []))
-        for signal in place.glob("standby.signal"):
+        for _ in place.glob("standby.signal"):
             with (place / "postgresql.auto.conf").open("a") as settings:
                 settings.write("primary_conninfo = ''\n")
         return self._running(Server(place))

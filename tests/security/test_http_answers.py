@@ -6,13 +6,15 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tallystick
-from tallystick import NewEvent, errors
+from tallystick import NewEvent, errors, state
 from tallystick.event import chain, ids
+from tallystick.server.merging import merge
 from tallystick.server.tokens import Tokens
 from tests.server.conftest import Book, Served, serving
 
@@ -51,12 +53,34 @@ def test_what_was_nobodys_is_not_given_away_with_its_stream(serve: Any) -> None:
         assert {(answer.status_code, answer.text) for answer in answers} == {(404, answers[-1].text)}
         listed = client.get("/v1/streams").json()["streams"]
         assert [stream["stream"] for stream in listed] == ["note/2"]
-        assert len(client.get("/v1/streams/note/2/events").json()["events"]) == 2
+        own = client.get("/v1/streams/note/2/events").json()
+        assert ([event["payload"] for event in own["events"]], own["through"]) == ([{"text": "for acme"}], 2)
+        assert client.get("/v1/streams/note/2/state").status_code == 404, "it has what is nobody's in it"
         seen = client.get("/v1/events").json()["events"]
         assert [event["payload"] for event in seen] == [{"text": "for acme"}] * 2
         assert client.get(f"/v1/events/{seen[0]['id']}").status_code == 200
     assert served.append("note/1", {}, token="acme").status_code == 404
     assert served.append("note/1", {}, token="acme", expected=2).status_code == 404
+
+
+@pytest.mark.parametrize("pruned", [1, 2])
+@pytest.mark.parametrize("engine", ["files", "sqlite"])
+def test_what_was_nobodys_is_not_given_away_by_a_prune(serve: Any, tmp_path: Path, engine: str, pruned: int) -> None:
+    """CP-10: neither in a state that began in what was pruned, nor in events that are left, by whichever route."""
+    url = f"{engine}:{tmp_path}/log"
+    with tallystick.open(url) as store:
+        for payload, org in (({"pin": "1234"}, None), ({"a": 1}, "acme"), ({"code": "5678"}, None), ({"b": 2}, "acme")):
+            store.append("note/1", NewEvent("noted", payload, meta={"org": org} if org else None))
+        store.append("note/2", [NewEvent("noted", {"n": n}, meta={"org": "acme"}) for n in range(3)])
+        for stream in ("note/1", "note/2"):
+            state.prune(store, stream, before=pruned + 1, reducers=[merge], snapshot=True, accept=True)
+    served = serve(url, tokens=tenants())
+    with served.as_("t") as client:
+        for path in (*PATHS[:3], "/v1/streams/note/1/state?seq=4", f"/v1/streams/note/1/events?after={pruned}"):
+            answer = client.get(path).text
+            assert "1234" not in answer, path
+            assert "5678" not in answer, path
+        assert client.get("/v1/streams/note/2/state").json()["state"] == {"n": 2}
 
 
 def appended(served: Served, token: str, stream: str, id_: str, payload: dict[str, Any]) -> tuple[int, str]:

@@ -17,6 +17,7 @@ import pytest
 
 import tallystick
 from tallystick import NewEvent
+from tallystick.event import canonical
 from tallystick.server.tokens import Tokens
 from tests.server.conftest import Book, Served, Started, serving
 
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.security
 HOST = "127.0.0.1"
 EVENT = {"events": [{"type": "noted", "payload": {"n": 1}}]}
 HONEST_REQUESTS = 300
+UPLOADS = 40
 P99_SECONDS = 1.0
 RSS_BYTES_MAX = 900 << 20
 
@@ -36,6 +38,35 @@ def serve() -> Iterator[Callable[..., Served]]:
         yield lambda **limits: start(
             tokens=Book(mallory=("writer", "evil"), second=("writer", "evil"), honest=("writer", "acme")), limits=limits
         )
+
+
+def test_no_large_body_keeps_others_from_showing_their_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CP-13: bodies are decoded in threads of their own; who asks is looked up in another, however many there are."""
+    store, going, threads = tallystick.open("memory:"), threading.Event(), []
+    tokens = Tokens(store)
+    writers = [tokens.issue("writer", actor=f"w{n}", org=f"org{n}").secret for n in range(UPLOADS)]
+    honest = tokens.issue("tenant", actor="honest", org="acme").secret
+    real = canonical.parse
+
+    def slow(body: bytes, **how: Any) -> Any:
+        going.wait(60)
+        return real(body, **how)
+
+    with serving() as start:
+        served = start(store, tokens=tokens)
+        monkeypatch.setattr(canonical, "parse", slow)
+        payload = {"text": "x" * (200 << 10)}
+        for writer in writers:
+            threads.append(threading.Thread(target=served.append, args=("note/1", payload), kwargs={"token": writer}))
+            threads[-1].start()
+        time.sleep(1)  # each is being decoded, or waits for that; by now the tokens have to be looked at again
+        try:
+            with served.as_(honest) as client:
+                assert client.get("/v1/events", timeout=20).status_code == 200
+        finally:
+            going.set()
+            for thread in threads:
+                thread.join()
 
 
 def connect(port: int, text: bytes = b"") -> socket.socket:

@@ -69,12 +69,13 @@ def sign_request(
 
 
 class Asking(msgspec.Struct, frozen=True):
-    """Who asks, by whose word, and the digest of the body that has to come."""
+    """Who asks, by whose word, and the digest of the body that has to come. `payer` uses up its turns once admitted."""
 
     node: str
     voucher: str
     nonce: str
     digest: str
+    payer: str = ""
 
 
 class Doorkeeper:
@@ -113,15 +114,17 @@ class Doorkeeper:
             raise errors.PeerRefused(peer=by, reason="the signature of the request does not validate")
         return Asking(by, self._voucher(by, headers), nonce, named)
 
-    def admit(self, asking: Asking) -> None:
-        """Refuse who may not read now, and a request that was made before."""
+    def admit(self, asking: Asking) -> Asking:
+        """Refuse who may not read now, and a request that was made before; says whose turn the request takes."""
         if asking.nonce in self._nonces:
             raise errors.PeerRefused(peer=asking.node, reason="the request is old, or was made before")
-        if not self._may(asking):
+        payer = self._payer(asking)
+        if payer is None:
             raise errors.PeerRefused(peer=asking.node, reason="it is no member, no listed peer, and not invited")
         self._nonces[asking.nonce] = None
         if len(self._nonces) > NONCES_MAX:
             del self._nonces[next(iter(self._nonces))]
+        return msgspec.structs.replace(asking, payer=payer)
 
     def _voucher(self, node: str, headers: Mapping[str, str]) -> str:
         """The invitation that this node has proven to hold; itself if it shows none: its own key may be one."""
@@ -132,11 +135,14 @@ class Doorkeeper:
         shown = identity.unhex(headers.get(PROOF, ""))
         return invite if identity.verify(identity.public_key(invite), text, shown) else node
 
-    def _may(self, asking: Asking) -> bool:
+    def _payer(self, asking: Asking) -> str | None:
+        """By whose word a request is let in: its node's own, or the invitation's, which strangers share; else None."""
         roster, node = self._replica.roster, asking.node
-        if roster.is_member(node) or roster.admits(node, asking.voucher) or roster.admits(node, node):
-            return True
-        return node in self._listed and not roster.is_revoked(node)
+        if roster.is_member(node) or roster.admits(node, node):
+            return node
+        if roster.admits(node, asking.voucher):
+            return asking.voucher
+        return node if node in self._listed and not roster.is_revoked(node) else None
 
 
 def require_welcome(replica: Replica, peer: str) -> None:

@@ -7,7 +7,8 @@
     GET  /sync/v1/snapshot     the newest snapshot         bytes
 
 Every request is signed (credentials.py), and no body is read before it is known whose it is. Bodies have a limit in
-bytes and in time, peers in how much they ask at a time; one that sends what cannot be signed is shut out for a while.
+bytes and in time, peers in how much they ask at a time, answers in how long they wait to be taken; one that sends what
+cannot be signed is shut out for a while.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,18 +24,21 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from tallystick import errors
 from tallystick.community import credentials
-from tallystick.community.credentials import Doorkeeper
+from tallystick.community.credentials import Asking, Doorkeeper
 from tallystick.community.fanout import Fanout
 from tallystick.community.identity import KeyPair
 from tallystick.community.log import EventLog
 from tallystick.community.messages import BODY_BYTES_MAX, Delivery, Fetch, HeadsReport, Receipt, Reconcile, delivery_of
 from tallystick.community.snapshot import SnapshotStore, dump
-from tallystick.community.turns import Turns
+from tallystick.community.turns import Turn, Turns
 
 BODY_SECONDS_MAX = 10.0
+ANSWER_SECONDS_MAX = 60.0
+ANSWER_SLICE_BYTES = 256 << 10
 BAD_EVENTS_MAX = 3
 BAN_NS = 600_000_000_000
 JSON = "application/json"
@@ -135,9 +139,12 @@ class SyncServer:
         self, serve: Callable[[str, bytes], Awaitable[tuple[bytes, str]]]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            status, content, kind = 200, b"", JSON
+            status, content, kind, turn = 200, b"", JSON, None
             try:
-                content, kind = await self._answer(request, serve)
+                asking = await self._admitted(request)
+                turn = self._turns.take(asking.payer)
+                content, kind = await self._answer(request, asking, serve)
+                turn.hold(len(content))
             except errors.PeerRefused as refusal:
                 status, content = 403, _problem(refusal)
             except errors.SnapshotRejected as refusal:
@@ -150,22 +157,28 @@ class SyncServer:
                 status, content = 408, b'{"error":"Timeout"}'
             except errors.TallyError as refusal:
                 status, content = (400 if refusal.exit_status == 1 else 503), _problem(refusal)
-            return self._signed(request, status, content, kind)
+            except BaseException:
+                _end(turn)
+                raise
+            return self._signed(request, status, content, kind, turn)
 
         return endpoint
 
-    async def _answer(
-        self, request: Request, serve: Callable[[str, bytes], Awaitable[tuple[bytes, str]]]
-    ) -> tuple[bytes, str]:
+    async def _admitted(self, request: Request) -> Asking:
+        """Who asks, if they may: by the head alone."""
         asking = self._door.identify(request.headers, method=request.method, path=request.url.path)
         await asyncio.to_thread(self._log.refresh)  # another process may have invited it a moment ago, or revoked it
-        self._door.admit(asking)
+        asking = self._door.admit(asking)
         self._require_conduct(asking.node)
-        with self._turns.take(asking.voucher):
-            body = await asyncio.wait_for(_body(request), BODY_SECONDS_MAX)
-            if credentials.digest(body) != asking.digest:
-                raise errors.PeerRefused(peer=asking.node, reason="the body is not the one that was signed")
-            return await serve(asking.node, body)
+        return asking
+
+    async def _answer(
+        self, request: Request, asking: Asking, serve: Callable[[str, bytes], Awaitable[tuple[bytes, str]]]
+    ) -> tuple[bytes, str]:
+        body = await asyncio.wait_for(_body(request), BODY_SECONDS_MAX)
+        if credentials.digest(body) != asking.digest:
+            raise errors.PeerRefused(peer=asking.node, reason="the body is not the one that was signed")
+        return await serve(asking.node, body)
 
     def _require_conduct(self, peer: str) -> None:
         count, last = self._bad.get(peer, (0, 0))
@@ -174,7 +187,7 @@ class SyncServer:
                 raise errors.PeerRefused(peer=peer, reason="it sent too many events with bad signatures")
             del self._bad[peer]
 
-    def _signed(self, request: Request, status: int, content: bytes, kind: str) -> Response:
+    def _signed(self, request: Request, status: int, content: bytes, kind: str, turn: Turn | None) -> Response:
         asked = request.headers.get(credentials.SIGNATURE, "")[:128]
         text = credentials.answer_text(
             self._log.community, status=status, asked=asked, by=self._keys.node, body=content
@@ -182,7 +195,36 @@ class SyncServer:
         headers = {credentials.NODE: self._keys.node, credentials.SIGNATURE: self._keys.sign(text).hex()}
         if status in _UNREAD:
             headers["connection"] = "close"  # the body was not read, and is not waited for
-        return Response(content, status_code=status, headers=headers, media_type=kind)
+        return _Answer(content, turn, status_code=status, headers=headers, media_type=kind)
+
+
+class _Answer(Response):
+    """An answer on its way, a slice at a time. The turn ends when it was taken, or has waited too long for that."""
+
+    def __init__(self, content: bytes, turn: Turn | None, **options: Any) -> None:
+        super().__init__(content, **options)
+        self._turn = turn
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it. Without its end, the server closes the connection."""
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                    await self._send(send)
+        finally:
+            _end(self._turn)
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        body = memoryview(bytes(self.body))
+        for start in range(0, max(len(body), 1), ANSWER_SLICE_BYTES):
+            end = start + ANSWER_SLICE_BYTES
+            await send({"type": "http.response.body", "body": bytes(body[start:end]), "more_body": end < len(body)})
+
+
+def _end(turn: Turn | None) -> None:
+    if turn is not None:
+        turn.end()
 
 
 async def _body(request: Request) -> bytes:

@@ -32,7 +32,7 @@ from tallystick.server.tail import (
     Follower,
     frame,
 )
-from tallystick.store import capabilities
+from tallystick.store import capabilities, cursors
 
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "connection": "close"}
 AHEAD_SECONDS = 1.0  # a position that was just acknowledged may be a little past the head that readers see
@@ -49,8 +49,11 @@ async def follow(service: Service, principal: Principal, asked: Asked, *, from_n
         raise errors.UnsupportedCapability(engine=service.store.log.engine, capability=capabilities.GLOBAL_ORDER)
     chosen = msgspec.structs.replace(asked, selection=reading.scoped(principal, asked.selection), limit=PAGE_EVENTS)
     with service.waits.enter():
-        head = await _head_at(service, 0 if from_now else asked.after)
-    stream = EventStream(service, principal, chosen, after=head if from_now else asked.after, again=again)
+        after = 0 if from_now else position_of(asked.after)
+        head = await head_at(service, after)
+    if from_now:
+        chosen = msgspec.structs.replace(chosen, after=head)
+    stream = EventStream(service, principal, chosen, again=again)
     try:
         await stream.begin()
     except BaseException:
@@ -59,7 +62,12 @@ async def follow(service: Service, principal: Principal, asked: Asked, *, from_n
     return stream
 
 
-async def _head_at(service: Service, position: int) -> int:
+def position_of(after: int | str) -> int:
+    """Where a reader wants to go on, not looked at yet."""
+    return after if isinstance(after, int) else cursors.parse(after).position
+
+
+async def head_at(service: Service, position: int) -> int:
     """The head, once it is at a position; `PositionAhead` if it is not soon."""
     until = asyncio.get_running_loop().time() + AHEAD_SECONDS
     while (head := await service.in_thread(service.store.head)) < position:
@@ -74,14 +82,15 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, service: Service, principal: Principal, asked: Asked, *, after: int, again: Again) -> None:
+    def __init__(self, service: Service, principal: Principal, asked: Asked, *, again: Again) -> None:
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
         self._service = service
         self._principal = principal
         self._asked = asked
         self._again = again
-        self._after = after
+        self._after = 0
+        self._cursor = ""
         channel = Channel(asked.selection, principal.org is not None)
         self._follower: Follower = service.tail.follower(channel)
         self._page: bytes = b""
@@ -94,13 +103,16 @@ class EventStream(Response):
 
     async def _read(self, entry: Entry) -> None:
         """Read the next page behind what was sent. It takes its room until it was sent."""
-        asked = msgspec.structs.replace(self._asked, after=self._after)
-        found, through, _ = await self._service.in_thread(
-            reading.page, self._service, self._principal, asked, bytes_max=STEP_BYTES
-        )
-        page = b"".join(map(frame, found))
+        page, through, cursor = await self._service.in_thread(self._read_page)
         entry.grow(len(page))
-        self._page, self._after = page, through
+        self._page, self._after, self._cursor = page, through, cursor
+        self._asked = msgspec.structs.replace(self._asked, after=through)
+
+    def _read_page(self) -> tuple[bytes, int, str]:
+        store = self._service.store
+        found, through, _ = reading.page(self._service, self._principal, self._asked, bytes_max=STEP_BYTES)
+        cursor = reading.cursor_at(self._service, self._asked, found, through)
+        return b"".join(frame(store.cursor(event), event) for event in found), through, cursor
 
     def leave(self) -> None:
         """Make room for another follower."""
@@ -192,8 +204,9 @@ class EventStream(Response):
     def _beat(self) -> bytes:
         """A sign of life. It moves the id on, so that a filter that finds nothing need not search it all again."""
         follower = self._follower
-        reached = max(self._service.tail.position, follower.after) if follower.joined else self._after
-        return b": alive\nid: %d\n\n" % reached
+        tail = self._service.tail
+        reached = tail.cursor if follower.joined and tail.position > follower.after else self._cursor
+        return b": alive\nid: %b\n\n" % reached.encode()
 
 
 async def _body(send: Send, chunk: bytes) -> None:

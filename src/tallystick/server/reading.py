@@ -31,7 +31,7 @@ STREAMS = 1000  # asked for at a time
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of the log is asked for."""
 
-    after: int = 0
+    after: int | str = 0  # a position, or a cursor
     until: int | None = None
     limit: int = 1000
     selection: Selection = Selection()
@@ -76,19 +76,32 @@ def _may_name(service: Service, org: str | None, stream: str) -> bool:
 def events(service: Service, principal: Principal, asked: Asked) -> bytes:
     """A page of the log as JSON: the events, how far the log was looked at, and which damaged ranges were passed."""
     found, through, holes = page(service, principal, asked, bytes_max=service.limits.page_bytes_max)
+    cursor = cursor_at(service, asked, found, through)
     told = ",".join(f'{{"first":{hole.first},"last":{hole.last}}}' for hole in holes)
-    return f'{{"events":[{",".join(map(line, found))}],"through":{through},"holes":[{told}]}}'.encode()
+    return (
+        f'{{"events":[{",".join(map(line, found))}],"through":{through},"cursor":"{cursor}","holes":[{told}]}}'.encode()
+    )
+
+
+def cursor_at(service: Service, asked: Asked, found: list[Event], through: int) -> str:
+    """The place to go on after, with evidence of this history."""
+    if found and found[-1].position == through:
+        return service.store.cursor(found[-1])
+    if isinstance(asked.after, str) and "." in asked.after and asked.after.startswith(f"{through}."):
+        return asked.after
+    return service.store.cursor(through)
 
 
 def page(
     service: Service, principal: Principal, asked: Asked, *, bytes_max: int
 ) -> tuple[list[Event], int, list[Hole]]:
     """A page of the log, about so many bytes of it: the events, how far the log was looked at, what was passed over."""
+    begin = service.store.after(asked.after, over_holes=asked.over_holes)
     selection = scoped(principal, asked.selection)
-    until = bounded(service, selection, asked.after, asked.until)
+    until = bounded(service, selection, begin, asked.until)
     found: list[Event] = []
     holes: list[Hole] = []
-    after, room, step = asked.after, bytes_max, min(STEP_EVENTS, asked.limit)
+    after, room, step = begin, bytes_max, min(STEP_EVENTS, asked.limit)
     while True:
         try:
             some = page_for(
@@ -102,7 +115,7 @@ def page(
                 over_pruned=asked.over_pruned,
             )
         except (errors.Damaged, errors.HistoryPruned):
-            if after == asked.after:
+            if after == begin:
                 raise
             return found, after, holes  # the next page begins there, and says it
         seen = visible(service, principal, some.events)
@@ -189,7 +202,7 @@ def stream_events(
     room, step = service.limits.page_bytes_max, min(STEP_EVENTS, limit)
     while True:
         page = service.store.read_stream(name, after=after, until=until, limit=step)
-        found += page
+        found += page if principal.org is None else [each for each in page if _is_theirs(service, principal, each)]
         room -= sum(map(size_of, page))
         after = page[-1].seq if page else after
         if len(page) < step or len(found) >= limit or room <= 0:
@@ -234,6 +247,8 @@ def state_of(
     chosen = service.reducers.get(reducer)
     if chosen is None or chosen.scope != "stream":
         raise errors.NothingHere()
+    if principal.org is not None and not service.births.is_whole(name, principal.org):
+        raise errors.NothingHere()
     found = state.fold(service.store, chosen, name, until=state.Until(seq=seq, time=time))
     told = {
         "stream": name,
@@ -252,11 +267,13 @@ def state_of(
 
 def audit(service: Service, asked: Asked, *, actor: str | None) -> bytes:
     """A page of the control facts as JSON: what was done to the store, by whom."""
-    facts = control.audit(service.store.log, after=asked.after, selection=asked.selection)
+    after = service.store.after(asked.after)
+    facts = control.audit(service.store.log, after=after, selection=asked.selection)
     wanted = (fact for fact in facts if actor is None or fact.metadata.get("actor_id") == actor)
     found = list(islice(wanted, asked.limit))
-    through = found[-1].position if len(found) == asked.limit else service.store.head()
-    return f'{{"events":[{",".join(map(line, found))}],"through":{max(through, asked.after)}}}'.encode()
+    through = max(found[-1].position if len(found) == asked.limit else service.store.head(), after)
+    cursor = cursor_at(service, asked, found, through)
+    return f'{{"events":[{",".join(map(line, found))}],"through":{through},"cursor":"{cursor}"}}'.encode()
 
 
 def store(service: Service, principal: Principal) -> bytes:

@@ -116,6 +116,7 @@ class Tail:
         self._channels: dict[Channel, set[Follower]] = {}
         self._task: asyncio.Task[None] | None = None
         self.position = 0
+        self.cursor = ""
 
     def follower(self, channel: Channel) -> Follower:
         """One more that will follow; `Overloaded` if there are too many, `Draining` at the end."""
@@ -134,11 +135,15 @@ class Tail:
         """Read from the head on, if nothing is read yet."""
         if self._is_running:
             return
-        head = await self._service.in_thread(self._service.store.head)
+        head, cursor = await self._service.in_thread(self._end)
         if not self._is_running:
-            self.position = head
+            self.position, self.cursor = head, cursor
             shared = contextvars.Context()  # it reads for all: not in the share of the caller who came first
             self._task = asyncio.get_running_loop().create_task(self._run(), context=shared)
+
+    def _end(self) -> tuple[int, str]:
+        head = self._service.store.head()
+        return head, self._service.store.cursor(head)
 
     @property
     def _is_running(self) -> bool:
@@ -194,7 +199,7 @@ class Tail:
     async def _step(self) -> None:
         """Read what is new, and hand it round."""
         after = self.position
-        found, frames, through = await self._service.in_thread(self._read, after)
+        found, frames, through, cursor = await self._service.in_thread(self._read, after)
         for channel, group in list(self._channels.items()):
             chosen = _choose(self._service, channel, found)
             new = [frames[index] for index in chosen]
@@ -205,20 +210,24 @@ class Tail:
                 else:  # it was ahead of the tail when it joined
                     left = [frames[index] for index in chosen if found[index].position > follower.after]
                     self._hand(follower, left, sum(map(len, left)))
-        self.position = max(through, after)
+        self.position, self.cursor = through, cursor
 
-    def _read(self, after: int) -> tuple[list[Event], list[bytes], int]:
+    def _read(self, after: int) -> tuple[list[Event], list[bytes], int, str]:
+        store, cursor = self._service.store, self.cursor
         found: list[Event] = []
         frames: list[bytes] = []
         size, step = 0, STEP_EVENTS
         while True:
-            page = self._service.store.read(after=after, limit=step, over_pruned=True)
+            page = store.read(after=after, limit=step, over_pruned=True)
             found += page.events
-            frames += map(frame, page.events)
+            frames += [frame(store.cursor(event), event) for event in page.events]
             size += sum(map(len, frames[-len(page.events) :] if page.events else ()))
-            after = max(page.through, after)
+            if page.through > after:
+                after = page.through
+                is_event = bool(page.events) and page.events[-1].position == after
+                cursor = store.cursor(page.events[-1] if is_event else after)
             if len(page.events) < step or size >= STEP_BYTES or len(found) >= PAGE_EVENTS:
-                return found, frames, after
+                return found, frames, after, cursor
             step = min(step * 2, PAGE_EVENTS)
 
     def _hand(self, follower: Follower, frames: list[bytes], size: int) -> None:
@@ -240,6 +249,6 @@ def _choose(service: Service, channel: Channel, found: list[Event]) -> list[int]
     ]
 
 
-def frame(event: Event) -> bytes:
-    """An event as one message of a text/event-stream; its id is the position."""
-    return f"id: {event.position}\ndata: {line(event)}\n\n".encode()
+def frame(cursor: str, event: Event) -> bytes:
+    """An event as one message of a text/event-stream; its id is its cursor."""
+    return f"id: {cursor}\ndata: {line(event)}\n\n".encode()

@@ -19,6 +19,7 @@ import string
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
@@ -103,6 +104,8 @@ class Tokens:
         self._monotonic = monotonic
         self._reading = threading.Lock()
         self._turn: asyncio.Lock | None = None
+        # A thread of its own: those of the event loop may all be at work on large bodies.
+        self._looking = ThreadPoolExecutor(1, thread_name_prefix="tallystick-tokens")
         self._seq = 0
         self._has_lost = False
         self._by_id: dict[str, Token] = {}
@@ -150,7 +153,7 @@ class Tokens:
         self._turn = self._turn or asyncio.Lock()
         async with self._turn:
             if self.is_stale:
-                await asyncio.to_thread(self.refresh)
+                await asyncio.get_running_loop().run_in_executor(self._looking, self.refresh)
 
     def _check(self, secret: str) -> Token:
         if not FORM.fullmatch(secret):

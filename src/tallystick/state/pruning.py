@@ -273,6 +273,16 @@ def prune(
     return unhurried(store, stream, attempt)
 
 
+def _is_mixed(store: Store, found: Plan, org: str) -> bool:
+    """Whether some of what goes does not name the stream's org: afterwards nobody can tell."""
+    after = found.before - 1 - found.count
+    while page := store.log.read_stream(found.stream, after=after, until=found.before - 1, limit=PAGE_EVENTS):
+        if any(event.metadata.get("org") != org for event in page):
+            return True
+        after = page[-1].seq
+    return False
+
+
 def _at_cut(store: Store, found: Plan, reducers: Sequence[Reducer]) -> list[tuple[Snapshot, facts.Snapshotted]]:
     """Full snapshots at exactly the cut, for the reducers that have none there."""
     there = [entry.fact for entry in found.snapshots if entry.fact.seq == found.before - 1]
@@ -304,5 +314,6 @@ def _fact(
         lost=found.lost,
         accepted=accept,
         archive=found.witness,
+        mixed=cut.org is not None and _is_mixed(store, found, cut.org),
     )
     return shelf.about(cut.stream), control(store, facts.PRUNED, fact)

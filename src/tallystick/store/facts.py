@@ -112,6 +112,7 @@ class Pruned(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """The events up to `through` are gone. `lost` names what can no longer be rebuilt from the log alone.
 
     `archive` says by which archive that was done, in its own words: what it held then, it has to hold ever after.
+    `mixed`: some of what went did not name the stream's org.
     """
 
     through: int
@@ -124,6 +125,7 @@ class Pruned(Fact, frozen=True, kw_only=True, omit_defaults=True):
     lost: list[str]
     accepted: bool
     archive: dict[str, Any] | None = None
+    mixed: bool = False
 
 
 class Erased(Fact, frozen=True, kw_only=True):

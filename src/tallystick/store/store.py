@@ -13,7 +13,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event import ids, limits, names, profiles
 from tallystick.event.model import Event, NewEvent
-from tallystick.store import capabilities, checkpoints, control, expectation, leases, tables, views
+from tallystick.store import capabilities, checkpoints, control, cursors, expectation, leases, tables, views
 from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.commit import Appended, Outcome, Transaction
 from tallystick.store.events import PAGE_EVENTS, EventLog, Report
@@ -335,6 +335,24 @@ class Store:
         if previous is None or (previous == 0 and stored is None):
             previous = stored.position if stored else None
         self.log.checkpoints.save(saved, previous=previous)
+
+    # --- cursors ---------------------------------------------------------------------------------------------------
+
+    def cursor(self, at: Event | int) -> str:
+        """The place behind an event, or behind a position, as a text that only this history accepts."""
+        if isinstance(at, Event):
+            return cursors.text(self.log.store_id, at.position, at.position, at.link)
+        return cursors.made(self.log, at)
+
+    def after(self, cursor: str | int, *, over_holes: bool = False) -> int:
+        """The position to read on after. A cursor of another history is `WrongStore`; a number is not looked at.
+
+        `over_holes`: evidence that is lost to damage is done without.
+        """
+        if type(cursor) is int:
+            _check_range(cursor, None, PAGE_EVENTS)
+            return cursor
+        return cursors.position(self.log, cursor, over_holes=over_holes)
 
     def _event_at(self, position: int) -> Event | None:
         """The event at this position; None if nothing was recorded there."""

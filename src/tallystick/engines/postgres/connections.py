@@ -2,9 +2,9 @@
 
 Invariants: a connection is outside of any transaction when it comes out of the pool, and when it goes back; what a
 tenant's reading changed of it (role, org) ended with the transaction. It shows the history that this handle has read
-(`history.py`), which is looked at before it is used first, and behind a pooler when another server answers. Behind a pooler that gives every transaction
-another server process, nothing is set for the session: each transaction begins with its role, its org and the rest, and
-no statement is prepared under a name.
+(`history.py`), which is looked at before it is used first, and behind a pooler when another server answers. Behind a
+pooler that gives every transaction another server process, nothing is set for the session: each transaction begins with
+its role, its org and the rest, and no statement is prepared under a name.
 """
 
 from __future__ import annotations

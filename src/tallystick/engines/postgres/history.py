@@ -9,7 +9,7 @@ Invariant: what is remembered was seen on a connection that was looked over.
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
 
@@ -37,7 +37,7 @@ class History:
 
     def is_at(self, started: Any) -> bool:
         """Whether the server that was started then was looked over."""
-        return self._started == started
+        return bool(self._started == started)
 
     def look_over(self, connection: psycopg.Connection[Any]) -> None:
         """Refuse a connection where the newest event is missing, or is another one; `HistoryReplaced`."""
@@ -62,5 +62,5 @@ class History:
             self._refuse("another server took over, and a tenant cannot see what it lacks")
         self._timeline = found or self._timeline
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str) -> NoReturn:
         raise errors.HistoryReplaced(url=self._url, reason=reason)

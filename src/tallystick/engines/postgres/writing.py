@@ -395,7 +395,5 @@ def _as_first(outcome: Outcome, transaction: Transaction) -> Outcome:
     """What the caller would have been told had the connection lasted: ids that were minted here were not there."""
     if isinstance(outcome, errors.TallyError):
         return outcome
-    return [
-        done if write.ids_given else msgspec.structs.replace(done, stored=0)
-        for done, write in zip(outcome, transaction.writes, strict=True)
-    ]
+    pairs = zip(outcome, transaction.writes, strict=True)
+    return [done if write.ids_given else msgspec.structs.replace(done, stored=0) for done, write in pairs]

@@ -16,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 
 from tallystick import errors
 from tallystick.event.model import Event
+from tallystick.server import following
 from tallystick.server.access import Need
 from tallystick.server.console import asking, rendering, shown
 from tallystick.server.console.signing_in import COOKIE, Operator, identify
@@ -25,7 +26,6 @@ from tallystick.store.selection import Selection
 PAGE_EVENTS = 200
 WAIT_SECONDS = 1.0
 FOLLOWERS_MAX = 100
-_POSITION_DIGITS_MAX = 18
 
 data = APIRouter(prefix="/console/data", dependencies=[Operator])
 
@@ -67,9 +67,11 @@ async def follow(request: Request, after: int = 0) -> Response:
         raise errors.InvalidValue(what="filter", value=asked.wrong[0], must=asked.problem)
     if news_of(request).followers >= FOLLOWERS_MAX:
         raise errors.Overloaded(what="followers")
-    last = request.headers.get("last-event-id", "")
-    is_position = last.isascii() and last.isdigit() and len(last) <= _POSITION_DIGITS_MAX
-    messages = _messages(request, int(last) if is_position else max(0, after), asked.selection)
+    service: Service = request.app.state.service
+    last = request.headers.get("last-event-id") or str(max(0, after))
+    begin = await service.in_thread(service.store.after, last)
+    await following.head_at(service, begin)
+    messages = _messages(request, begin, asked.selection)
     return StreamingResponse(messages, media_type="text/event-stream", headers=rendering.HEADERS)
 
 
@@ -95,7 +97,7 @@ async def _messages(request: Request, after: int, selection: Selection) -> Async
                 over_pruned=True,
             )
             if page.events:
-                yield b"".join(message(event) for event in page.events)
+                yield b"".join(message(service.store.cursor(event), event) for event in page.events)
             if page.through <= after:
                 await news.wait(after)
                 yield b": nothing new\n\n"
@@ -113,8 +115,8 @@ async def _may_go_on(request: Request) -> bool:
     return True
 
 
-def message(event: Event) -> bytes:
-    """A line of the list, as one message; its id is the position."""
+def message(cursor: str, event: Event) -> bytes:
+    """A line of the list, as one message; its id is its cursor."""
     summary = {
         "position": event.position,
         "type": event.type,
@@ -126,4 +128,4 @@ def message(event: Event) -> bytes:
         "href": rendering.event_href(event),
         "stream_href": rendering.stream_href(event.stream),
     }
-    return b"id: %d\nevent: event\ndata: %s\n\n" % (event.position, msgspec.json.encode(summary))
+    return b"id: %s\nevent: event\ndata: %s\n\n" % (cursor.encode(), msgspec.json.encode(summary))

@@ -8,6 +8,7 @@ from fastapi import Depends, Path, Query, Request
 
 from tallystick.event import limits, names
 from tallystick.server.service import Service
+from tallystick.store import cursors
 from tallystick.store.selection import Selection
 
 LIMIT = 1000
@@ -17,6 +18,15 @@ Kind = Annotated[str, Path(pattern=f"^{names.KIND.pattern}$")]
 Name = Annotated[str, Path(pattern=f"^{names.NAME.pattern}$")]
 Id = Annotated[str, Path(min_length=26, max_length=36, description="A UUID or a ULID.", examples=[EXAMPLE_ID])]
 Position = Annotated[int, Query(ge=0, le=limits.INT_MAX)]
+After = Annotated[
+    str,
+    Query(
+        pattern=f"^(?:{cursors.FORM.pattern})$",
+        description="The `cursor` of the page before. A bare position is taken too, and cannot be checked.",
+        examples=["0"],
+    ),
+]
+MaybeAfter = Annotated[str | None, *After.__metadata__]
 MaybePosition = Annotated[int | None, Query(ge=0, le=limits.INT_MAX)]
 Limit = Annotated[int, Query(ge=1, le=10_000)]
 Time = Annotated[int | None, Query(ge=limits.INT_MIN, le=limits.INT_MAX, description="Nanoseconds since 1970.")]

@@ -9,17 +9,17 @@ from tallystick.server.access import Admin
 from tallystick.server.pages import Page
 from tallystick.server.reading import Asked
 from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import LIMIT, Label, Limit, Position, Time, service_of
+from tallystick.server.routes.asking import LIMIT, After, Label, Limit, Time, service_of
 from tallystick.store.selection import select
 
 router = APIRouter(tags=["audit"])
 
 
-@router.get("/v1/audit", responses=shapes.answers(200, shapes.EVENTS, 401, 403, 404, 422, 429, 501, 503))
+@router.get("/v1/audit", responses=shapes.answers(200, shapes.EVENTS, 401, 403, 404, 409, 422, 429, 501, 503))
 async def read_audit(
     request: Request,
     who: Admin,
-    after: Position = 0,
+    after: After = "0",
     limit: Limit = LIMIT,
     org: Label = None,
     actor: Label = None,

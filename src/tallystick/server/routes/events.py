@@ -9,23 +9,23 @@ from tallystick.server.access import Reader
 from tallystick.server.pages import Page
 from tallystick.server.reading import Asked
 from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import LIMIT, Chosen, Id, Limit, MaybePosition, Position, service_of
+from tallystick.server.routes.asking import LIMIT, After, Chosen, Id, Limit, MaybePosition, service_of
 
 router = APIRouter(tags=["read"])
 
 
-@router.get("/v1/events", responses=shapes.answers(200, shapes.EVENTS, 401, 403, 404, 410, 422, 429, 501, 503))
+@router.get("/v1/events", responses=shapes.answers(200, shapes.EVENTS, 401, 403, 404, 409, 410, 422, 429, 501, 503))
 async def read_events(
     request: Request,
     who: Reader,
     selection: Chosen,
-    after: Position = 0,
+    after: After = "0",
     until: MaybePosition = None,
     limit: Limit = LIMIT,
     over_holes: bool = False,
     over_pruned: bool = False,
 ) -> Response:
-    """A page of the events behind `after`, in order of position. Go on with `after` set to `through`."""
+    """A page of the events behind `after`, in order of position. Go on with `after` set to `cursor`."""
     asked = Asked(
         after=after,
         until=until,

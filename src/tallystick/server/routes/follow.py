@@ -7,13 +7,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
 
-from tallystick import errors
-from tallystick.event import limits
 from tallystick.server import following
 from tallystick.server.access import Need, Reader, authorise
 from tallystick.server.reading import Asked
 from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import Chosen, MaybePosition, service_of
+from tallystick.server.routes.asking import Chosen, MaybeAfter, service_of
 
 router = APIRouter(tags=["read"])
 
@@ -28,22 +26,16 @@ async def follow(
     request: Request,
     who: Reader,
     selection: Chosen,
-    after: MaybePosition = None,
+    after: MaybeAfter = None,
     over_pruned: bool = False,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Events as they come, each with its position as id. Resumes from Last-Event-ID, else begins behind `after`.
+    """Events as they come, each with its cursor as id. Resumes from Last-Event-ID, else begins behind `after`.
 
     Without either it begins now.
     """
-    begin = after if last_event_id is None else _position(last_event_id)
+    begin = after if last_event_id is None else last_event_id
     service = service_of(request)
-    asked = Asked(after=begin or 0, selection=selection, over_pruned=over_pruned)
+    asked = Asked(after=0 if begin is None else begin, selection=selection, over_pruned=over_pruned)
     again = partial(authorise, service, request.scope, Need.READ)
     return await following.follow(service, who, asked, from_now=begin is None, again=again)
-
-
-def _position(text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= limits.INT_MAX:
-        return int(text)
-    raise errors.InvalidValue(what="Last-Event-ID", value=text[:40], must="a position")

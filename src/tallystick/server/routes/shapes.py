@@ -88,6 +88,7 @@ EVENTS = {
     "properties": {
         "events": {"type": "array", "items": EVENT},
         "through": _THROUGH,
+        "cursor": {"type": "string", "description": "Go on with `after` set to this: it fits this history alone."},
         "holes": {"type": "array", "items": _OBJECT},
     },
     "required": ["events", "through"],

@@ -23,6 +23,7 @@ THEMES = (
     "profiles",
     "leases",
     "checkpoints",
+    "cursors",
     "reopening",
     "concurrency",
     "processes",
@@ -45,6 +46,7 @@ from tallystick.testing.contract.bad_input import BadInputContract  # noqa: E402
 from tallystick.testing.contract.checkpoints import CheckpointContract  # noqa: E402
 from tallystick.testing.contract.commands import RunningCommandContract  # noqa: E402
 from tallystick.testing.contract.concurrency import ConcurrencyContract  # noqa: E402
+from tallystick.testing.contract.cursors import CursorContract  # noqa: E402
 from tallystick.testing.contract.damage import DamageContract  # noqa: E402
 from tallystick.testing.contract.expectations import ExpectationContract  # noqa: E402
 from tallystick.testing.contract.filters import FilterContract  # noqa: E402
@@ -80,6 +82,7 @@ CONTRACTS = (
     ProfileContract,
     LeaseContract,
     CheckpointContract,
+    CursorContract,
     ReopeningContract,
     ConcurrencyContract,
     ProcessContract,
@@ -112,6 +115,7 @@ class AllContracts(
     ProfileContract,
     LeaseContract,
     CheckpointContract,
+    CursorContract,
     ReopeningContract,
     ConcurrencyContract,
     ProcessContract,
