@@ -165,6 +165,17 @@ def test_the_default_cut_lags_behind_the_head(busy: EventLog, founder: KeyPair) 
     assert build_snapshot(busy, engine_over(busy), founder).covers_events_up_to == 0
 
 
+def test_the_default_cut_is_a_thousand_lamports_behind(busy: EventLog, founder: KeyPair, author: Any) -> None:
+    """COM-08: `head - SNAPSHOT_LAG_LAMPORT`: an event that lies a thousand behind is covered, the next one is not."""
+    member = author(2)
+    busy.append_local("community.member.invited", {"node": member.node}, founder)
+    member.lamport = 1000 + 40 - 1
+    busy.append_received(member.write("community.member.joined", {"invite": member.node}))
+    assert busy.head() == 1040
+    made = build_snapshot(busy, engine_over(busy), founder)
+    assert (made.covers_events_up_to, made.heads[founder.node].seq) == (40, 40)
+
+
 def test_snapshots_are_listed_and_pruned(busy: EventLog, founder: KeyPair, tmp_path: Path) -> None:
     """COM-08: ascending by lamport, the newest seven stay; a damaged one is passed over."""
     store = SnapshotStore(tmp_path, founder.node)

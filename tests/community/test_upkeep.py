@@ -135,6 +135,42 @@ def test_a_second_floor_follows_when_the_first_has_had_its_days(house: House) ->
     assert house.engine.states() == states
 
 
+def _writes_every_day(house: House) -> Callable[[], None]:
+    """Once a day the founder and a member write, so that there is always more for the next floor to cover."""
+    author, hours = Author(keys(9), FOUNDER.node), iter(range(10_000))
+
+    def write() -> None:
+        if next(hours) % 24:
+            return
+        house.log.append_local("chat.message.sent", {"at": house.log.head()}, FOUNDER)
+        head = house.log.replica.feed(author.node).head
+        author.head, author.lamport = (head.seq, head.link), house.log.head() + 2000
+        house.log.append_received(author.write())
+
+    return write
+
+
+def test_events_of_a_busy_community_go_too(house: House) -> None:
+    """COM-12: what the last floor covers goes before the next floor is declared, however much there is to cover."""
+    house.pass_days(40, also=_writes_every_day(house))
+    assert house.stored() < 63 + 80 - 60, "the first sixty messages are gone"
+    first = places.read(house.directory).base
+    house.pass_days(40, also=_writes_every_day(house))
+    assert first is not None
+    assert (places.read(house.directory).base or 0) > first, "and later ones in their turn"
+
+
+def test_a_peer_that_is_never_there_holds_events_for_ninety_days_at_most(house: House) -> None:
+    """COM-12: the next floor waits until what the last one covers is gone, so that the wait for a peer has an end."""
+    peer = places.read(house.directory)
+    peer.peers = [{"url": "http://127.0.0.1:9", "key": keys(5).node}]
+    places.save(house.directory, peer)
+    house.pass_days(85, also=_writes_every_day(house))
+    assert places.read(house.directory).base is None
+    house.pass_days(10, also=_writes_every_day(house))
+    assert places.read(house.directory).base is not None
+
+
 def test_an_admin_proposes_and_the_founder_endorses(house: House, tmp_path: Path) -> None:
     """COM-12: each does its part on its own schedule, once; a plain member does nothing."""
     house.log.append_local("community.member.invited", {"node": keys(2).node, "role": "admin"}, FOUNDER)

@@ -1,34 +1,40 @@
-"""Running mutants: each in a copy of the sources of its worker, against the tests that run its line."""
+"""Running mutants: each in a copy of the sources, against the tests that run its line, the most telling ones first."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from queue import SimpleQueue
 
 import msgspec
 
+from . import forked
 from .covering import Covering
 from .sites import Site, mutated
+from .uses import places
 
-PATIENCE_SECONDS = 240
-KILLED, SURVIVED, NOT_RUN = "killed", "survived", "no test runs it"
+STAGES = (5, 40, 400)  # so many tests at a time: those that a killed mutant does not need are not even collected
+KILLED, SURVIVED, NOT_RUN, BROKEN = "killed", "survived", "no test runs it", "the runner broke"
 _ticks = count(1)
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What became of a mutant, and which test noticed."""
+    """What became of a mutant, of which text, and which test noticed."""
 
     site: Site
     outcome: str
+    text: str
     by: str = ""
+
+    @property
+    def test(self) -> str:
+        """The test that noticed, if one is named."""
+        return self.by.partition(" - ")[0].partition(" ")[2] if "::" in self.by else ""
 
 
 class Overlay:
@@ -44,25 +50,22 @@ class Overlay:
         """Change the file, run the tests until one fails, and put the file back."""
         path = self.place / site.path
         text = path.read_text(encoding="utf-8")
+        digest = digest_of(text)
         try:
             self._write(path, mutated(text, site))
-            done = subprocess.run(
-                [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout", "60", *tests],
-                cwd=self._root,
-                env=os.environ | {"PYTHONPATH": f"{self.place / 'src'}{os.pathsep}{self._root}"},
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return Result(site, KILLED, "time ran out")
+            for stage in _stages(tests):
+                run = self.run(stage)
+                if not run.ran:
+                    return Result(site, BROKEN, digest, run.said)
+                if run.failed:
+                    return Result(site, KILLED, digest, run.said)
+            return Result(site, SURVIVED, digest)
         finally:
             self._write(path, text)
-        if done.returncode == 0:
-            return Result(site, SURVIVED)
-        failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return Result(site, KILLED, failed[0][:200] if failed else f"pytest ended with {done.returncode}")
+
+    def run(self, tests: Sequence[str]) -> forked.Run:
+        """The tests on the package as it is now."""
+        return forked.run_tests(self._root, self.place / "src", tests, self.place / "said")
 
     def _write(self, path: Path, text: str) -> None:
         """Every text gets a time of its own: compiled files are told apart by time and size."""
@@ -75,26 +78,59 @@ class Overlay:
         shutil.rmtree(self.place)
 
 
-def run(root: Path, chosen: Sequence[Site], known: Covering, *, workers: int) -> Iterator[Result]:
-    """The result of each mutant, as they come."""
-    overlays: SimpleQueue[Overlay] = SimpleQueue()
-    made = [Overlay(root) for _ in range(workers)]
-    for overlay in made:
-        overlays.put(overlay)
+def digest_of(text: str) -> str:
+    """What tells one text of a file from another."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def judge(site: Site) -> Result:
-        tests = known.of(site.path, site.line)
-        if not tests:
-            return Result(site, NOT_RUN)
-        overlay = overlays.get()
-        try:
-            return overlay.judged(site, tests)
-        finally:
-            overlays.put(overlay)
 
+def _stages(tests: Sequence[str]) -> Iterator[Sequence[str]]:
+    begin = 0
+    for size in STAGES:
+        if begin < len(tests):
+            yield tests[begin : begin + size]
+        begin += size
+
+
+def run(
+    root: Path,
+    chosen: Sequence[Site],
+    known: Covering,
+    texts: Mapping[str, str],
+    *,
+    seconds_max: float,
+    before: Sequence[Result] = (),
+) -> Iterator[Result]:
+    """The result of each mutant, as they come. Tests that killed before are asked first."""
+    kills: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for result in before:
+        kills[result.site.path][result.test] += result.outcome == KILLED
+    overlay = Overlay(root)
     try:
-        with ThreadPoolExecutor(workers) as pool:
-            yield from pool.map(judge, chosen)
+        for site in chosen:
+            tests = known.of(places(site, texts, known), kills=kills[site.path], seconds_max=seconds_max)
+            result = overlay.judged(site, tests) if tests else Result(site, NOT_RUN, digest_of(texts[site.path]))
+            if result.outcome == KILLED:
+                kills[site.path][result.test] += 1
+            yield result
     finally:
-        for overlay in made:
-            overlay.remove()
+        overlay.remove()
+
+
+def unsound(root: Path, results: Sequence[Result]) -> list[str]:
+    """Tests that killed a mutant and fail on the code as it is, run in the same way: they count for nothing."""
+    overlay = Overlay(root)
+    left = sorted({result.test for result in results if result.outcome == KILLED and result.test})
+    found = []
+    try:
+        while left:
+            run = overlay.run(left)
+            if run.ran and not run.failed:
+                break
+            failed = next((name for name in left if f"{name} - " in f"{run.said} - "), None)
+            found.append(failed or run.said)
+            if failed is None:
+                break
+            left.remove(failed)
+    finally:
+        overlay.remove()
+    return found

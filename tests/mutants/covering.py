@@ -1,4 +1,7 @@
-"""Which tests run which line: one run of the tests under `coverage`, kept in `.mutants/` until the sources change."""
+"""Which tests run which line: the tests run once under `coverage`, one group after the other, kept in `.mutants/`.
+
+A group is run again when its own tests or the sources change; what was found so far is kept if the run is stopped.
+"""
 
 from __future__ import annotations
 
@@ -7,65 +10,94 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import coverage
 import msgspec
 
-SECONDS_MAX = 60.0
-TESTS_MAX = 400
-
 
 class Covering(msgspec.Struct):
-    """The tests of each line of each file, and how long each takes and how many lines it runs."""
+    """The tests of each line of each file, how long each takes, how many lines it runs, and how many are beside it."""
 
-    lines: dict[str, dict[int, list[int]]]
-    tests: list[str]
-    seconds: list[float]
-    width: list[int]
+    lines: dict[str, dict[int, list[str]]]
+    seconds: dict[str, float]
+    width: dict[str, int]
+    beside: dict[str, int] = {}
 
-    def of(self, path: str, line: int) -> list[str]:
-        """The tests of a line, those that run the least first, as many as are done within a minute."""
-        numbers = [number for number in self.lines.get(path, {}).get(line, []) if self.seconds[number] >= 0]
+    def of(self, places: Sequence[tuple[str, int]], *, kills: Mapping[str, int], seconds_max: float) -> list[str]:
+        """The tests of these lines: those that killed most, then those that cost least, up to a time."""
+        names = {name for path, line in places for name in self.lines.get(path, {}).get(line, [])}
         chosen, total = [], 0.0
-        for number in sorted(numbers, key=lambda number: (self.width[number], self.seconds[number])):
-            total += self.seconds[number]
-            if chosen and (total > SECONDS_MAX or len(chosen) == TESTS_MAX):
-                break
-            chosen.append(self.tests[number])
-        return chosen
+        for name in sorted(names, key=lambda name: self._rank(name, kills.get(name, 0))):
+            if self.seconds[name] >= 0 and (not chosen or total + self.seconds[name] <= seconds_max):
+                total += self.seconds[name]
+                chosen.append(name)
+        return list(dict.fromkeys(map(_selectable, chosen)))
+
+    def _rank(self, name: str, kills: int) -> tuple[float, float, str]:
+        """What it costs: its time, and half a millisecond for each line and each test that is collected with it."""
+        cost = self.seconds[name] + (self.width[name] + self.beside[_module(name)]) / 2000
+        return -kills / (cost + 0.2), cost, name
 
 
-def covering(root: Path, kept: Path, sources: Sequence[Path], tests: Sequence[str]) -> Covering:
-    """What is kept, if nothing changed since; otherwise the tests are run."""
-    seen = hashlib.sha256("\n".join(tests).encode())
-    for path in sorted([*sources, *(root / "tests").rglob("*.py")]):
-        seen.update(path.read_bytes())
-    file = kept / f"covering-{seen.hexdigest()[:16]}.json"
-    if not file.exists():
-        kept.mkdir(exist_ok=True)
-        file.write_bytes(msgspec.json.encode(_run(root, kept, sources, tests)))
-    return msgspec.json.decode(file.read_bytes(), type=Covering)
+def _module(name: str) -> str:
+    return name.partition("::")[0]
 
 
-def _run(root: Path, kept: Path, sources: Sequence[Path], tests: Sequence[str]) -> Covering:
+def _selectable(name: str) -> str:
+    """How a test is asked for: an id with an escape in it is not found again, so its function is."""
+    return name.partition("[")[0] if "\\" in name else name
+
+
+def covering(root: Path, kept: Path, sources: Sequence[Path], groups: Sequence[str]) -> Covering:
+    """What is kept of each group, if nothing changed since; otherwise its tests are run."""
+    together = Covering({}, {}, {})
+    code = hashlib.sha256(b"".join(path.read_bytes() for path in sources))
+    for group in groups:
+        seen = code.copy()
+        for path in _tests(root / group):
+            seen.update(path.read_bytes())
+        file = kept / f"covering-{group.replace('/', '-')}-{seen.hexdigest()[:16]}.json"
+        if not file.exists():
+            kept.mkdir(exist_ok=True)
+            file.write_bytes(msgspec.json.encode(_run(root, kept, sources, group)))
+        _add(together, msgspec.json.decode(file.read_bytes(), type=Covering))
+    together.beside = dict(Counter(map(_module, together.seconds)))
+    return together
+
+
+def _tests(place: Path) -> list[Path]:
+    return sorted(place.rglob("*.py")) if place.is_dir() else [place]
+
+
+def _add(together: Covering, one: Covering) -> None:
+    together.seconds |= one.seconds
+    together.width |= one.width
+    for path, lines in one.lines.items():
+        for line, names in lines.items():
+            together.lines.setdefault(path, {}).setdefault(line, []).extend(names)
+
+
+def _run(root: Path, kept: Path, sources: Sequence[Path], group: str) -> Covering:
     data, times = kept / "coverage", kept / "times.json"
     data.unlink(missing_ok=True)
-    environment = os.environ | {"TALLY_MUTANTS_TIMES": str(times), "COVERAGE_FILE": str(data)}
-    command = [sys.executable, "-m", "coverage", "run", f"--source={root / 'src' / 'tallystick'}", "-m", "pytest", "-q"]
-    command += ["-p", "tests.mutants.plugin", "-p", "no:cacheprovider", "-m", "not slow", *tests]
+    times.unlink(missing_ok=True)
+    places = f"{root / 'src'}{os.pathsep}{root}"
+    environment = os.environ | {"TALLY_MUTANTS_TIMES": str(times), "COVERAGE_FILE": str(data), "PYTHONPATH": places}
+    folders = ",".join(sorted({str(each.parent) for each in sources}))
+    command = [sys.executable, "-m", "coverage", "run", f"--source={folders}", "-m", "pytest", "-q"]
+    command += ["-p", "tests.mutants.plugin", "-p", "no:cacheprovider", "-m", "not slow", group]
     subprocess.run(command, cwd=root, env=environment, check=False)
     seconds: dict[str, float] = json.loads(times.read_text())
-    names = list(seconds)
-    numbers = {name: number for number, name in enumerate(names)}
-    found = Covering({}, names, list(seconds.values()), [0] * len(names))
+    found = Covering({}, seconds, dict.fromkeys(seconds, 0))
     read = coverage.CoverageData(str(data))
     read.read()
     for path in sources:
         lines = found.lines.setdefault(path.relative_to(root).as_posix(), {})
         for line, contexts in read.contexts_by_lineno(str(path)).items():
-            lines[line] = [numbers[name] for name in contexts if name in numbers]
-            for number in lines[line]:
-                found.width[number] += 1
+            lines[line] = [name for name in contexts if name in seconds]
+            for name in lines[line]:
+                found.width[name] += 1
     return found

@@ -7,6 +7,7 @@ what only type checkers read, and the arguments of errors, which say something a
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,19 +48,45 @@ class Site(msgspec.Struct, frozen=True, order=True):
     end_column: int
     before: str
     after: str
+    scope: str = ""
+    nth: int = 1
+
+    @property
+    def key(self) -> str:
+        """What names the mutant when lines move: the file, the function, the change, and which one if it repeats."""
+        before = " ".join(self.before.split())
+        return f"{self.path.removeprefix('src/tallystick/')} {self.scope}: {before} -> {self.after} #{self.nth}"
 
 
 def sites(path: str, text: str) -> list[Site]:
     """Every mutant of a module, in order of place."""
     lines = text.encode().splitlines(keepends=True)
+    tree = ast.parse(text)
+    scopes = list(_scopes(tree, ()))
     found = set()
-    for node, changed in _changes(ast.parse(text)):
+    for node, changed in _changes(tree):
         if isinstance(node, ast.BinOp) and _is_text(node):
             continue
         place = (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
-        before = _between(lines, *place)
-        found.add(Site(path, *place, before, changed))
-    return sorted(found)
+        scope = [name for first, last, name in scopes if first <= node.lineno <= last]
+        found.add(Site(path, *place, _between(lines, *place), changed, scope[-1] if scope else "module"))
+    seen: Counter[str] = Counter()
+    return [msgspec.structs.replace(site, nth=_count(seen, site.key)) for site in sorted(found)]
+
+
+def _count(seen: Counter[str], key: str) -> int:
+    seen[key] += 1
+    return seen[key]
+
+
+def _scopes(node: ast.AST, outer: tuple[str, ...]) -> Iterator[tuple[int, int, str]]:
+    """The lines of every class and function, outer ones first."""
+    for child in ast.iter_child_nodes(node):
+        name = outer
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            name = (*outer, child.name)
+            yield child.lineno, child.end_lineno or 0, ".".join(name)
+        yield from _scopes(child, name)
 
 
 def mutated(text: str, site: Site) -> str:

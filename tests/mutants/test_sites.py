@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from .campaign import KILLED, NOT_RUN, SURVIVED, run
-from .covering import covering
+from .campaign import KILLED, NOT_RUN, SURVIVED
+from .harmless import harmless
 from .sites import mutated, sites
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -38,11 +43,40 @@ def test_each_mistake_is_one_change(text: str, mutants: set[str]) -> None:
     assert found == mutants
 
 
+def test_the_name_of_a_site_survives_moved_lines() -> None:
+    """What is known of a mutant is kept under its function and its change, whatever stands above it."""
+    text = "class A:\n    def f(self):\n        return x < 1 or y < 1 or x < 1\n"
+    found, moved = sites("m.py", text), sites("m.py", "import os\n\n\n" + text)
+    assert [site.key for site in found] == [site.key for site in moved]
+    assert len({site.key for site in found}) == len(found)
+    assert "m.py A.f: x < 1 -> (x <= 1) #2" in {site.key for site in found}
+
+
+def test_what_is_called_harmless_is_there_and_has_a_reason() -> None:
+    """A mutant that is gone leaves the list, and nothing is harmless without a sentence that says why."""
+    known = harmless()
+    files = {key.partition(" ")[0] for key in known}
+    there = {
+        site.key
+        for name in files
+        for site in sites(f"src/tallystick/{name}", (ROOT / "src/tallystick" / name).read_text("utf-8"))
+    }
+    assert sorted(set(known) - there) == []
+    assert [why for why in known.values() if len(why.split()) < 5] == []
+
+
 TOY = """
+LIMIT = 2
+
+
 def largest(a, b):
     if a > b:
         return a
     return b
+
+
+def few(number):
+    return number <= LIMIT
 
 
 def unused(a):
@@ -50,17 +84,43 @@ def unused(a):
 """
 
 TESTS = """
-from toy import largest
+from toy import few, largest
 
 
 def test_largest():
     assert largest(1, 2) == 2
     assert largest(3, 2) == 3
+
+
+def test_few():
+    assert few(2) and not few(3)
+"""
+
+RUNNER = """
+import sys
+from pathlib import Path
+from tests.mutants import campaign
+from tests.mutants.covering import covering
+from tests.mutants.sites import sites
+
+root = Path(sys.argv[1])
+source = root / "src/tallystick/toy.py"
+known = covering(root, root / ".mutants", [source], ["tests/test_toy.py"])
+text = source.read_text()
+found = sites("src/tallystick/toy.py", text)
+for result in campaign.run(root, found, known, {"src/tallystick/toy.py": text}, seconds_max=20):
+    print(result.outcome, result.site.before, result.site.after, result.test, sep="|")
+assert covering(root, root / ".mutants", [source], ["tests/test_toy.py"]) == known
+wrong = campaign.Result(found[0], campaign.KILLED, "", "FAILED tests/test_toy.py::test_few - AssertionError")
+assert campaign.unsound(root, [wrong]) == []
+(root / "tests/test_toy.py").write_text("def test_few(): raise OSError")
+assert campaign.unsound(root, [wrong]) == ["tests/test_toy.py::test_few"]
 """
 
 
 def test_what_the_tests_notice_is_killed(tmp_path: Path) -> None:
-    """A wrong branch is noticed, a harmless one survives, and a line that no test runs is named."""
+    """A wrong branch is noticed, a harmless one survives, a line that no test runs is named, a constant is tried where
+    it is used, and a test that fails on the code as it is counts for nothing."""
     source = tmp_path / "src" / "tallystick" / "toy.py"
     for path, text in ((source, TOY), (tmp_path / "tests" / "test_toy.py", TESTS)):
         path.parent.mkdir(parents=True)
@@ -71,10 +131,14 @@ def test_what_the_tests_notice_is_killed(tmp_path: Path) -> None:
         "places = [p for p in os.environ.get('PYTHONPATH', '').split(os.pathsep) if p.endswith('src')] + ['src']\n"
         "sys.path.insert(0, os.path.join(places[0], 'tallystick'))\n"
     )
-    known = covering(tmp_path, tmp_path / ".mutants", [source], ["tests/test_toy.py"])
-    found = sites("src/tallystick/toy.py", source.read_text())
-    outcomes = {(item.site.before, item.site.after): item.outcome for item in run(tmp_path, found, known, workers=1)}
-    assert outcomes[("a > b", "(a >= b)")] == SURVIVED
-    assert outcomes[("return a", "return None")] == KILLED
-    assert outcomes[("a + 1", "(a - 1)")] == NOT_RUN
-    assert covering(tmp_path, tmp_path / ".mutants", [source], ["tests/test_toy.py"]) == known
+    runner = tmp_path / "runner.py"
+    runner.write_text(RUNNER)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, runner, tmp_path], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line.split("|") for line in done.stdout.splitlines() if line.count("|") == 3]
+    outcomes = {(before, after): (outcome, test) for outcome, before, after, test in lines}
+    assert outcomes[("a > b", "(a >= b)")] == (SURVIVED, "")
+    assert outcomes[("return a", "return None")] == (KILLED, "tests/test_toy.py::test_largest")
+    assert outcomes[("2", "3")] == (KILLED, "tests/test_toy.py::test_few")
+    assert outcomes[("a + 1", "(a - 1)")] == (NOT_RUN, "")

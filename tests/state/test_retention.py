@@ -9,7 +9,7 @@ from tallystick import Store, errors, state
 from tallystick.event import ids
 from tallystick.scheduler import Scheduler
 from tallystick.state import Entry, Reducer, Until
-from tallystick.state.policy import ALIASES, DAY, HOUR, PRESETS, VARIABLES, Policy, policy
+from tallystick.state.policy import ALIASES, DAY, HOUR, PRESETS, policy
 from tallystick.state.retention import retain, superfluous
 from tallystick.store import facts
 from tallystick.store.verify import verify
@@ -28,14 +28,6 @@ def test_presets_have_the_numbers_of_their_systems() -> None:
     assert lighthouse.compress_ns == 7 * DAY
     assert (PRESETS["keep-7-days"].stream_events, PRESETS["keep-all"].stream_events) == (1000, 1000)
     assert PRESETS["keep-30-days"].keep_count == 7
-
-
-@pytest.mark.parametrize("knob", VARIABLES)
-def test_every_knob_is_an_environment_variable(knob: str) -> None:
-    """LH-09: each knob of a policy has a variable, in its own unit."""
-    variable, unit = VARIABLES[knob]
-    assert getattr(policy("none", environment={variable: "48"}), knob) == 48 * unit
-    assert set(VARIABLES) == {field.name for field in msgspec.structs.fields(Policy)}
 
 
 def test_a_knob_can_be_turned_off_and_nonsense_is_refused() -> None:

@@ -103,6 +103,21 @@ def test_a_small_change_makes_a_diff_and_a_large_one_a_full_snapshot(store: Stor
     assert list(state.problems(store, [keeps])) == []
 
 
+@pytest.mark.parametrize(("share", "kind"), [(0.29, "diff"), (0.30, "diff"), (0.31, "full"), (0.5, "full")])
+def test_a_diff_is_kept_up_to_three_tenths_of_its_base(store: Store, share: float, kind: str) -> None:
+    """LH-13: "create full snapshot if diff > 30% of base size": the limit itself is still a diff."""
+    keeps = reducer(name="keeps", initial={})(lambda value, event: value | event.data)
+    store.append("doc/1", NewEvent("set", {"large": "x" * 10_000, "text": "a"}))
+    full = state.make(store, keeps, "doc/1")
+    assert full is not None
+    base = len(canonical.encode_state({"large": "x" * 10_000, "text": "a"}))
+    around = len(canonical.encode_state([{"op": "replace", "path": "/text", "value": ""}]))
+    store.append("doc/1", NewEvent("set", {"text": "b" * (int(share * base) - around)}))
+    made = state.make(store, keeps, "doc/1")
+    assert made is not None
+    assert made.fact.kind == kind
+
+
 @pytest.mark.parametrize(
     ("base", "body"),
     [({"a": 1, "b": "x" * 99}, {"a": True, "b": "x" * 99}), ({"a": [1.0] * 99}, {"a": [1.0] * 98 + [1]}), ([], [0])],

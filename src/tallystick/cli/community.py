@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,17 @@ tls_ca = click.option(
     help="Authorities that vouch for https peers, in place of the public ones. Written down.",
 )
 pem = click.Path(exists=True, dir_okay=False)
-directory = click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+STATE_DIR = "TALLY_COMMUNITY_STATE_DIR"
+
+
+def _in_state_dir(_context: click.Context, _parameter: click.Parameter, value: Path) -> Path:
+    """Where a directory is: what is not absolute is looked up in TALLY_COMMUNITY_STATE_DIR, if that is set."""
+    return Path(os.environ.get(STATE_DIR, ""), value)
+
+
+directory = click.argument(
+    "directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), callback=_in_state_dir
+)
 
 
 @click.group("community", short_help="Found, join, write to and sync a community.")

@@ -163,10 +163,9 @@ class Listening(msgspec.Struct, frozen=True):
 
     def schedule(self) -> Schedule:
         """The rhythm of its rounds and snapshots."""
-        from tallystick.community.schedule import INTERVAL_S, SNAPSHOT_HOUR, Schedule
+        from tallystick.community.settings import settings
 
-        hour = SNAPSHOT_HOUR if self.snapshot_hour is None else self.snapshot_hour
-        return Schedule(interval_s=self.every or INTERVAL_S, emergency=self.emergency, snapshot_hour=hour)
+        return settings().schedule(hour=self.snapshot_hour, every=self.every, emergency=self.emergency)
 
     def require_pair(self) -> None:
         """Refuse a certificate and key that do not belong together, before anything is served."""
@@ -214,11 +213,9 @@ def listen(directory: Path, how: Listening) -> None:
 
 
 def retain(community: Opened, *, days: float | None = None) -> None:
-    """Let go what a floor has covered for 30 days, and all but the newest snapshots."""
-    from tallystick.community import EVENT_LOG_RETENTION_DAYS
-
+    """Let go what a floor has covered for so many days, and all but the newest snapshots."""
     upkeep = community.upkeep()
-    upkeep.retain(days=EVENT_LOG_RETENTION_DAYS if days is None else days)
+    upkeep.retain(days=days)
     community.place = upkeep.place
 
 

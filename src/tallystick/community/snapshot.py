@@ -25,12 +25,12 @@ from tallystick.community.floors import Base
 from tallystick.community.identity import KeyPair
 from tallystick.community.log import EventLog
 from tallystick.community.replay import ReplayEngine, pack
-from tallystick.community.types import POLICY, SNAPSHOT_LAG_LAMPORT, Event
+from tallystick.community.settings import settings
+from tallystick.community.types import POLICY, SNAPSHOTS_KEPT, Event
 from tallystick.event import canonical
 
 MAGIC = b"TALLYSNP\x01"
 SNAPSHOT_BYTES_MAX = 1 << 30
-KEEP_LAST = 7
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 def build_snapshot(log: EventLog, engine: ReplayEngine, signing_kp: KeyPair, at_lamport: int | None = None) -> Snapshot:
     """A snapshot by replay up to a cut: `at_lamport`, or as far behind the head as events may still be on their way."""
-    lamport = max(log.head() - SNAPSHOT_LAG_LAMPORT, 0) if at_lamport is None else at_lamport
+    lamport = max(log.head() - settings().snapshot_lag, 0) if at_lamport is None else at_lamport
     covered = floors.cover(log.replica, floors.heads_at(log.replica, lamport))
     if covered is None:
         raise errors.SnapshotRejected(reason="what it would cover is not all here")
@@ -188,7 +188,7 @@ class SnapshotStore:
         """Remove one."""
         (self._directory / f"{lamport}.bin").unlink()
 
-    def prune(self, keep_last_n: int = KEEP_LAST, *, keep: Collection[int] = ()) -> None:
+    def prune(self, keep_last_n: int = SNAPSHOTS_KEPT, *, keep: Collection[int] = ()) -> None:
         """Remove all but the newest, and those of these lamports: a log may begin at one, or its floor lie there."""
         if keep_last_n < 1:
             raise errors.InvalidValue(what="keep_last_n", value=keep_last_n, must="at least 1")

@@ -43,6 +43,7 @@ ROLES = {rank: role for role, rank in RANKS.items()}
 LAMPORT_AHEAD_MAX = 1_000_000
 SNAPSHOT_LAG_LAMPORT = 1000
 EVENT_LOG_RETENTION_DAYS = 30
+SNAPSHOTS_KEPT = 7
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

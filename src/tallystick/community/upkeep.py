@@ -4,8 +4,8 @@
 node that is off at its hour does it when it is on again.
 
 Floors come as slowly as events may go: a founder declares the next one, and an admin asks for it, when there is none,
-or when what the last one covers has had its days. So where peers keep up, what was written and lies far enough behind
-the head is gone after twice the days.
+or when what the last one covers has had its days and was let go here. A floor before that would begin the wait again.
+So where peers keep up, what was written and lies far enough behind the head is gone after twice the days.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from tallystick.community.log import EventLog
 from tallystick.community.replay import ReplayEngine
 from tallystick.community.rounds import Rounds
 from tallystick.community.schedule import Schedule, Ticker
+from tallystick.community.settings import settings
 from tallystick.community.snapshot import Snapshot, SnapshotStore, build_snapshot, declare_floor
-from tallystick.community.types import ADMIN, EVENT_LOG_RETENTION_DAYS
+from tallystick.community.types import ADMIN
 
 Tell = Callable[[str], None]
 
@@ -45,7 +46,8 @@ class Upkeep:
         self._log, self._engine, self._files, self._keys = log, engine, files, keys
         self._directory = directory
         self._tell = tell
-        self.schedule = schedule or Schedule()
+        self.settings = settings()
+        self.schedule = schedule or self.settings.schedule()
         self._always_emergency = self.schedule.emergency
         self.place = place.read(directory)
         self.rounds = Rounds(log, lambda peer: self.place.client(keys, peer))
@@ -74,11 +76,12 @@ class Upkeep:
     async def _daily(self) -> None:
         await asyncio.to_thread(self.daily)
 
-    def daily(self, *, days: float = EVENT_LOG_RETENTION_DAYS) -> None:
-        """Make the snapshot, settle what may be settled, and let go what has had its days."""
+    def daily(self, *, days: float | None = None) -> None:
+        """Make the snapshot, let go what has had its days, and settle what may be settled: the next floor last."""
+        days = self.settings.retention_days if days is None else days
         made = self.snapshot()
-        self._settle(made, days)
         self.retain(days=days)
+        self._settle(made, days)
 
     def snapshot(self) -> Snapshot:
         """A snapshot as of now, written; the same one again keeps its age, from which retention counts."""
@@ -106,13 +109,18 @@ class Upkeep:
         return self._log.replica.roster.now().get(self._keys.node, 0) >= ADMIN
 
     def _wants_floor(self, made: Snapshot, days: float) -> bool:
+        """Whether the next floor may come: there is something to cover, and what the last one covers was let go."""
         base = self._log.replica.base
         if made.after != base.floor or made.lamport <= base.lamport:
             return False  # it was built before the floor that there is, or covers nothing more
-        return not base.floor or retention.age_ns(self._log, self._files) >= days * retention.DAY_NS
+        if not base.floor:
+            return True
+        had_its_days = retention.age_ns(self._log, self._files) >= days * retention.DAY_NS
+        return had_its_days and self.place.base == base.lamport
 
-    def retain(self, *, days: float = EVENT_LOG_RETENTION_DAYS) -> None:
+    def retain(self, *, days: float | None = None) -> None:
         """Let go what a floor has covered for so many days, and all but the newest snapshots."""
+        days = self.settings.retention_days if days is None else days
         log, peers = self._log, [peer.key for peer in self.place.known_peers]
         due = retention.due(log, self._engine, self._files, self._keys, days=days, peers=peers)
         if due is not None:
@@ -120,7 +128,7 @@ class Upkeep:
             for stream in retention.prune(log, due):
                 self._tell(f"{stream.stream}: {stream.why_not or f'{stream.count} events pruned'}")
         needed = {self.place.base, log.replica.base.lamport} - {None}
-        self._files.prune(keep=needed)  # type: ignore[arg-type]  # None was taken out
+        self._files.prune(self.settings.snapshots_keep, keep=needed)  # type: ignore[arg-type]  # None was taken out
 
     def _begin_at(self, lamport: int) -> None:
         """Write down where the log begins, before anything goes: whoever opens it begins there from now on."""

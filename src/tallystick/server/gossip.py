@@ -33,7 +33,7 @@ from tallystick.community import (
     SyncServer,
 )
 from tallystick.community import place as places
-from tallystick.community.schedule import Schedule
+from tallystick.community.settings import settings
 from tallystick.community.upkeep import Upkeep
 from tallystick.server import logs
 from tallystick.store.store import Store
@@ -70,7 +70,7 @@ class Community:
             self._engine.restart(base.states, floor=base.base.floor)
         listed = frozenset(peer.key for peer in self.peers)
         self._app: ASGIApp = SyncServer(self.log, self._keys, listed=listed, snapshots=self._snapshots).app()
-        schedule = Schedule() if hour is None else Schedule(snapshot_hour=hour)
+        schedule = settings().schedule(hour=hour)
         self.upkeep = Upkeep(
             self.log, self._engine, self._snapshots, self._keys, directory, schedule=schedule, tell=_tell
         )

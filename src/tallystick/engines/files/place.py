@@ -16,9 +16,16 @@ from tallystick.engines.files.writer import (
     SEGMENT_BYTES_MAX,
     SEGMENT_BYTES_MIN,
 )
+from tallystick.event import limits
 from tallystick.store.acceptance import Acceptance
+from tallystick.store.environment import number
 from tallystick.store.filesystem import FileSystem
 from tallystick.store.refill import Donor, Refilled
+
+SIZE_VARIABLE, AGE_VARIABLE = "TALLY_SEGMENT_BYTES_MAX", "TALLY_SEGMENT_HOURS_MAX"
+COMPRESS_VARIABLE = "TALLY_COMPRESS_BYTES_MIN"
+HOUR_NS = 3600 * 1_000_000_000
+SEGMENT_HOURS_LIMIT = 876_000
 
 
 def refill_files(
@@ -59,6 +66,19 @@ def _closed_log(directory: str, filesystem: FileSystem | None) -> Iterator[tuple
         raise errors.ReadFailed(path=f"files:{directory}", reason=str(problem)) from problem
 
 
+def _segment_bytes() -> int:
+    return int(number(SIZE_VARIABLE, SEGMENT_BYTES_MAX, least=SEGMENT_BYTES_MIN, most=SEGMENT_BYTES_LIMIT))
+
+
+def _segment_age_ns() -> int:
+    hours = number(AGE_VARIABLE, SEGMENT_AGE_NS_MAX / HOUR_NS, least=1 / 3600, most=SEGMENT_HOURS_LIMIT)
+    return int(hours * HOUR_NS)
+
+
+def _compress_bytes() -> int:
+    return int(number(COMPRESS_VARIABLE, COMPRESS_BYTES_MIN, least=0, most=limits.INT_MAX))
+
+
 def open_files(
     directory: str,
     *,
@@ -67,11 +87,14 @@ def open_files(
     profile: str | None,
     clock: Callable[[], int],
     filesystem: FileSystem | None = None,
-    segment_bytes_max: int = SEGMENT_BYTES_MAX,
-    segment_age_ns_max: int = SEGMENT_AGE_NS_MAX,
-    compress_bytes_min: int = COMPRESS_BYTES_MIN,
+    segment_bytes_max: int | None = None,
+    segment_age_ns_max: int | None = None,
+    compress_bytes_min: int | None = None,
 ) -> FilesLog:
-    """Open the log in a directory; `filesystem` is for tests."""
+    """Open the log in a directory; `filesystem` is for tests. What is not given comes from the environment."""
+    segment_bytes_max = _segment_bytes() if segment_bytes_max is None else segment_bytes_max
+    segment_age_ns_max = _segment_age_ns() if segment_age_ns_max is None else segment_age_ns_max
+    compress_bytes_min = _compress_bytes() if compress_bytes_min is None else compress_bytes_min
     if type(segment_bytes_max) is not int or not SEGMENT_BYTES_MIN <= segment_bytes_max <= SEGMENT_BYTES_LIMIT:
         must = f"from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_LIMIT}"
         raise errors.InvalidValue(what="segment_bytes_max", value=segment_bytes_max, must=must)

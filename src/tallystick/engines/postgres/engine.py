@@ -23,6 +23,7 @@ from tallystick.engines.postgres.keeping import Pooled
 from tallystick.engines.postgres.owned import PostgresTables
 from tallystick.engines.postgres.place import Login, Opened, Opening
 from tallystick.engines.postgres.publisher import Publisher
+from tallystick.engines.postgres.run_tables import PostgresRunTables
 from tallystick.engines.postgres.safe_head import SafeHead
 from tallystick.engines.postgres.selecting import page_query, range_query
 from tallystick.engines.postgres.snapshots import PostgresSnapshots
@@ -134,7 +135,6 @@ class PostgresLog:
     engine = "postgres"
     capabilities = capabilities.ALL
     run_documents: RunDocuments | None = None
-    run_tables: RunTables | None = None
 
     def __init__(
         self,
@@ -159,6 +159,7 @@ class PostgresLog:
         self.views = PostgresViews(keeping, refusal=readonly_reason or not_whole(connections.org))
         self.dead_letters = PostgresDeadLetters(keeping)
         self.view_tables = PostgresTables(connections, refusal=readonly_reason, login=opened.login)
+        self.run_tables: RunTables | None = PostgresRunTables(self.view_tables) if opened.login.projects else None
         self.damage = PostgresDamage(connections, maintains=opened.login.maintains)
         self._opened = opened
         self._connections = connections

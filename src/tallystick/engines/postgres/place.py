@@ -16,7 +16,7 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import migrations, statements, translate
-from tallystick.engines.postgres.connections import APPLICATION, MAINTENANCE, SERVICE, TENANT, is_pooled
+from tallystick.engines.postgres.connections import APPLICATION, MAINTENANCE, PROJECTOR, SERVICE, TENANT, is_pooled
 from tallystick.store.stating import shown
 
 _CONNECT_S = 10
@@ -34,6 +34,11 @@ class Login(msgspec.Struct, frozen=True):
     def maintains(self) -> bool:
         """Whether it may prune, erase, drop and forget."""
         return MAINTENANCE in self.roles
+
+    @property
+    def projects(self) -> bool:
+        """Whether it runs projections and can do nothing more, so that it may own tables and touch those of others."""
+        return PROJECTOR in self.roles and self.more_rights is None
 
 
 class Opened(msgspec.Struct, frozen=True):

@@ -1,0 +1,76 @@
+"""The tables that runs fill, in the schema `tally_views`: made by numbered steps when a store first records a run.
+
+They belong to `tally_projector`, as tables of projections do, and are reached in the same way: a login that may not
+run projections has no tables of runs.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import NamedTuple
+
+from tallystick.engines.postgres import statements
+from tallystick.engines.postgres.owned import PostgresTables
+from tallystick.store.run_tables import RunRow, RunRows
+from tallystick.store.tables import Session
+
+_PUT = {
+    "runs": "runs/put_run",
+    "sessions": "runs/put_session",
+    "nodes": "runs/put_node",
+    "jobs": "runs/put_job",
+    "job_attempts": "runs/put_job_attempt",
+}
+
+
+class Step(NamedTuple):
+    """One step of the tables."""
+
+    number: int
+    name: str
+
+
+@cache
+def steps() -> tuple[Step, ...]:
+    """Every step, in order of its number."""
+    folder = resources.files(__package__).joinpath("sql", "runs", "steps")
+    names = sorted(file.name.removesuffix(".sql") for file in folder.iterdir())
+    return tuple(Step(int(name[:3]), name) for name in names)
+
+
+class PostgresRunTables:
+    """Stores rows in the log's own database."""
+
+    def __init__(self, tables: PostgresTables) -> None:
+        self._tables = tables
+
+    def put(self, rows: RunRows) -> None:
+        """Put all rows in place in one transaction, which makes the tables if they are not there yet."""
+        if not rows.runs:
+            return
+        with self._tables.writing() as session:
+            _migrate(session)
+            for table, statement in _PUT.items():
+                for row in getattr(rows, table):
+                    session.execute(statements.named(statement), row)
+
+    def read(self, table: str) -> list[RunRow]:
+        """Every row of one of the tables, in order of key; none where no run was recorded yet."""
+        assert table in _PUT, table
+        with self._tables.reading() as session:
+            if not session.execute(statements.named("runs/has_steps"))[0][0]:
+                return []
+            names = [name for (name,) in session.execute(statements.named("runs/list_columns"), (table,))]
+            rows = session.execute(statements.named(f"runs/list_{table}"))
+            return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _migrate(session: Session) -> None:
+    """Take the steps that are missing. One session changes tables at a time, so nobody else is here."""
+    there = session.execute(statements.named("runs/has_steps"))[0][0]
+    before = session.execute(statements.named("runs/find_step"))[0][0] if there else 0
+    for step in steps():
+        if step.number > before:
+            session.execute(statements.named(f"runs/steps/{step.name}"))
+            session.execute(statements.named("runs/insert_step"), tuple(step))

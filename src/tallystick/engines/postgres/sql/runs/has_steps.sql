@@ -1,0 +1,1 @@
+SELECT to_regclass('tally_views.run_steps') IS NOT NULL

@@ -1,0 +1,1 @@
+INSERT INTO run_steps VALUES (%s, %s)

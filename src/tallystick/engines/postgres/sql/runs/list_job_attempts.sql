@@ -1,0 +1,1 @@
+SELECT * FROM job_attempts ORDER BY job_id, attempt
