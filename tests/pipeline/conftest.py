@@ -141,3 +141,19 @@ def prune() -> Callable[..., None]:
             state.prune(store, stream, before=through + 1, reducers=[total], accept=True)
 
     return run
+
+
+@pytest.fixture
+def jobs_of(spark: SparkSession) -> Callable[[Callable[[], object]], int]:
+    """Counts the Spark jobs that some work starts."""
+
+    def count(work: Callable[[], object]) -> int:
+        group = f"counted-{random.random()}"
+        spark.sparkContext.setJobGroup(group, "counted")
+        try:
+            work()
+        finally:
+            spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+
+    return count

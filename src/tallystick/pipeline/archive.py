@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
+from pyspark.sql import SparkSession
 
 from tallystick import errors
 from tallystick.pipeline import bucketing, manifest, rewriting, shelving
@@ -137,6 +136,8 @@ def _witness(fact: facts.Pruned) -> Witness:
 
 def erasures(store: Store, *, after: int, until: int) -> list[int]:
     """The positions up to `after` whose payloads were erased by facts behind it."""
+    if not after:
+        return []
     found, at = [], after
     selection = Selection(types=frozenset({facts.ERASED}))
     while at < until:
@@ -218,14 +219,6 @@ def _without_erased(
 def _within(bucket: Bucket, positions: list[int]) -> list[int]:
     """Those of these positions that a bucket has; they are in order."""
     return positions[bisect_left(positions, bucket.first) : bisect_right(positions, bucket.last)]
-
-
-def without_erased(events: DataFrame, erased: list[int]) -> DataFrame:
-    """The events with the payloads at these positions taken out."""
-    if not erased:
-        return events
-    payload = F.when(F.col("position").isin(erased), F.lit(None)).otherwise(F.col("payload"))
-    return events.withColumn("payload", payload)
 
 
 def _next(store: Store, before: Manifest, buckets: list[Bucket], through: int) -> Manifest:

@@ -1,14 +1,15 @@
-"""A bucket of an archive held against its manifest and against the live log; a task of `verify` each.
+"""A bucket of an archive, held against its manifest, its own chains and the live log.
 
-Nothing is raised for what is wrong: every finding is returned, so that one file does not hide the next.
+Nothing is raised for what is wrong: every finding is handed on, so that one file does not hide the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,8 +18,9 @@ import pyarrow.parquet as pq
 from tallystick import errors
 from tallystick.event import chain
 from tallystick.pipeline import shelving
-from tallystick.pipeline.archive_files import wrong_blocks, wrong_form
-from tallystick.pipeline.columns import to_rows
+from tallystick.pipeline.archive_files import without_payloads, wrong_blocks, wrong_form
+from tallystick.pipeline.chain_check import READABLE, Found, Pieces, of_problem
+from tallystick.pipeline.columns import COLUMNS, Batches, to_rows
 from tallystick.pipeline.manifest import BLOCK_POSITIONS, Bucket, DataFile
 from tallystick.pipeline.partitions import Range
 from tallystick.pipeline.question import Question, open_asked
@@ -28,120 +30,155 @@ from tallystick.store.store import Store
 
 PROBLEMS_MAX = 1000
 _LIVE = ("position", "stream", "seq", "link", "payload", "checksum")
+_KEPT = ["position", "stream", "seq", "link"]
+_ROWS_A_BATCH = 8192
 
 
-class Checked(msgspec.Struct, frozen=True):
-    """What was found in a bucket, and which of its files can be read."""
-
-    problems: list[Problem]
-    readable: list[str]
-
-
-class _Rows(msgspec.Struct, frozen=True):
-    """What a file holds of each event, in the order of the file."""
-
-    positions: list[int]
-    streams: list[str]
-    seqs: list[int]
-    links: list[bytes | None]
-
-
-def check(question: Question, place: str, bucket: Bucket) -> Checked:
-    """Everything that is wrong with a bucket; runs in a worker."""
-    problems: list[Problem] = []
-    readable: list[str] = []
-    for file in (bucket.events, bucket.heads):
-        if file is not None:
-            problems += [Problem("archive", reason, bucket.first) for reason in _wrong_file(place, file, readable)]
-    rows = _Rows([], [], [], [])
+def check(question: Question, place: str, bucket: Bucket, erased: Sequence[int], events: Pieces) -> Iterator[Found]:
+    """Everything that is wrong with a bucket; its events go on to `events`. Runs in a worker."""
+    if bucket.heads is not None:
+        yield from _heads(place, bucket, bucket.heads)
+    rows: list[pa.RecordBatch] = []
     if bucket.events is not None:
-        if bucket.events.name not in readable:
-            return Checked(problems, readable)
-        rows = _rows(Path(place) / bucket.events.name)
-    problems += _against_manifest(bucket, rows)
-    problems += _against_log(question, bucket, rows)
-    return Checked(problems[:PROBLEMS_MAX], readable)
+        path = Path(place) / bucket.events.name
+        gone = within(erased, bucket.first, bucket.last)
+        try:
+            yield from (_about(bucket, reason) for reason in _wrong_file(path, bucket.events))
+            for batch in rows_of(path):
+                rows.append(batch.select(_KEPT))
+                yield from events.take(without_payloads(batch, gone))
+            yield {"kind": READABLE, "what": bucket.events.name}
+        except (OSError, ValueError, KeyError, pa.ArrowException) as problem:
+            yield _about(bucket, why_unreadable(path, problem))
+            return
+    table = pa.Table.from_batches(rows, _schema()).combine_chunks()
+    found = (*_against_manifest(bucket, table), *_against_log(question, bucket, table))
+    yield from map(of_problem, islice(found, PROBLEMS_MAX))
 
 
-def _wrong_file(place: str, file: DataFile, readable: list[str]) -> Iterator[str]:
-    """Why a file is not the one that the manifest names; it is noted where it can be read all the same."""
+def within(positions: Sequence[int], first: int, last: int) -> Sequence[int]:
+    """Those of these positions, which are in order, that lie between."""
+    return positions[bisect_left(positions, first) : bisect_right(positions, last)]
+
+
+def _about(bucket: Bucket, reason: str) -> Found:
+    return of_problem(Problem("archive", reason, bucket.first))
+
+
+def why_unreadable(path: Path, problem: Exception) -> str:
+    """What the file system or Parquet says of a file, with its name."""
+    if isinstance(problem, FileNotFoundError):
+        return f"{path.name} is missing"
+    return f"{path.name} cannot be read: {str(problem).partition(chr(10))[0]}"
+
+
+def _schema() -> pa.Schema:
+    return pa.schema([("position", pa.int64()), ("stream", pa.string()), ("seq", pa.int64()), ("link", pa.binary())])
+
+
+def _heads(place: str, bucket: Bucket, file: DataFile) -> Iterator[Found]:
     path = Path(place) / file.name
     try:
-        if shelving.hash_of(path) != file.sha256:
-            yield f"{path.name} is not the file that the manifest names"
-        if (rows := pq.read_table(path, columns=[]).num_rows) != file.rows:
-            yield f"{path.name} has {rows} rows, not {file.rows}"
-        pq.read_table(path, use_threads=False)  # every page of it
-        if file.name.startswith(shelving.EVENTS):
-            if (reason := wrong_form(pq.read_schema(path))) is not None:
-                yield f"{path.name} {reason}"
-                return
-            yield from _wrong_statistics(path)
-        readable.append(file.name)
-    except FileNotFoundError:
-        yield f"{path.name} is missing"
+        yield from (_about(bucket, reason) for reason in _wrong_rows(path, file))
+        pq.read_table(path, use_threads=False)
+        yield {"kind": READABLE, "what": file.name}
     except (OSError, ValueError, pa.ArrowException) as problem:
-        yield f"{path.name} cannot be read: {str(problem).partition(chr(10))[0]}"
+        yield _about(bucket, why_unreadable(path, problem))
 
 
-def _wrong_statistics(path: Path) -> Iterator[str]:
-    """What a file says of its own positions that is not so: other tools go by it."""
-    with pq.ParquetFile(path) as file:
-        at = file.metadata.schema.names.index("position")
-        for number in range(file.num_row_groups):
-            told = file.metadata.row_group(number).column(at).statistics
-            found = pc.min_max(file.read_row_group(number, columns=["position"])["position"]).as_py()
-            if told is not None and told.has_min_max and (told.min, told.max) != (found["min"], found["max"]):
+def _wrong_rows(path: Path, file: DataFile) -> Iterator[str]:
+    """Why a file is not the one that the manifest names."""
+    if shelving.hash_of(path) != file.sha256:
+        yield f"{path.name} is not the file that the manifest names"
+    if (rows := shelving.rows_in(path)) != file.rows:
+        yield f"{path.name} has {rows} rows, not {file.rows}"
+
+
+def _wrong_file(path: Path, file: DataFile) -> Iterator[str]:
+    """The same of a file with events; and what it says of its own positions that is not so: other tools go by it."""
+    yield from _wrong_rows(path, file)
+    if (reason := wrong_form(pq.read_schema(path))) is not None:
+        raise ValueError(reason)
+    with pq.ParquetFile(path) as opened:
+        at = opened.metadata.schema.names.index("position")
+        for number in range(opened.num_row_groups):
+            said = opened.metadata.row_group(number).column(at).statistics
+            found = pc.min_max(opened.read_row_group(number, columns=["position"])["position"]).as_py()
+            if said is not None and said.has_min_max and (said.min, said.max) != (found["min"], found["max"]):
                 yield f"{path.name} has statistics that are not those of its rows"
 
 
-def _rows(path: Path) -> _Rows:
-    table = pq.read_table(path, columns=["position", "stream", "seq", "link"])
-    return _Rows(*(table[name].to_pylist() for name in ("position", "stream", "seq", "link")))
+def rows_of(path: str | Path, names: Sequence[str] = COLUMNS) -> Batches:
+    """Every row of a file, as it is."""
+    with pq.ParquetFile(path, pre_buffer=False) as opened:
+        for batch in opened.iter_batches(_ROWS_A_BATCH, columns=list(names), use_threads=False):
+            yield batch.select(list(names))
 
 
-def _against_manifest(bucket: Bucket, rows: _Rows) -> Iterator[Problem]:
+def _against_manifest(bucket: Bucket, rows: pa.Table) -> Iterator[Problem]:
     """The order of rows, their bounds, and which event stands at which position."""
-    positions = np.array(rows.positions, np.int64)
+    positions = rows["position"].to_numpy()
     is_ordered = bool(np.all(positions[1:] > positions[:-1]))
     if len(positions) and not (is_ordered and bucket.first <= positions[0] and positions[-1] <= bucket.last):
         reason = f"the rows from position {bucket.first} on do not ascend within their bucket"
         yield Problem("archive", reason, bucket.first)
-    for block in wrong_blocks(rows.positions, rows.links, bucket.blocks):
+    links = [link for chunk in rows["link"].chunks for link in chunk.to_numpy(zero_copy_only=False).tolist()]
+    for block in wrong_blocks(positions.tolist(), links, bucket.blocks):
         first = max(bucket.first, block.number * BLOCK_POSITIONS + 1)
         reason = f"positions from {first} on do not hold the {block.rows} rows that were archived"
         yield Problem("block", reason, first)
 
 
-def _against_log(question: Question, bucket: Bucket, rows: _Rows) -> Iterator[Problem]:
+def _against_log(question: Question, bucket: Bucket, rows: pa.Table) -> Iterator[Problem]:
     """What the live log still has of the bucket, and what it lacks although nobody pruned it."""
-    at = {position: index for index, position in enumerate(rows.positions)}
-    seen: set[int] = set()
+    rows = rows.sort_by("position").combine_chunks()
+    is_seen = np.zeros(rows.num_rows, bool)
     try:
         for batch in read_range(question, _LIVE, Range(bucket.first - 1, bucket.last)):
-            for position, stream, seq, link, payload, checksum in to_rows(batch, _LIVE):
-                seen.add(position)
-                if payload is not None and chain.checksum(payload) != checksum:
-                    reason = "in the live log the payload does not have its checksum"
-                    yield Problem("checksum", reason, position, stream, seq)
-                index = at.get(position)
-                if index is None:
-                    yield Problem("archive", "the live log has this event, the archive does not", position, stream, seq)
-                elif rows.links[index] != link:
-                    yield Problem("archive", "the archive has another event here", position, stream, seq)
+            yield from _payloads(batch)
+            yield from _others(batch, rows, is_seen)
         with open_asked(question) as store:
-            yield from _lost(store, rows, seen)
+            yield from _lost(store, rows.filter(pa.array(~is_seen)))
     except errors.TallyError as problem:
         reason = f"the live log cannot be read from position {bucket.first} on: {problem.message}"
         yield Problem("log", reason, bucket.first)
 
 
-def _lost(store: Store, rows: _Rows, seen: set[int]) -> Iterator[Problem]:
+def _payloads(batch: pa.RecordBatch) -> Iterator[Problem]:
+    """Live payloads without their checksum."""
+    for position, stream, seq, _, payload, checksum in to_rows(batch, _LIVE):
+        if payload is not None and chain.checksum(payload) != checksum:
+            reason = "in the live log the payload does not have its checksum"
+            yield Problem("checksum", reason, position, stream, seq)
+
+
+def _others(batch: pa.RecordBatch, rows: pa.Table, is_seen: np.ndarray) -> Iterator[Problem]:
+    """Live events that the archive does not have, or has others instead of."""
+    known, live = rows["position"].to_numpy(), batch.column(0).to_numpy()
+    at = np.searchsorted(known, live)
+    is_there = np.zeros(len(live), bool)
+    inside = at < len(known)
+    is_there[inside] = known[at[inside]] == live[inside]
+    links = rows["link"].take(pa.array(at[is_there]))
+    own = batch.column(3).filter(pa.array(is_there))
+    is_same = pc.fill_null(pc.equal(links, own), False).to_numpy(zero_copy_only=False).astype(bool)
+    is_seen[at[is_there]] = True
+    others = np.flatnonzero(is_there)[~is_same]
+    for reason, found in (
+        ("the live log has this event, the archive does not", np.flatnonzero(~is_there)),
+        ("the archive has another event here", others),
+    ):
+        places = (batch.column(number).take(pa.array(found)).to_pylist() for number in range(3))
+        for position, stream, seq in zip(*places, strict=True):
+            yield Problem("archive", reason, position, stream, seq)
+
+
+def _lost(store: Store, rows: pa.Table) -> Iterator[Problem]:
     """Archived events that the log does not have any more, and that are in front of no cut or hole."""
     cuts: dict[str, int] = {}
     holes = [(hole.first, hole.last) for hole in store.log.holes()]
-    for position, stream, seq in zip(rows.positions, rows.streams, rows.seqs, strict=True):
-        if position in seen or any(first <= position <= last for first, last in holes):
+    for position, stream, seq in zip(*(rows[name].to_pylist() for name in _KEPT[:3]), strict=True):
+        if any(first <= position <= last for first, last in holes):
             continue
         if stream not in cuts:
             cut = store.cut(stream)

@@ -8,6 +8,8 @@ Nothing is taken from its statistics, which somebody may have changed with it.
 from __future__ import annotations
 
 import hashlib
+import pickle
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
@@ -16,15 +18,20 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from tallystick import errors
-from tallystick.pipeline import shelving
+from tallystick.pipeline import shelving, tasks
 from tallystick.pipeline.columns import COLUMNS, SPARK_TYPES, Batches, arrow_schema
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.manifest import BLOCK_POSITIONS, Block, Bucket, Manifest
 
+PIECE_ROWS = 250_000
+PIECE_BYTES_MAX = 256 << 20
+PIECES_A_CORE = 2
+SHARE_ROWS_MIN = 50_000
 _BATCH_ROWS_MAX = 8192
 _TABLE_BYTES = 16 << 20
 _IN_BLOCKS = ["position", "link"]
@@ -36,6 +43,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     sha256: str
     rows: int
+    size: int
     first: int
     last: int
     blocks: tuple[Block, ...]
@@ -52,10 +60,34 @@ def file_of(bucket: Bucket) -> File | None:
         name=events.name,
         sha256=events.sha256,
         rows=events.rows,
+        size=events.size,
         first=bucket.first,
         last=bucket.last,
         blocks=tuple(bucket.blocks),
     )
+
+
+def shared(files: Sequence[File], *, cores: int) -> list[tuple[File, ...]]:
+    """What each task reads: small neighbours together, large files in shares, so that every core has its part."""
+    fair = sum(file.size for file in files) // (cores * PIECES_A_CORE)
+    found: list[list[File]] = []
+    rows = 0
+    for file in files:
+        wanted = min(-(-file.size // min(max(fair, 1), PIECE_BYTES_MAX)), file.rows // SHARE_ROWS_MIN)
+        if wanted > 1:
+            found += [[msgspec.structs.replace(file, share=share, shares=wanted)] for share in range(wanted)]
+            rows = PIECE_ROWS
+        elif found and rows + file.rows <= PIECE_ROWS and _are_small(found[-1], file):
+            found[-1].append(file)
+            rows += file.rows
+        else:
+            found.append([file])
+            rows = file.rows
+    return [tuple(item) for item in found]
+
+
+def _are_small(files: Sequence[File], file: File) -> bool:
+    return sum(item.size for item in files) + file.size <= PIECE_BYTES_MAX
 
 
 def read(place: str, file: File, names: Sequence[str] = COLUMNS, *, table_bytes: int = _TABLE_BYTES) -> Batches:
@@ -149,21 +181,41 @@ def _damaged(place: str, file: File, reason: str) -> errors.ArchiveDamaged:
     return errors.ArchiveDamaged(path=place, reason=f"{Path(file.name).name} {reason}")
 
 
-def table(spark: SparkSession, place: Path, listed: Manifest, names: Sequence[str] = COLUMNS) -> DataFrame:
-    """The events of an archive, a task each file."""
+def table(
+    spark: SparkSession, place: Path, listed: Manifest, names: Sequence[str] = COLUMNS, *, erased: Sequence[int] = ()
+) -> DataFrame:
+    """The events of an archive, without the payloads at the positions `erased`."""
     files = [file for bucket in listed.buckets if (file := file_of(bucket)) is not None]
     ddl = ", ".join(f"{name} {SPARK_TYPES[name]}" for name in names)
     if not files:
         return spark.createDataFrame([], ddl)
     chosen, directory = list(names), str(place)
+    packed = [pickle.dumps(part) for part in shared(files, cores=tasks.cores(spark))]
+    wanted = list(dict.fromkeys(["position", *chosen]))
 
     def run(batches: Batches) -> Batches:
         with told():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield from read(directory, files[number], chosen)
+                    for file in pickle.loads(packed[number]):
+                        for found in read(directory, file, wanted):
+                            yield without_payloads(found, erased).select(chosen)
 
-    return spark.range(0, len(files), 1, len(files)).mapInArrow(run, ddl)
+    return spark.range(0, len(packed), 1, len(packed)).mapInArrow(run, ddl)
+
+
+def without_payloads(events: pa.RecordBatch, erased: Sequence[int]) -> pa.RecordBatch:
+    """The events of a batch without the payloads at these positions, which are in order."""
+    at = events.schema.get_field_index("payload")
+    if not erased or at < 0 or not events.num_rows:
+        return events
+    positions = events.column(events.schema.get_field_index("position"))
+    bounds = pc.min_max(positions).as_py()
+    gone = erased[bisect_left(erased, bounds["min"]) : bisect_right(erased, bounds["max"])]
+    if not gone:
+        return events
+    is_gone = pc.is_in(positions, pa.array(gone, pa.int64()))
+    return events.set_column(at, "payload", pc.if_else(is_gone, pa.scalar(None, pa.string()), events.column(at)))
 
 
 # --- blocks ----------------------------------------------------------------------------------------------------------

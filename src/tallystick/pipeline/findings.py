@@ -1,7 +1,7 @@
 """What verification asks of a table, each question a DataFrame of what is wrong: (what, reason, position, stream, seq).
 
-Everything is computed by Spark's own functions: no Python sees a row. Comparisons are null-safe throughout, so that a
-missing link, checksum or meta is a finding and not a row that no condition is true of.
+The tasks of `piece_check` have seen every event; what they left is asked here, by Spark's own functions. Comparisons
+are null-safe throughout, so that a missing link or checksum is a finding and not a row that no condition is true of.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.event import names
 from tallystick.event.chain import DOMAIN
+from tallystick.pipeline.chain_check import BREAK, EDGE
 from tallystick.pipeline.digests import hex_of
 from tallystick.store import facts
 
@@ -58,36 +59,37 @@ def sealed_claims(events: DataFrame) -> DataFrame:
     return found.select("stream", "seq", F.col("link").alias("sealed_link"), "state_hash", "fingerprint", "at")
 
 
-def at_places(events: DataFrame, *places: DataFrame) -> DataFrame:
-    """(stream, seq, position, found_link) of the events at these places. Places are few beside events: they travel."""
-    wanted = reduce(DataFrame.unionAll, [item.select("stream", "seq") for item in places]).distinct()
+def places(*named: DataFrame) -> DataFrame:
+    """(stream, seq) of everything that is named, once."""
+    return reduce(DataFrame.unionAll, [item.select("stream", "seq") for item in named]).distinct()
+
+
+def at_places(events: DataFrame, wanted: DataFrame) -> DataFrame:
+    """(stream, seq, position, found_link) of the events at these places."""
     links = events.select("stream", "seq", "position", hex_of("link").alias("found_link"))
-    return links.join(F.broadcast(wanted), ["stream", "seq"], "left_semi")
+    return links.join(wanted, ["stream", "seq"], "left_semi")
+
+
+def last_of(checked: DataFrame) -> DataFrame:
+    """(stream, last_seq, last_link): where each stream ended, as the pieces have it."""
+    ends = checked.where(F.col("kind") == EDGE).groupBy("stream")
+    last = F.max(F.struct("last_position", "last_seq", "last_link")).alias("last")
+    return ends.agg(last).select("stream", "last.last_seq", "last.last_link")
+
+
+def unmatched(heads: DataFrame, ends: DataFrame) -> DataFrame:
+    """(stream, seq, link) of the heads that are not where the stream ended."""
+    is_there = F.col("seq").eqNullSafe(F.col("last_seq")) & F.col("link").eqNullSafe(F.col("last_link"))
+    return heads.join(ends, "stream", "left").where(~is_there).select("stream", "seq", "link")
 
 
 # --- payloads --------------------------------------------------------------------------------------------------------
 
 
-def is_fit() -> Column:
-    """Whether the payload has its checksum; compared as bytes, which costs less than as text."""
-    return F.unhex(F.sha2(F.col("payload").cast("binary"), 256)).eqNullSafe(F.col("checksum"))
-
-
-def unfit(events: DataFrame) -> DataFrame:
-    """(position, stream, seq, checksum, gone): events without a payload, or with another one. They are few."""
-    gone = F.isnull("payload").alias("gone")
-    return events.where(~is_fit() | F.isnull("payload")).select("position", "stream", "seq", "checksum", gone)
-
-
-def wrong_payloads(events: DataFrame, erased: DataFrame) -> DataFrame:
-    """Payloads without their checksum, and missing ones that no fact tells of."""
-    return unexplained(unfit(events), erased)
-
-
 def unexplained(suspects: DataFrame, erased: DataFrame) -> DataFrame:
     """Of those that do not fit: payloads without their checksum, and missing ones that no fact tells of."""
     claim = erased.groupBy("stream", "seq").agg(F.first("erased_checksum").alias("erased_checksum"))
-    beside = suspects.join(F.broadcast(claim), ["stream", "seq"], "left")
+    beside = suspects.join(claim, ["stream", "seq"], "left")
     is_claimed = F.col("erased_checksum").isNotNull()
     other = is_claimed & ~F.col("erased_checksum").eqNullSafe(hex_of("checksum"))
     what = F.when(F.col("gone"), F.lit("erasure")).otherwise(F.lit("checksum"))
@@ -103,7 +105,7 @@ def unkept_erasures(found: DataFrame, suspects: DataFrame, erased: DataFrame, pr
     """Facts about erasures of events whose payload is still there, or that are neither there nor pruned."""
     gone = suspects.where("gone").select("stream", "seq")
     cut = pruned.groupBy("stream").agg(F.max("through").alias("through"))
-    left = erased.select("stream", "seq").distinct().join(F.broadcast(gone), ["stream", "seq"], "left_anti")
+    left = erased.select("stream", "seq").distinct().join(gone, ["stream", "seq"], "left_anti")
     left = left.join(found.dropDuplicates(["stream", "seq"]), ["stream", "seq"], "left").join(cut, "stream", "left")
     is_pruned = F.col("through").isNotNull() & (F.col("seq") <= F.col("through"))
     rows = left.where(F.col("position").isNotNull() | ~is_pruned)
@@ -116,29 +118,33 @@ def unkept_erasures(found: DataFrame, suspects: DataFrame, erased: DataFrame, pr
 # --- chains ----------------------------------------------------------------------------------------------------------
 
 
-def chained(events: DataFrame, pruned: DataFrame, *, signed: bool = False) -> DataFrame:
-    """The events that do not simply follow the one before them in their stream, beside it and the cut that they may
-    follow instead; with `signed`, those with a signature or in need of one too.
-
-    Whoever follows is left out before anything is joined: that is nearly every event. What a link hashes behind the
-    link before it is made before events are sorted, and streams are told apart by a hash first: fewer columns travel,
-    and numbers are sorted for less than names that begin alike.
+def stitched(checked: DataFrame) -> DataFrame:
+    """The events that do not simply follow the one before them in their stream, those with a signature or in need of
+    one, and the event before each: within a piece its task saw it, and where a piece ends the next one goes on.
     """
-    order = Window.partitionBy("hash", "stream").orderBy("seq", "position")
-    kept = ["position", "stream", "seq", "link", *(["signature"] if signed else [])]
-    texts = events.select(*kept, F.xxhash64("stream").alias("hash"), _rest().alias("rest"))
-    before = [F.lag(name).over(order).alias(f"{name}_before") for name in ("seq", "link", "position")]
-    beside = texts.select("*", *before)
+    edges = checked.where(F.col("kind") == EDGE)
+    order = Window.partitionBy(F.xxhash64("stream"), "stream").orderBy("seq", "position")
+    before = [F.lag(f"last_{name}").over(order).alias(f"{name}_before") for name in ("seq", "link", "position")]
+    beside = edges.select("position", "stream", "seq", "link", "signature", "rest", *before)
     follows = (
         is_next()
         & (F.col("position") > F.coalesce("position_before", F.lit(0)))
         & (F.unhex(F.sha2(_text(link_before()), 256)) == F.col("link"))
     )
-    chosen = ~F.coalesce(follows, F.lit(False))
-    if signed:
-        chosen = chosen | F.col("signature").isNotNull() | is_community()
+    chosen = ~F.coalesce(follows, F.lit(False)) | F.col("signature").isNotNull() | is_community()
+    inside = checked.where(F.col("kind") == BREAK).select(*beside.columns)
+    return beside.where(chosen).unionAll(inside)
+
+
+def with_cuts(beside: DataFrame, pruned: DataFrame) -> DataFrame:
+    """Events of `stitched` beside the cut that they may follow instead."""
     cut = pruned.groupBy("stream", (F.col("through") + 1).alias("seq")).agg(F.first("cut_link").alias("cut_link"))
-    return beside.where(chosen).drop("hash").join(F.broadcast(cut), ["stream", "seq"], "left")
+    return beside.join(cut, ["stream", "seq"], "left")
+
+
+def without_cuts(beside: DataFrame) -> DataFrame:
+    """Events of `stitched` as if nothing had been pruned."""
+    return beside.withColumn("cut_link", F.lit(None).cast("string"))
 
 
 def is_community() -> Column:
@@ -153,7 +159,7 @@ def is_next() -> Column:
 
 
 def is_behind_cut() -> Column:
-    """Whether an event of `chained` may follow a cut, and not the event before it."""
+    """Whether an event of `with_cuts` may follow a cut, and not the event before it."""
     return F.col("cut_link").isNotNull() & ~is_next()
 
 
@@ -163,7 +169,7 @@ def link_before() -> Column:
 
 
 def signed_text() -> Column:
-    """What the link of an event of `chained` hashes, and its signature signs."""
+    """What the link of an event of `with_cuts` hashes, and its signature signs."""
     return _text(F.when(is_behind_cut(), F.col("cut_link")).otherwise(link_before()))
 
 
@@ -182,23 +188,6 @@ def wrong_places(beside: DataFrame) -> DataFrame:
     unordered = F.concat(F.lit("its position does not rise along its stream"), neighbour)
     reason = F.when(what == "sequence", follows).when(what == "link", unlinked).otherwise(unordered)
     return finding(beside.where(what.isNotNull()), what, reason)
-
-
-def _rest() -> Column:
-    """The text that a link hashes, behind the link before; null if any part is missing, which `concat` keeps and
-    `concat_ws` would not."""
-    numbers = {name: F.col(name).cast("string") for name in ("seq", "version", "time")}
-    parts = [
-        F.col("stream"),
-        numbers["seq"],
-        F.col("type"),
-        numbers["version"],
-        hex_of("id"),
-        numbers["time"],
-        F.col("meta"),
-        hex_of("checksum"),
-    ]
-    return F.concat(*(part for item in parts for part in (F.lit("\n"), item)))
 
 
 def _text(previous: Column) -> Column:
@@ -241,7 +230,7 @@ def wrong_heads(found: DataFrame, expected: DataFrame, pruned: DataFrame) -> Dat
 def unknown_facts(control: DataFrame, known: DataFrame, *, until: int) -> DataFrame:
     """Control facts up to `until` that the log does not have: it never prunes them, so that somebody made them up."""
     ends = known.select("stream", F.col("seq").alias("end"))
-    beside = control.where(F.col("position") <= until).join(F.broadcast(ends), "stream", "left")
+    beside = control.where(F.col("position") <= until).join(ends, "stream", "left")
     wrong = beside.where(F.col("end").isNull() | (F.col("seq") > F.col("end")))
     return finding(wrong, "fact", F.lit("the log itself does not have this control fact"))
 
@@ -249,6 +238,6 @@ def unknown_facts(control: DataFrame, known: DataFrame, *, until: int) -> DataFr
 def unknown_events(archived: DataFrame, ends: DataFrame) -> DataFrame:
     """Events of an archive behind the ends that were noted for their streams when they were archived."""
     last = ends.groupBy("stream").agg(F.max("seq").alias("end"))
-    wrong = archived.select("position", "stream", "seq").join(F.broadcast(last), "stream", "left")
+    wrong = archived.select("position", "stream", "seq").join(last, "stream", "left")
     wrong = wrong.where(F.col("end").isNull() | (F.col("seq") > F.col("end")))
     return finding(wrong, "head", F.lit("the stream did not go as far as this when it was archived"))

@@ -7,6 +7,7 @@ an order over all of its streams (ndjson) is split by stream, each up to its own
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,9 +19,13 @@ from tallystick.pipeline.question import BATCH_EVENTS, PARTITIONS_MAX, Question
 from tallystick.store import capabilities
 from tallystick.store.store import Store
 
-PARTITIONS_WANTED = 4  # beginning a task costs Spark as much as ten thousand events
-PARTITION_EVENTS_MIN = 50_000
+PARTITIONS_A_CORE = 2
+PARTITION_EVENTS_MIN = 25_000  # beginning a task costs Spark as much as ten thousand events
 PARTITION_EVENTS_MAX = 250_000
+PARTITION_BYTES_MAX = 256 << 20
+PARTITION_EVENTS_SAMPLED = 1000  # fewer are one task, whatever their size
+SAMPLES, SAMPLE_EVENTS = 8, 20
+EVENT_BYTES = 200  # of an event without its payload and meta
 _STREAMS_PAGE = 100  # a log remembers the damage of the streams it looked at last
 
 
@@ -32,10 +37,10 @@ class Range(InputPartition):
     until: int
 
 
-def split(after: int, until: int, *, partition_events: int | None) -> list[Range]:
-    """Ranges of one size that cover (after, until]; none if that is empty. None: a size that suits the number."""
+def split(after: int, until: int, *, partition_events: int | None, cores: int = 2) -> list[Range]:
+    """Ranges of one size that cover (after, until]; none if that is empty. None: a size that suits number and cores."""
     count = until - after
-    fit = min(max(-(-count // PARTITIONS_WANTED), PARTITION_EVENTS_MIN), PARTITION_EVENTS_MAX)
+    fit = min(max(-(-count // (cores * PARTITIONS_A_CORE)), PARTITION_EVENTS_MIN), PARTITION_EVENTS_MAX)
     size = max(partition_events or fit, -(-count // PARTITIONS_MAX))
     return [Range(begin, min(begin + size, until)) for begin in range(after, until, size)]
 
@@ -49,12 +54,35 @@ def plan(store: Store, question: Question) -> list[Range]:
     else:
         head = store.log.head()
         until = head if question.until is None else min(question.until, head)
-    found = split(question.after, until, partition_events=question.partition_events)
+    found = split(question.after, until, partition_events=_size(store, question, until), cores=_cores(question))
     return found or [Range(question.after, question.after)]
 
 
+def _cores(question: Question) -> int:
+    """How many tasks run at a time; if nobody says so, as many as this machine has cores."""
+    return question.cores or os.cpu_count() or 1
+
+
+def _size(store: Store, question: Question, until: int) -> int | None:
+    """How many positions a task takes, if anybody says so or events are large; None if their number decides."""
+    count = until - question.after
+    if question.partition_events is not None or count <= PARTITION_EVENTS_SAMPLED:
+        return question.partition_events
+    found: list[Event] = []
+    for number in range(SAMPLES):
+        begin = question.after + count * number // SAMPLES
+        page = store.log.read(
+            after=begin, until=until, limit=SAMPLE_EVENTS, over_pruned=True, over_holes=True, unchecked=True
+        )
+        found += page.events
+    size = sum(len(event.payload or b"") + len(event.meta) + EVENT_BYTES for event in found)
+    fit = PARTITION_BYTES_MAX * len(found) // max(size, 1)
+    even = -(-count // (_cores(question) * PARTITIONS_A_CORE))
+    return max(fit, 1) if fit < min(max(even, PARTITION_EVENTS_MIN), PARTITION_EVENTS_MAX) else None
+
+
 def _by_stream(store: Store, question: Question) -> Iterator[Range]:
-    """One range a stream that may be wanted: the positions of a stream stand together, and are its own."""
+    """The ranges of each stream that may be wanted: the positions of a stream stand together, and are its own."""
     wanted, name = question.selection.streams, ""
     while found := store.log.streams(after=name, limit=_STREAMS_PAGE):
         for info in found:
@@ -63,7 +91,7 @@ def _by_stream(store: Store, question: Question) -> Iterator[Range]:
                 begin = max(before, question.after)
                 end = before + info.seq if question.until is None else min(before + info.seq, question.until)
                 if begin < end:
-                    yield Range(begin, end)
+                    yield from split(begin, end, partition_events=question.partition_events, cores=_cores(question))
         name = found[-1].stream
         if not question.over_holes:  # a damaged end is in no range: it would be left out without a word
             _require_whole(store, question)

@@ -23,10 +23,6 @@ from tallystick.pipeline.source import read_range
 from tallystick.pipeline.whole import Whole
 from tallystick.store.selection import Selection
 
-PIECE_ROWS = 250_000
-SHARE_ROWS_MIN = 100_000
-PIECES_A_CORE = 2
-
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """What one task reads: some files, of which positions were erased since, or a range of the live log."""
@@ -60,14 +56,9 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
 
     def _chosen(self, batch: pa.RecordBatch, erased: tuple[int, ...]) -> pa.RecordBatch:
         """The rows of the types that are asked for, up to the end, without what was erased since."""
-        first, last = batch.column(0)[0].as_py(), batch.column(0)[-1].as_py()
         until, types = self.question.until, self.question.selection.types
-        gone = erased[bisect.bisect_left(erased, first) : bisect.bisect_right(erased, last)]
-        if gone:
-            is_gone = pc.is_in(batch.column(0), pa.array(gone, pa.int64()))
-            payload = pc.if_else(is_gone, pa.scalar(None, pa.string()), batch.column("payload"))
-            batch = batch.set_column(batch.schema.get_field_index("payload"), "payload", payload)
-        if until is not None and last > until:
+        batch = archive_files.without_payloads(batch, erased)
+        if until is not None and batch.column(0)[-1].as_py() > until:
             batch = batch.filter(pc.less_equal(batch.column(0), until))
         if types:
             is_chosen = pc.is_in(batch.column("type"), pa.array(sorted(types)))
@@ -93,29 +84,14 @@ def cut(source: Whole, types: tuple[str, ...], *, cores: int) -> tuple[list[Piec
         over_holes=source.over_holes,
         final=True,
     )
-    ranges = split(source.through, source.until, partition_events=None)
+    ranges = split(source.through, source.until, partition_events=None, cores=cores)
     live = [Piece(after=part.after, until=part.until) for part in ranges]
     return [*_archived(source, cores), *live], Reader(question=question, place=str(source.place or ""))
 
 
 def _archived(source: Whole, cores: int) -> list[Piece]:
-    """The pieces of an archive: neighbours together up to so many rows, large files in shares."""
-    files = _files(source)
-    shares = -(-cores * PIECES_A_CORE // max(len(files), 1))
-    found: list[list[File]] = []
-    rows = 0
-    for file in files:
-        wanted = min(shares, file.rows // SHARE_ROWS_MIN)
-        if wanted > 1:
-            found += [[msgspec.structs.replace(file, share=share, shares=wanted)] for share in range(wanted)]
-            rows = PIECE_ROWS
-        elif found and rows + file.rows <= PIECE_ROWS:
-            found[-1].append(file)
-            rows += file.rows
-        else:
-            found.append([file])
-            rows = file.rows
-    return [_piece(tuple(files), source.erased) for files in found]
+    """The pieces of an archive."""
+    return [_piece(files, source.erased) for files in archive_files.shared(_files(source), cores=cores)]
 
 
 def _piece(files: tuple[File, ...], erased: tuple[int, ...]) -> Piece:

@@ -34,6 +34,7 @@ OPTIONS = frozenset(
         "final",
         "unchecked",
         "partitionevents",
+        "parallelism",
         "maxeventspertrigger",
         "path",
         "order",
@@ -60,6 +61,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     final: bool = False
     unchecked: bool = False
     partition_events: int | None = None
+    cores: int | None = None
     trigger_events: int | None = None
 
 
@@ -79,6 +81,7 @@ def parse(options: Mapping[str, str]) -> Question:
         final=given.get("final") == "true",
         unchecked=given.get("unchecked") == "true",
         partition_events=number_in(given, "partitionevents", least=1),
+        cores=number_in(given, "parallelism", least=1),
         trigger_events=number_in(given, "maxeventspertrigger", least=1),
     )
 

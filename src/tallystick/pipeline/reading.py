@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tallystick.pipeline import tasks
 from tallystick.pipeline.columns import COLUMNS, SPARK_TYPES
 from tallystick.pipeline.question import absolute
 from tallystick.pipeline.source import NAME
@@ -43,6 +44,7 @@ def read_events(
         options["final"] = "true"
     if unchecked:
         options["unchecked"] = "true"
+    options["parallelism"] = str(tasks.cores(spark))
     if partition_events is not None:
         options["partitionEvents"] = str(partition_events)
     schema = ", ".join(f"{name} {SPARK_TYPES[name]}" for name in columns)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
@@ -61,14 +60,8 @@ def stage(place: str, work: Again, staging: Path) -> Staged:
 def _groups(place: str, work: Again) -> Iterator[pa.Table]:
     """The rows of the buckets, without the erased payloads."""
     files = [file for bucket in work.buckets if (file := archive_files.file_of(bucket)) is not None]
-    positions = pa.array(work.erased, pa.int64())
-    for group in grouped((batch for file in files for batch in archive_files.read(place, file)), GROUP_BYTES):
-        if not work.erased:
-            yield group
-            continue
-        is_gone = pc.is_in(group.column("position"), positions)
-        payload = pc.if_else(is_gone, pa.scalar(None, pa.string()), group.column("payload"))
-        yield group.set_column(group.schema.get_field_index("payload"), "payload", payload)
+    batches = (batch for file in files for batch in archive_files.read(place, file))
+    return grouped((archive_files.without_payloads(batch, work.erased) for batch in batches), GROUP_BYTES)
 
 
 def _require_same(place: str, path: Path, groups: Iterator[pa.Table]) -> None:

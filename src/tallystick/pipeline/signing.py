@@ -31,7 +31,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def wrong_signatures(beside: DataFrame) -> DataFrame:
-    """Events of `findings.chained` that lack a signature, or whose signature is not that of their author."""
+    """Events of `findings.with_cuts` that lack a signature, or whose signature is not that of their author."""
     community = is_community()
     asked = beside.where(F.col("signature").isNotNull() | community)
     told_ = asked.select(

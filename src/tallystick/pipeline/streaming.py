@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import tallystick
 from tallystick import errors
 from tallystick.event.catalog import Catalog
-from tallystick.pipeline import columns, ends
+from tallystick.pipeline import columns, ends, tasks
 from tallystick.pipeline.carrying import carry, only_upcasters
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.folding import ROWS_DDL, ROWS_SCHEMA
@@ -121,7 +121,7 @@ def _step(spark: SparkSession, kept: Kept, store: Store, end: int, batch_events:
 def _events(spark: SparkSession, kept: Kept, after: int, until: int) -> DataFrame:
     """The events between, read by a plain job: to plan a table of the source takes longer than a small batch."""
     question = Question(url=kept.url, selection=Selection(types=frozenset(kept.projection.types)))
-    ranges = split(after, until, partition_events=None)
+    ranges = split(after, until, partition_events=None, cores=tasks.cores(spark))
 
     def read(batches: Batches) -> Batches:
         for batch in batches:

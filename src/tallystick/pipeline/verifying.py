@@ -10,27 +10,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from pyspark.storagelevel import StorageLevel
 
-from tallystick import errors
-from tallystick.pipeline import archive_check, findings, manifest, shelving
+from tallystick.pipeline import findings, manifest, piece_check, shelving, tasks
 from tallystick.pipeline.archive import why_not_witnessed
-from tallystick.pipeline.columns import DDL
-from tallystick.pipeline.failures import clear
+from tallystick.pipeline.bucketing import HEADS
+from tallystick.pipeline.chain_check import FACT, PROBLEM, READABLE, SUSPECT
+from tallystick.pipeline.columns import Batches
+from tallystick.pipeline.failures import clear, told
 from tallystick.pipeline.progress import Show, watched
-from tallystick.pipeline.question import Question, absolute, open_log
+from tallystick.pipeline.question import absolute, open_log
 from tallystick.pipeline.whole import Whole, whole
 from tallystick.store.events import Problem
 
 PROBLEMS_MAX = 10_000
 NO_WITNESS = "that the newest live events were cut off cannot be found without a witness outside of the store"
 _PAGE = 10_000
-_SLICES_MAX = 1000
-_PUSH_DOWN = "spark.sql.parquet.filterPushdown"
+HEADS_DDL = "stream string, seq bigint, link binary"
 
 Head = tuple[str, int, bytes]
 
@@ -58,44 +60,51 @@ class Verified(msgspec.Struct, kw_only=True):
 
 def verify(spark: SparkSession, url: str, archive: str | Path | None = None, *, show: Show | None = None) -> Verified:
     """Verify a log and its archive, if it has one."""
-    with clear(), watched(spark, "verify", show):
-        known = _known(url)
-        source = whole(url, archive, over_pruned=True, over_holes=True, trusting=False)
-        found = Verified(until=source.until, archived=source.through, streams=len(known.heads))
-        _holes(url, found)
-        found.unsure += _unreached(source)
-        readable = _buckets(spark, source, found) if source.manifest is not None else []
-        try:
-            with _without_statistics(spark):
-                _rows(spark, source, readable, known, found)
-        except errors.JobFailed as problem:  # a file that Spark cannot even read
-            found.problems.append(Problem("archive", problem.message))
+    with clear(), watched(spark, "verify", show), _kept(_heads(spark, url)) as heads:
+        seen = _first(heads.agg(F.count(F.lit(1)), F.max(F.when(F.col("stream") == "", F.col("seq")))))
+        source = whole(url, archive, over_pruned=True, over_holes=True, trusting=False, seen=seen[1])
+        found = Verified(until=source.until, archived=source.through, streams=seen[0] - 1)
+        _driver_side(source, found)
+        pieces = piece_check.pieces_of(source, cores=tasks.cores(spark))
+        with _kept(piece_check.checked(spark, source, pieces)) as checked:
+            _rows(source, checked, heads.where("stream != ''"), seen[1], found)
     return found
 
 
-class Known(msgspec.Struct, frozen=True):
-    """What the store says of each stream, and the head before it was asked: every event up to there is told of."""
+def _heads(spark: SparkSession, url: str) -> DataFrame:
+    """What the store says of each stream; and, as that of a stream without a name, the head before it was asked.
 
-    until: int
-    heads: list[Head]
+    Asked before the table is fixed, so that the table has at least these; and by a task, since there may be many.
+    """
+    address = absolute(url)
+
+    def run(batches: Batches) -> Batches:
+        with told(), open_log(address) as store:
+            for _ in batches:
+                yield _as_batch([("", store.log.head(), b"")])
+                after = ""
+                while page := store.log.streams(after=after, limit=_PAGE):
+                    yield _as_batch([(info.stream, info.seq, info.link) for info in page])
+                    after = page[-1].stream
+
+    return spark.range(0, 1, 1, 1).mapInArrow(run, HEADS_DDL)
 
 
-def _known(url: str) -> Known:
-    """Ask the store for its streams. Done before the table is fixed, so that the table has at least these."""
-    rows: list[Head] = []
-    with open_log(url) as store:
-        until, after = store.log.head(), ""
-        while page := store.log.streams(after=after, limit=_PAGE):
-            rows += [(info.stream, info.seq, info.link) for info in page]
-            after = page[-1].stream
-    return Known(until, rows)
+def _as_batch(rows: list[Head]) -> pa.RecordBatch:
+    columns = zip(zip(*rows, strict=True), HEADS.types, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(values, kind) for values, kind in columns], schema=HEADS)
 
 
-def _holes(url: str, found: Verified) -> None:
-    with open_log(url) as store:
+def _driver_side(source: Whole, found: Verified) -> None:
+    """What is known without reading an event: holes, the manifest and the log's record of it, what is left to erase."""
+    with open_log(source.url) as store:
         for hole in store.log.holes():
             reason = f"positions {hole.first} to {hole.last}: {hole.reason}"
             found.problems.append(Problem("hole", reason, hole.first))
+        if source.manifest is not None:
+            wrong = [*manifest.faults(source.manifest), *why_not_witnessed(source.manifest, store)]
+            found.problems += [Problem("archive", reason) for reason in wrong[:PROBLEMS_MAX]]
+    found.unsure += _unreached(source)
 
 
 def _unreached(source: Whole) -> Iterator[str]:
@@ -108,42 +117,6 @@ def _unreached(source: Whole) -> Iterator[str]:
         yield f"{len(left)} files that no manifest names are in the archive, and may hold payloads that were erased"
 
 
-def _buckets(spark: SparkSession, source: Whole, found: Verified) -> list[str]:
-    """The archive against its manifest, the log's record of it and the live log; says which files can be read."""
-    assert source.manifest is not None
-    with open_log(source.url) as store:
-        wrong = [*manifest.faults(source.manifest), *why_not_witnessed(source.manifest, store)]
-    found.problems += [Problem("archive", reason) for reason in wrong]
-    buckets, place = source.manifest.buckets, str(source.place)
-    question = Question(url=absolute(source.url), over_pruned=True, over_holes=True)
-    checks = spark.sparkContext.parallelize(buckets, min(max(len(buckets), 1), _SLICES_MAX))
-    checked = checks.map(lambda bucket: archive_check.check(question, place, bucket)).collect() if buckets else []
-    problems = [problem for item in checked for problem in item.problems]
-    found.truncated = found.truncated or len(problems) > PROBLEMS_MAX
-    found.problems += problems[:PROBLEMS_MAX]
-    return [name for item in checked for name in item.readable]
-
-
-def _stored(spark: SparkSession, source: Whole, readable: list[str]) -> DataFrame:
-    """The rows of the files as they are, wrong ones too, without trusting their statistics."""
-    files = [f"{source.place}/{name}" for name in readable if name.startswith(shelving.EVENTS)]
-    if not files:
-        return spark.createDataFrame([], DDL)
-    options = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
-    return spark.read.schema(DDL).options(**options).parquet(*files)
-
-
-@contextmanager
-def _without_statistics(spark: SparkSession) -> Iterator[None]:
-    """Have Spark read every row group: what a file says of its own rows may be wrong."""
-    before = spark.conf.get(_PUSH_DOWN)
-    spark.conf.set(_PUSH_DOWN, "false")
-    try:
-        yield
-    finally:
-        spark.conf.set(_PUSH_DOWN, str(before))
-
-
 @contextmanager
 def _kept(table: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK) -> Iterator[DataFrame]:
     """A table that is asked several times and computed once."""
@@ -154,45 +127,74 @@ def _kept(table: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK) 
         kept.unpersist()
 
 
-def _rows(spark: SparkSession, source: Whole, readable: list[str], known: Known, found: Verified) -> None:
-    """Everything that the rows themselves tell. Each part reads the columns that it needs, once."""
-    ends = _as_table(spark, known.heads)
-    with _kept(source.tail(spark), StorageLevel.DISK_ONLY) as tail:
-        archived = None if source.manifest is None else _stored(spark, source, readable)
-        events = tail if archived is None else source.without_gone(archived).unionAll(tail)
-        _count(events, found)
-        with (
-            _kept(events.where(F.col("stream").startswith("tally."))) as control,
-            _kept(findings.unfit(events)) as suspects,
-        ):
-            trusted = _trusted(control, suspects, ends, known.until, found)
-            pruned, erased = findings.pruned_claims(trusted), findings.erased_claims(trusted)
-            sealed = findings.sealed_claims(trusted)
-            found.erased = suspects.where("gone").count()
-            found.pruned = _pruned(pruned)
-            if archived is not None:  # with the archive at hand, only what was pruned without one may be missing
-                pruned = pruned.where("accepted and archive is null")
-            _chain(events, pruned, found)
-            with _kept(findings.at_places(events, erased, sealed, ends)) as there:
-                parts = [
-                    findings.unexplained(suspects, erased),
-                    findings.unkept_erasures(there, suspects, erased, pruned),
-                    findings.wrong_seals(there, sealed),
-                    findings.wrong_heads(there, ends, pruned),
-                ]
-                _add(reduce(DataFrame.unionAll, parts), found)
-            if archived is not None:
-                _streams(spark, archived, source, readable, found)
+def _first(table: DataFrame) -> Row:
+    found = table.first()
+    assert found is not None
+    return found
 
 
-def _as_table(spark: SparkSession, heads: list[Head]) -> DataFrame:
-    return spark.createDataFrame(heads, "stream string, seq bigint, link binary")
+class _Counts(NamedTuple):
+    """How many rows the tasks left for others to look at."""
+
+    facts: int
+    suspects: int
 
 
-def _count(events: DataFrame, found: Verified) -> None:
-    counted = events.agg(F.count(F.lit(1)), F.count("signature"), F.count(F.when(findings.is_community(), 1))).first()
-    assert counted is not None
-    found.events, found.signed, found.community = counted
+def _count(checked: DataFrame, found: Verified) -> _Counts:
+    """How much there was, and how much of it anybody has to look at."""
+    kind = F.col("kind")
+    sums = [F.sum(name) for name in ("events", "signed", "community")]
+    chosen = ((kind == SUSPECT) & F.col("gone"), kind == FACT, kind == SUSPECT)
+    counts = [F.count(F.when(each, 1)) for each in chosen]
+    row = _first(checked.agg(*sums, *counts))
+    found.events, found.signed, found.community, found.erased = (value or 0 for value in row[:4])
+    return _Counts(row[4], row[5])
+
+
+class _Said(NamedTuple):
+    """What is said of events: by the log of its streams, by control facts, and by payloads that do not fit."""
+
+    heads: DataFrame
+    pruned: DataFrame
+    erased: DataFrame
+    sealed: DataFrame
+    suspects: DataFrame
+
+
+def _rows(source: Whole, checked: DataFrame, heads: DataFrame, until: int, found: Verified) -> None:
+    """Everything that the rows themselves tell, of what the tasks have left of them."""
+    counts = _count(checked, found)
+    names = ("position", "stream", "seq")
+    control = checked.where(F.col("kind") == FACT).select(*names, "type", "payload")
+    suspects = checked.where(F.col("kind") == SUSPECT).select(*names, "checksum", "gone")
+    own = checked.where(F.col("kind") == PROBLEM).select(*findings.FINDING)
+    with _kept(findings.stitched(checked)) as beside:
+        unknown = findings.unknown_facts(control, heads, until=until)
+        with _kept(_trusted(control, unknown, beside, suspects)) as trusted:
+            if counts.facts:
+                found.pruned = _pruned(findings.pruned_claims(trusted))
+            said = _said(source, heads, trusted, suspects)
+            following = findings.with_cuts(beside, said.pruned)
+            wrong = [own, findings.wrong_places(following)]
+            if counts.facts or counts.suspects:
+                wrong += [unknown, findings.unexplained(suspects, said.erased)]
+            _places(source, checked, said, counts, wrong, found)
+            if found.signed or found.community:
+                _signatures(following, found)
+
+
+def _said(source: Whole, heads: DataFrame, trusted: DataFrame, suspects: DataFrame) -> _Said:
+    pruned = findings.pruned_claims(trusted)
+    if source.manifest is not None:  # with the archive at hand, only what was pruned without one may be missing
+        pruned = pruned.where("accepted and archive is null")
+    return _Said(heads, pruned, findings.erased_claims(trusted), findings.sealed_claims(trusted), suspects)
+
+
+def _trusted(control: DataFrame, unknown: DataFrame, beside: DataFrame, suspects: DataFrame) -> DataFrame:
+    """The control facts that may excuse something: linked, unchanged, and known to the log."""
+    broken = findings.wrong_places(findings.without_cuts(beside.where(F.col("stream").startswith("tally."))))
+    bad = [item.select("stream", "seq") for item in (unknown, broken, suspects)]
+    return control.join(reduce(DataFrame.unionAll, bad).distinct(), ["stream", "seq"], "left_anti")
 
 
 def _pruned(claims: DataFrame) -> int:
@@ -201,28 +203,52 @@ def _pruned(claims: DataFrame) -> int:
     return (gone[0] if gone is not None else 0) or 0
 
 
-def _trusted(control: DataFrame, suspects: DataFrame, ends: DataFrame, until: int, found: Verified) -> DataFrame:
-    """The control facts that may excuse something: linked, unchanged, and known to the log. The others are told of."""
-    unknown = findings.unknown_facts(control, ends, until=until)
-    _add(unknown, found)
-    broken = findings.wrong_places(findings.chained(control, findings.pruned_claims(control.limit(0))))
-    bad = [
-        item.select("stream", "seq").where(F.col("stream").startswith("tally.")) for item in (unknown, broken, suspects)
-    ]
-    wrong = reduce(DataFrame.unionAll, bad).distinct().collect()
-    if not wrong:
-        return control
-    places = control.sparkSession.createDataFrame(wrong, "stream string, seq bigint")
-    return control.join(F.broadcast(places), ["stream", "seq"], "left_anti")
+def _places(
+    source: Whole, checked: DataFrame, said: _Said, counts: _Counts, wrong: list[DataFrame], found: Verified
+) -> None:
+    """What is said of single events. Those that no piece has named are looked up in the whole log, if there are any."""
+    with _kept(findings.unmatched(said.heads, findings.last_of(checked))) as ends:
+        gone = said.suspects.where("gone").select("stream", "seq")
+        still = said.erased.join(gone, ["stream", "seq"], "left_anti")
+        named = [ends, *([still, said.sealed] if counts.facts else [])]
+        with _kept(findings.places(*named)) as places:
+            there = _located(source, checked, places)
+            wrong = [*wrong, findings.wrong_heads(there, ends, said.pruned)]
+            if counts.facts:
+                wrong.append(findings.unkept_erasures(there, said.suspects, said.erased, said.pruned))
+                wrong.append(findings.wrong_seals(there, said.sealed))
+            _add(reduce(DataFrame.unionAll, wrong), found)
+    _streams(source, checked, found)
 
 
-def _chain(events: DataFrame, pruned: DataFrame, found: Verified) -> None:
-    """Sequences, links and positions; and signatures, where there are any, over the same texts."""
-    is_signed = bool(found.signed or found.community)
-    with _kept(findings.chained(events, pruned, signed=is_signed)) as beside:
-        _add(findings.wrong_places(beside), found)
-        if is_signed:
-            _signatures(beside, found)
+def _located(source: Whole, checked: DataFrame, places: DataFrame) -> DataFrame:
+    """(stream, seq, position, found_link) of the events at these places: one more pass, only where somebody asks."""
+    spark = checked.sparkSession
+    if places.isEmpty():
+        return places.select("stream", "seq", F.lit(0).cast("bigint").alias("position"), F.lit("").alias("found_link"))
+    events = source.tail(spark, columns=piece_check.LOCATED)
+    if source.manifest is not None:
+        events = piece_check.stored(spark, str(source.place), _readable(checked, shelving.EVENTS)).unionAll(events)
+    return findings.at_places(events, places)
+
+
+def _readable(checked: DataFrame, folder: str) -> list[str]:
+    found = checked.where((F.col("kind") == READABLE) & F.col("what").startswith(folder)).select("what").collect()
+    return [row["what"] for row in found]
+
+
+def _streams(source: Whole, checked: DataFrame, found: Verified) -> None:
+    """Where blocks are wrong: which streams lack what, by the ends that were noted for them."""
+    if not any(problem.what == "block" for problem in found.problems):
+        return
+    spark, names = checked.sparkSession, _readable(checked, shelving.HEADS)
+    if not names:
+        return
+    archived = piece_check.stored(spark, str(source.place), _readable(checked, shelving.EVENTS))
+    ends = spark.read.schema(HEADS_DDL).parquet(*(f"{source.place}/{name}" for name in names))
+    nothing = checked.limit(0).select("stream", F.col("seq").alias("through"))
+    missing = findings.wrong_heads(findings.at_places(archived, findings.places(ends)), ends, nothing)
+    _add(missing.unionAll(findings.unknown_events(archived, ends)), found)
 
 
 def _signatures(beside: DataFrame, found: Verified) -> None:
@@ -248,14 +274,3 @@ def _add(wrong: DataFrame, found: Verified) -> None:
         found.problems.append(
             Problem(row["what"], row["reason"], row["position"] or 0, row["stream"] or "", row["seq"] or 0)
         )
-
-
-def _streams(spark: SparkSession, archived: DataFrame, source: Whole, readable: list[str], found: Verified) -> None:
-    """Where blocks are wrong: which streams lack what, by the ends that were noted for them."""
-    names = [f"{source.place}/{name}" for name in readable if name.startswith(shelving.HEADS)]
-    if not names or not any(problem.what == "block" for problem in found.problems):
-        return
-    ends = spark.read.schema("stream string, seq bigint, link binary").parquet(*names)
-    nothing_pruned = findings.pruned_claims(archived.limit(0))
-    _add(findings.wrong_heads(findings.at_places(archived, ends), ends, nothing_pruned), found)
-    _add(findings.unknown_events(archived, ends), found)

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick import errors
 from tallystick.pipeline import archive_files, manifest
-from tallystick.pipeline.archive import erasures, require_same_history, require_same_log, without_erased
+from tallystick.pipeline.archive import erasures, require_same_history, require_same_log
 from tallystick.pipeline.columns import COLUMNS
 from tallystick.pipeline.location import directory_of
 from tallystick.pipeline.manifest import Manifest
-from tallystick.pipeline.question import open_log, require_order
+from tallystick.pipeline.question import head_past, open_log, require_order
 from tallystick.pipeline.reading import read_events
 
 
@@ -68,16 +68,13 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
         assert self.place is not None
         needed = {"position", *columns, *(["type"] if types else [])}
         names = [name for name in COLUMNS if name in needed]
-        old = read_archive(spark, self.place, self.manifest, columns=names)
+        assert self.manifest is not None
+        old = archive_files.table(spark, self.place, self.manifest, names, erased=self.erased)
         if types:
             old = old.where(F.col("type").isin(list(types)))
-        return self.without_gone(old).select(*columns)
-
-    def without_gone(self, old: DataFrame) -> DataFrame:
-        """Rows of the archive up to the end, without what was erased since."""
         if self.until < self.through:
             old = old.where(F.col("position") <= self.until)
-        return without_erased(old, list(self.erased)) if "payload" in old.columns else old
+        return old.select(*columns)
 
 
 def whole(
@@ -88,15 +85,16 @@ def whole(
     over_pruned: bool = False,
     over_holes: bool = False,
     trusting: bool = True,
+    seen: int = 0,
 ) -> Whole:
     """Fix what the whole log is: its end, and what the archive of it holds.
 
     `trusting`: what the archive says of itself and every event that is read are checked, and refused if they are wrong;
-    otherwise the caller checks them.
+    otherwise the caller checks them. `seen`: another process has proven the head of the log up to there.
     """
     with open_log(url) as store:
         require_order(store, what="read the whole of")
-        head = store.log.head()
+        head = head_past(store, seen)
         end = head if until is None else min(until, head)
         if archive is None:
             _require_kept(store.log.floor(), over_pruned=over_pruned)
