@@ -14,41 +14,17 @@ import tallystick
 from tallystick import NewEvent, errors
 from tallystick.event.catalog import Catalog
 from tallystick.projections import Live, Summary, ViewReader, rebuild, run_inline
+from tallystick.projections.model import check
 from tallystick.projections.summary import count, latest, max_text, min_, payload, set_, sum_, top
-from tallystick.testing import upkeep
 from tallystick.testing.projections import check_fold
+from tallystick.testing.summaries import SOLD, ByStream, Everything, expected, histories, made, play, rows_of
 
 from .conftest import url_of
-from .summaries import SOLD, ByStream, Everything, expected, made, streams
 from .test_equivalence import SETTINGS
-
-appends = st.tuples(st.just("append"), streams, st.lists(made, min_size=1, max_size=4))
-steps = st.tuples(st.just("step"), st.integers(1, 5), st.none())
-erasures = st.tuples(st.just("erase"), streams, st.integers(1, 6))
-histories = st.lists(st.one_of(appends, appends, appends, steps, erasures), max_size=20)
 
 
 class Inline(ByStream):
     """The same, run inline."""
-
-
-def play(store: tallystick.Store, history: list[tuple[str, Any, Any]]) -> None:
-    """Do what a history says: live runners step in between, at random."""
-    for what, one, other in history:
-        if what == "append":
-            store.append(one, other)
-        elif what == "step":
-            for projection in (Everything(), ByStream()):
-                Live(store, projection, batch_events=one).step()
-        elif [found.erased for found in store.read_stream(one, after=other - 1, limit=1)] == [False]:
-            upkeep.erase(store, one, other)
-
-
-def rows_of(store: tallystick.Store, name: str) -> dict[str, bytes]:
-    """Keys and states, as they are stored."""
-    place = store.log.views.place(name)
-    assert place is not None
-    return {row.key: row.state or b"" for row in store.log.views.rows(name, limit=100_000).rows}
 
 
 @pytest.mark.parametrize("engine", ["memory", "sqlite"])
@@ -178,9 +154,9 @@ def test_a_field_and_one_inside_it_can_both_be_measured() -> None:
     ],
 )
 def test_what_cannot_be_run_is_refused_where_it_is_written(written: dict[str, Any]) -> None:
-    """When the class is made."""
+    """When the class is made, or at the latest when it is loaded."""
     with pytest.raises(errors.ProjectionInvalid):
-        type("Books", (Summary,), {"types": (SOLD,), **written})
+        check(type("Books", (Summary,), {"types": (SOLD,), **written})())
 
 
 @pytest.mark.parametrize(

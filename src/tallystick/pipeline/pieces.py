@@ -38,6 +38,7 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
 
     question: Question
     place: str = ""
+    names: tuple[str, ...] = COLUMNS  # `position` first, and `type` among them
 
     def tables(self, piece: Piece, table_bytes: int) -> Iterator[pa.Table]:
         """The events of a piece that are asked for, in order, in tables of about so many bytes."""
@@ -45,11 +46,11 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
         if piece.files:
             found = (batch for file in piece.files for batch in self._of_file(file, piece.erased, table_bytes))
         else:
-            found = read_range(self.question, COLUMNS, Range(piece.after, piece.until))
+            found = read_range(self.question, self.names, Range(piece.after, piece.until))
         return grouped((part for batch in found for part in _bounded(batch, table_bytes)), table_bytes)
 
     def _of_file(self, file: File, erased: tuple[int, ...], table_bytes: int) -> Batches:
-        for batch in archive_files.read(self.place, file, table_bytes=table_bytes):
+        for batch in archive_files.read(self.place, file, self.names, table_bytes=table_bytes):
             found = self._chosen(batch, erased)
             if found.num_rows:
                 yield found

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tallystick import errors
 from tallystick.event.model import Event
+from tallystick.pipeline import summaries
 from tallystick.pipeline.carrying import carry, only_upcasters
 from tallystick.pipeline.failures import clear
 from tallystick.pipeline.folding import fold
@@ -25,6 +26,7 @@ from tallystick.pipeline.question import address_of
 from tallystick.pipeline.whole import Whole, whole
 from tallystick.projections.live import Live
 from tallystick.projections.rebuild import discard, stage, switch
+from tallystick.projections.summary.summing import hindrance
 from tallystick.store.store import Store
 from tallystick.store.views import ROWS, Place, ViewRow
 
@@ -75,6 +77,8 @@ def folded(spark: SparkSession, store: Store, projection: Any, source: Whole) ->
     catalog = only_upcasters(store.catalog)  # type: ignore[arg-type]
     projection.prepare(store, until=source.until)
     carry(projection, catalog)
+    if hindrance(projection, catalog) is None:
+        return summaries.fold(spark, source, projection)
     return fold(spark, source, projection, catalog)
 
 

@@ -104,6 +104,8 @@ def _wrong(projection: Any) -> str | None:
         return "`version` must be a number from 1 on"
     if projection.order not in (BY_POSITION, BY_LAMPORT):
         return f"`order` must be {BY_POSITION!r} or {BY_LAMPORT!r}"
+    if not getattr(projection, "measures", True):
+        return "a summary has at least one measure, such as `orders = count()`"
     key = projection.key
     if key not in (BY_STREAM, BY_KIND) and not (
         isinstance(key, str) and key.startswith(BY_PAYLOAD) and all(key.split("."))

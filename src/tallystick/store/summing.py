@@ -141,19 +141,31 @@ def _of(one: Aggregate, text: str) -> str:
     return f"CASE WHEN type IN ({named}) THEN {text} END"
 
 
+def filled(query: str, asked: Asked, extracting: Extracting, collecting: Collecting) -> str:
+    """A statement with its four places filled; a comma stands before what its own columns are followed by."""
+    for place, text in {
+        "/* the aggregates */": "".join(f", {sql}" for sql in collected(collecting, asked)),
+        "/* the ranks */": "".join(f", {sql}" for sql in ranked(asked)),
+        "/* the values */": values(extracting, asked),
+        "/* the fields */": fields(extracting, asked),
+    }.items():
+        query = query.replace(place, text)
+    return query
+
+
 # --- from values to aggregates ---------------------------------------------------------------------------------------
 
 
-def ranks(asked: Asked) -> str:
-    """The columns `r…`: which number a value is, the largest being the first; a comma before each."""
-    ranked = [at for at, one in enumerate(asked.aggregates) if one.size]
+def ranked(asked: Asked) -> list[str]:
+    """The columns `r…`: which number a value is, the largest being the first."""
+    sized = [at for at, one in enumerate(asked.aggregates) if one.size]
     order = "row_number() OVER (PARTITION BY key, win ORDER BY {v} DESC NULLS LAST)"
-    return "".join(f", {order.format(v=f'v{at:d}')} AS r{at:d}" for at in ranked)
+    return [f"{order.format(v=f'v{at:d}')} AS r{at:d}" for at in sized]
 
 
-def columns(how: Collecting, asked: Asked) -> str:
-    """The aggregates; a comma before each."""
-    return "".join(f", {_column(how, one, sql, at)}" for at, one in enumerate(asked.aggregates) for sql in one.sql)
+def collected(how: Collecting, asked: Asked) -> list[str]:
+    """The aggregates."""
+    return [_column(how, one, sql, at) for at, one in enumerate(asked.aggregates) for sql in one.sql]
 
 
 def _column(how: Collecting, one: Aggregate, sql: str, at: int) -> str:

@@ -28,14 +28,7 @@ _COLLECTING = summing.Collecting(
 
 def summed(connections: Reading, asked: summing.Asked, *, until: int) -> list[tuple[Any, ...]]:
     """The answer of one statement, so of one snapshot; nothing if a part of the log was pruned."""
-    query = statements.named("summarise")
-    for place, text in {
-        "/* the aggregates */": summing.columns(_COLLECTING, asked),
-        "/* the ranks */": summing.ranks(asked),
-        "/* the values */": summing.values(_EXTRACTING, asked),
-        "/* the fields */": summing.fields(_EXTRACTING, asked),
-    }.items():
-        query = query.replace(place, text)  # type: ignore[arg-type]
+    query = summing.filled(statements.named("summarise"), asked, _EXTRACTING, _COLLECTING)
     is_kept = not asked.key.startswith(BY_PAYLOAD)  # an erased event has no key there
     hidden = connections.org is not None  # a tenant need not see the facts about its events
     values = {"until": until, "types": list(asked.types), "erased": is_kept, "hidden": hidden}

@@ -35,14 +35,7 @@ def summed(connection: sqlite3.Connection, asked: summing.Asked, *, until: int) 
     """The answer, as of the transaction that the connection is in."""
     require_positions(EVERYTHING, {}, SqliteView(connection).floor(), after=0)
     connection.create_function("sha256", 1, lambda payload: hashlib.sha256(payload).digest(), deterministic=True)
-    query = statements.named("summarise")
-    for place, text in {
-        "/* the aggregates */": summing.columns(_COLLECTING, asked),
-        "/* the ranks */": summing.ranks(asked),
-        "/* the values */": summing.values(_EXTRACTING, asked),
-        "/* the fields */": summing.fields(_EXTRACTING, asked),
-    }.items():
-        query = query.replace(place, text)
+    query = summing.filled(statements.named("summarise"), asked, _EXTRACTING, _COLLECTING)
     is_kept = not asked.key.startswith(BY_PAYLOAD)  # an erased event has no key there
     values = {"until": until, "types": json.dumps(asked.types), "erased": is_kept}
     return connection.execute(query, values).fetchall()

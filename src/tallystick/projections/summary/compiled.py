@@ -56,13 +56,12 @@ def compiled(
     """The fold of a summary: the accounts of each key that events change, as if there were nothing before them."""
     paths = [path(measure.field) for measure in listed if measure.field is not None]
     paths = list(dict.fromkeys([*paths, key] if key.startswith(BY_PAYLOAD) else paths))
-    shape = _shape(paths)
     is_nested = any(other.startswith(f"{one}.") for one in paths for other in paths)  # then no struct has its form
     names: dict[str, Any] = {
         "Event": None if is_nested else Event,
         "DecodeError": msgspec.DecodeError,
-        "decode": msgspec.json.Decoder(shape).decode,
-        "lift": _lifter(paths),
+        "decode": msgspec.json.Decoder(shape(paths)).decode,
+        "lift": lifter(paths),
         "key_of": key_of,
         "refuse": refuse,
         "tag": measures.tag,
@@ -119,7 +118,7 @@ def _lines(at: int, measure: Measure, paths: Sequence[str]) -> list[str]:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _lifter(paths: Sequence[str]) -> Callable[[Event], tuple[Any, ...]]:
+def lifter(paths: Sequence[str]) -> Callable[[Event], tuple[Any, ...]]:
     """The values of an event by the long way: of one that was erased or upcast, or whose payload has another form."""
 
     def lift(event: Event) -> tuple[Any, ...]:
@@ -129,20 +128,34 @@ def _lifter(paths: Sequence[str]) -> Callable[[Event], tuple[Any, ...]]:
     return lift
 
 
-def _shape(paths: Sequence[str]) -> type:
-    """The form of a payload as far as it is looked at; a payload of another form is no error here, but lifted."""
+def shape(paths: Sequence[str], *, filled: bool = False) -> type:
+    """The form of a payload as far as it is looked at; a payload of another form is no error here, but lifted.
+
+    `filled`: an object that is not there is an empty one.
+    """
     tree: dict[str, Any] = {}
     for path_ in paths:
         inner = tree
         for step in path_.removeprefix(BY_PAYLOAD).split("."):
             inner = inner.setdefault(step, {})
-    return _struct(tree)
+    return _struct(tree, filled)
 
 
-def _struct(tree: dict[str, Any]) -> type:
-    fields = [(_name(step), _struct(inner) | None if inner else Any, None) for step, inner in tree.items()]
+def _struct(tree: dict[str, Any], filled: bool) -> type:
+    fields: list[Any] = []
+    for step, inner in tree.items():
+        kind: Any = _struct(inner, filled) if inner else Any
+        if filled and inner:
+            fields.append((_name(step), kind, msgspec.field(default_factory=kind)))
+        else:
+            fields.append((_name(step), kind | None if inner else kind, None))
     renamed = {_name(step): step for step in tree}
     return msgspec.defstruct("Payload", fields, rename=renamed, gc=False)
+
+
+def attribute(path: str) -> str:
+    """Where the value at a path is in a payload of the form `shape`, if nothing on the way is empty."""
+    return ".".join(map(_name, path.removeprefix(BY_PAYLOAD).split(".")))
 
 
 def _name(step: str) -> str:

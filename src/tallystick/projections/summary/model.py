@@ -24,6 +24,7 @@ from tallystick.projections import model
 from tallystick.projections.summary.compiled import Accounts, Fold, compiled
 from tallystick.projections.summary.fields import Field, path
 from tallystick.projections.summary.measures import Measure
+from tallystick.store.views import BY_STREAM
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LABELS = {60: "%Y-%m-%dT%H:%M", 3600: "%Y-%m-%dT%H", 86_400: "%Y-%m-%d"}
@@ -36,6 +37,7 @@ class Summary(model.Projection):
     The version follows from what is written: rows that were made by other expressions are refused by name.
     """
 
+    key: ClassVar[Any] = BY_STREAM
     measures: ClassVar[dict[str, Measure]] = {}
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -47,7 +49,8 @@ class Summary(model.Projection):
         cls.measures = {**cls.measures, **own}
         text = f"{written} {sorted((name, *measure) for name, measure in cls.measures.items())}"
         cls.version = 1 + zlib.crc32(text.encode()) % names.VERSION_MAX
-        _check(cls)
+        if cls.measures:  # a worker makes the class first, and fills it then
+            _check(cls)
 
     def initial(self) -> Any:
         """The state of a key before its first event."""
@@ -97,9 +100,7 @@ class Summary(model.Projection):
 
 def _check(cls: type[Summary]) -> None:
     reason = None
-    if not cls.measures:
-        reason = "a summary has at least one measure, such as `orders = count()`"
-    elif taken := [name for name in cls.measures if hasattr(Summary, name) or name.startswith("_")]:
+    if taken := [name for name in cls.measures if hasattr(Summary, name) or name.startswith("_")]:
         reason = f"an entry cannot be called {taken[0]!r}, which is part of every projection"
     elif cls.order != model.BY_POSITION:
         reason = "a summary is folded in the order of positions"
