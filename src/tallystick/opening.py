@@ -7,18 +7,21 @@ import inspect
 import pathlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from tallystick import errors
 from tallystick.engines.memory import MemoryLog
 from tallystick.event import guard, profiles
 from tallystick.event.catalog import Catalog
 from tallystick.store import control, fields
+from tallystick.store.damage import UNFINISHED
 from tallystick.store.events import EventLog
-from tallystick.store.refill import Donor, ExportDonor, Refilled, StoreDonor
+from tallystick.store.refill import Donor, ExportDonor, Refilled, StoreDonor, lost_snapshots, with_snapshots
 from tallystick.store.refill import record as record_refill
+from tallystick.store.snapshots import PutsBack
 from tallystick.store.stating import shown
 from tallystick.store.store import Store
+from tallystick.store.verify import verify
 
 _COMMON = frozenset({"place", "directory", "url", "readonly", "create", "profile", "clock"})
 
@@ -45,7 +48,7 @@ def open(
     - `catalog`: event types with their models and upcasters.
     - `clock`: nanoseconds since the epoch; for tests. What is no int from 0 to 2^63-1 is refused when it is used.
     - `defaults`: meta that every event gets unless it has its own.
-    - `refill_from`: another store or an export, from which damaged ranges are refilled that opening finds.
+    - `refill_from`: another store or an export, from which everything damaged is refilled. Opening verifies all then.
     - further options go to the engine: see docs/architecture.md.
     """
     if profile is not None:
@@ -54,7 +57,7 @@ def open(
     log = _open_log(
         url, readonly=readonly, create=create and not readonly, profile=profile, clock=clock, options=options
     )
-    if refill_from is not None and not readonly and (log.holes() or log.damage.known()):
+    if refill_from is not None and not readonly and _is_damaged(log):
         log.close()
         refill(url, refill_from, clock=clock, filesystem=options.get("filesystem"))
         log = _open_log(url, readonly=False, create=False, profile=profile, clock=clock, options=options)
@@ -101,15 +104,29 @@ def refill(
 
             options["filesystem"] = filesystem
             done = refill_files(place, donor, clock=clock, progress=progress, filesystem=filesystem)
-    if done.made or _is_damage_on_record(url, options):
-        with open(url, create=False, clock=clock, **options) as store:
-            record_refill(store, done)
+        with open(url, readonly=True, **options) as store:
+            lost = lost_snapshots(store.log, donor)
+            is_settled = not (done.made or lost or store.log.damage.known())
+    if is_settled:
+        return done
+    with open(url, create=False, clock=clock, **options) as store:
+        snapshots = cast(PutsBack, store.log.snapshots)
+        for snapshot in lost:
+            snapshots.put_back(snapshot)
+        done = with_snapshots(done, lost)
+        record_refill(store, done)
     return done
 
 
-def _is_damage_on_record(url: str, options: dict[str, Any]) -> bool:
-    with open(url, readonly=True, **options) as store:
-        return bool(store.log.damage.known())
+def _is_damaged(log: EventLog) -> bool:
+    """Whether anything is wrong with a log. Everything is read: an opening by itself does not look at every frame."""
+    if log.holes() or log.damage.known():
+        return True
+    try:
+        return any(problem.what != UNFINISHED for problem in verify(log).problems)
+    except BaseException:
+        log.close()
+        raise
 
 
 @contextlib.contextmanager

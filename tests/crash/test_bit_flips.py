@@ -28,7 +28,7 @@ class Sample(msgspec.Struct):
 def sample(lab: Any) -> Sample:
     """Four events in two segments, closed."""
     disk = SimulatedDisk()
-    with lab.open_store(disk, segment_bytes_max=800) as store:
+    with lab.open_store(disk, segment_bytes_max=620) as store:
         for number in range(4):
             store.append("a/b", lab.event(number, size=1))
         events = lab.events_of(store)
@@ -78,7 +78,7 @@ def test_no_flipped_bit_is_served_or_silently_loses_an_event(lab: Any, sample: S
         disk = flipped(sample, path, bit)
         where = f"bit {bit} of {path}"
         try:
-            store = lab.open_store(disk, segment_bytes_max=800)
+            store = lab.open_store(disk, segment_bytes_max=620)
         except errors.TallyError:
             assert path.endswith(".log"), where  # an index or the mark never keeps a log from being opened
             continue
@@ -100,6 +100,6 @@ def test_a_flip_in_a_segment_changes_no_segment(lab: Any, sample: Sample, part: 
         disk = flipped(sample, path, bit)
         before = {name: disk.image()[name] for name in logs}
         with contextlib.suppress(errors.TallyError):
-            lab.open_store(disk, segment_bytes_max=800).close()
+            lab.open_store(disk, segment_bytes_max=620).close()
         after = {name: data for name, data in disk.image().items() if data and name.endswith(".log")}
         assert set(before.values()) <= set(after.values()), f"bit {bit} of {path}"

@@ -13,6 +13,7 @@ from tallystick import NewEvent, Store
 from tallystick.engines.disk import Disk
 from tallystick.engines.files import index_file, section_cache
 from tallystick.store.filesystem import File
+from tallystick.testing.builders import text
 from tallystick.testing.faults import FaultyFile, FaultyFileSystem
 
 Hook = Callable[[str, str], object]
@@ -83,7 +84,7 @@ def opened(directory: Path) -> Iterator[Callable[..., Store]]:
 @pytest.fixture(scope="session")
 def large() -> NewEvent:
     """An event of which two do not fit into a segment of 4 KiB."""
-    return NewEvent("thing.happened", {"text": "x" * 3000})
+    return NewEvent("thing.happened", {"text": text(3000)})
 
 
 @pytest.fixture

@@ -120,6 +120,6 @@ def test_a_row_that_is_no_json_any_more_is_named(opened: Any, directory: Path) -
         beside.execute("UPDATE view_rows SET state = CAST('{\"open\":' AS BLOB) WHERE key = 'c1'")
     view = ViewReader(store, CustomerBalance().name)
     for read in (lambda: view.get("c1"), lambda: dict(view.items())):
-        with pytest.raises(errors.ReadFailed, match=r"'c1' .*rebuild"):
+        with pytest.raises(errors.RowsDamaged, match=r"'c1' .*"):
             read()
     assert view.get("c2")

@@ -16,7 +16,7 @@ from tallystick.testing.builders import events
 
 def fill(opened: Any, directory: Path, large: Any) -> bytes:
     """A sealed segment with position 1, and a current.log with 2 to 6; returns the mark as the sealing synced it."""
-    with opened(segment_bytes_max=4096) as store:
+    with opened(segment_bytes_max=3000) as store:
         store.append("order/1", large)
         store.append("order/1", large)
     header = segment.decode((directory / "current.log").read_bytes()[: segment.SIZE], path="current.log")

@@ -23,7 +23,7 @@ from tallystick.testing.builders import events
 from tallystick.testing.clock import ManualClock
 from tallystick.testing.faults import Fault, FaultyFile, FaultyFileSystem
 
-SMALL = 4096
+SMALL = 3000
 DAY_NS = 24 * 3600 * 10**9
 FIRST = Header(store_id=bytes(16), segment_id=bytes(range(16)), first_position=1, created=5)
 LATER = msgspec.structs.replace(

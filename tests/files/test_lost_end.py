@@ -60,7 +60,7 @@ def test_what_is_left_of_a_log_is_not_taken_for_a_new_store(
     opened: Any, directory: Path, tmp_path: Path, left: str
 ) -> None:
     """SAFE-04: a directory without its segments and its mark is refused by name, and nothing is made in it."""
-    with opened(segment_bytes_max=4000) as store:
+    with opened(segment_bytes_max=3000) as store:
         filled(store)
         store.save_checkpoint("mailer", 40)
         state.make(store, COUNT, "order/1")
@@ -90,7 +90,7 @@ def test_empty_folders_are_no_evidence(directory: Path, opened: Any) -> None:
 @pytest.mark.parametrize("sealed_too", [False, True], ids=["current.log", "and the last sealed segment"])
 def test_an_index_that_outlives_its_segment_is_evidence(opened: Any, directory: Path, sealed_too: bool) -> None:
     """SAFE-04: current.log and the mark are gone: the indexes know how far the log reached."""
-    with opened(segment_bytes_max=4000) as store:
+    with opened(segment_bytes_max=3000) as store:
         filled(store)
     remove_end(directory, sealed_too=sealed_too)
     refused(directory, 40)
@@ -119,7 +119,7 @@ def test_what_stands_beside_the_log_is_evidence(
     opened: Any, directory: Path, tmp_path: Path, what: str, closed: bool
 ) -> None:
     """SAFE-04: with the indexes gone too, a checkpoint, rows or a snapshot that is further than the log say so."""
-    store = opened(segment_bytes_max=4000)
+    store = opened(segment_bytes_max=3000)
     filled(store)
     EVIDENCE[what](store)
     if closed:
@@ -131,7 +131,7 @@ def test_what_stands_beside_the_log_is_evidence(
 
 def test_refilling_restores_an_end_of_which_only_an_index_knows(opened: Any, directory: Path, tmp_path: Path) -> None:
     """LH-16: the lost end is put back from a copy, and appends go on behind it."""
-    with opened(segment_bytes_max=4000) as store:
+    with opened(segment_bytes_max=3000) as store:
         filled(store)
         wanted = [item.link for item in store.events()]
     shutil.copytree(directory, tmp_path / "copy")
@@ -147,7 +147,7 @@ def test_evidence_of_another_store_is_none(opened: Any, directory: Path, tmp_pat
     """What belongs to another store says nothing about this one."""
     with opened() as store:
         store.append("order/1", events(3))
-    with tallystick.open(f"files:{tmp_path}/other", segment_bytes_max=4000) as other:
+    with tallystick.open(f"files:{tmp_path}/other", segment_bytes_max=3000) as other:
         filled(other)
         other.save_checkpoint("mailer", 40)
     shutil.copy(tmp_path / "other" / "beside.db", directory / "beside.db")

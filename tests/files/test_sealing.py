@@ -37,7 +37,7 @@ def test_a_thread_that_reads_while_a_segment_is_sealed_does_not_detach_the_write
     opened: Any, hooked: Any, large: Any
 ) -> None:
     """LH-06: after it head, find, retry and stream still know everything that the writer has acknowledged since."""
-    store = opened(filesystem=hooked, segment_bytes_max=4096)
+    store = opened(filesystem=hooked, segment_bytes_max=3000)
     read_in_the_middle_of_sealing(store, hooked, large)
     assert store.append("order/1", named(1)).position == store.head() == 4
     found = store.find(event_id(1))
@@ -52,7 +52,7 @@ def test_a_thread_that_reads_while_a_segment_is_sealed_does_not_detach_the_write
 
 def test_a_sealed_name_is_never_taken_twice(opened: Any, hooked: Any, large: Any) -> None:
     """LH-06, LH-19: whatever threads read meanwhile, no sealed segment is put in the place of another one."""
-    store = opened(filesystem=hooked, segment_bytes_max=4096)
+    store = opened(filesystem=hooked, segment_bytes_max=3000)
     read_in_the_middle_of_sealing(store, hooked, large)
     sealed: list[str] = []
     hooked.after = lambda operation, path: sealed.append(path) if path.endswith(".log") else None
@@ -68,13 +68,13 @@ def test_a_sealed_name_is_never_taken_twice(opened: Any, hooked: Any, large: Any
 
 def test_a_foreign_file_with_a_dated_name_is_not_overwritten(opened: Any, directory: Any, large: Any) -> None:
     """LH-06: a segment of another store that lies in the directory is reported, left alone, and its name not taken."""
-    with tallystick.open(f"files:{directory}.other", segment_bytes_max=4096) as other:
+    with tallystick.open(f"files:{directory}.other", segment_bytes_max=3000) as other:
         other.append("order/1", large)
         other.append("order/1", large)
     (theirs,) = directory.with_name("log.other").glob("2*_001.log")
-    opened(segment_bytes_max=4096).close()
+    opened(segment_bytes_max=3000).close()
     shutil.copy(theirs, directory)
-    store = opened(segment_bytes_max=4096)
+    store = opened(segment_bytes_max=3000)
     assert [name.split()[0] for name in store.report().facts["not_ours"]] == [theirs.name]
     store.append("order/1", large)
     store.append("order/1", large)

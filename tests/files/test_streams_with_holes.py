@@ -23,7 +23,7 @@ QUESTIONS = {
 @pytest.fixture(params=[True, False], ids=["reader", "writer"])
 def damaged(opened: Any, directory: Path, request: pytest.FixtureRequest) -> Any:
     """order/early ends before the hole, order/late behind it; order/lost is in the segment that is gone."""
-    with opened(segment_bytes_max=1500) as store:
+    with opened(segment_bytes_max=1150) as store:
         for stream, count in (("order/early", 3), ("order/late", 3), ("order/lost", 9), ("order/late", 6)):
             for number in range(count):
                 store.append(stream, events(1, first=number))
@@ -54,7 +54,7 @@ def test_what_is_whole_is_answered(damaged: Any) -> None:
 @pytest.fixture
 def flipped(opened: Any, directory: Path) -> Any:
     """A byte of order/lost was changed in a sealed segment; gives the name of that segment."""
-    with opened(segment_bytes_max=1500) as store:
+    with opened(segment_bytes_max=1150) as store:
         for stream, count in (("order/early", 3), ("order/lost", 9), ("order/late", 6)):
             for number in range(count):
                 store.append(stream, events(1, first=number))

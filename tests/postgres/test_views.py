@@ -14,6 +14,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.projections import Consumer, Live, ViewReader, rebuild
+from tallystick.store import row_checks
 from tallystick.store.views import Definition, Place, ViewRow
 from tallystick.testing import upkeep
 from tallystick.testing.contract.projections import fill, folded, stored
@@ -39,6 +40,11 @@ def _of_acme(amount: int) -> NewEvent:
 
 def _at(place: Place, position: int) -> Place:
     return msgspec.structs.replace(place, position=position)
+
+
+def _move(connection: psycopg.Connection[Any], place: Place) -> None:
+    check = row_checks.of_place(place)
+    connection.execute("UPDATE tally.views SET position = %s, checksum = %s", (place.position, check))
 
 
 # --- who may do what -------------------------------------------------------------------------------------------------
@@ -144,7 +150,7 @@ def test_a_write_that_waited_compares_again(store: Store, connect: Connect) -> N
     """CP-08: two writes of one batch, the second begun before the first was committed: one happens."""
     place = _begun(store)
     first = connect("tally_app", autocommit=False)
-    first.execute("UPDATE tally.views SET position = 5")
+    _move(first, _at(place, 5))
     outcome: list[Any] = []
 
     def second() -> None:
@@ -164,10 +170,10 @@ def test_a_write_that_waited_compares_again(store: Store, connect: Connect) -> N
 
 def test_a_drop_reaches_the_write_it_waited_for(store: Store, connect: Connect) -> None:
     """Settled 25: a row that was written but not yet committed when the drop began does not survive it."""
-    _begun(store)
+    place = _begun(store)
     writer = connect("tally_app", autocommit=False)
-    writer.execute("UPDATE tally.views SET position = 5")
-    writer.execute("INSERT INTO tally.view_rows SELECT number, 'a', false, '{}', '' FROM tally.views")
+    _move(writer, _at(place, 5))
+    writer.execute("INSERT INTO tally.view_rows SELECT number, 'a', false, '{}', '', NULL FROM tally.views")
     dropping = threading.Thread(target=store.log.views.drop, args=("p", ["a"]))
     dropping.start()
     wait_for_a_lock(connect)
@@ -301,3 +307,18 @@ def test_rows_are_there_after_a_migration(url: str) -> None:
         fill(store, 3)
         Live(store, OrderTotals()).catch_up()
         assert stored(store, OrderTotals()) == folded(store, OrderTotals())
+
+
+def test_rows_of_an_older_format_are_given_their_checks(store: Store, reopen: Reopen, connect: Connect) -> None:
+    """SAFE-01: rows, places and checkpoints that were there before the checks are served after the upgrade."""
+    fill(store, 8)
+    Live(store, CustomerBalance()).catch_up()
+    store.save_checkpoint("mailer", 3)
+    rows = dict(ViewReader(store, CustomerBalance().name).items())
+    store.close()
+    for table in ("views", "view_rows", "checkpoints"):
+        connect().execute(f"ALTER TABLE tally.{table} DROP COLUMN checksum")
+    connect().execute("DELETE FROM tally.migrations WHERE number >= 26")
+    older = reopen()
+    assert dict(ViewReader(older, CustomerBalance().name).items()) == rows
+    assert older.load_checkpoint("mailer") == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -70,8 +71,9 @@ def test_a_saved_checkpoint_survives_kill_9(path, spawn, reopen):
 
 def test_both_kinds_of_database_have_the_same_table():
     """The table that a migration makes is the one that is made beside other engines."""
-    beside = sqlite3.connect(":memory:")
-    beside.executescript(SCHEMA)
-    (made,) = beside.execute("SELECT sql FROM sqlite_master WHERE name = 'checkpoints'").fetchone()
-    beside.close()
-    assert made == migrations.expected_schema()["checkpoints"]
+    found = []
+    for schema in (SCHEMA, migrations.expected_schema()["checkpoints"]):
+        with closing(sqlite3.connect(":memory:")) as connection:
+            connection.executescript(schema)
+            found.append(connection.execute("PRAGMA table_info(checkpoints)").fetchall())
+    assert found[0] == found[1]

@@ -203,3 +203,29 @@ def test_a_crash_is_reported_once(path, spawn, reopen):
     assert "did not close" in store.report().recovered[0]
     assert store.report().facts["writers"] == reopen().report().facts["writers"][:1]
     assert reopen().report().recovered == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM streams",
+        "UPDATE streams SET seq = seq - 1",
+        "UPDATE streams SET link = zeroblob(32)",
+        "DELETE FROM events WHERE position = (SELECT max(position) FROM events)",
+    ],
+)
+def test_a_stream_whose_recorded_end_is_not_that_of_its_events_has_none(filled, reopen, some, change):
+    """SAFE-01: a look-up that a damaged table or index misleads is refused, and so is the append that relies on it."""
+    raw = sqlite3.connect(filled, isolation_level=None)
+    triggers = raw.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    for name, _ in triggers:
+        raw.execute(f"DROP TRIGGER {name}")
+    raw.execute(change)
+    for _, sql in triggers:
+        raw.execute(sql)
+    raw.close()
+    with pytest.raises(errors.Damaged, match="order/a ends at seq"):
+        reopen().stream_head("order/a")
+    with pytest.raises(errors.Damaged):
+        reopen().append("order/a", some(1))
+    assert reopen().report().problems

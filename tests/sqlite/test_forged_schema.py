@@ -122,7 +122,7 @@ def _ask_everything(store: Store) -> None:
         lambda: list(store.events(over_pruned=True)),
         lambda: store.read_stream("order/a", after=3),
         lambda: store.stream_head("order/a"),
-        store.log.streams,
+        lambda: store.log.streams(limit=10),
         store.report,
         lambda: store.append("run/1", NewEvent("step.done", {})),
     ):

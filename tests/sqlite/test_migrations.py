@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +55,32 @@ def _rows() -> list[tuple]:
         )
     first = chain.extend("order/a", drafts[:12], seq=0, position=1, previous=chain.GENESIS)
     return first + chain.extend("order/b", drafts[12:], seq=0, position=13, previous=chain.GENESIS)
+
+
+_OLDER_WRITER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("SELECT count(*) FROM events").fetchone()
+print("open", flush=True)
+sys.stdin.readline()
+connection.close()
+"""
+
+
+@pytest.mark.parametrize("version", OLDER)
+def test_an_older_store_that_somebody_has_open_is_not_upgraded(path, reopen, spawn, version):
+    """SAFE-02: an older version keeps no mark and not all of its locks; SQLite's own say that somebody is there."""
+    _make_old(path, version, _rows())
+    before = Path(path).read_bytes()
+    child = spawn(_OLDER_WRITER, path)
+    assert child.stdout.readline() == "open\n"
+    with pytest.raises(errors.StoreLocked, match="older version"):
+        reopen(busy_ms=200)
+    assert Path(path).read_bytes() == before
+    child.stdin.write("\n")
+    child.stdin.flush()
+    child.wait()
+    assert reopen().head() == 20
 
 
 @pytest.mark.parametrize("version", OLDER)

@@ -49,7 +49,7 @@ def test_reads_go_on_while_a_commit_is_running(store, some):
     """EVT-06: with the write lock taken and a commit waiting, reads of the same handle answer at once."""
     store.append("order/a", some(2))
     with store.log._database.writing() as connection:
-        connection.execute("INSERT INTO checkpoints VALUES ('x', x'', 0, 0, x'')")
+        connection.execute("INSERT INTO checkpoints VALUES ('x', x'', 0, 0, x'', NULL)")
         waiting = threading.Thread(target=lambda: store.append("order/a", some(1)))
         waiting.start()
         assert len(store.read().events) == 2

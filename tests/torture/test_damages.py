@@ -10,8 +10,6 @@ from .campaign import Bench, case, prepared
 
 SEED = 20
 CASES = 320
-OPEN = frozenset({34})
-"""Known and open: two exchanged sectors of an index hide the end of a stream from a look-up; verify names it."""
 PARTS = 8
 
 
@@ -24,7 +22,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_damage_is_answered_as_if_all_were_well(bench: Bench, part: int) -> None:
     """SAFE-01, SAFE-02, SAFE-04: after a flip, cut, swap or removal in any file, answers are right or refused."""
-    numbers = [number for number in range(part, CASES, PARTS) if number not in OPEN]
+    numbers = range(part, CASES, PARTS)
     wrong = [found for number in numbers if (found := case(bench, SEED, number)).silent]
     assert not wrong
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from tallystick.cli import failures, options, output, progress
 from tallystick.cli.verify import show_problems, show_unrecorded
@@ -26,15 +27,14 @@ PAGE = 10_000
     help="Open for writing, so that recovery runs; it does only what loses nothing. Damage on record is cleared if the "
     "whole store is verified again and nothing is wrong.",
 )
-@click.option(
+@options.refill_from(
     "--from",
-    "source",
-    metavar="OTHER",
-    help="With --repair: refill damaged ranges from this store (a URL) or export (a file). All is checked first.",
+    help="With --repair: refill what is damaged from this store (a URL) or export (a file). All is checked first.",
 )
 @click.option("--quick", is_flag=True, help="Show what is known already, without reading the log.")
 @options.as_json
-def command(url: str, repair: bool, source: str | None, quick: bool, as_json: bool) -> int:
+@click.pass_context
+def command(context: click.Context, url: str, repair: bool, refill_from: str | None, quick: bool, as_json: bool) -> int:
     """Show the facts of a store: size, free space, index, locks, damaged ranges, and what recovery found and did.
 
     Without --repair the store is opened for reading only. Exit status 1 if something is wrong. `tally verify` checks
@@ -43,9 +43,10 @@ def command(url: str, repair: bool, source: str | None, quick: bool, as_json: bo
     import tallystick
     from tallystick.store.damage import problem_of, put_on_record
 
-    if source is not None and not repair:
-        raise click.UsageError("--from goes with --repair")
-    refilled = _refill(url, source) if source is not None else None
+    is_given = context.get_parameter_source("refill_from") is ParameterSource.COMMANDLINE
+    if is_given and not repair:
+        raise click.UsageError("--refill-from goes with --repair")
+    refilled = _refill(url, refill_from) if refill_from is not None and repair else None
     with tallystick.open(url, readonly=not repair, create=False) as store:
         cleared, unrecorded = (_cleared(store), "") if repair else ([], "")
         report = store.report()

@@ -31,6 +31,16 @@ snapshot_hour = click.option(
     metavar="HOUR",
     help="The local hour of a community's daily snapshot. Default: 3, or TALLY_COMMUNITY_SNAPSHOT_HOUR.",
 )
+REFILL_VARIABLE = "TALLY_REFILL_FROM"
+
+
+def refill_from(*also: str, help: str) -> Callable[[Command], Command]:
+    """`--refill-from`: where the events of a damaged range can be had again."""
+    names = ("--refill-from", *also, "refill_from")
+    told = f"{help} {REFILL_VARIABLE} names it too."
+    return click.option(*names, metavar="OTHER", envvar=REFILL_VARIABLE, help=told)
+
+
 after = click.option("--after", type=Position, metavar="POSITION", help="Begin behind this position.")
 until = click.option("--until", type=Position, metavar="POSITION", help="End with this position.")
 

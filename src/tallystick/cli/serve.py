@@ -27,6 +27,7 @@ PORT = 8787
 )
 @click.option("--window-ms", type=click.FloatRange(0, 10), default=0.0, help="Let a commit wait for company.")
 @options.snapshot_hour
+@options.refill_from(help="At the start, verify the store and refill what is damaged from this store or export.")
 @archived.option
 @click.option("--projection", "projections", multiple=True, metavar="MODULE:NAME", help="Keep its rows current.")
 @code.reducers
@@ -76,5 +77,7 @@ def _ready(address: str, *, as_json: bool) -> None:
 
 
 def _tell_damage(opened: Any) -> None:
+    if opened.not_refilled:
+        output.note(f"not refilled: {opened.not_refilled}")
     for hole in opened.store.holes():
         output.note(f"damaged: positions {hole.first} to {hole.last} ({hole.reason}); nothing can be appended")

@@ -6,7 +6,9 @@ from tallystick.errors.base import TallyError
 
 __all__ = [
     "Busy",
+    "CheckpointDamaged",
     "Damaged",
+    "HistoryReplaced",
     "LargeEventWarning",
     "NewerFormat",
     "NoSpace",
@@ -18,6 +20,7 @@ __all__ = [
     "ProjectionNotFound",
     "ReadFailed",
     "ReadOnly",
+    "RowsDamaged",
     "StoreClosed",
     "StoreFailed",
     "StoreLocked",
@@ -77,6 +80,15 @@ class StoreLocked(Unavailable):
     advice = "Stop that writer, or open with readonly=True to read beside it."
     path: str
     owner: str
+
+
+class HistoryReplaced(Unavailable):
+    """The log behind an open handle is not the one that it read: a copy that lacks events, or another store."""
+
+    template = "{url} has another history than this handle has read: {reason}"
+    advice = "Open the store again, and go on from cursors that it accepts; docs/operations.md says which are safe."
+    url: str
+    reason: str
 
 
 class ReadOnly(Unavailable):
@@ -197,6 +209,25 @@ class Damaged(Unavailable):
     first: int
     last: int
     reason: str
+
+
+class RowsDamaged(Unavailable):
+    """A row of a projection, or its place, is not what was written. The log is not concerned."""
+
+    template = "the rows of projection {name!r} are damaged: {reason}"
+    advice = "Rebuild it with `tally rebuild`; if that is refused too, `tally projections drop` it and run it again."
+    exit_status = 1
+    name: str
+    reason: str
+
+
+class CheckpointDamaged(Unavailable):
+    """The stored place of a consumer is not what was written. The log is not concerned."""
+
+    template = "the checkpoint of {name!r} is damaged: it is not what was written"
+    advice = "Drop it with `tally consumers drop` and let the consumer begin again, or set its place."
+    exit_status = 1
+    name: str
 
 
 class NotRecorded(Unavailable):

@@ -18,7 +18,6 @@ from tallystick.store import capabilities, facts
 from tallystick.store.claims import Claims, check_cuts, read_claims
 from tallystick.store.commit import Transaction
 from tallystick.store.maintenance import Maintenance
-from tallystick.store.snapshots import Snapshot
 from tallystick.store.store import Store
 from tallystick.store.transfer import FoundingCut, Transfer, check_form
 
@@ -154,7 +153,7 @@ class Takeover:
         fact = facts.parse(event, facts.Snapshotted)
         if chain.checksum(body).hex() != fact.body_hash:
             raise errors.SnapshotUnusable(snapshot=id_.hex(), reason="its body is not the one that its fact names")
-        made = _snapshot(event, fact, body)
+        made = facts.snapshot_of(event, fact, body)
         outcome = self._log.commit([Transaction([], maintenance=Maintenance(snapshots=(made,)))])[0]
         if isinstance(outcome, errors.TallyError):
             raise outcome
@@ -225,24 +224,6 @@ def parsed(text: bytes) -> Event:
         raise errors.InvalidInput(reason=f"it is not a line of an export: {problem}") from problem
     check_form(event)
     return event
-
-
-def _snapshot(event: Event, fact: facts.Snapshotted, body: bytes) -> Snapshot:
-    return Snapshot(
-        id=event.id,
-        stream=fact.stream,
-        seq=fact.seq,
-        position=fact.position,
-        link=bytes.fromhex(fact.link),
-        reducer=fact.reducer,
-        reducer_version=fact.reducer_version,
-        upcasters=bytes.fromhex(fact.upcasters),
-        state_hash=bytes.fromhex(fact.state_hash),
-        made=event.time,
-        body=body,
-        kind="diff" if fact.base is not None else "full",
-        base=None if fact.base is None else bytes.fromhex(fact.base),
-    )
 
 
 def _dropped(claims: Claims, held: set[bytes]) -> list[tuple[str, NewEvent]]:

@@ -7,6 +7,7 @@ anywhere, the manifest before is in force and all of its files are there; the ne
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from tallystick.pipeline.manifest import Bucket, DataFile, Manifest, Witness
 from tallystick.pipeline.partitions import Range, split
 from tallystick.pipeline.progress import Show, watched
 from tallystick.pipeline.question import Question, absolute, head_past, open_log, require_order
+from tallystick.pipeline.rewriting import Again
 from tallystick.store import facts
 from tallystick.store.maintenance import Cut
 from tallystick.store.selection import Selection
@@ -71,8 +73,8 @@ def archive(
         waiting = shelving.hurried(shelving.still_there(place, before.superseded), erased)
         after = msgspec.structs.replace(after, superseded=[*waiting, *old])
         if buckets or gone:
-            after = manifest.save(place, after)
-        shelving.sweep(place, after, grace_seconds=grace_seconds)
+            after = manifest.exchange(place, before, after)
+        shelving.sweep(place, after)
     return Archived(
         events=sum(bucket.rows for bucket in buckets),
         buckets=len(buckets),
@@ -163,9 +165,8 @@ def _bucket(place: Path, staged: Staged, part: Range) -> Bucket:
     first, last = part.after + 1, part.until
     if staged.events is None or staged.heads is None:  # all of it was pruned, or nothing was ever recorded there
         return Bucket(first=first, last=last, rows=0, events=None, heads=None, blocks=[])
-    heads = shelving.shelve(place, shelving.HEADS, Path(staged.heads), first=first, last=last)
-    events = shelving.shelve(place, shelving.EVENTS, Path(staged.events), first=first, last=last)
-    assert events.rows == staged.rows, "what was described is what was written"
+    heads = shelving.shelve(place, shelving.HEADS, staged.heads, first=first, last=last)
+    events = shelving.shelve(place, shelving.EVENTS, staged.events, first=first, last=last)
     return Bucket(first=first, last=last, rows=events.rows, events=events, heads=heads, blocks=staged.blocks)
 
 
@@ -196,25 +197,27 @@ def _without_erased(
     spark: SparkSession, place: Path, before: Manifest, erased: list[int]
 ) -> tuple[list[Bucket], list[DataFile]]:
     """The buckets of before, each that holds an erased payload with a new file; and the files that go for it."""
-    kept, gone = [], []
-    for bucket in before.buckets:
-        inside = [position for position in erased if bucket.first <= position <= bucket.last]
-        if inside and bucket.events is not None:
-            written = _written_again(spark, place, bucket, bucket.events, inside)
-            if written != bucket.events:
-                gone.append(bucket.events)
-            kept.append(msgspec.structs.replace(bucket, events=written))
-        else:
-            kept.append(bucket)
-    return kept, gone
+    touched = {
+        bucket.first: inside for bucket in before.buckets if bucket.events and (inside := _within(bucket, erased))
+    }
+    work = [
+        Again(buckets=[bucket], erased=touched[bucket.first]) for bucket in before.buckets if bucket.first in touched
+    ]
+    kept, gone = {bucket.first: bucket for bucket in before.buckets}, []
+    for item, staged in zip(work, rewriting.write(spark, place, work), strict=True):
+        (bucket,) = item.buckets
+        assert staged.events is not None
+        assert bucket.events is not None
+        if staged.events.sha256 != bucket.events.sha256:
+            written = shelving.shelve(place, shelving.EVENTS, staged.events, first=bucket.first, last=bucket.last)
+            kept[bucket.first] = msgspec.structs.replace(bucket, events=written)
+            gone.append(bucket.events)
+    return list(kept.values()), gone
 
 
-def _written_again(spark: SparkSession, place: Path, bucket: Bucket, old: DataFile, erased: list[int]) -> DataFile:
-    """The file of a bucket without these payloads. Everything else in it is as it was."""
-    staging = place / shelving.STAGING / f"again-{bucket.first}"
-    staged = rewriting.write(spark, place, [bucket], staging, erased=erased)
-    assert staged.rows == old.rows, "an erasure takes no row away"
-    return shelving.shelve(place, shelving.EVENTS, Path(staged.events or ""), first=bucket.first, last=bucket.last)
+def _within(bucket: Bucket, positions: list[int]) -> list[int]:
+    """Those of these positions that a bucket has; they are in order."""
+    return positions[bisect_left(positions, bucket.first) : bisect_right(positions, bucket.last)]
 
 
 def without_erased(events: DataFrame, erased: list[int]) -> DataFrame:

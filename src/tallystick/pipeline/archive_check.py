@@ -11,12 +11,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tallystick import errors
 from tallystick.event import chain
 from tallystick.pipeline import shelving
-from tallystick.pipeline.archive_files import wrong_blocks
+from tallystick.pipeline.archive_files import wrong_blocks, wrong_form
 from tallystick.pipeline.columns import to_rows
 from tallystick.pipeline.manifest import BLOCK_POSITIONS, Bucket, DataFile
 from tallystick.pipeline.partitions import Range
@@ -71,11 +72,27 @@ def _wrong_file(place: str, file: DataFile, readable: list[str]) -> Iterator[str
         if (rows := pq.read_table(path, columns=[]).num_rows) != file.rows:
             yield f"{path.name} has {rows} rows, not {file.rows}"
         pq.read_table(path, use_threads=False)  # every page of it
+        if file.name.startswith(shelving.EVENTS):
+            if (reason := wrong_form(pq.read_schema(path))) is not None:
+                yield f"{path.name} {reason}"
+                return
+            yield from _wrong_statistics(path)
         readable.append(file.name)
     except FileNotFoundError:
         yield f"{path.name} is missing"
     except (OSError, ValueError, pa.ArrowException) as problem:
         yield f"{path.name} cannot be read: {str(problem).partition(chr(10))[0]}"
+
+
+def _wrong_statistics(path: Path) -> Iterator[str]:
+    """What a file says of its own positions that is not so: other tools go by it."""
+    with pq.ParquetFile(path) as file:
+        at = file.metadata.schema.names.index("position")
+        for number in range(file.num_row_groups):
+            told = file.metadata.row_group(number).column(at).statistics
+            found = pc.min_max(file.read_row_group(number, columns=["position"])["position"]).as_py()
+            if told is not None and told.has_min_max and (told.min, told.max) != (found["min"], found["max"]):
+                yield f"{path.name} has statistics that are not those of its rows"
 
 
 def _rows(path: Path) -> _Rows:

@@ -1,14 +1,16 @@
 """The files of an archive: every job reads them here, and nothing is rewritten from one that is not as it was written.
 
-A file is served only if it has the hash and the rows that the manifest names, in the order of positions and within the
-bounds of its bucket. Nothing is taken from its statistics, which somebody may have changed with it.
+A file is served only if it has the hash, the columns and the rows that the manifest names, in the order of positions,
+within the bounds of its bucket and with the digests of its blocks: the log has those on record, and not the hash.
+Nothing is taken from its statistics, which somebody may have changed with it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 
 import msgspec
@@ -25,6 +27,7 @@ from tallystick.pipeline.manifest import BLOCK_POSITIONS, Block, Bucket, Manifes
 
 _BATCH_ROWS_MAX = 8192
 _TABLE_BYTES = 16 << 20
+_IN_BLOCKS = ["position", "link"]
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +38,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     first: int
     last: int
+    blocks: tuple[Block, ...]
     share: int = 0
     shares: int = 1
 
@@ -44,32 +48,80 @@ def file_of(bucket: Bucket) -> File | None:
     events = bucket.events
     if events is None:
         return None
-    return File(name=events.name, sha256=events.sha256, rows=events.rows, first=bucket.first, last=bucket.last)
+    return File(
+        name=events.name,
+        sha256=events.sha256,
+        rows=events.rows,
+        first=bucket.first,
+        last=bucket.last,
+        blocks=tuple(bucket.blocks),
+    )
 
 
 def read(place: str, file: File, names: Sequence[str] = COLUMNS, *, table_bytes: int = _TABLE_BYTES) -> Batches:
-    """The rows of a file, or of its share, in order; `ArchiveDamaged` if it is not the file that was archived."""
+    """The rows of a file, or of its share, in order; `ArchiveDamaged` if they are not what was archived.
+
+    All that the rows are checked by is done before the first of them is given out.
+    """
     wanted = list(dict.fromkeys(["position", *names]))
     last = file.first - 1
-    with _clearly(place, file):
-        if shelving.hash_of(Path(place) / file.name) != file.sha256:
-            raise _damaged(place, file, "is not the one that was archived")
-        with pq.ParquetFile(Path(place) / file.name, pre_buffer=False) as opened:
-            if opened.metadata.num_rows != file.rows:
-                raise _damaged(place, file, f"has {opened.metadata.num_rows} rows, not {file.rows}")
-            for batch in _rows(opened, file, wanted, table_bytes):
-                last = _require_order(place, file, batch, last)
-                yield batch.select(list(names))
+    with _clearly(place, file), _opened(place, file) as opened:
+        begin, end = _groups(opened, file)
+        edges = list(accumulate((opened.metadata.row_group(at).num_rows for at in range(end)), initial=0))
+        _require_blocks(place, file, opened, edges[begin], edges[end])
+        count = 0
+        for batch in _rows(opened, range(begin, end), wanted, table_bytes):
+            last = _require_order(place, file, batch, last)
+            count += batch.num_rows
+            yield batch.select(list(names))
+        if count != edges[end] - edges[begin]:
+            raise _damaged(place, file, f"has {count} rows where its footer names {edges[end] - edges[begin]}")
 
 
-def _rows(opened: pq.ParquetFile, file: File, wanted: list[str], table_bytes: int) -> Batches:
-    schema, groups = arrow_schema(wanted), opened.num_row_groups
-    for number in range(groups * file.share // file.shares, groups * (file.share + 1) // file.shares):
+def require(place: str, file: File) -> None:
+    """Refuse a file that is not the one that was archived."""
+    for _ in read(place, file, ("position",)):
+        pass
+
+
+@contextmanager
+def _opened(place: str, file: File) -> Iterator[pq.ParquetFile]:
+    """The file, with the hash, the columns and the number of rows that it must have."""
+    path = Path(place) / file.name
+    if shelving.hash_of(path) != file.sha256:
+        raise _damaged(place, file, "is not the one that was archived")
+    with pq.ParquetFile(path, pre_buffer=False) as opened:
+        if (reason := wrong_form(opened.schema_arrow)) is not None:
+            raise _damaged(place, file, reason)
+        if opened.metadata.num_rows != file.rows:
+            raise _damaged(place, file, f"has {opened.metadata.num_rows} rows, not {file.rows}")
+        yield opened
+
+
+def wrong_form(found: pa.Schema) -> str | None:
+    """Which column of events is missing or of another type; None if all are there."""
+    for field in arrow_schema(COLUMNS):
+        at = found.get_field_index(field.name)
+        if at < 0:
+            return f"has no column {field.name}"
+        if found.field(at).type != field.type:
+            return f"has {found.field(at).type} in the column {field.name}, not {field.type}"
+    return None
+
+
+def _groups(opened: pq.ParquetFile, file: File) -> tuple[int, int]:
+    """The row groups of a share: from the first, up to the second."""
+    groups = opened.num_row_groups
+    return groups * file.share // file.shares, groups * (file.share + 1) // file.shares
+
+
+def _rows(opened: pq.ParquetFile, groups: Iterable[int], wanted: list[str], table_bytes: int) -> Batches:
+    for number in groups:
         group = opened.metadata.row_group(number)
         fit = table_bytes * group.num_rows // max(group.total_byte_size, 1)
         rows = min(max(fit, 1), _BATCH_ROWS_MAX)
         for batch in opened.iter_batches(rows, [number], columns=wanted, use_threads=False):
-            yield batch.select(wanted).cast(schema)
+            yield batch.select(wanted)
 
 
 @contextmanager
@@ -117,29 +169,54 @@ def table(spark: SparkSession, place: Path, listed: Manifest, names: Sequence[st
 # --- blocks ----------------------------------------------------------------------------------------------------------
 
 
+def _require_blocks(place: str, file: File, opened: pq.ParquetFile, begin: int, end: int) -> None:
+    """Refuse rows from `begin` up to `end` that are not those of their blocks, which may go beyond them."""
+    edges = list(accumulate((block.rows for block in file.blocks), initial=0))
+    touched = [at for at in range(len(file.blocks)) if edges[at] < end and edges[at + 1] > begin]
+    if not touched:
+        return
+    begin, end = edges[touched[0]], edges[touched[-1] + 1]
+    blocks = [file.blocks[at] for at in touched]
+    positions: list[int] = []
+    links: list[bytes | None] = []
+    for batch in _between(opened, begin, end):
+        positions += batch.column(0).to_numpy(zero_copy_only=False).tolist()
+        links += batch.column(1).to_numpy(zero_copy_only=False).tolist()
+        while blocks and len(positions) >= blocks[0].rows:
+            block = blocks.pop(0)
+            if next(wrong_blocks(positions[: block.rows], links[: block.rows], [block]), None) is not None:
+                first = max(file.first, block.number * BLOCK_POSITIONS + 1)
+                raise _damaged(place, file, f"does not hold what was archived of the positions from {first} on")
+            del positions[: block.rows], links[: block.rows]
+    if blocks or positions:
+        raise _damaged(place, file, "does not have the rows of its blocks")
+
+
+def _between(opened: pq.ParquetFile, begin: int, end: int) -> Batches:
+    """Positions and links of some rows, by their numbers in the file."""
+    at = 0
+    for number in range(opened.num_row_groups):
+        count = opened.metadata.row_group(number).num_rows
+        if at < end and at + count > begin:
+            for batch in opened.iter_batches(_BATCH_ROWS_MAX, [number], columns=_IN_BLOCKS, use_threads=False):
+                first, last = max(begin - at, 0), min(end - at, batch.num_rows)
+                if first < last:
+                    yield batch.select(_IN_BLOCKS).slice(first, last - first)
+                at += batch.num_rows
+        else:
+            at += count
+
+
 def wrong_blocks(positions: Sequence[int], links: Sequence[bytes | None], blocks: Sequence[Block]) -> Iterator[Block]:
     """The blocks that rows do not have; rows past the last one are a block that should not be there."""
     at = 0
     for block in blocks:
         end = at + block.rows
         lines = zip(positions[at:end], links[at:end], strict=True)
-        texts = [f"{position}\n{link.hex() if link is not None else ''}\n" for position, link in lines]
-        is_there = len(texts) == block.rows and hashlib.sha256("".join(texts).encode()).hexdigest() == block.digest
+        text = "".join([f"{position}\n{link.hex() if link is not None else ''}\n" for position, link in lines])
+        is_there = end <= len(positions) and hashlib.sha256(text.encode()).hexdigest() == block.digest
         if not is_there:
             yield block
         at = end
     if at < len(positions):
         yield Block((positions[at] - 1) // BLOCK_POSITIONS, 0, "")
-
-
-def require_blocks(place: str, bucket: Bucket) -> None:
-    """Refuse a bucket whose rows are not those that its blocks were computed of."""
-    file = file_of(bucket)
-    positions: list[int] = []
-    links: list[bytes | None] = []
-    for batch in read(place, file, ("position", "link")) if file is not None else ():
-        positions += batch.column(0).to_pylist()
-        links += batch.column(1).to_pylist()
-    if (wrong := next(wrong_blocks(positions, links, bucket.blocks), None)) is not None:
-        first = max(bucket.first, wrong.number * BLOCK_POSITIONS + 1)
-        raise errors.ArchiveDamaged(path=place, reason=f"positions from {first} on do not hold what was archived")

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from tallystick.pipeline import shelving, tasks
 from tallystick.pipeline.columns import COLUMNS, Batches, arrow_schema
 from tallystick.pipeline.manifest import BLOCK_POSITIONS, Block
 from tallystick.pipeline.partitions import Range
@@ -27,9 +28,8 @@ from tallystick.pipeline.source import read_range
 
 GROUP_BYTES = 64 << 20  # large enough for a row group, and small enough for a worker's memory
 _REPEATING = ["stream", "type", "version", "meta"]  # a dictionary pays off for these; hashes never come again
+_PRIVATE = frozenset({"payload", "meta"})  # statistics are copied by tools that no erasure reaches
 HEADS = pa.schema([("stream", pa.string()), ("seq", pa.int64()), ("link", pa.binary())])
-_DESCRIBED = "number int, description binary"
-_DESCRIBED_ARROW = pa.schema([("number", pa.int32()), ("description", pa.binary())])
 _LAST = [("seq", "last"), ("link", "last")]
 _HEX_DIGITS = 64
 
@@ -38,34 +38,20 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a range: its staged files, or none if nothing was left in it."""
 
     rows: int
-    events: str | None = None
-    heads: str | None = None
+    events: shelving.Staged | None = None
+    heads: shelving.Staged | None = None
     blocks: list[Block] = []
 
 
 def stage(spark: SparkSession, question: Question, ranges: Sequence[Range], place: Path) -> list[Staged]:
     """Write every range into a file below `place`, a task each."""
-    if not ranges:
-        return []
-    wanted = list(ranges)
-
-    def write(batches: Batches) -> Batches:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                done = msgspec.json.encode(stage_range(question, wanted[number], place))
-                yield pa.RecordBatch.from_pydict({"number": [number], "description": [done]}, schema=_DESCRIBED_ARROW)
-
     place.mkdir(parents=True, exist_ok=True)
-    rows = spark.range(0, len(wanted), 1, len(wanted)).mapInArrow(write, _DESCRIBED).collect()
-    found = {row["number"]: msgspec.json.decode(bytes(row["description"]), type=Staged) for row in rows}
-    assert sorted(found) == list(range(len(wanted))), "every range was staged"
-    return [found[number] for number in range(len(wanted))]
+    return tasks.each(spark, ranges, lambda part: stage_range(question, part, place), Staged)
 
 
 def stage_range(question: Question, part: Range, place: Path) -> Staged:
     """Write the events of one range and the ends of its streams; runs in a worker."""
-    name = f"{part.after:019d}-{uuid.uuid4().hex}.parquet"
-    events, heads = place / f"events-{name}", place / f"heads-{name}"
+    events, heads = staged_names(place, part.after)
     blocks, ends = Blocks(), Ends()
     with parquet_writer(events, arrow_schema(COLUMNS)) as writer:
         for group in grouped(read_range(question, COLUMNS, part), GROUP_BYTES):
@@ -79,13 +65,23 @@ def stage_range(question: Question, part: Range, place: Path) -> Staged:
         return Staged(rows=0)
     with parquet_writer(heads, HEADS) as writer:
         writer.write_table(ends.table())
-    return Staged(rows=rows, events=str(events), heads=str(heads), blocks=found)
+    written = shelving.written(events, rows=rows), shelving.written(heads, rows=ends.count)
+    return Staged(rows=rows, events=written[0], heads=written[1], blocks=found)
+
+
+def staged_names(place: Path, after: int) -> tuple[Path, Path]:
+    """Where a task stages the events behind a position, and the ends of their streams: no two tasks at one place."""
+    name = f"{after:019d}-{uuid.uuid4().hex}.parquet"
+    return place / f"events-{name}", place / f"heads-{name}"
 
 
 def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     """A new Parquet file of an archive."""
     names = [name for name in _REPEATING if name in schema.names]
-    return pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=names, store_schema=False)
+    told_of = [name for name in schema.names if name not in _PRIVATE]
+    return pq.ParquetWriter(
+        path, schema, compression="zstd", use_dictionary=names, write_statistics=told_of, store_schema=False
+    )
 
 
 def grouped(batches: Batches, table_bytes: int) -> Iterator[pa.Table]:
@@ -163,6 +159,11 @@ class Ends:
         found = events.select(HEADS.names).group_by("stream", use_threads=False).aggregate(_LAST)
         ends = zip(found.column("seq_last").to_pylist(), found.column("link_last").to_pylist(), strict=True)
         self._last.update(zip(found.column("stream").to_pylist(), ends, strict=True))
+
+    @property
+    def count(self) -> int:
+        """How many streams."""
+        return len(self._last)
 
     def table(self) -> pa.Table:
         """(stream, seq, link) in order of stream."""

@@ -15,10 +15,12 @@ from pyspark.sql.types import Row
 
 from tallystick.pipeline import manifest, rewriting, shelving
 from tallystick.pipeline.archive import BUCKET_EVENTS
+from tallystick.pipeline.bucketing import Staged
 from tallystick.pipeline.failures import clear
 from tallystick.pipeline.location import directory_of
 from tallystick.pipeline.manifest import Bucket, Manifest
 from tallystick.pipeline.progress import Show, watched
+from tallystick.pipeline.rewriting import Again
 from tallystick.pipeline.whole import read_archive
 from tallystick.store.events import Problem
 
@@ -53,16 +55,16 @@ def compact(
     before = manifest.load(place)
     with shelving.locked(place), clear(), watched(spark, "compact", show):
         before = manifest.load(place)
-        events = read_archive(spark, place, before, columns=("id", "position", "stream", "seq"))
-        twice = repeated(events).orderBy("position").collect()
+        twice = _repeated(spark, place, before, bucket_events)
         wrong = {position for row in twice for position in row["places"]}
-        buckets, gone = _merged(spark, place, before, bucket_events, wrong)
+        is_hopeless = len(twice) > PROBLEMS_MAX
+        buckets, gone = (before.buckets, []) if is_hopeless else _merged(spark, place, before, bucket_events, wrong)
         old = shelving.superseded(gone, grace_seconds=grace_seconds)
         waiting = shelving.still_there(place, before.superseded)
         after = msgspec.structs.replace(before, buckets=buckets, superseded=[*waiting, *old])
         if gone:
-            after = manifest.save(place, after)
-        shelving.sweep(place, after, grace_seconds=grace_seconds)
+            after = manifest.exchange(place, before, after)
+        shelving.sweep(place, after)
     return Compacted(
         buckets_before=len(before.buckets),
         buckets_after=len(after.buckets),
@@ -70,6 +72,17 @@ def compact(
         size_after=after.size,
         problems=_problems(twice),
     )
+
+
+def _repeated(spark: SparkSession, place: Path, before: Manifest, bucket_events: int) -> list[Row]:
+    """The first ids of two events among the buckets that may be merged; the others are not looked at."""
+    groups = _groups(before.buckets, bucket_events, set())
+    found = [bucket for group in groups if len(group) > 1 for bucket in group]
+    if not found:
+        return []
+    listed = msgspec.structs.replace(before, buckets=found)
+    events = read_archive(spark, place, listed, columns=("id", "position", "stream", "seq"))
+    return repeated(events).orderBy("position").limit(PROBLEMS_MAX + 1).collect()
 
 
 def repeated(events: DataFrame) -> DataFrame:
@@ -99,15 +112,12 @@ def _merged(
     spark: SparkSession, place: Path, before: Manifest, bucket_events: int, wrong: set[int]
 ) -> tuple[list[Bucket], list[manifest.DataFile]]:
     """The buckets that the archive will have, and the files that go for it."""
-    found: list[Bucket] = []
-    gone: list[manifest.DataFile] = []
-    for group in _groups(before.buckets, bucket_events, wrong):
-        is_wrong = any(_holds(bucket, wrong) for bucket in group)
-        if is_wrong or len(group) == 1:
-            found.append(group[0])
-            continue
-        found.append(_one(spark, place, group))
-        gone += [file for bucket in group for file in (bucket.events, bucket.heads) if file is not None]
+    groups = _groups(before.buckets, bucket_events, wrong)
+    merged = {group[0].first: group for group in groups if len(group) > 1}
+    work = [Again(buckets=group) for group in merged.values() if any(bucket.rows for bucket in group)]
+    done = dict(zip([item.buckets[0].first for item in work], rewriting.write(spark, place, work), strict=True))
+    found = [_one(place, group, done.get(group[0].first)) if group[0].first in merged else group[0] for group in groups]
+    gone = [file for group in merged.values() for bucket in group for file in (bucket.events, bucket.heads) if file]
     listed = {file.name for bucket in found for file in (bucket.events, bucket.heads) if file is not None}
     return found, [file for file in gone if file.name not in listed]
 
@@ -131,15 +141,20 @@ def _groups(buckets: list[Bucket], bucket_events: int, wrong: set[int]) -> list[
     return groups
 
 
-def _one(spark: SparkSession, place: Path, group: list[Bucket]) -> Bucket:
+def _one(place: Path, group: list[Bucket], staged: Staged | None) -> Bucket:
     """Several buckets as one: the same rows in the same order, and the same blocks: the log may have them on record."""
     first, last = group[0].first, group[-1].last
-    lacking = any(bucket.lacking for bucket in group)
-    if not any(bucket.rows for bucket in group):
-        return Bucket(first=first, last=last, rows=0, events=None, heads=None, blocks=[], lacking=lacking)
-    staged = rewriting.write(spark, place, group, place / shelving.STAGING / f"merged-{first}")
-    heads = shelving.shelve(place, shelving.HEADS, Path(staged.heads or ""), first=first, last=last)
-    events = shelving.shelve(place, shelving.EVENTS, Path(staged.events or ""), first=first, last=last)
-    return Bucket(
-        first=first, last=last, rows=staged.rows, events=events, heads=heads, blocks=staged.blocks, lacking=lacking
+    one = Bucket(
+        first=first,
+        last=last,
+        rows=0,
+        events=None,
+        heads=None,
+        blocks=[],
+        lacking=any(bucket.lacking for bucket in group),
     )
+    if staged is None or staged.events is None or staged.heads is None:
+        return one
+    heads = shelving.shelve(place, shelving.HEADS, staged.heads, first=first, last=last)
+    events = shelving.shelve(place, shelving.EVENTS, staged.events, first=first, last=last)
+    return msgspec.structs.replace(one, rows=staged.rows, events=events, heads=heads, blocks=staged.blocks)

@@ -16,18 +16,19 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from tallystick import errors
 from tallystick.event import chain
 from tallystick.event.model import Event
-from tallystick.pipeline import manifest, shelving
+from tallystick.pipeline import archive_files, manifest
 from tallystick.pipeline.archive import require_same_history
-from tallystick.pipeline.archive_files import wrong_blocks
+from tallystick.pipeline.columns import arrow_schema
 from tallystick.pipeline.location import directory_of
 from tallystick.pipeline.manifest import Bucket
 from tallystick.store.store import Store
 
 BUCKETS_KEPT = 8
+_ASKED = ("position", "link", "payload")
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -83,22 +84,17 @@ class Covering:
 
 def _checked(place: Path, bucket: Bucket) -> Rows | str:
     """Read a bucket against its manifest."""
-    if bucket.events is None:
-        return Rows(array("q"), pa.array([], pa.binary()), pa.array([], pa.binary()))
-    path = place / bucket.events.name
-    if not path.exists():
-        return f"{path.name} is missing"
-    if shelving.hash_of(path) != bucket.events.sha256:
-        return f"{path.name} is not the file that it names"
-    table = pq.read_table(path, columns=["position", "link", "payload"])
-    rows = Rows(
+    file = archive_files.file_of(bucket)
+    try:
+        batches = list(archive_files.read(str(place), file, _ASKED)) if file is not None else []
+    except errors.ArchiveDamaged as damage:
+        return str(damage.values["reason"])
+    table = pa.Table.from_batches(batches, schema=arrow_schema(_ASKED))
+    return Rows(
         array("q", table["position"].to_pylist()),
         table["link"].combine_chunks(),
         pa.array(map(_checksum, table["payload"].cast(pa.binary())), pa.binary()),
     )
-    if next(wrong_blocks(rows.positions, rows.links.to_pylist(), bucket.blocks), None) is not None:
-        return f"{path.name} does not have the digests that it names"
-    return rows
 
 
 def _checksum(payload: pa.Scalar) -> bytes | None:

@@ -20,7 +20,7 @@ from tallystick import errors
 from tallystick.event import canonical
 from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
-from tallystick.pipeline import columns, packets, pieces
+from tallystick.pipeline import columns, packets, pieces, tasks
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.keys import key_name, with_key
 from tallystick.pipeline.whole import Whole
@@ -45,7 +45,7 @@ def fold(spark: SparkSession, source: Whole, projection: Any, catalog: Catalog) 
     if plan is None:
         keyed = with_key(source.table(spark, types=projection.types), projection, catalog)
         return in_order(keyed, projection).mapInArrow(_folding(projection, catalog, _keyed), ROWS_DDL)
-    found, reader = pieces.cut(source, projection.types, cores=spark.sparkContext.defaultParallelism)
+    found, reader = pieces.cut(source, projection.types, cores=tasks.cores(spark))
     sent = packets.packed(spark, found, reader, projection, catalog, plan)
     return sent.mapInArrow(_folding(projection, catalog, packets.unpacked), ROWS_DDL)
 

@@ -170,6 +170,18 @@ def load_or_begin(directory: Path, store_id: bytes) -> Manifest:
         return Manifest(store_id=store_id.hex())
 
 
+def exchange(directory: Path, before: Manifest, after: Manifest) -> Manifest:
+    """Put a manifest in place of the one before, if it has all of its rows, and its own are accounted for."""
+    reason = next(faults(after), None)
+    if reason is None and after.blocks[: len(before.blocks)] != before.blocks:
+        reason = "the next manifest does not have the rows of this one"
+    if reason is not None:
+        raise errors.ArchiveDamaged(path=str(directory), reason=reason)
+    for folder in ("data", "heads"):
+        sync_directory(directory / folder)
+    return save(directory, after)
+
+
 def save(directory: Path, manifest: Manifest) -> Manifest:
     """Put the next manifest in place of the one before, in one step; everything it names is on disk already."""
     before = directory / NAME

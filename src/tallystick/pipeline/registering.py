@@ -7,14 +7,17 @@ may name files that an erasure or a merge has removed since.
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from tallystick import errors
-from tallystick.pipeline import manifest, shelving
+from tallystick.pipeline import archive_files, manifest, shelving
+from tallystick.pipeline.archive_files import File
 from tallystick.pipeline.columns import COLUMNS, arrow_schema
 from tallystick.pipeline.location import directory_of
 
@@ -22,6 +25,7 @@ DELTA, ICEBERG = "delta", "iceberg"
 FORMATS = (DELTA, ICEBERG)
 NAMESPACE, TABLE = "tallystick", "events"
 _KEPT = {"delta.deletedFileRetentionDuration": "interval 5200 weeks"}  # VACUUM would take `heads/` for leftovers
+_BOUNDS = {"write.metadata.metrics.default": "none", "write.metadata.metrics.column.position": "full"}
 _NS_A_MS = 1_000_000
 
 
@@ -41,7 +45,8 @@ def register(directory: str | Path, kind: str) -> Registered:
         raise errors.InvalidValue(what="format", value=kind, must=" or ".join(FORMATS))
     try:
         with shelving.locked(place):
-            wanted = [bucket.events.name for bucket in manifest.load(place).buckets if bucket.events is not None]
+            found = map(archive_files.file_of, manifest.load(place).buckets)
+            wanted = {file.name: file for file in found if file is not None}
             return _as_delta(place, wanted) if kind == DELTA else _as_iceberg(place, wanted)
     except ModuleNotFoundError as missing:
         raise errors.LakeMissing(library=missing.name or kind) from missing
@@ -50,18 +55,18 @@ def register(directory: str | Path, kind: str) -> Registered:
 # --- Delta Lake ------------------------------------------------------------------------------------------------------
 
 
-def _as_delta(place: Path, wanted: list[str]) -> Registered:
+def _as_delta(place: Path, wanted: dict[str, File]) -> Registered:
     from deltalake import DeltaTable, Schema
     from deltalake.transaction import RemoveAction, create_table_with_add_actions
 
     schema = Schema.from_arrow(arrow_schema(COLUMNS))
     if not DeltaTable.is_deltatable(str(place)):
-        adds = [_added(place, name) for name in wanted]
+        adds = [_added(place, file) for file in wanted.values()]
         create_table_with_add_actions(str(place), schema, adds, name=TABLE, configuration=_KEPT)
         return Registered(format=DELTA, added=len(adds), removed=0, files=len(wanted))
     table = DeltaTable(str(place))
     listed = {str(Path(uri.removeprefix("file://")).relative_to(place)) for uri in table.file_uris()}
-    adds = [_added(place, name) for name in wanted if name not in listed]
+    adds = [_added(place, file) for name, file in wanted.items() if name not in listed]
     gone = sorted(listed.difference(wanted))
     if adds or gone:
         now = time.time_ns() // _NS_A_MS
@@ -70,37 +75,49 @@ def _as_delta(place: Path, wanted: list[str]) -> Registered:
     return Registered(format=DELTA, added=len(adds), removed=len(gone), files=len(wanted))
 
 
-def _added(place: Path, name: str) -> Any:
-    """The entry of one file, with what lets a reader skip it."""
+def _added(place: Path, file: File) -> Any:
+    """The entry of one file, with what lets a reader skip it, as the manifest has it and not the file itself."""
     from deltalake.transaction import AddAction
 
-    path = place / name
-    first, last = shelving.positions_in(path)
-    stats = {"numRecords": shelving.rows_in(path), "minValues": {"position": first}, "maxValues": {"position": last}}
-    found = path.stat()
-    return AddAction(name, found.st_size, {}, found.st_mtime_ns // _NS_A_MS, True, msgspec.json.encode(stats).decode())
+    archive_files.require(str(place), file)
+    stats = {"numRecords": file.rows, "minValues": {"position": file.first}, "maxValues": {"position": file.last}}
+    found = (place / file.name).stat()
+    return AddAction(
+        file.name, found.st_size, {}, found.st_mtime_ns // _NS_A_MS, True, msgspec.json.encode(stats).decode()
+    )
 
 
 # --- Apache Iceberg --------------------------------------------------------------------------------------------------
 
 
-def _as_iceberg(place: Path, wanted: list[str]) -> Registered:
-    paths = [(place / name).as_uri() for name in wanted]
+def _as_iceberg(place: Path, wanted: dict[str, File]) -> Registered:
+    paths = {(place / file.name).as_uri(): file for file in wanted.values()}
     catalog = iceberg_catalog(place)
     catalog.create_namespace_if_not_exists(NAMESPACE)
     listed: set[str] = set()
+    is_kept = False
     if catalog.table_exists((NAMESPACE, TABLE)):
-        files = catalog.load_table((NAMESPACE, TABLE)).inspect.files()
-        listed = set(files.column("file_path").to_pylist())
-        if listed.difference(paths):  # begun anew: a list that still names what was erased is not kept
-            catalog.drop_table((NAMESPACE, TABLE))
-    table = catalog.create_table_if_not_exists((NAMESPACE, TABLE), arrow_schema(COLUMNS))
-    removed = listed.difference(paths)
-    new = paths if removed else [path for path in paths if path not in listed]
+        table = catalog.load_table((NAMESPACE, TABLE))
+        listed = set(table.inspect.files().column("file_path").to_pylist())
+        is_kept = listed <= paths.keys() and table.properties.items() >= _BOUNDS.items()
+    new = [path for path in paths if not is_kept or path not in listed]
+    for path in new:
+        archive_files.require(str(place), paths[path])
+    if listed and not is_kept:  # begun anew: a list that still names what was erased is not kept
+        _forget(place, catalog)
+    table = catalog.create_table_if_not_exists((NAMESPACE, TABLE), arrow_schema(COLUMNS), properties=_BOUNDS)
     if new:
         table.add_files(new, check_duplicate_files=False)
-    added = len(set(paths).difference(listed))
-    return Registered(format=ICEBERG, added=added, removed=len(removed), files=len(paths))
+    added, removed = paths.keys() - listed, listed - paths.keys()
+    return Registered(format=ICEBERG, added=len(added), removed=len(removed), files=len(paths))
+
+
+def _forget(place: Path, catalog: Any) -> None:
+    """Remove the table with all of its metadata: an earlier version noted there how payloads begin."""
+    metadata = Path(unquote(urlsplit(catalog.load_table((NAMESPACE, TABLE)).location()).path)) / "metadata"
+    catalog.drop_table((NAMESPACE, TABLE))
+    if metadata.resolve().is_relative_to((place / ICEBERG).resolve()):
+        shutil.rmtree(metadata, ignore_errors=True)
 
 
 def iceberg_catalog(directory: str | Path) -> Any:

@@ -16,58 +16,54 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tallystick import errors
-from tallystick.pipeline import archive_files
-from tallystick.pipeline.bucketing import GROUP_BYTES, HEADS, Ends, Staged, grouped, parquet_writer
-from tallystick.pipeline.columns import COLUMNS, Batches, arrow_schema
-from tallystick.pipeline.failures import told
+from tallystick.pipeline import archive_files, shelving, tasks
+from tallystick.pipeline.bucketing import GROUP_BYTES, HEADS, Ends, Staged, grouped, parquet_writer, staged_names
+from tallystick.pipeline.columns import COLUMNS, arrow_schema
 from tallystick.pipeline.manifest import Bucket
 
-_DDL = "staged binary"
-_SCHEMA = pa.schema([("staged", pa.binary())])
+
+class Again(msgspec.Struct, frozen=True, kw_only=True):
+    """What one task writes again: neighbouring buckets as one, without the payloads at these positions."""
+
+    buckets: Sequence[Bucket]
+    erased: Sequence[int] = ()
 
 
-def write(
-    spark: SparkSession, place: Path, buckets: Sequence[Bucket], staging: Path, *, erased: Sequence[int] = ()
-) -> Staged:
-    """Stage the rows of neighbouring buckets as one, by one task; `ArchiveDamaged` if they are not as they were."""
-    directory, wanted, gone = str(place), list(buckets), list(erased)
-
-    def run(batches: Batches) -> Batches:
-        with told():
-            for _ in batches:
-                done = msgspec.json.encode(stage(directory, wanted, staging, gone))
-                yield pa.RecordBatch.from_pydict({"staged": [done]}, schema=_SCHEMA)
-
+def write(spark: SparkSession, place: Path, work: Sequence[Again]) -> list[Staged]:
+    """Stage all of it, a task each; `ArchiveDamaged` if any bucket is not as it was."""
+    directory, staging = str(place), place / shelving.STAGING
     staging.mkdir(parents=True, exist_ok=True)
-    (row,) = spark.range(0, 1, 1, 1).mapInArrow(run, _DDL).collect()
-    return msgspec.json.decode(bytes(row["staged"]), type=Staged)
+    return tasks.each(spark, work, lambda item: stage(directory, item, staging), Staged)
 
 
-def stage(place: str, buckets: Sequence[Bucket], staging: Path, erased: Sequence[int]) -> Staged:
+def stage(place: str, work: Again, staging: Path) -> Staged:
     """Write the rows of these buckets into a file, and the ends of their streams into another; runs in a worker."""
-    for bucket in buckets:
-        archive_files.require_blocks(place, bucket)
-    events, heads = staging / "part-events.parquet", staging / "part-heads.parquet"
+    events, heads = staged_names(staging, work.buckets[0].first - 1)
     ends, rows = Ends(), 0
     with parquet_writer(events, arrow_schema(COLUMNS)) as file:
-        for group in _groups(place, buckets, erased):
+        for group in _groups(place, work):
             ends.take(group)
             file.write_table(group, row_group_size=group.num_rows)
             rows += group.num_rows
+    _require_same(place, events, _groups(place, work))
+    if rows != (expected := sum(bucket.rows for bucket in work.buckets)):
+        raise errors.ArchiveDamaged(path=place, reason=f"{rows} rows came of {expected}")
     with parquet_writer(heads, HEADS) as file:
         file.write_table(ends.table())
-    _require_same(place, events, _groups(place, buckets, erased))
-    if rows != sum(bucket.rows for bucket in buckets):
-        raise errors.ArchiveDamaged(path=place, reason=f"{rows} rows came of {sum(item.rows for item in buckets)}")
-    return Staged(rows=rows, events=str(events), heads=str(heads), blocks=[b for item in buckets for b in item.blocks])
+    return Staged(
+        rows=rows,
+        events=shelving.written(events, rows=rows),
+        heads=shelving.written(heads, rows=ends.count),
+        blocks=[block for bucket in work.buckets for block in bucket.blocks],
+    )
 
 
-def _groups(place: str, buckets: Sequence[Bucket], erased: Sequence[int]) -> Iterator[pa.Table]:
+def _groups(place: str, work: Again) -> Iterator[pa.Table]:
     """The rows of the buckets, without the erased payloads."""
-    files = [file for bucket in buckets if (file := archive_files.file_of(bucket)) is not None]
-    positions = pa.array(erased, pa.int64())
+    files = [file for bucket in work.buckets if (file := archive_files.file_of(bucket)) is not None]
+    positions = pa.array(work.erased, pa.int64())
     for group in grouped((batch for file in files for batch in archive_files.read(place, file)), GROUP_BYTES):
-        if not erased:
+        if not work.erased:
             yield group
             continue
         is_gone = pc.is_in(group.column("position"), positions)

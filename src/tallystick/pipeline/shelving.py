@@ -6,17 +6,15 @@ import fcntl
 import hashlib
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 import pyarrow.parquet as pq
 
 from tallystick import errors
-from tallystick.pipeline import manifest
 from tallystick.pipeline.manifest import DataFile, Manifest, Superseded
 
 STAGING = "staging"
@@ -24,6 +22,7 @@ EVENTS, HEADS = "data", "heads"
 GRACE_SECONDS = 3600
 _CHUNK_BYTES = 4 << 20
 _OURS = re.compile(r"\d{19}-\d{19}-[0-9a-f]{16}\.parquet")
+_STAGED = re.compile(r"(events|heads|part)-[0-9a-zA-Z.-]+\.parquet")
 _NS = 1_000_000_000
 
 
@@ -37,14 +36,9 @@ def locked(directory: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise errors.ArchiveLocked(path=str(directory)) from None
-        shutil.rmtree(directory / STAGING, ignore_errors=True)
+        _clear_staging(directory)
         yield
-        shutil.rmtree(directory / STAGING, ignore_errors=True)
-
-
-def staged_files(folder: Path) -> list[Path]:
-    """The Parquet files that Spark wrote below a folder."""
-    return sorted(folder.rglob("part-*.parquet"))
+        _clear_staging(directory)
 
 
 def rows_in(path: Path) -> int:
@@ -53,23 +47,28 @@ def rows_in(path: Path) -> int:
     return found
 
 
-def positions_in(path: Path) -> tuple[int, int]:
-    """The lowest and the highest position in a file, by its statistics."""
-    metadata = pq.read_metadata(path)
-    index = metadata.schema.names.index("position")
-    ranges = [metadata.row_group(number).column(index).statistics for number in range(metadata.num_row_groups)]
-    return min(item.min for item in ranges), max(item.max for item in ranges)
+class Staged(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that a task wrote: durable, and hashed where it was written."""
+
+    path: str
+    sha256: str
+    size: int
+    rows: int
 
 
-def shelve(directory: Path, folder: str, staged: Path, *, first: int, last: int) -> DataFile:
-    """Move a staged file to its place, durably, under a name that says what it holds."""
-    digest, size, rows = hash_of(staged), staged.stat().st_size, rows_in(staged)
-    name = f"{folder}/{first:019d}-{last:019d}-{digest[:16]}.parquet"
-    with staged.open("rb") as file:
+def written(path: Path, *, rows: int) -> Staged:
+    """What there is to say of a file that was just written; runs in a worker."""
+    with path.open("rb") as file:
         os.fsync(file.fileno())
-    staged.rename(directory / name)
-    manifest.sync_directory(directory / folder)
-    return DataFile(name=name, sha256=digest, size=size, rows=rows)
+    assert rows_in(path) == rows, "what was counted is what was written"
+    return Staged(path=str(path), sha256=hash_of(path), size=path.stat().st_size, rows=rows)
+
+
+def shelve(directory: Path, folder: str, staged: Staged, *, first: int, last: int) -> DataFile:
+    """Move a staged file to its place, under a name that says what it holds; `manifest.exchange` makes that durable."""
+    name = f"{folder}/{first:019d}-{last:019d}-{staged.sha256[:16]}.parquet"
+    Path(staged.path).rename(directory / name)
+    return DataFile(name=name, sha256=staged.sha256, size=staged.size, rows=staged.rows)
 
 
 def hash_of(path: Path) -> str:
@@ -102,22 +101,45 @@ def still_there(directory: Path, items: list[Superseded]) -> list[Superseded]:
     return [item for item in items if (directory / item.name).exists()]
 
 
-def sweep(directory: Path, kept: Manifest, *, grace_seconds: float) -> None:
-    """Remove what left the archive and whose time is up, and what no manifest ever named (a killed run's).
+def sweep(directory: Path, kept: Manifest) -> None:
+    """Remove what left the archive and whose time is up, and what no manifest ever named: a killed run's.
 
     Files under other names, and folders, are not ours and stay.
     """
     now = time.time_ns()
-    listed = {file.name for bucket in kept.buckets for file in (bucket.events, bucket.heads) if file is not None}
-    waiting = [item for item in kept.superseded if item.removable > now and item.name not in listed]
+    listed = _listed(kept)
     for item in kept.superseded:
         if item.removable <= now and item.name not in listed:
             (directory / item.name).unlink(missing_ok=True)
-    known = listed | {item.name for item in waiting}
+    for name in unlisted(directory, kept):
+        (directory / name).unlink(missing_ok=True)
+
+
+def unlisted(directory: Path, kept: Manifest) -> list[str]:
+    """The files of ours that no manifest names: a run left them that was killed. Nobody reads them."""
+    known = _listed(kept) | {item.name for item in kept.superseded}
+    found = []
     for folder in (EVENTS, HEADS):
-        for path in (directory / folder).iterdir():
-            if not _OURS.fullmatch(path.name) or not path.is_file():
-                continue  # somebody else's
-            is_old = path.stat().st_mtime_ns < now - int(grace_seconds * _NS)
-            if f"{folder}/{path.name}" not in known and is_old:
-                path.unlink(missing_ok=True)
+        there = (directory / folder).iterdir() if (directory / folder).is_dir() else ()
+        ours = [path for path in there if _OURS.fullmatch(path.name) and path.is_file()]
+        found += [name for path in ours if (name := f"{folder}/{path.name}") not in known]
+    return sorted(found + [str(path.relative_to(directory)) for path in _staged(directory)])
+
+
+def _listed(kept: Manifest) -> set[str]:
+    return {file.name for bucket in kept.buckets for file in (bucket.events, bucket.heads) if file is not None}
+
+
+def _staged(directory: Path) -> list[Path]:
+    """What a run has staged; runs of earlier versions did it in folders of their own."""
+    return [path for path in (directory / STAGING).rglob("*.parquet") if _STAGED.fullmatch(path.name)]
+
+
+def _clear_staging(directory: Path) -> None:
+    """Remove what a run left staged, and the folders that are empty then."""
+    for path in _staged(directory):
+        path.unlink(missing_ok=True)
+    folders = [path for path in (directory / STAGING).rglob("*") if path.is_dir()]
+    for folder in [*sorted(folders, reverse=True), directory / STAGING]:
+        with suppress(OSError):  # it holds something of somebody else's, or is not there
+            folder.rmdir()

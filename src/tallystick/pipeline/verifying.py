@@ -63,6 +63,7 @@ def verify(spark: SparkSession, url: str, archive: str | Path | None = None, *, 
         source = whole(url, archive, over_pruned=True, over_holes=True, trusting=False)
         found = Verified(until=source.until, archived=source.through, streams=len(known.heads))
         _holes(url, found)
+        found.unsure += _unreached(source)
         readable = _buckets(spark, source, found) if source.manifest is not None else []
         try:
             with _without_statistics(spark):
@@ -95,6 +96,16 @@ def _holes(url: str, found: Verified) -> None:
         for hole in store.log.holes():
             reason = f"positions {hole.first} to {hole.last}: {hole.reason}"
             found.problems.append(Problem("hole", reason, hole.first))
+
+
+def _unreached(source: Whole) -> Iterator[str]:
+    """What erasures have not reached yet: the next archive run takes it out."""
+    if source.manifest is None or source.place is None:
+        return
+    if source.erased:
+        yield f"{len(source.erased)} payloads were erased since the last archive run, and its files still hold them"
+    if left := shelving.unlisted(source.place, source.manifest):
+        yield f"{len(left)} files that no manifest names are in the archive, and may hold payloads that were erased"
 
 
 def _buckets(spark: SparkSession, source: Whole, found: Verified) -> list[str]:

@@ -13,6 +13,7 @@ from tallystick.projections.model import Projection
 from tallystick.projections.reading import ViewReader
 from tallystick.projections.rebuild import rebuild
 from tallystick.projections.retire import drop_consumer, drop_projection, reset_consumer
+from tallystick.projections.summary.model import Summary
 from tallystick.projections.tables import TableProjection, TableRunner
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "LateView",
     "Live",
     "Projection",
+    "Summary",
     "TableProjection",
     "TableRunner",
     "ViewReader",

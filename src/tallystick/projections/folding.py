@@ -13,6 +13,8 @@ from tallystick.event import canonical
 from tallystick.event.model import Event
 from tallystick.projections import model, ordering
 from tallystick.projections.reasons import reason_of
+from tallystick.projections.summary.compiled import Accounts
+from tallystick.projections.summary.model import Summary
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
 from tallystick.store.views import BY_KIND, BY_STREAM, ViewRow
@@ -35,12 +37,24 @@ class Folder:
         its first event on: once a batch, however many such events there are.
         """
         self.projection.prepare(self._store, until=until)
+        if isinstance(self.projection, Summary):
+            return self.added(self.projection, self.projection.folded(events), load=load, until=until)
         grouped = self._grouped(events)
         before = {row.key: row for row in load(list(grouped))} if grouped else {}
         redone = [key for key, its in grouped.items() if key in before and self._must_redo(before[key], its)]
         rows = self.again(redone, until=until) if redone else []
         fresh = {key: its for key, its in grouped.items() if key not in set(redone)}
         return rows + self._encoded({key: self._state(before.get(key), its) for key, its in fresh.items()}, fresh)
+
+    def added(self, summary: Summary, accounts: Accounts, *, load: Load, until: int) -> list[ViewRow]:
+        """The rows that accounts of later events change."""
+        before = {row.key: row.state for row in load(list(accounts))} if accounts else {}
+        dropped = [key for key, state in before.items() if state is None]
+        for key, state in before.items():
+            if state is not None:
+                accounts[key] = summary.merged(summary.accounts(canonical.decode(state)), accounts[key])
+        states = {key: summary.to_state(its) for key, its in accounts.items() if before.get(key, b"") is not None}
+        return (self.again(dropped, until=until) if dropped else []) + self._encoded(states, {})
 
     def again(self, keys: Sequence[str], *, until: int) -> list[ViewRow]:
         """The rows of these keys, folded from the first event on; without a state if no event is left.

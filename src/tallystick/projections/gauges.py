@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from tallystick import errors
 from tallystick.projections.lag import Lag, lag_at
 from tallystick.store import deadletters
 from tallystick.store.store import Store
@@ -28,8 +29,16 @@ def gauges(store: Store) -> Iterator[Gauge]:
     for place in live_places(store.log.views, store.log.view_tables):
         yield Gauge("projection", place.projection, lag_at(store, place.position))
     for name in consumers(store):
+        yield Gauge("consumer", name, lag_at(store, _position(store, name)), _letters(store, name))
+
+
+def _position(store: Store, name: str) -> int:
+    """Where a consumer is; one whose place is damaged is shown as behind by everything, and says so when it runs."""
+    try:
         found = store.log.checkpoints.load(name)
-        yield Gauge("consumer", name, lag_at(store, found.position if found else 0), _letters(store, name))
+    except errors.CheckpointDamaged:
+        return 0
+    return found.position if found else 0
 
 
 def consumers(store: Store) -> list[str]:

@@ -77,7 +77,10 @@ def drop_projection(store: Store, name: str, *, by: str = "", reason: str = "") 
 
 def drop_consumer(store: Store, name: str, *, letters: bool = False, by: str = "", reason: str = "") -> ConsumerDropped:
     """Drop a consumer: its place, and with `letters` its dead letters too. With dead letters and without, refused."""
-    place = _position(store, name)
+    try:
+        place = _position(store, name)
+    except errors.CheckpointDamaged:  # nobody knows where it was, and that is why it is dropped
+        place = None
     parked = _parked(store, name)
     if parked and not letters:
         raise errors.LettersLeft(consumer=name, count=len(parked))

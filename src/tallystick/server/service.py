@@ -70,6 +70,7 @@ class Service:
         if self.open_archive is not None:
             self.open_archive()  # what is none, or another log's, is told before anything listens
         self.failures: dict[str, str] = {}  # projection -> why its runner stopped
+        self.not_refilled = ""
         self.draining = False
         self._always_token = settings.require_token or not settings.is_loopback
         self.appends = Gate("appends", count_max=limits.pending_requests_max, bytes_max=limits.pending_bytes_max)
@@ -180,9 +181,25 @@ def open_service(settings: Settings, *, catalog: Any = None, **parts: Any) -> Se
         options["infrastructure"] = settings.infrastructure
     for kind in settings.infrastructure:
         names.check_kind(kind)
-    store = opening.open(settings.url, readonly=settings.readonly, catalog=catalog, **options)
+    store, not_refilled = _opened(settings, catalog=catalog, **options)
     try:
-        return Service(store, settings, **{"tokens": Tokens(store)} | parts)
+        service = Service(store, settings, **{"tokens": Tokens(store)} | parts)
+        service.not_refilled = not_refilled
+        return service
     except BaseException:
         store.close()
         raise
+
+
+def _opened(settings: Settings, **options: Any) -> tuple[Store, str]:
+    """The store, refilled where that was asked for; or as it is, and why it could not be refilled."""
+    wanted, why = settings.refill_from, ""
+    if wanted is not None and settings.readonly:
+        wanted, why = None, "the store is opened for reading only"
+    try:
+        return opening.open(settings.url, readonly=settings.readonly, refill_from=wanted, **options), why
+    except errors.TallyError as problem:
+        if wanted is None:
+            raise
+        why = problem.message
+    return opening.open(settings.url, readonly=settings.readonly, **options), why

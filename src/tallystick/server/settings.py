@@ -56,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     infrastructure: tuple[str, ...] = ()
     window_ms: float = 0.0
     snapshot_hour: int | None = None
+    refill_from: str | None = None
     limits: Limits = Limits()
 
     @property

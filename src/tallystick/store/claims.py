@@ -138,16 +138,21 @@ def check_cuts(log: EventLog, claims: Claims) -> Iterator[Problem]:
         yield Problem("cut", reason, 0, stream, claims.pruned[stream].through)
 
 
-def check_snapshots(log: EventLog, claims: Claims) -> Iterator[Problem]:
-    """Every snapshot that a fact claims has its body, whole and unchanged; and no body is without a fact."""
+def unsound_snapshots(log: EventLog, claims: Claims) -> Iterator[tuple[bytes, facts.Snapshotted, str]]:
+    """Each snapshot that a fact claims and whose body is not what was given: its id, its fact, and what is wrong."""
     held = set(log.snapshots.ids())
     for id_, fact in claims.snapshots.items():
         body = log.snapshots.load(id_, bytes_max=fact.body_bytes) if id_ in held else None
         if body is None:
-            yield Problem(
-                "snapshot", f"the body of snapshot {id_.hex()} is missing or unreadable", 0, fact.stream, fact.seq
-            )
+            yield id_, fact, "is missing or unreadable"
         elif chain.checksum(body).hex() != fact.body_hash:
-            yield Problem("snapshot", f"the body of snapshot {id_.hex()} was changed", 0, fact.stream, fact.seq)
+            yield id_, fact, "was changed"
+
+
+def check_snapshots(log: EventLog, claims: Claims) -> Iterator[Problem]:
+    """Every snapshot that a fact claims has its body, whole and unchanged; and no body is without a fact."""
+    held = set(log.snapshots.ids())
+    for id_, fact, what in unsound_snapshots(log, claims):
+        yield Problem("snapshot", f"the body of snapshot {id_.hex()} {what}", 0, fact.stream, fact.seq)
     for id_ in sorted(held - claims.snapshots.keys()) if not claims.unread else ():
         yield Problem("snapshot", f"no control fact tells of the snapshot {id_.hex()}")

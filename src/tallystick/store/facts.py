@@ -13,6 +13,7 @@ import msgspec
 
 from tallystick.event import names
 from tallystick.event.model import Event
+from tallystick.store.snapshots import DIFF, FULL, Snapshot
 
 KIND = "tally.stream"
 STORE_SNAPSHOTS = "tally.store/snapshots"
@@ -154,6 +155,26 @@ def stream_about(stream: str) -> str:
 def is_about_streams(stream: str) -> bool:
     """Whether a stream holds facts about another one."""
     return names.kind_of(stream) == KIND
+
+
+def snapshot_of(event: Event, fact: Snapshotted, body: bytes) -> Snapshot:
+    """The snapshot that a fact tells of, with its body."""
+    return Snapshot(
+        id=event.id,
+        stream=fact.stream,
+        seq=fact.seq,
+        position=fact.position,
+        link=bytes.fromhex(fact.link),
+        reducer=fact.reducer,
+        reducer_version=fact.reducer_version,
+        upcasters=bytes.fromhex(fact.upcasters),
+        state_hash=bytes.fromhex(fact.state_hash),
+        made=event.time,
+        body=body,
+        kind=DIFF if fact.base is not None else FULL,
+        base=None if fact.base is None else bytes.fromhex(fact.base),
+        last_event_id=bytes.fromhex(fact.last_event_id),
+    )
 
 
 def parse(event: Event, kind: type[F]) -> F:

@@ -13,12 +13,15 @@ from typing import Protocol
 import msgspec
 
 from tallystick import errors
+from tallystick.event import chain
 from tallystick.event.line import FRAME, event_of
 from tallystick.event.model import Event, NewEvent
-from tallystick.store import control
+from tallystick.store import control, facts
+from tallystick.store.claims import read_claims, unsound_snapshots
 from tallystick.store.events import EventLog
 from tallystick.store.page import Hole
 from tallystick.store.repair import clear, cleared, require_sound
+from tallystick.store.snapshots import Snapshot
 from tallystick.store.store import Store
 
 _PAGE = 1000
@@ -45,6 +48,24 @@ class Refilled(msgspec.Struct, frozen=True):
     events: int = 0
     made: tuple[str, ...] = ()
     done: tuple[str, ...] = ()
+
+
+def lost_snapshots(log: EventLog, donor: Donor) -> list[Snapshot]:
+    """The snapshots whose bodies are missing or changed, as the donor has them: each body fits its control fact."""
+    found = []
+    if donor.log is not None:
+        for id_, fact, _ in unsound_snapshots(log, read_claims(log)):
+            event, body = log.find(id_), donor.log.snapshots.load(id_, bytes_max=fact.body_bytes)
+            if event is not None and body is not None and chain.checksum(body).hex() == fact.body_hash:
+                found.append(facts.snapshot_of(event, fact, body))
+    return found
+
+
+def with_snapshots(refilled: Refilled, put_back: list[Snapshot]) -> Refilled:
+    """What was refilled, with the snapshots whose bodies were put back."""
+    names = tuple(f"snapshot {snapshot.id.hex()}" for snapshot in put_back)
+    done = tuple(f"put back the body of {name}" for name in names)
+    return msgspec.structs.replace(refilled, made=refilled.made + names, done=refilled.done + done)
 
 
 def record(store: Store, refilled: Refilled) -> None:

@@ -45,6 +45,13 @@ def within(body: bytes | None, bytes_max: int | None) -> bytes | None:
     return body if body is None or bytes_max is None or len(body) <= bytes_max else None
 
 
+class PutsBack(Protocol):
+    """What the snapshots of an engine that can be refilled offer besides."""
+
+    def put_back(self, snapshot: Snapshot) -> None:
+        """Store the body of a snapshot of the log again: it is missing or damaged. The snapshot is as it was made."""
+
+
 class Snapshots(Protocol):
     """The bodies that an engine holds. They come and go with commits (`Maintenance`)."""
 

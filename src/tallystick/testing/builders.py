@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import string
 from typing import Any
 
 from tallystick.event.model import NewEvent
@@ -17,6 +19,11 @@ def event(number: int = 1, *, type: str = TYPE, meta: dict[str, Any] | None = No
 def events(count: int, *, first: int = 1, **fields: Any) -> list[NewEvent]:
     """`count` events, numbered from `first` on."""
     return [event(number, **fields) for number in range(first, first + count)]
+
+
+def text(length: int, *, seed: int = 1) -> str:
+    """Letters that hardly compress, so that their length shows in the size of a file."""
+    return "".join(random.Random(seed).choices(string.ascii_letters + string.digits, k=length))
 
 
 def event_id(number: int) -> bytes:

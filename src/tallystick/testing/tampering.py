@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tallystick.engines.disk import Disk
 from tallystick.engines.files import frame as frames
 from tallystick.engines.files.compressed import open_segment
 from tallystick.engines.files.frame import FrameBuffer
+from tallystick.engines.files.mark import Mark, MarkFile
 from tallystick.engines.files.scan import Scanner
 from tallystick.engines.ndjson import line as lines
 from tallystick.event import chain
@@ -51,6 +53,17 @@ def tamper(url: str, stream: str, seq: int, change: Change) -> None:
     """Change one stored event of the store at `url`. No handle that could have it in memory should be open."""
     engine, _, place = url.partition(":")
     _BY_ENGINE[engine](url if engine == "postgresql" else place, stream, seq, change)
+
+
+def tamper_beside(url: str, statement: str) -> None:
+    """Change what is stored beside the events, with a statement that SQLite and PostgreSQL take alike."""
+    engine, _, place = url.partition(":")
+    if engine == "postgresql":
+        with psycopg.connect(url, options="-c search_path=tally") as connection:
+            connection.execute(statement.encode())
+        return
+    with closing(sqlite3.connect(place if engine == "sqlite" else f"{place}/beside.db", isolation_level=None)) as raw:
+        raw.execute(statement)
 
 
 def _in_sqlite(place: str, stream: str, seq: int, change: Change) -> None:
@@ -107,20 +120,20 @@ def _in_ndjson(place: str, stream: str, seq: int, change: Change) -> None:
 
 
 def _in_files(place: str, stream: str, seq: int, change: Change) -> None:
+    """In full frames: a short one has no place for a checksum that is not that of its payload."""
     path = Path(place) / "current.log"
     header, file = open_segment(Disk(), str(path))
-    data = bytearray(path.read_bytes())
-    for frame, body in Scanner(file, header.identity, offset=header.size, end=len(data), position=None):
-        found = frames.decode_body(body)
-        if any(event.stream == stream and event.seq == seq for event in found.events):
-            rows = [change(event) if (event.stream, event.seq) == (stream, seq) else event for event in found.events]
-            written = FrameBuffer().encode(
-                header.identity, frame.offset, frame.first_position, rows, recorded=found.recorded, side=found.side
-            )
-            assert len(written) == frame.end - frame.offset
-            data[frame.offset : frame.end] = written
+    written = bytearray(file.read_at(0, header.size))
+    scanner = Scanner(file, header.identity, offset=header.size, end=file.size(), position=header.first_position)
+    for frame, body in scanner:
+        found = frames.decode_body(frame, body)
+        rows = [change(event) if (event.stream, event.seq) == (stream, seq) else event for event in found.events]
+        at = (header.identity, len(written), frame.first_position)
+        written += FrameBuffer().encode(*at, rows, recorded=found.recorded, side=found.side, short=False)
     file.close()
-    path.write_bytes(data)
+    path.write_bytes(written)
+    Path(place, "index", "current.idx").unlink(missing_ok=True)
+    MarkFile(Disk(), place, Mark(header.segment_id, len(written), scanner.position or 0)).close()
 
 
 _BY_ENGINE: dict[str, Callable[[str, str, int, Change], None]] = {

@@ -66,7 +66,7 @@ class Part(msgspec.Struct):
         """The frames of a run."""
         assert self.file is not None
         for frame, data in Scanner(self.file, self.identity, offset=run.begin, end=run.end, position=run.first):
-            yield frame, frames.decode_body(data)
+            yield frame, frames.decode_body(frame, data)
 
 
 def survey(found: Found, handles: Handles, marked: Mark | None) -> list[Part]:
@@ -104,13 +104,22 @@ def _part(item: Segment, handles: Handles, marked: Mark | None, following: Segme
         end, known_next = following.header.previous_end, following.header.first_position
     elif item.base is not None:
         known_next = max(known_next, item.base.next_position)
+    known_end = item.known_end
     if marked is not None and marked.segment_id == header.segment_id:
-        known_next = max(known_next, marked.next_position)
+        known_next, known_end = max(known_next, marked.next_position), max(known_end, marked.end)
     left = what_is_left(
         file, header.identity, begin=header.size, end=end, position=header.first_position, known_next=known_next
     )
+    if _is_cut(left, known_end):
+        left.append(Gap(known_next, known_next))
     next_position = left[-1].next if left else header.first_position
     return Part(header, item.name, left, file, header.identity, item, next_position)
+
+
+def _is_cut(left: list[Run | Gap], known_end: int) -> bool:
+    """Whether frames without events are gone from the end: all positions are there, and it ended later."""
+    last = left[-1] if left else None
+    return isinstance(last, Run) and last.end < known_end
 
 
 def what_is_left(

@@ -189,7 +189,9 @@ class FilesLog(Beside, Receiver):
 
         def framed(item: Segment) -> bytearray:
             at = (item.header.identity, item.end, position)
-            return self._buffer.encode(*at, rows, recorded=recorded, side=encoded, count=count)
+            return self._buffer.encode(
+                *at, rows, recorded=recorded, side=encoded, count=count, short=item.header.short_frames
+            )
 
         if writer.is_due(len(data := framed(writer.current))):
             self._seal()

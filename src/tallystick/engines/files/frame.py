@@ -2,12 +2,16 @@
 
     magic u32 | body length u32 | first position u64 | position count u32 | CRC-32 u32 | body | SHA-256 32
 
-The body is MessagePack `[recorded ns, events, side records]`; an event is the array of its envelope fields; side.py has
-the side records. The count is that of the positions: when a frame was written again without what was pruned, it holds
-fewer events. CRC and SHA-256 both start with the segment's identity and the frame's offset (u64), so that a frame is
-valid in one place only: not in another segment or generation, nor where a lost write left an older copy of it. The CRC
-covers the header alone: it tells a changed length from a torn frame. The magic is not zero, and a body is never empty,
-because a disk that lost power leaves zeros.
+A short frame is a commit of one event and nothing else, in a segment whose format allows it; single.py has its body:
+
+    magic u32 | body length u16 | position u48 | CRC-32 u32 | body | SHA-256 32
+
+The body of a full frame is MessagePack `[recorded ns, events, side records]`; an event is the array of its envelope
+fields; side.py has the side records. The count is that of the positions: when a frame was written again without what
+was pruned, it holds fewer events. CRC and SHA-256 both start with the segment's identity and the frame's offset (u64),
+so that a frame is valid in one place only: not in another segment or generation, nor where a lost write left an older
+copy of it. The CRC covers the header alone: it tells a changed length from a torn frame. The magic is not zero, and a
+body is never empty, because a disk that lost power leaves zeros.
 """
 
 from __future__ import annotations
@@ -20,18 +24,22 @@ from typing import Any
 
 import msgspec
 
+from tallystick.engines.files import single
 from tallystick.event.model import Event, Row
 
-MAGIC = 0x7A6C7901
-MAGIC_BYTES = MAGIC.to_bytes(4, "big")
+MAGIC, SHORT_MAGIC = 0x7A6C7901, 0x7A6C7902
+MAGIC_BYTES = MAGIC.to_bytes(4, "big")[:3]  # what both begin with
 BODY_BYTES_MAX = 1 << 30
 BUFFER_BYTES_KEPT = 8 << 20
 
 _HEADER = struct.Struct(">IIQII")
 _FIELDS = struct.Struct(">IIQI")
 HEADER_SIZE = _HEADER.size
+_SHORT = struct.Struct(">IHHII")
+_SHORT_FIELDS = struct.Struct(">IHHI")
+SHORT_HEADER_SIZE = _SHORT.size
+SHORT_POSITION_MAX = (1 << 48) - 1
 TRAILER_SIZE = 32
-OVERHEAD = HEADER_SIZE + TRAILER_SIZE
 
 
 class Body(msgspec.Struct, array_like=True, frozen=True):
@@ -53,7 +61,13 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     end: int
     first_position: int
     next_position: int
+    is_short: bool = False
     digest: bytes = b""
+
+    @property
+    def header_size(self) -> int:
+        """Where its body begins in it."""
+        return SHORT_HEADER_SIZE if self.is_short else HEADER_SIZE
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -79,25 +93,46 @@ class FrameBuffer:
         recorded: int,
         side: Sequence[Any],
         count: int | None = None,
+        short: bool = True,
+        deflate: bool = True,
     ) -> bytearray:
         """The bytes of one commit, for this place alone. They are good until the next call.
 
-        `count` is the number of positions that it covers, if that is not the number of its events.
+        `count` is the number of positions that it covers, if that is not the number of its events. `short` allows a
+        short frame, if the commit has the form for it, and `deflate` compressed content in one.
         """
         if len(self._buffer) > BUFFER_BYTES_KEPT:
             self._buffer = bytearray()
-        buffer = self._buffer
-        _encoder.encode_into((recorded, rows, side), buffer, HEADER_SIZE)
-        length = len(buffer) - HEADER_SIZE
+        count, place = len(rows) if count is None else count, _place(identity, offset)
+        body = None
+        if short and len(rows) == count == 1 and not side and first_position <= SHORT_POSITION_MAX:
+            body = single.encode(_row(rows[0]), recorded=recorded, deflate=deflate)
+        if body is not None:
+            length = self._encode(body, SHORT_HEADER_SIZE)
+            split = first_position >> 32, first_position & 0xFFFFFFFF
+            return self._closed(_SHORT_FIELDS.pack(SHORT_MAGIC, length, *split), place)
+        length = self._encode((recorded, rows, side), HEADER_SIZE)
+        return self._closed(_FIELDS.pack(MAGIC, length, first_position, count), place)
+
+    def _encode(self, body: tuple[Any, ...], header_size: int) -> int:
+        _encoder.encode_into(body, self._buffer, header_size)
+        length = len(self._buffer) - header_size
         if not 0 < length <= BODY_BYTES_MAX:
             raise ValueError("a frame's body must have between 1 byte and 1 GiB")
-        place = _place(identity, offset)
-        fields = _FIELDS.pack(MAGIC, length, first_position, len(rows) if count is None else count)
-        buffer[:HEADER_SIZE] = fields + zlib.crc32(fields, zlib.crc32(place)).to_bytes(4, "big")
+        return length
+
+    def _closed(self, fields: bytes, place: bytes) -> bytearray:
+        """The frame with its two checks."""
+        buffer = self._buffer
+        buffer[: len(fields) + 4] = fields + zlib.crc32(fields, zlib.crc32(place)).to_bytes(4, "big")
         digest = hashlib.sha256(place)
         digest.update(buffer)
         buffer += digest.digest()
         return buffer
+
+
+def _row(row: Row | Event) -> Row:
+    return row.row if isinstance(row, Event) else row
 
 
 def decode_header(identity: bytes, data: bytes, *, offset: int, at: int = 0) -> Frame | None:
@@ -105,11 +140,21 @@ def decode_header(identity: bytes, data: bytes, *, offset: int, at: int = 0) -> 
     if len(data) - at < HEADER_SIZE:
         return None
     magic, length, first, count, check = _HEADER.unpack_from(data, at)
+    if magic == SHORT_MAGIC:
+        return _decode_short(identity, data, offset=offset, at=at)
     if magic != MAGIC or not 0 < length <= BODY_BYTES_MAX:
         return None
     if zlib.crc32(data[at : at + _FIELDS.size], zlib.crc32(_place(identity, offset))) != check:
         return None
-    return Frame(offset, offset + OVERHEAD + length, first, first + count)
+    return Frame(offset, offset + HEADER_SIZE + length + TRAILER_SIZE, first, first + count)
+
+
+def _decode_short(identity: bytes, data: bytes, *, offset: int, at: int) -> Frame | None:
+    _, length, upper, lower, check = _SHORT.unpack_from(data, at)
+    if not length or zlib.crc32(data[at : at + _SHORT_FIELDS.size], zlib.crc32(_place(identity, offset))) != check:
+        return None
+    position = upper << 32 | lower
+    return Frame(offset, offset + SHORT_HEADER_SIZE + length + TRAILER_SIZE, position, position + 1, is_short=True)
 
 
 def body_of(identity: bytes, data: bytes, frame: Frame, *, at: int = 0) -> bytes | None:
@@ -117,7 +162,7 @@ def body_of(identity: bytes, data: bytes, frame: Frame, *, at: int = 0) -> bytes
     size = frame.end - frame.offset
     if len(data) - at < size:
         return None
-    split = at + HEADER_SIZE
+    split = at + frame.header_size
     body = data[split : at + size - TRAILER_SIZE]
     digest = hashlib.sha256(_place(identity, frame.offset) + data[at:split])
     digest.update(body)
@@ -134,16 +179,21 @@ def _place(identity: bytes, offset: int) -> bytes:
     return identity + offset.to_bytes(8, "big")
 
 
-def decode_body(body: bytes) -> Body:
-    """The events and side records of a verified body."""
-    return _unpack(body)
+def decode_body(frame: Frame, body: bytes) -> Body:
+    """The events and side records of a frame's verified body."""
+    if not frame.is_short:
+        return _unpack(body)
+    recorded, event = single.decode(body, position=frame.first_position)
+    return Body(recorded, [event], [])
 
 
-def decode_side(body: bytes) -> list[Any]:
-    """The side records of a verified body; its events are not decoded."""
-    return _unpack_side(body)[2]
+def decode_side(frame: Frame, body: bytes) -> list[Any]:
+    """The side records of a frame's verified body; its events are not decoded."""
+    return [] if frame.is_short else _unpack_side(body)[2]
 
 
-def decode_events_with(body: bytes, text: bytes) -> Iterator[Event]:
-    """The events of a verified body whose bytes contain `text`; the others are not decoded."""
-    return (_unpack_event(raw) for raw in _unpack_raw(body)[1] if text in bytes(raw))
+def decode_events_with(frame: Frame, body: bytes, id_: bytes) -> Iterator[Event]:
+    """The events of a frame's verified body whose bytes contain an id; the others are not decoded."""
+    if frame.is_short:
+        return iter([single.decode(body, position=frame.first_position)[1]])
+    return (_unpack_event(raw) for raw in _unpack_raw(body)[1] if id_ in bytes(raw))

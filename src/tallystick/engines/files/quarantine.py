@@ -83,8 +83,8 @@ def _held(file: File, erased: frozenset[int]) -> Iterator[Event]:
     plain, offset, position = as_plain(file, header), header.size, header.first_position
     while True:
         scanner = Scanner(plain, header.identity, offset=offset, end=plain.size(), position=position)
-        for _, data in scanner:
-            for event in frames.decode_body(data).events:
+        for frame, data in scanner:
+            for event in frames.decode_body(frame, data).events:
                 if event.position in erased and event.payload is not None:
                     yield event
         position = scanner.position or position
@@ -113,7 +113,7 @@ def _blanked(data: bytes, events: list[Event]) -> bytes:
     """The bytes with zeros behind every id of these events, as far as a payload may reach, whole or cut off."""
     found = bytearray(data)
     for event in events:
-        length = _BETWEEN_BYTES + len(event.payload or b"")
+        length = _BETWEEN_BYTES + len(event.payload or b"") + len(event.meta)  # both may be compressed as one
         at = data.find(event.id)
         while at >= 0:
             begin, end = at + len(event.id), min(at + len(event.id) + length, len(found))

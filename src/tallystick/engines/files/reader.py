@@ -141,7 +141,7 @@ class Reader:
         return hole
 
     def _keep(self, identity: bytes, frame: Frame, data: bytes) -> Body:
-        body = msgspec.structs.replace(frames.decode_body(data), digest=frame.digest)
+        body = msgspec.structs.replace(frames.decode_body(frame, data), digest=frame.digest)
         if len(data) <= FRAME_KEPT_BYTES_MAX:
             self._kept[(identity, frame.offset)] = (frame, body)
             while len(self._kept) > FRAMES_KEPT_MAX:
@@ -190,7 +190,7 @@ class Reader:
     def side_at(self, item: Segment, offset: int) -> list[Any]:
         """The side records of a frame; its events are verified with them, but not decoded."""
         kept = self._kept.get((item.header.identity, offset))
-        return kept[1].side if kept is not None else frames.decode_side(self._frame_at(item, offset)[1])
+        return kept[1].side if kept is not None else frames.decode_side(*self._frame_at(item, offset))
 
     def _frame_at(self, item: Segment, offset: int) -> tuple[Frame, bytes]:
         found = read_frame(self._handles.get(item), item.header.identity, offset, item.end)
@@ -238,8 +238,8 @@ class Reader:
         kept = self._kept.get((item.header.identity, offset))
         if kept is not None:
             return next((event for event in kept[1].events if event.id == id_), None)
-        _, data = self._frame_at(item, offset)
-        return next((event for event in frames.decode_events_with(data, id_) if event.id == id_), None)
+        found = frames.decode_events_with(*self._frame_at(item, offset), id_)
+        return next((event for event in found if event.id == id_), None)
 
     def stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Part]:
         """Events of one stream by seq, frame by frame. They have no gaps: where there is one, a segment is missing."""

@@ -285,7 +285,11 @@ class _Refilling:
             for given in self._plan.given.pieces(piece, recorded=recorded):
                 self._events += len(given.events)
                 yield remains.applied(given)
-            if not self._plan.given.is_copy:
+            if piece.next == piece.first:
+                self._done.append(
+                    f"what stood before position {piece.first} held no event: a lease or a command is lost"
+                )
+            elif not self._plan.given.is_copy:
                 lost = "leases and records of commands are not in it"
                 self._done.append(
                     f"positions {piece.first} to {piece.next - 1} come from {self._plan.donor.name}: {lost}"

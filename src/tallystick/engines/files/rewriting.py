@@ -81,7 +81,7 @@ def pieces_of(item: Segment, handles: Handles, remains: Remains) -> Iterator[Pie
         end=item.end,
         position=item.header.first_position,
     )
-    yield from joined(piece_of(frame, frames.decode_body(data), remains) for frame, data in scanner)
+    yield from joined(piece_of(frame, frames.decode_body(frame, data), remains) for frame, data in scanner)
     if not scanner.clean:
         raise Unreadable(f"{item.name} is damaged at byte {scanner.offset}")
 
@@ -189,7 +189,8 @@ class Rewriter:
             for piece in pieces:
                 assert piece.first_position == position <= piece.next_position
                 position = piece.next_position
-                packer.add(self._frame(piece, header.identity, packer.end))
+                deflate = encoding == segment.PLAIN  # many frames together compress better than each by itself
+                packer.add(self._frame(piece, header.identity, packer.end, deflate=deflate))
             ending = Ending(end=packer.end, next_position=position, encoding=encoding, erased=erased)
             header = msgspec.structs.replace(header, ending=ending)
             packer.finish(header)
@@ -197,10 +198,11 @@ class Rewriter:
         finally:
             file.close()
 
-    def _frame(self, piece: Piece, identity: bytes, offset: int) -> bytearray:
+    def _frame(self, piece: Piece, identity: bytes, offset: int, *, deflate: bool) -> bytearray:
         count = piece.next_position - piece.first_position
+        at = (identity, offset, piece.first_position)
         return self._buffer.encode(
-            identity, offset, piece.first_position, piece.events, recorded=piece.recorded, side=piece.side, count=count
+            *at, piece.events, recorded=piece.recorded, side=piece.side, count=count, deflate=deflate
         )
 
     def _checked(self, name: str, staged: str, header: Header, org_before: Callable[[str], str | None]) -> Segment:
@@ -241,4 +243,4 @@ def next_generation(header: Header) -> Header:
     """The header of the next generation of a segment, without its ending."""
     if header.generation >= segment.GENERATION_MAX:
         raise Unreadable("it has been rewritten as often as can be counted")
-    return msgspec.structs.replace(header, generation=header.generation + 1, ending=None)
+    return msgspec.structs.replace(header, generation=header.generation + 1, ending=None, short_frames=True)

@@ -10,6 +10,9 @@ refilled. It is written once, whole, and says itself where it ends, in 56 bytes 
 
     generation, its upper half u16 | end u64 | next position u64 | encoding u16 | erased u32 | SHA-256 of all before
 
+Formats 3 and 4 are the same as 1 and 2, and may hold short frames (frame.py). What is begun or rewritten has these; a
+segment of format 1 that is written to stays what it is until it is sealed.
+
 `erased` counts the positions in it whose erasure it knows: if more of them were erased since, it must be rewritten.
 
 The segment id stays the same through all generations, because headers and the synced mark refer to it. The identity is
@@ -29,7 +32,8 @@ import msgspec
 from tallystick import errors
 
 MAGIC = b"TALLYSEG"
-FORMAT, REWRITTEN_FORMAT = 1, 2
+FORMAT, REWRITTEN_FORMAT = 3, 4
+_WITHOUT_SHORT_FRAMES = 2  # that much lower are their numbers without short frames
 CURRENT = "current.log"
 SEALED = re.compile(r"\d{4}-\d{2}-\d{2}_\d{3,}\.log")
 STAGED = re.compile(SEALED.pattern + r"\.tmp")
@@ -64,6 +68,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     profile: str = "plain"
     generation: int = 0
     ending: Ending | None = None
+    short_frames: bool = True
 
     @property
     def identity(self) -> bytes:
@@ -90,9 +95,10 @@ def identity_of(segment_id: bytes, generation: int) -> bytes:
 def encode(header: Header) -> bytes:
     """The header's bytes."""
     ending = header.ending
+    number = FORMAT if ending is None else REWRITTEN_FORMAT
     fields = _FIELDS.pack(
         MAGIC,
-        FORMAT if ending is None else REWRITTEN_FORMAT,
+        number if header.short_frames else number - _WITHOUT_SHORT_FRAMES,
         header.generation & 0xFFFF,
         header.store_id,
         header.segment_id,
@@ -119,7 +125,9 @@ def decode(data: bytes, *, path: str) -> Header:
     )
     if number > REWRITTEN_FORMAT:
         raise errors.NewerFormat(path=path, found=number, known=REWRITTEN_FORMAT)
-    upper, ending = _ending(data) if number == REWRITTEN_FORMAT else (0, None)
+    short_frames = number >= FORMAT
+    is_rewritten = number == (REWRITTEN_FORMAT if short_frames else REWRITTEN_FORMAT - _WITHOUT_SHORT_FRAMES)
+    upper, ending = _ending(data) if is_rewritten else (0, None)
     return Header(
         store_id=store_id,
         segment_id=segment_id,
@@ -130,6 +138,7 @@ def decode(data: bytes, *, path: str) -> Header:
         profile=profile.rstrip(b"\0").decode(),
         generation=upper << 16 | generation,
         ending=ending,
+        short_frames=short_frames,
     )
 
 

@@ -346,7 +346,7 @@ def _index_run(item: Segment, grown: GrowingIndex, file: File, *, end: int, base
     """Index frames until the end or the first bytes that are none; says whether it reached the end."""
     scanner = Scanner(file, item.header.identity, offset=grown.covered_end, end=end, position=grown.next_position)
     for frame, data in scanner:
-        body = frames.decode_body(data)
+        body = frames.decode_body(frame, data)
         orgs = {name: _org(item, name, grown, base) for name in {event.stream for event in body.events}}
         heads, sources = index.facts_of(body.events, orgs)
         records = side.decode(body.side)

@@ -155,6 +155,14 @@ class FileSnapshots:
                 del self._staged[id_]
         self._files.sync_dir(self._directory)
 
+    def put_back(self, snapshot: Snapshot) -> None:
+        """Write the file of a snapshot of the log again: it is missing or damaged."""
+        self._stage(snapshot)
+        self._files.rename(
+            f"{self._directory}/{self._staged.pop(snapshot.id)}", f"{self._directory}/{name_of(snapshot.id)}"
+        )
+        self._files.sync_dir(self._directory)
+
     def withdraw(self, ids_: Sequence[bytes]) -> None:
         """Take published files away again: no frame names them."""
         held = self._lifecycle().snapshots

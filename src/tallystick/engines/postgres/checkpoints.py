@@ -5,6 +5,7 @@ from __future__ import annotations
 from tallystick import errors
 from tallystick.engines.postgres import statements
 from tallystick.engines.postgres.connections import Connections
+from tallystick.store import row_checks
 from tallystick.store.checkpoints import Checkpoint
 
 
@@ -17,11 +18,12 @@ class PostgresCheckpoints:
 
     def load(self, name: str) -> Checkpoint | None:
         rows = self._connections.rows("find_checkpoint", (name,))
-        return Checkpoint(*rows[0]) if rows else None
+        return row_checks.checked_checkpoint(Checkpoint(*rows[0][:-1]), rows[0][-1]) if rows else None
 
     def save(self, checkpoint: Checkpoint, *, previous: int | None) -> None:
         self._require_writing()
-        place = (checkpoint.store_id.hex(), checkpoint.position, checkpoint.link_position, checkpoint.link)
+        at = (checkpoint.position, checkpoint.link_position, checkpoint.link)
+        place = (checkpoint.store_id.hex(), *at, row_checks.of_checkpoint(checkpoint))
         with self._connections.using() as connection:
             if previous is None:
                 saved = connection.execute(statements.named("insert_checkpoint"), (checkpoint.name, *place))

@@ -1,7 +1,8 @@
 """The pool of connections of one handle, each of them set up the same: role, org, isolation, time to wait for locks.
 
 Invariants: a connection is outside of any transaction when it comes out of the pool, and when it goes back; what a
-tenant's reading changed of it (role, org) ended with the transaction. Behind a pooler that gives every transaction
+tenant's reading changed of it (role, org) ended with the transaction. It shows the history that this handle has read
+(`history.py`), which is looked at before it is used first, and behind a pooler when another server answers. Behind a pooler that gives every transaction
 another server process, nothing is set for the session: each transaction begins with its role, its org and the rest, and
 no statement is prepared under a name.
 """
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -19,6 +21,7 @@ from psycopg_pool import ConnectionPool
 
 from tallystick import errors
 from tallystick.engines.postgres import arrays, statements, translate
+from tallystick.engines.postgres.history import History
 from tallystick.store.stating import shown
 
 APPLICATION = "tallystick"
@@ -37,6 +40,7 @@ class Reading(Protocol):
     url: str
     address: str
     org: str | None
+    history: History
 
     def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
     def answer(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]: ...
@@ -119,6 +123,7 @@ class Connections(_Answers):
         self.org = org
         self.busy_ms = busy_ms
         self.pooled = pooled
+        self.history = History(self.url, of_tenant=org is not None and role == TENANT)
         self._readonly = readonly
         self._scope = {"role": role, "org": org or "", "search_path": SEARCH_PATH, "lock_timeout": str(busy_ms)}
         self._settings = {
@@ -144,6 +149,8 @@ class Connections(_Answers):
         self._asking = 0  # threads that wait for the pool: what comes back is theirs
         self._at_hand: psycopg.Connection[Any] | None = None
         self._uses = 0
+        self._looked_over: WeakSet[psycopg.Connection[Any]] = WeakSet()
+        self._begun: WeakKeyDictionary[psycopg.Connection[Any], psycopg.Cursor[Any]] = WeakKeyDictionary()
 
     def open(self) -> None:
         """Connect."""
@@ -168,7 +175,17 @@ class Connections(_Answers):
             connection.execute("BEGIN")
             return
         connection.execute(statements.named("begin_reading" if self._readonly else "begin_writing"))
-        connection.execute(statements.named("take_scope"), self._scope)
+        self._begun[connection] = connection.execute(statements.named("take_scope"), self._scope)
+
+    def require_same_history(self, connection: psycopg.Connection[Any]) -> None:
+        """Behind a pooler, refuse the transaction that `begin` began if another server answers and lacks events."""
+        begun = self._begun.pop(connection, None)
+        if begun is not None and not self._is_looked_over(begun):
+            self.history.look_over(connection)
+
+    def _is_looked_over(self, begun: psycopg.Cursor[Any]) -> bool:
+        row = begun.fetchone()
+        return row is not None and self.history.is_at(row[0])
 
     def set_up_elsewhere(self, more: dict[str, str]) -> tuple[str, ...]:
         """The statements that set up a connection of another driver as these are, and with some settings more."""
@@ -191,9 +208,19 @@ class Connections(_Answers):
             raise errors.StoreClosed()
         connection = self._taken()
         try:  # not `with self._pool.connection()`, which ends a transaction that is never open here
+            if not self.pooled and connection not in self._looked_over:
+                self._look_over(connection)
             yield connection
         finally:
             self._give_back(connection)
+
+    def _look_over(self, connection: psycopg.Connection[Any]) -> None:
+        try:
+            self.history.look_over(connection)
+        except errors.HistoryReplaced:
+            connection.close()
+            raise
+        self._looked_over.add(connection)
 
     def _taken(self) -> psycopg.Connection[Any]:
         """The connection that was used last, which the server's process has everything ready for; or another one."""
@@ -248,8 +275,10 @@ class Connections(_Answers):
         with self._translated(), self.given() as connection, connection.transaction():
             if read_write:
                 connection.execute("SET TRANSACTION READ WRITE")
-            if self.pooled:
+            if self.pooled and not self._is_looked_over(
                 connection.execute(statements.named("take_scope"), self._scope)
+            ):
+                self.history.look_over(connection)
             yield connection
 
     def _asked(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
@@ -262,11 +291,15 @@ class Connections(_Answers):
                     self.begin(connection)
                     answer = connection.execute(query, values, binary=True)
                     connection.execute("COMMIT")
-                return answer.fetchall()
+                begun = self._begun.pop(connection)
+                if self._is_looked_over(begun):
+                    return answer.fetchall()
             except BaseException:
                 if not connection.closed:
                     connection.rollback()
                 raise
+        with self.transaction() as connection:  # another server answered: look it over, and ask again there
+            return connection.execute(query, values, binary=True).fetchall()
 
     def renew(self) -> None:
         """Replace the connections that a restart of the server has cut."""
@@ -292,6 +325,7 @@ class TenantConnections(_Answers):
         self.url = shared.url
         self.address = shared.address
         self.org: str | None = org
+        self.history = shared.history
         self._shared = shared
 
     @contextmanager

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import starmap
+from typing import Any
 
 from tallystick import errors
-from tallystick.engines.postgres import inspection, reclaiming, statements, transfers
+from tallystick.engines.postgres import inspection, reclaiming, statements, summing, transfers
 from tallystick.engines.postgres.checkpoints import PostgresCheckpoints
 from tallystick.engines.postgres.commands import PostgresCommands
 from tallystick.engines.postgres.connections import CONTROL, Connections, Reading
@@ -45,6 +46,7 @@ from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
 from tallystick.store.stating import Stated
+from tallystick.store.summing import Asked
 from tallystick.store.transfer import Transfer
 from tallystick.store.views import Inline
 
@@ -183,6 +185,10 @@ class PostgresLog:
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         outcomes = self._require_writer().commit(transactions)
+        for outcome in outcomes:
+            if isinstance(outcome, list) and outcome:
+                last = max(outcome, key=lambda done: done.last_position)
+                self._connections.history.note(last.last_position, last.link)
         self._waiting.wake()
         if self._publisher is not None:
             self._publisher.note()
@@ -251,9 +257,17 @@ class PostgresLog:
             return Page([], max(after, 0))
         query, values = page_query(selection, after=after, until=end, limit=limit, over_pruned=over_pruned)
         events = list(starmap(Event, self._connections.answer(query, values)))
+        if events:
+            self._connections.history.note(events[-1].position, events[-1].link)
         if not events and not over_pruned:  # cuts only grow: what the page was refused for is there now, too
             require_positions(selection, self._cuts_of(selection.streams), self.floor(), after=after)
         return Page(events, events[-1].position if len(events) == limit else end)
+
+    def summed(self, asked: Asked, *, until: int) -> list[tuple[Any, ...]]:
+        found = summing.summed(self._connections, asked, until=self._end(0, until))
+        if not found:  # as for a page: cuts only grow
+            require_positions(EVERYTHING, {}, self.floor(), after=0)
+        return found
 
     def stated(
         self, columns: Sequence[str], *, selection: Selection, after: int, until: int, over_pruned: bool

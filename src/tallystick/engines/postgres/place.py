@@ -112,12 +112,13 @@ class Opening:
         self._require_held(connection)
         row = connection.execute(statements.named("check_server")).fetchone()
         assert row is not None
-        encoding, synchronous, fsync, cache, standby = row
+        encoding, synchronous, fsync, cache, standby, subscribes = row
         for wrong, reason in (
             (encoding != "UTF8", f"its encoding is {encoding}, not UTF8"),
             (synchronous == "off", "synchronous_commit is off: an acknowledged append could be lost"),
             (fsync == "off", "fsync is off: an acknowledged append could be lost"),
             (cache != 1, f"the sequence of positions has CACHE {cache}, not 1: readers could miss events"),
+            (subscribes, "it is a logical replica, where events appear out of order: readers could miss some"),
         ):
             if wrong:
                 raise errors.UnsafeServer(url=self.url, reason=reason)

@@ -59,7 +59,8 @@ class SafeHead:
     def _ask(self) -> tuple[int, int | None]:
         with self._lock:
             values = (self._head, self._pending, self._holders)
-        ((head, pending, holders),) = self._connections.rows("prove", values)
+        ((head, pending, holders, link),) = self._connections.rows("prove", values)
+        self._connections.history.note(head, link)
         with self._lock:
             self._head = max(self._head, head)
             if self._pending is None or pending is None or self._pending <= self._head:

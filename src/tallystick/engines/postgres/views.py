@@ -15,9 +15,10 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import arrays, statements
 from tallystick.engines.postgres.keeping import Keeping
+from tallystick.store import row_checks
 from tallystick.store.views import ROWS_PAGE, Place, Rows, ViewRow, may_switch
 
-_PLACE_COLUMNS = slice(1, -3)  # behind the number of the epoch, in front of key, state and mark
+_PLACE_COLUMNS = slice(1, -4)  # behind the number of the epoch, in front of key, state, mark and check
 
 
 class PostgresViews:
@@ -30,14 +31,14 @@ class PostgresViews:
 
     def place(self, projection: str) -> Place | None:
         found = self._keeping.rows(self._find_live, (projection,))
-        return _place(found[0]) if found else None
+        return _checked_place(found[0]) if found else None
 
     def places(self) -> list[Place]:
         return [_place(row) for row in self._keeping.rows("list_views")]
 
     def begin(self, place: Place) -> None:
         self._require_whole_log()
-        if not self._keeping.change("begin_view", msgspec.structs.asdict(place)):
+        if not self._keeping.change("begin_view", _values(place)):
             raise _moved(place, "none", "there")
 
     def rows(
@@ -57,17 +58,18 @@ class PostgresViews:
             found = self._keeping.rows("read_view_rows", values | {"after": after, "until": until, "limit": limit})
         if not found:
             return Rows(None, [])
-        place, *rows = found
-        return Rows(_place(place[_PLACE_COLUMNS]), [ViewRow(*row[-3:]) for row in rows])
+        place = _checked_place(found[0][_PLACE_COLUMNS])
+        return Rows(place, row_checks.checked_rows(place, [row[-4:] for row in found[1:]]))
 
     def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
         self._require_whole_log()
         kept = [row for row in rows if row.state is not None]
-        values = msgspec.structs.asdict(place) | {
+        values = _values(place) | {
             "previous": previous,
             "keys": _keys([row.key for row in kept]),
             "states": arrays.texts([row.state for row in kept if row.state is not None]),
             "marks": arrays.blobs([row.mark for row in kept]),
+            "checks": arrays.blobs(row_checks.of_rows(place, kept)),
             "gone": _keys([row.key for row in rows if row.state is None]),
         }
         if not self._keeping.change("write_view", values):
@@ -126,8 +128,17 @@ def not_whole(org: str | None) -> str | None:
     return None if org is None else f"it acts for {org!r} alone, and rows of projections are of the whole log"
 
 
+def _values(place: Place) -> dict[str, Any]:
+    return msgspec.structs.asdict(place) | {"checksum": row_checks.of_place(place)}
+
+
 def _place(row: Sequence[Any]) -> Place:
-    return Place(**dict(zip(Place.__struct_fields__, row, strict=True)))
+    """A place as it is stored, for what replaces or removes it: a damaged one must not hold that up."""
+    return Place(**dict(zip(Place.__struct_fields__, row[:-1], strict=True)))
+
+
+def _checked_place(row: Sequence[Any]) -> Place:
+    return row_checks.checked_place(_place(row), row[-1])
 
 
 def _keys(keys: Sequence[str]) -> arrays.Texts:

@@ -214,6 +214,7 @@ class Writer:
         begin = self._beginning(group)
         try:
             view = LockedView(connection, Wanted(group), begin=begin, alone=inlining is not None)
+            self._connections.require_same_history(connection)
             ledger = Ledger(view, next_position=_BELOW, holder=self._holder)
             asked = [_left_of(transaction, view) for transaction in group] if again else group
             outcomes = [self._judge(ledger, view, transaction) for transaction in asked]

@@ -12,11 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
 from tallystick.engines.disk import Disk
-from tallystick.engines.sqlite import inspection, mark, statements, survey, wal, writing
+from tallystick.engines.sqlite import inspection, mark, statements, summing, survey, wal, writing
 from tallystick.engines.sqlite.commands import SqliteCommands
 from tallystick.engines.sqlite.evidence import SqliteEvidence
 from tallystick.engines.sqlite.place import Opened, Opening
@@ -51,6 +52,7 @@ from tallystick.store.run_documents import RunDocuments
 from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
+from tallystick.store.summing import Asked
 from tallystick.store.views import Inline
 
 _POLL_S = 0.02
@@ -234,6 +236,13 @@ class SqliteLog(Receiver):
             if selection == EVERYTHING and len(events) < through - start and not self._holes:
                 survey.require_all(connection, first=start + 1, last=through, count=len(events))
         return Page(events, through, crossed)
+
+    def summed(self, asked: Asked, *, until: int) -> list[tuple[Any, ...]]:
+        for hole in self._holes:
+            raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
+        self._require_end()
+        with self._database.snapshot() as connection:
+            return summing.summed(connection, asked, until=until)
 
     def _around_holes(self, after: int, end: int, over_holes: bool) -> tuple[int, int, tuple[Hole, ...]]:
         """The bounds of a page that touches no hole, and the holes that lie between `after` and its start."""

@@ -46,6 +46,12 @@ def maintain(connection: sqlite3.Connection, asked: Maintenance, rows: list[Row]
         views.drop(projection, [key])
 
 
+def replace_snapshot(connection: sqlite3.Connection, snapshot: Snapshot) -> None:
+    """Put a snapshot in the place of what is left of it."""
+    connection.execute(statements.named("drop_snapshot"), (snapshot.id,))
+    connection.execute(statements.named("insert_snapshot"), _snapshot_values(snapshot))
+
+
 def _erase(connection: sqlite3.Connection, asked: Maintenance, rows: list[Row]) -> None:
     if not asked.erasures:
         return

@@ -14,6 +14,8 @@ from itertools import pairwise
 
 import msgspec
 
+from tallystick.store import row_checks
+
 
 class Migration(msgspec.Struct, frozen=True):
     """One step of the schema."""
@@ -49,10 +51,12 @@ def migrate(
     """Take the steps that are missing, each in its own transaction; returns those taken here."""
     connection.create_function("opening_profile", 0, lambda: profile)
     connection.create_function("opening_time", 0, clock)
+    connection.create_function("row_check", -1, row_checks.check_of, deterministic=True)
     wanted = [step for step in known() if upto is None or step.number <= upto]
     taken = [step for step in wanted if version_of(connection) < step.number and _take(connection, step)]
     connection.create_function("opening_profile", 0, None)
     connection.create_function("opening_time", 0, None)
+    connection.create_function("row_check", -1, None)
     return taken
 
 

@@ -17,13 +17,14 @@ import msgspec
 from tallystick import errors
 from tallystick.engines.sqlite import authorizer, mark, migrations, statements, survey
 from tallystick.engines.sqlite.locks import Presence
-from tallystick.engines.sqlite.look import Finding, is_marked, keep_aside, look, require_unmarked
+from tallystick.engines.sqlite.look import READING, Finding, is_marked, keep_aside, look, require_unmarked
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
 from tallystick.engines.tables.connection import connect, create_file, enter_wal
 from tallystick.store.page import Hole
 
 APPLICATION_ID = 0x54414C59  # "TALY"
+_FOR_ITSELF = "PRAGMA locking_mode = EXCLUSIVE"
 _PAGE_BYTES_MIN = 512  # SQLite takes anything shorter for an empty database
 SQLITE_NEEDED = (3, 37, 0)  # STRICT tables
 
@@ -104,6 +105,7 @@ class Opening:
     def _opened_for_writing(self, finding: Finding, presence: Presence) -> Opened:
         if finding.left.is_torn:
             self._recovered.append(keep_aside(self.path, finding.left, time_ns=self._clock()))
+        self._require_nobody_older()
         connection = connect(self.path, mode="rw", busy_ms=self._busy_ms)
         try:
             self._set_up(connection, presence)
@@ -117,6 +119,23 @@ class Opening:
         except BaseException:
             connection.close()
             raise
+
+    def _require_nobody_older(self) -> None:
+        """Refuse to upgrade a store that anybody has open: older versions do not have all of our locks.
+
+        SQLite lets a connection have a file for itself only if no other one is open to it, in any process.
+        """
+        with closing(connect(self.path, mode=READING, busy_ms=self._busy_ms)) as connection:
+            if not 0 < migrations.version_of(connection) < migrations.latest():
+                return
+        with closing(connect(self.path, mode="rw", busy_ms=self._busy_ms, settings=(_FOR_ITSELF,))) as connection:
+            try:
+                migrations.version_of(connection)
+            except sqlite3.OperationalError as problem:
+                if not translate.is_busy(problem):
+                    raise
+                owner = "a process of an older version, or by one that reads it, and it has to be upgraded"
+                raise errors.StoreLocked(path=self.path, owner=owner) from problem
 
     def _begin(self, connection: sqlite3.Connection, finding: Finding, presence: Presence) -> None:
         """Begin where nobody else has the store open: what others held is free, and the mark says so."""

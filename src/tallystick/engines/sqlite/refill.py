@@ -204,8 +204,9 @@ class _Refilling:
     def _require_sound(self, fresh: str) -> None:
         log = open_sqlite(fresh, readonly=True, create=False, profile=None, clock=self._clock)
         with closing(log):
-            if problems := examine(log).problems:
-                raise self._merged.refused(f"the log would not be sound with it: {problems[0].reason}")
+            for problem in examine(log).problems:
+                if problem.what != "snapshot":  # bodies are put back once the events are there
+                    raise self._merged.refused(f"the log would not be sound with it: {problem.reason}")
 
     def _keep(self) -> str:
         """A copy of the damaged file, page by page: SQLite reads none of them for what it says."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tallystick import errors
-from tallystick.engines.sqlite import statements
+from tallystick.engines.sqlite import maintaining, statements
 from tallystick.engines.tables.database import Database
-from tallystick.store.snapshots import within
+from tallystick.store.snapshots import Snapshot, within
 
 
 class SqliteSnapshots:
@@ -21,6 +21,11 @@ class SqliteSnapshots:
         except errors.Damaged:  # a fold then starts from an older snapshot, and `tally verify` names this one
             return None
         return within(row[0], bytes_max) if row is not None and type(row[0]) is bytes else None
+
+    def put_back(self, snapshot: Snapshot) -> None:
+        """Make the row of a snapshot of the log again: it is missing or damaged."""
+        with self._database.maintaining() as connection:
+            maintaining.replace_snapshot(connection, snapshot)
 
     def ids(self) -> list[bytes]:
         with self._database.reading() as connection:

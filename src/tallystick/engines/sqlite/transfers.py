@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from tallystick import errors
 from tallystick.engines.sqlite import statements, writing
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.event.model import Event
@@ -40,7 +41,11 @@ class Receiver:
 
     def announced(self) -> int:
         with cast("SqliteLog", self)._database.reading() as connection:
-            return int(connection.execute(statements.named("announced")).fetchone()[0])
+            (last,) = connection.execute(statements.named("announced")).fetchone()
+            if type(last) is not int:
+                reason = f"the control fact of a cut or an erasure stands at position {last!r}"
+                raise errors.Damaged(first=0, last=0, reason=reason)
+            return last
 
     def pruned_events(self) -> Iterator[tuple[int, bytes]]:
         log, after = cast("SqliteLog", self), 0

@@ -60,8 +60,13 @@ class SqliteView:
         return head
 
     def stream_head(self, stream: str) -> Head | None:
+        """Where a stream ends; refused if its events end elsewhere, because then an index or a table is damaged."""
         row = self._one("stream_head", stream)
-        return None if row is None else struct_of(Head, row)
+        assert row is not None
+        if row[:2] != row[3:]:
+            reason = f"{stream} ends at seq {row[3] or 0} by its events, and at {row[0] or 0} by its recorded end"
+            raise errors.Damaged(first=0, last=0, reason=reason)
+        return None if row[0] is None else struct_of(Head, row[:3])
 
     def look_up(self, ids: Sequence[bytes]) -> None:
         """Find many events at once, for a commit that is going to ask for each of them."""

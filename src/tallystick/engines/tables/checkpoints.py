@@ -8,13 +8,14 @@ from importlib import resources
 from typing import Protocol
 
 from tallystick import errors
+from tallystick.store import row_checks
 from tallystick.store.checkpoints import Checkpoint
 
 SCHEMA = resources.files(__package__).joinpath("sql", "create_checkpoints.sql").read_text()
-_LOAD = "SELECT name, store_id, position, link_position, link FROM checkpoints WHERE name = ?"
-_SAVE = """INSERT INTO checkpoints (name, store_id, position, link_position, link) VALUES (?, ?, ?, ?, ?)
+_LOAD = "SELECT name, store_id, position, link_position, link, checksum FROM checkpoints WHERE name = ?"
+_SAVE = """INSERT INTO checkpoints (name, store_id, position, link_position, link, checksum) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (name) DO UPDATE SET store_id = excluded.store_id, position = excluded.position,
-    link_position = excluded.link_position, link = excluded.link"""
+    link_position = excluded.link_position, link = excluded.link, checksum = excluded.checksum"""
 
 
 class Connections(Protocol):
@@ -41,7 +42,8 @@ class SqliteCheckpoints:
             if actual != previous:
                 raise errors.Conflict(stream=checkpoint.name, expected=previous or 0, actual=actual or 0)
             fields = (checkpoint.name, checkpoint.store_id, checkpoint.position)
-            connection.execute(_SAVE, (*fields, checkpoint.link_position, checkpoint.link))
+            check = row_checks.of_checkpoint(checkpoint)
+            connection.execute(_SAVE, (*fields, checkpoint.link_position, checkpoint.link, check))
 
     def names(self) -> list[str]:
         with self._connections.reading() as connection:
@@ -54,4 +56,4 @@ class SqliteCheckpoints:
 
 def _load(connection: sqlite3.Connection, name: str) -> Checkpoint | None:
     row = connection.execute(_LOAD, (name,)).fetchone()
-    return None if row is None else Checkpoint(*row)
+    return None if row is None else row_checks.checked_checkpoint(Checkpoint(*row[:-1]), row[-1])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 
 from tallystick import errors
-from tallystick.engines.tables import translate
+from tallystick.engines.tables import checksums, translate
 from tallystick.engines.tables.connection import BUSY_MS, connect, create_file, enter_wal
 from tallystick.engines.tables.readers import Readers
 from tallystick.engines.tables.writer import Writer
@@ -96,6 +96,7 @@ def open_beside(path: str, schema: str, *, readonly: bool = False, busy_ms: int 
         try:
             enter_wal(writer, busy_ms=busy_ms)
             writer.executescript(schema)
+            checksums.add(writer)
         except BaseException:
             writer.close()
             raise

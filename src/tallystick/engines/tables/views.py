@@ -15,6 +15,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines.tables import statements
+from tallystick.store import row_checks
 from tallystick.store.views import ROWS_PAGE, Place, Rows, ViewRow, may_switch
 
 SCHEMA = statements.named("create_views")
@@ -48,7 +49,7 @@ class SqliteViews:
 
     def place(self, projection: str) -> Place | None:
         with self._connections.snapshot() as connection:
-            return _place(connection, projection, None)
+            return _checked_place(connection, projection, None)
 
     def places(self) -> list[Place]:
         with self._connections.snapshot() as connection:
@@ -56,7 +57,7 @@ class SqliteViews:
 
     def begin(self, place: Place) -> None:
         with self._connections.writing() as connection:
-            done = connection.execute(statements.named("begin_view"), msgspec.structs.asdict(place))
+            done = connection.execute(statements.named("begin_view"), _values(place))
             if done.rowcount != 1:
                 raise _moved(place, "none", "there")
 
@@ -71,25 +72,26 @@ class SqliteViews:
         limit: int = ROWS_PAGE,
     ) -> Rows:
         with self._connections.snapshot() as connection:
-            place = _place(connection, projection, epoch)
+            place = _checked_place(connection, projection, epoch)
             if place is None:
                 return Rows(None, [])
             if keys is not None:
-                return Rows(place, _find(connection, place, keys))
+                return Rows(place, row_checks.checked_rows(place, _find(connection, place, keys)))
             values = {"projection": projection, "epoch": place.epoch, "after": after, "until": until, "limit": limit}
-            return Rows(
-                place, [ViewRow(*row) for row in connection.execute(statements.named("read_view_rows"), values)]
-            )
+            found = connection.execute(statements.named("read_view_rows"), values).fetchall()
+            return Rows(place, row_checks.checked_rows(place, found))
 
     def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
         with self._connections.writing() as connection:
-            values = msgspec.structs.asdict(place) | {"previous": previous}
-            if connection.execute(statements.named("move_view"), values).rowcount != 1:
+            moved = _values(place) | {"previous": previous}
+            if connection.execute(statements.named("move_view"), moved).rowcount != 1:
                 stored = _place(connection, place.projection, place.epoch)
                 raise _moved(place, str(previous), "gone" if stored is None else str(stored.position))
             named = (place.projection, place.epoch)
-            kept = [(*named, row.key, row.state, row.mark) for row in rows if row.state is not None]
-            connection.executemany(statements.named("put_view_row"), kept)
+            kept = [row for row in rows if row.state is not None]
+            checked = zip(kept, row_checks.of_rows(place, kept), strict=True)
+            values = [(*named, row.key, row.state, row.mark, check) for row, check in checked]
+            connection.executemany(statements.named("put_view_row"), values)
             gone = [(*named, row.key) for row in rows if row.state is None]
             connection.executemany(statements.named("delete_view_row"), gone)
 
@@ -127,17 +129,32 @@ class SqliteViews:
             return [key for (key,) in connection.execute(statements.named("list_dropped_rows"), values)]
 
 
-def _find(connection: sqlite3.Connection, place: Place, keys: Sequence[str]) -> list[ViewRow]:
+def _find(connection: sqlite3.Connection, place: Place, keys: Sequence[str]) -> list[tuple[Any, ...]]:
     """The rows of some keys. One by one: a connection that appends may not use `json_each`."""
     statement, execute = statements.named("find_view_row"), connection.execute
     found = (execute(statement, (place.projection, place.epoch, key)).fetchone() for key in sorted(set(keys)))
-    return [ViewRow(*row) for row in found if row is not None]
+    return [row for row in found if row is not None]
+
+
+def _values(place: Place) -> dict[str, Any]:
+    return msgspec.structs.asdict(place) | {"checksum": row_checks.of_place(place)}
+
+
+def _row_of(connection: sqlite3.Connection, projection: str, epoch: int | None) -> tuple[Any, ...] | None:
+    name = "find_live_view" if epoch is None else "find_view"
+    found = connection.execute(statements.named(name), {"projection": projection, "epoch": epoch}).fetchone()
+    return None if found is None else tuple(found)
 
 
 def _place(connection: sqlite3.Connection, projection: str, epoch: int | None) -> Place | None:
-    name = "find_live_view" if epoch is None else "find_view"
-    row = connection.execute(statements.named(name), {"projection": projection, "epoch": epoch}).fetchone()
+    """A place as it is stored, for what replaces or removes it: a damaged one must not hold that up."""
+    row = _row_of(connection, projection, epoch)
     return None if row is None else _as_place(row)
+
+
+def _checked_place(connection: sqlite3.Connection, projection: str, epoch: int | None) -> Place | None:
+    row = _row_of(connection, projection, epoch)
+    return None if row is None else row_checks.checked_place(_as_place(row), row[-1])
 
 
 def _places(connection: sqlite3.Connection) -> list[Place]:
@@ -146,7 +163,7 @@ def _places(connection: sqlite3.Connection) -> list[Place]:
 
 def _as_place(row: tuple[Any, ...]) -> Place:
     names = Place.__struct_fields__
-    return Place(**dict(zip(names, row, strict=True)) | {"live": bool(row[2])})
+    return Place(**dict(zip(names, row[:-1], strict=True)) | {"live": bool(row[2])})
 
 
 def _moved(place: Place, expected: str, actual: str) -> errors.ViewMoved:

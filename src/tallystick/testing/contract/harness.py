@@ -42,6 +42,9 @@ class EngineHarness(Protocol):
     def tamper(self, stream: str, seq: int, change: Change) -> None:
         """Change a stored event underneath, past the engine: `testing/tampering.py` says how ours do it."""
 
+    def tamper_beside(self, statement: str) -> None:
+        """Change what is stored beside the events, in `views`, `view_rows` or `checkpoints`, past the engine."""
+
 
 class UrlHarness:
     """A place named by a URL."""
@@ -68,6 +71,10 @@ class UrlHarness:
     def tamper(self, stream: str, seq: int, change: Change) -> None:
         """Change a stored event underneath, past the engine."""
         tampering.tamper(self.url, stream, seq, change)
+
+    def tamper_beside(self, statement: str) -> None:
+        """Change what is stored beside the events, past the engine."""
+        tampering.tamper_beside(self.url, statement)
 
 
 def needs(*names: str) -> Callable[[_Test], _Test]:

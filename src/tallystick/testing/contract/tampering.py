@@ -9,10 +9,12 @@ import msgspec
 import pytest
 
 from tallystick import Store, errors, state
-from tallystick.projections import Consumer, Live, Projection
+from tallystick.projections import Consumer, Live, Projection, ViewReader, rebuild
+from tallystick.projections.gauges import gauges
+from tallystick.projections.retire import drop_consumer, drop_projection
 from tallystick.store.capabilities import ANY_STREAM, DURABLE, GLOBAL_ORDER
 from tallystick.store.verify import examine
-from tallystick.testing.builders import event, event_id
+from tallystick.testing.builders import event, event_id, events
 from tallystick.testing.contract.harness import Contract, EngineHarness, needs
 from tallystick.testing.tampering import CHANGES
 
@@ -42,6 +44,19 @@ class Counted(Projection):
         return {"n": state["n"] + 1}
 
 
+ROWS_CHANGED = {
+    "state": "UPDATE view_rows SET state = (SELECT state FROM view_rows WHERE key = 'run/b') WHERE key = 'run/a'",
+    "mark": "UPDATE view_rows SET mark = checksum WHERE key = 'run/a'",
+}
+PLACE_CHANGED = {
+    "position": "UPDATE views SET position = position - 1",
+    "link_position": "UPDATE views SET link_position = link_position - 1",
+}
+CHECKPOINT_CHANGED = {
+    "position": "UPDATE checkpoints SET position = position - 1",
+    "link_position": "UPDATE checkpoints SET link_position = link_position + 1",
+    "link": "UPDATE checkpoints SET link = checksum",
+}
 BY_POSITION: dict[str, Callable[[Store], object]] = {
     "read": lambda store: list(store.events()),
     "read one": lambda store: store.log.read(after=store.read_stream(STREAM, limit=1)[0].position, limit=1),
@@ -155,6 +170,66 @@ class TamperingContract(Contract):
             store.read_stream("order/a", limit=100)
         with pytest.raises(errors.Damaged, match="no erasure is noted"):
             list(store.events())
+
+    def _projected(self, harness: EngineHarness, statement: str) -> tuple[Store, ViewReader]:
+        """Rows of two keys that were changed, and whose readers and runners all refuse them."""
+        with harness.open() as store:
+            store.append("run/a", events(3))
+            store.append("run/b", events(2))
+            Live(store, Counted()).catch_up()
+        harness.tamper_beside(statement)
+        store = harness.open()
+        view = ViewReader(store, "Counted")
+        store.append("run/a", event())
+        for use in (
+            lambda: view.get("run/a"),
+            lambda: dict(view.items()),
+            view.fingerprint,
+            Live(store, Counted()).step,
+        ):
+            with pytest.raises(errors.RowsDamaged):
+                use()
+        return store, view
+
+    @needs(DURABLE, GLOBAL_ORDER)
+    @pytest.mark.security
+    @pytest.mark.parametrize("changed", ROWS_CHANGED)
+    def test_no_row_of_a_projection_is_served_that_was_changed_underneath(
+        self, harness: EngineHarness, changed: str
+    ) -> None:
+        """SAFE-01: it is refused by name, other rows are served, and a rebuild makes it again."""
+        store, view = self._projected(harness, ROWS_CHANGED[changed])
+        assert view.get("run/b") == {"n": 2}
+        rebuild(store, Counted())
+        assert dict(view.items()) == {"run/a": {"n": 4}, "run/b": {"n": 2}}
+
+    @needs(DURABLE, GLOBAL_ORDER)
+    @pytest.mark.security
+    @pytest.mark.parametrize("changed", PLACE_CHANGED)
+    def test_rows_whose_place_was_changed_underneath_are_refused(self, harness: EngineHarness, changed: str) -> None:
+        """SAFE-01: a runner would skip events or apply some twice. The projection can be dropped and run again."""
+        store, view = self._projected(harness, PLACE_CHANGED[changed])
+        drop_projection(store, "Counted")
+        Live(store, Counted()).catch_up()
+        assert dict(view.items()) == {"run/a": {"n": 4}, "run/b": {"n": 2}}
+
+    @needs(DURABLE)
+    @pytest.mark.security
+    @pytest.mark.parametrize("changed", CHECKPOINT_CHANGED)
+    def test_no_checkpoint_is_used_that_was_changed_underneath(self, harness: EngineHarness, changed: str) -> None:
+        """SAFE-01: a consumer would skip events, or see some again, without a word. It can be dropped."""
+        with harness.open() as store:
+            store.append("run/a", events(3))
+            store.save_checkpoint("mailer", 2)
+        harness.tamper_beside(CHECKPOINT_CHANGED[changed])
+        store = harness.open()
+        for use in (lambda: store.load_checkpoint("mailer"), lambda: store.save_checkpoint("mailer", 3, previous=1)):
+            with pytest.raises(errors.CheckpointDamaged):
+                use()
+        if GLOBAL_ORDER in harness.capabilities:
+            assert [gauge.lag.events for gauge in gauges(store) if gauge.name == "mailer"] == [3]
+            drop_consumer(store, "mailer")
+            assert store.load_checkpoint("mailer") == 0
 
 
 def without_payload(found: Any) -> Any:

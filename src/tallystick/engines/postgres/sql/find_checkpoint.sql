@@ -1,1 +1,1 @@
-SELECT name, uuid_send(store_id), position, link_position, link FROM tally.checkpoints WHERE name = %s
+SELECT name, uuid_send(store_id), position, link_position, link, checksum FROM tally.checkpoints WHERE name = %s

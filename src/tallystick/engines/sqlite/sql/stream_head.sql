@@ -1,1 +1,10 @@
-SELECT seq, link, org FROM streams WHERE stream = ?
+-- The end of a stream as it is recorded, and as its events, or else its cut, have it: they differ where one is damaged.
+SELECT ends.seq, ends.link, ends.org, coalesce(last.seq, gone.through), coalesce(last.link, gone.link)
+FROM (SELECT ? AS stream) AS asked
+LEFT JOIN streams AS ends ON ends.stream = asked.stream
+LEFT JOIN events AS last
+    ON last.stream = asked.stream
+    AND last.seq = (SELECT max(seq) FROM events WHERE stream = asked.stream)
+LEFT JOIN cuts AS gone
+    ON last.seq IS NULL AND gone.stream = asked.stream
+    AND gone.through = (SELECT max(through) FROM cuts WHERE stream = asked.stream)

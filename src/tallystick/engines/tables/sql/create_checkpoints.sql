@@ -3,5 +3,6 @@ CREATE TABLE IF NOT EXISTS checkpoints (
     store_id BLOB NOT NULL,
     position INTEGER NOT NULL,
     link_position INTEGER NOT NULL,
-    link BLOB NOT NULL
+    link BLOB NOT NULL,
+    checksum BLOB
 ) STRICT, WITHOUT ROWID;

@@ -8,6 +8,7 @@ CREATE TABLE IF NOT EXISTS views (
     link_position INTEGER NOT NULL,
     link BLOB NOT NULL,
     drops INTEGER NOT NULL,
+    checksum BLOB,
     PRIMARY KEY (projection, epoch)
 ) STRICT, WITHOUT ROWID;
 
@@ -19,6 +20,7 @@ CREATE TABLE IF NOT EXISTS view_rows (
     key TEXT NOT NULL,
     state BLOB,
     mark BLOB NOT NULL,
+    checksum BLOB,
     PRIMARY KEY (projection, epoch, key)
 ) STRICT, WITHOUT ROWID;
 

@@ -1,1 +1,1 @@
-UPDATE view_rows SET state = NULL, mark = x'' WHERE projection = ? AND epoch = ? AND key = ?
+UPDATE view_rows SET state = NULL, mark = x'', checksum = NULL WHERE projection = ? AND epoch = ? AND key = ?

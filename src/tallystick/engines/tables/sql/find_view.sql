@@ -1,2 +1,2 @@
-SELECT projection, epoch, live, definition, store_id, position, link_position, link, drops FROM views
+SELECT projection, epoch, live, definition, store_id, position, link_position, link, drops, checksum FROM views
 WHERE projection = :projection AND epoch = :epoch

@@ -1,1 +1,1 @@
-SELECT key, state, mark FROM view_rows WHERE projection = ? AND epoch = ? AND key = ?
+SELECT key, state, mark, checksum FROM view_rows WHERE projection = ? AND epoch = ? AND key = ?

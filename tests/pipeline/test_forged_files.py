@@ -1,0 +1,185 @@
+"""Files of an archive that were changed together with the hash that the manifest has of them.
+
+The log knows only the blocks: which event stands at which position. So every reader holds a file against its blocks,
+takes nothing from its statistics, and takes no column that has another form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import tallystick
+from tallystick import errors
+from tallystick.pipeline import archive_files, clear, manifest, shelving
+from tallystick.pipeline.archive import archive
+from tallystick.pipeline.columns import COLUMNS
+from tallystick.pipeline.querying import sql
+from tallystick.pipeline.registering import DELTA, register
+from tallystick.pipeline.verifying import verify
+
+MakeLog = Callable[..., None]
+Change = Callable[[pa.Table], pa.Table]
+BETWEEN = "select position from events where position between 5 and 8 order by 1"
+
+
+@pytest.fixture
+def place(spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path) -> Path:
+    """An archive of forty events in two buckets."""
+    make_log(files_url, events=40)
+    archive(spark, files_url, tmp_path / "archive", bucket_events=20)
+    return tmp_path / "archive"
+
+
+def forge(place: Path, change: Callable[[Path], None]) -> None:
+    """Change the first file, and the hash and the number of rows that the manifest has of it; blocks stay."""
+    found = manifest.read(place)
+    bucket = found.buckets[0]
+    assert bucket.events is not None
+    path = place / bucket.events.name
+    change(path)
+    file = msgspec.structs.replace(bucket.events, sha256=shelving.hash_of(path), rows=shelving.rows_in(path))
+    first = msgspec.structs.replace(bucket, events=file)
+    manifest.save(place, msgspec.structs.replace(found, buckets=[first, *found.buckets[1:]]))
+
+
+def rewritten(change: Change, rows_a_group: int = 1000) -> Callable[[Path], None]:
+    """The file with another table in it."""
+
+    def run(path: Path) -> None:
+        pq.write_table(change(pq.read_table(path)), path, row_group_size=rows_a_group, store_schema=False)
+
+    return run
+
+
+def exchanged(table: pa.Table) -> pa.Table:
+    """Two events of different streams at each other's positions."""
+    rows = table.to_pylist()
+    other = next(row for row in rows if row["stream"] != rows[0]["stream"])
+    rows[0]["position"], other["position"] = other["position"], rows[0]["position"]
+    return pa.Table.from_pylist(sorted(rows, key=lambda row: int(row["position"])), schema=table.schema)
+
+
+def other_link(table: pa.Table) -> pa.Table:
+    """The last event is another one."""
+    links = table["link"].to_pylist()
+    return table.set_column(table.column_names.index("link"), "link", [pa.array([*links[:-1], links[0]], pa.binary())])
+
+
+def positions_as_text(table: pa.Table) -> pa.Table:
+    """The same numbers in another form."""
+    return table.set_column(0, "position", [pa.array(map(str, table["position"].to_pylist()))])
+
+
+def groups_swapped(path: Path) -> None:
+    """Two row groups in the other order."""
+    table = pq.read_table(path)
+    with pq.ParquetWriter(path, table.schema, store_schema=False) as file:
+        file.write_table(table.slice(10))
+        file.write_table(table.slice(0, 10))
+
+
+def wrong_statistics(path: Path) -> None:
+    """The footer says that positions go from 901 to 920."""
+    table = pq.read_table(path)
+    pq.write_table(table, path, store_schema=False, compression="none", use_dictionary=False)
+    data = path.read_bytes()
+    size = int.from_bytes(data[-8:-4], "little")
+    body, footer = data[: -8 - size], data[-8 - size :]
+    for position in (1, 20):
+        text = position.to_bytes(8, "little")
+        at = footer.index(b"\x08" + text)
+        footer = footer[: at + 1] + (900 + position).to_bytes(8, "little") + footer[at + 9 :]
+        footer = footer.replace(b"\x18\x08" + text, b"\x18\x08" + (900 + position).to_bytes(8, "little"))
+    path.write_bytes(body + footer)
+    assert pq.read_metadata(path).row_group(0).column(0).statistics.min == 901
+
+
+FORGED = {
+    "positions exchanged": rewritten(exchanged),
+    "another last event": rewritten(other_link),
+    "a column of another form": rewritten(positions_as_text),
+    "row groups swapped": groups_swapped,
+}
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
+def test_no_reader_takes_a_file_that_does_not_have_its_blocks(
+    spark: SparkSession, files_url: str, place: Path, change: Callable[[Path], None]
+) -> None:
+    """SAFE-01, PIPE-10: SQL refuses it, also where it asks for other columns; verify names it."""
+    forge(place, change)
+    with pytest.raises(errors.ArchiveDamaged), clear():
+        sql(spark, files_url, "select count(distinct type) from events", place).collect()
+    assert not verify(spark, files_url, place).ok
+
+
+@pytest.mark.security
+def test_statistics_decide_nothing(spark: SparkSession, files_url: str, place: Path) -> None:
+    """SAFE-05, PIPE-10: rows that the footer denies are served; verify says that the footer is wrong."""
+    forge(place, wrong_statistics)
+    assert [row[0] for row in sql(spark, files_url, BETWEEN, place).collect()] == [5, 6, 7, 8]
+    found = verify(spark, files_url, place)
+    assert any("statistics" in problem.reason for problem in found.problems)
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("shares", [1, 2, 3, 7])
+def test_shares_of_a_file_check_every_block_between_them(place: Path, shares: int) -> None:
+    """SAFE-01: a file in many row groups, read in shares: together they give every row, and one of them refuses."""
+    forge(place, rewritten(lambda table: table, rows_a_group=3))
+    assert sorted(_positions(place, shares)) == list(range(1, 21))
+    for change in (exchanged, other_link):
+        forge(place, rewritten(change, rows_a_group=3))
+        with pytest.raises(errors.ArchiveDamaged):
+            list(_positions(place, shares))
+
+
+def _positions(place: Path, shares: int) -> Iterator[int]:
+    whole = archive_files.file_of(manifest.read(place).buckets[0])
+    assert whole is not None
+    for share in range(shares):
+        file = msgspec.structs.replace(whole, share=share, shares=shares)
+        for batch in archive_files.read(str(place), file, ("position", "type")):
+            yield from batch.column(0).to_pylist()
+
+
+@pytest.mark.security
+def test_a_changed_file_is_not_registered(place: Path) -> None:
+    """PIPE-02: another list of the same files is made of files that are as they were archived."""
+    file = manifest.read(place).buckets[0].events
+    assert file is not None
+    rewritten(lambda table: table.slice(1))(place / file.name)
+    with pytest.raises(errors.ArchiveDamaged):
+        register(place, DELTA)
+
+
+@pytest.mark.security
+def test_every_changed_payload_of_the_live_log_is_named(spark: SparkSession, make_log: MakeLog, tmp_path: Path) -> None:
+    """SAFE-03, PIPE-03: the first one does not hide the next one of its bucket."""
+    url, place = f"sqlite:{tmp_path}/log.db", tmp_path / "archive"
+    make_log(url, events=20)
+    archive(spark, url, place)
+    with tallystick.open(url, readonly=True) as store:
+        chosen = [event for event in store.read(limit=100).events if event.position in (6, 13)]
+    data = (tmp_path / "log.db").read_bytes()
+    for event in chosen:
+        assert event.payload is not None
+        data = data.replace(event.payload, event.payload.replace(b"cents", b"CENTS"))
+    (tmp_path / "log.db").write_bytes(data)
+    found = verify(spark, url, place)
+    assert {6, 13} <= {problem.position for problem in found.problems}
+
+
+def test_columns_of_an_archive_are_those_of_events(place: Path) -> None:
+    """PIPE-02: what is written has the form that readers ask for."""
+    file = manifest.read(place).buckets[0].events
+    assert file is not None
+    assert tuple(pq.read_schema(place / file.name).names) == COLUMNS

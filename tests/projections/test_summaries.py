@@ -1,0 +1,208 @@
+"""Summaries: whatever the history, however they are run, the rows are those that a plain computation gives."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+import tallystick
+from tallystick import NewEvent, errors
+from tallystick.event.catalog import Catalog
+from tallystick.projections import Live, Summary, ViewReader, rebuild, run_inline
+from tallystick.projections.summary import count, latest, max_text, min_, payload, set_, sum_, top
+from tallystick.testing import upkeep
+from tallystick.testing.projections import check_fold
+
+from .conftest import url_of
+from .summaries import SOLD, ByStream, Everything, expected, made, streams
+from .test_equivalence import SETTINGS
+
+appends = st.tuples(st.just("append"), streams, st.lists(made, min_size=1, max_size=4))
+steps = st.tuples(st.just("step"), st.integers(1, 5), st.none())
+erasures = st.tuples(st.just("erase"), streams, st.integers(1, 6))
+histories = st.lists(st.one_of(appends, appends, appends, steps, erasures), max_size=20)
+
+
+class Inline(ByStream):
+    """The same, run inline."""
+
+
+def play(store: tallystick.Store, history: list[tuple[str, Any, Any]]) -> None:
+    """Do what a history says: live runners step in between, at random."""
+    for what, one, other in history:
+        if what == "append":
+            store.append(one, other)
+        elif what == "step":
+            for projection in (Everything(), ByStream()):
+                Live(store, projection, batch_events=one).step()
+        elif [found.erased for found in store.read_stream(one, after=other - 1, limit=1)] == [False]:
+            upkeep.erase(store, one, other)
+
+
+def rows_of(store: tallystick.Store, name: str) -> dict[str, bytes]:
+    """Keys and states, as they are stored."""
+    place = store.log.views.place(name)
+    assert place is not None
+    return {row.key: row.state or b"" for row in store.log.views.rows(name, limit=100_000).rows}
+
+
+@pytest.mark.parametrize("engine", ["memory", "sqlite"])
+def test_every_runner_gives_the_rows_of_a_plain_computation(engine: str) -> None:
+    """CP-08: inline, live in steps of any size, and rebuilt: the same bytes, also after erasures."""
+
+    @SETTINGS
+    @hypothesis.given(histories)
+    def check(history: list[tuple[str, Any, Any]]) -> None:
+        with tempfile.TemporaryDirectory() as place, url_of(engine, place) as url, tallystick.open(url) as store:
+            run_inline(store, Inline())
+            play(store, history)
+            store.append("order/9", NewEvent(SOLD, {"customer": "last"}))
+            events = list(store.events())
+            for projection in (Everything(), ByStream()):
+                Live(store, projection).catch_up()
+                assert rows_of(store, projection.name) == expected(events, projection.key)
+                fingerprint = ViewReader(store, projection.name).fingerprint().digest
+                rebuild(store, projection, batch_events=3)
+                assert ViewReader(store, projection.name).fingerprint().digest == fingerprint
+            assert rows_of(store, "Inline") == rows_of(store, "ByStream")
+
+    check()
+
+
+@SETTINGS
+@hypothesis.given(st.lists(made, max_size=8))
+def test_a_fold_takes_one_event_after_the_other_too(events: list[NewEvent]) -> None:
+    """Runners that know nothing of summaries give the same, also with a JSON round trip after every event."""
+    with tallystick.open("memory:") as store:
+        if events:
+            store.append("order/1", events)
+        check_fold(ByStream(), list(store.events()))
+
+
+class Sold(Summary):
+    """A small one."""
+
+    types = (SOLD,)
+    key = payload.customer
+    total = sum_(payload.cents)
+    money = sum_(payload.price, places=2)
+    name_ = max_text(payload.name)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"cents": 1.0}, "total: payload.cents is a decimal, not a whole number"),
+        ({"cents": "1"}, "total: payload.cents is a text, not a whole number"),
+        ({"cents": True}, "total: payload.cents is a truth value"),
+        ({"cents": [1]}, "total: payload.cents is a list"),
+        ({"price": 0.001}, "money: payload.price is a decimal, not a decimal with up to 2 places"),
+        ({"price": 1e13}, "money"),
+        ({"price": 10**13}, "money"),
+        ({"price": 1e300}, "money"),
+        ({"price": "1"}, "money"),
+        ({"price": False}, "money"),
+        ({"name": 5}, "name_: payload.name is a number, not a text"),
+    ],
+)
+def test_a_value_that_cannot_be_exact_is_refused(body: dict[str, Any], said: str) -> None:
+    """The event and the measure are named, and no row is written."""
+    with tallystick.open("memory:") as store:
+        store.append("order/1", NewEvent(SOLD, {"customer": "a", "cents": 1}))
+        store.append("order/1", NewEvent(SOLD, {"customer": "b", **body}))
+        with pytest.raises(errors.ProjectionFailed, match=r"seq 2 of 'order/1'") as refused:
+            Live(store, Sold()).catch_up()
+        assert said in str(refused.value)
+        assert rows_of(store, "Sold") == {}
+
+
+def test_a_key_that_is_no_text_is_refused() -> None:
+    """As with every projection."""
+    with tallystick.open("memory:") as store:
+        store.append("order/1", NewEvent(SOLD, {"customer": 5}))
+        with pytest.raises(errors.ProjectionKeyInvalid):
+            Live(store, Sold()).catch_up()
+
+
+def test_upcast_events_count_as_what_they_became() -> None:
+    """The current version is what is measured."""
+    catalog = Catalog()
+
+    @catalog.upcaster(SOLD, from_version=1)
+    def split(data: dict[str, Any]) -> dict[str, Any]:
+        return {"customer": data["who"], "cents": data["euros"] * 100}
+
+    with tallystick.open("memory:") as store:
+        store.append("order/1", NewEvent(SOLD, {"who": "a", "euros": 2}, version=1))
+        store.append("order/1", NewEvent(SOLD, {"customer": "a", "cents": 5}, version=2))
+        store.catalog = catalog
+        Live(store, Sold()).catch_up()
+        found = ViewReader(store, "Sold").get("a")
+        assert found is not None
+        assert found["total"] == 205
+
+
+def test_other_expressions_are_another_definition() -> None:
+    """Rows that were made by other expressions are refused, though nobody raised a version."""
+    one = type("Books", (Summary,), {"types": (SOLD,), "total": sum_(payload.cents)})
+    two = type("Books", (Summary,), {"types": (SOLD,), "total": sum_(payload.price, places=2)})
+    with tallystick.open("memory:") as store:
+        Live(store, one()).catch_up()
+        store.append("order/1", NewEvent(SOLD, {"cents": 1}))
+        with pytest.raises(errors.ProjectionChanged, match="version"):
+            Live(store, two()).catch_up()
+
+
+def test_a_field_and_one_inside_it_can_both_be_measured() -> None:
+    """A path that goes on from another."""
+    books = type("Books", (Summary,), {"types": (SOLD,), "whole": latest(payload.to), "part": set_(payload.to.city)})
+    with tallystick.open("memory:") as store:
+        store.append("order/1", NewEvent(SOLD, {"to": {"city": "Ä"}}))
+        Live(store, books()).catch_up()
+        assert ViewReader(store, "Books").get("order/1") == {"whole": {"city": "Ä"}, "part": ["Ä"]}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {},
+        {"n": count(of="another.type")},
+        {"n": count(), "order": "lamport"},
+        {"version": count()},
+        {"apply": count()},
+    ],
+)
+def test_what_cannot_be_run_is_refused_where_it_is_written(written: dict[str, Any]) -> None:
+    """When the class is made."""
+    with pytest.raises(errors.ProjectionInvalid):
+        type("Books", (Summary,), {"types": (SOLD,), **written})
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda: payload["a b"],
+        lambda: sum_("cents"),
+        lambda: sum_(None),
+        lambda: sum_(payload.a, places=5),
+        lambda: sum_(payload.a, places=-1),
+        lambda: min_(payload.a, per=61),
+        lambda: top(0, payload.a),
+    ],
+)
+def test_what_no_measure_is_is_refused(write: Any) -> None:
+    """Names that mean something else to a database, places that doubles do not hold, odd windows."""
+    with pytest.raises(errors.InvalidValue):
+        write()
+
+
+def test_a_summary_travels() -> None:
+    """It can be pickled, used or not: workers compile it anew."""
+    summary = Everything()
+    assert summary.folded([]) == {}
+    assert pickle.loads(pickle.dumps(summary)).folded([]) == {}
