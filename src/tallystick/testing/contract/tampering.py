@@ -19,6 +19,7 @@ from tallystick.testing.contract.harness import Contract, EngineHarness, needs
 from tallystick.testing.tampering import CHANGES
 
 STREAM, SEQ, LENGTH = "run/a", 2, 4
+MANY = 40  # more than any engine keeps decoded
 META = {"app": "web"}
 
 
@@ -120,6 +121,20 @@ class TamperingContract(Contract):
             store.append(STREAM, event(9, meta=META))
         found = examine(store.log).problems
         assert (STREAM, SEQ) in {(problem.stream, problem.seq) for problem in found}
+
+    @needs(DURABLE)
+    @pytest.mark.security
+    @pytest.mark.parametrize("changed", CHANGES)
+    def test_a_handle_that_has_read_everything_notices(self, harness: EngineHarness, changed: str) -> None:
+        """SAFE-01: what was checked once is not taken for sound when it was changed since, with its hash too."""
+        store = harness.open()
+        for number in range(1, MANY + 1):
+            store.append(STREAM, event(number, meta=META, id=event_id(number)))
+        for _ in range(2):
+            assert len(store.read_stream(STREAM, limit=MANY)) == len(list(store.events())) == MANY
+        harness.tamper(STREAM, SEQ, CHANGES[changed])
+        served = [name for name, read in self._ways(harness, changed).items() if not refuses(lambda: read(store))]  # noqa: B023
+        assert served == []
 
     @needs(DURABLE)
     @pytest.mark.security
