@@ -126,7 +126,7 @@ def _compressed_in_the_background(one: Life) -> int:
     one.append(40, size=100)
     one.wait(25 * HOURS)
     one.append()
-    one.store.close()
+    one.store.log._compressor.wait()
     return one.compressed()
 
 
@@ -166,7 +166,7 @@ def _pruned(one: Life) -> bool:
 
 
 def _compressed(one: Life) -> bool:
-    one.append(200, size=200)
+    one.append(100, size=200)
     one.wait(2 * DAYS)
     one.append()
     one.wait(2 * DAYS)
