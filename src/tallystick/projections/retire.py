@@ -64,14 +64,14 @@ def drop_projection(store: Store, name: str, *, by: str = "", reason: str = "") 
         reason=reason,
     )
     _record(store, PROJECTION_DROPPED, fact, by)
-    for place in rows:
-        while store.log.views.discard(name, place.epoch, limit=DISCARD_ROWS, live=True) == DISCARD_ROWS:
-            pass
-    if tables:
+    if tables:  # first: an engine may keep all places in one table, and then the rows below take theirs along
         with store.log.view_tables.writing() as session:
             for place in session.views.places():
                 if place.projection == name:
                     session.discard(place)
+    for place in rows:
+        while store.log.views.discard(name, place.epoch, limit=DISCARD_ROWS, live=True) == DISCARD_ROWS:
+            pass
     return fact
 
 

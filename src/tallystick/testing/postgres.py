@@ -14,7 +14,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 import psycopg
 from psycopg import conninfo, sql
 
+import tallystick
+from tallystick import Store
 from tallystick.testing.contract.harness import UrlHarness
 
 SERVER_VARIABLE = "TALLY_TEST_POSTGRES"
@@ -119,8 +121,15 @@ class PostgresHarness(UrlHarness):
 
     def __init__(self) -> None:
         super().__init__("postgres", create_database())
+        self._logins = ExitStack()
+
+    def projector(self, store: Store) -> Store:
+        """A login that was granted `tally_projector` and nothing else: one with more rights is refused."""
+        self._opened.append(tallystick.open(self._logins.enter_context(login(self.url, "tally_projector"))))
+        return self._opened[-1]
 
     def close(self) -> None:
         """Close what was opened, and drop the database."""
         super().close()
+        self._logins.close()
         drop_database(self.url)

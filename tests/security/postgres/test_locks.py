@@ -13,17 +13,22 @@ import psycopg
 import pytest
 
 import tallystick
-from tallystick import NewEvent, Store
+from tallystick import NewEvent, Store, runs
 from tallystick.commands import CommandKey, Commands, Decision
+from tallystick.engines.postgres import migrations
+from tallystick.projections import TableRunner, drop_projection
 from tallystick.server import health
 from tallystick.server.service import Service
 from tallystick.server.settings import Settings
 from tallystick.store.verify import verify
 from tallystick.testing import postgres
 
+from .test_superuser import Counts
+
 pytestmark = pytest.mark.security
 
 Login = Callable[..., str]
+_WAIT_S = 15.0
 HELD = {
     "the log, shared": "SELECT pg_advisory_lock_shared(1952541804, 1)",
     "the log": "SELECT pg_advisory_lock(1952541804, 1)",
@@ -97,6 +102,56 @@ def test_the_tables_that_are_locked_are_out_of_reach(store: Store, login: Login)
                 other.execute("SELECT nextval(%s::oid::regclass)", found)
             position = store.append("order/a", NewEvent("thing.done", {})).position
             assert store.head() == position
+
+
+def test_a_login_without_our_roles_holds_up_no_tables(store: Store, login: Login, tmp_path: Path) -> None:
+    """CP-04, CP-10: tables of projections and of runs are filled, read, rebuilt and dropped, whatever lock it holds."""
+    store.append("order/a", NewEvent("thing.done", {}))
+    flow = runs.Workflow("one")
+    flow.add("a", lambda work: None)
+    with psycopg.connect(login(), autocommit=True) as other:
+        for key in range(10):
+            other.execute("SELECT pg_advisory_lock(1952541804, %s)", (key,))
+        with tallystick.open(login("tally_projector"), busy_ms=3000) as projector:
+            runner = TableRunner(projector, Counts())
+            runner.catch_up()
+            runner.rebuild()
+            assert runner.query("SELECT many FROM {counts}") == [(1,)]
+            runs.start(store, flow, run="one", workspace=str(tmp_path))
+            assert len(runs.fill_tables(projector).runs) == 1
+            assert projector.log.run_tables is not None
+            assert [row["id"] for row in projector.log.run_tables.read("runs")] == ["one"]
+            drop_projection(store, "Counts")
+
+
+@pytest.mark.parametrize("upto", [0, migrations.known()[-2].number], ids=["a new store", "an older store"])
+def test_a_login_without_our_roles_holds_up_no_opening(upto: int) -> None:
+    """CP-12: a store is made and upgraded, by several at once too, whatever lock it holds."""
+    failed: list[BaseException] = []
+
+    def work(url: str) -> None:
+        try:
+            with tallystick.open(url) as store:
+                store.append("order/a", NewEvent("thing.done", {}))
+        except BaseException as problem:
+            failed.append(problem)
+
+    with postgres.database() as url, postgres.login(url) as nobody, psycopg.connect(url, autocommit=True) as ours:
+        if upto:
+            migrations.migrate(ours, profile="plain", clock=lambda: 0, upto=upto)
+        with psycopg.connect(nobody, autocommit=True) as other:
+            for key in range(10):
+                other.execute("SELECT pg_advisory_lock(1952541804, %s)", (key,))
+            threads = [threading.Thread(target=work, args=(url,), daemon=True) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(_WAIT_S)
+            assert not any(thread.is_alive() for thread in threads)
+        assert failed == []
+        with tallystick.open(url) as store:
+            assert store.head() == 4
+            assert verify(store.log).ok
 
 
 class _Server:

@@ -11,10 +11,12 @@ import pytest
 
 import tallystick
 from tallystick import Event, NewEvent, Store, errors
+from tallystick.engines.postgres import migrations
 from tallystick.projections import TableProjection, TableRunner
 from tallystick.store.idempotency import CommandKey
 from tallystick.store.tables import Execute
 from tallystick.store.verify import verify
+from tallystick.testing import postgres
 
 pytestmark = pytest.mark.security
 
@@ -105,6 +107,37 @@ def _run(url: str) -> None:
     with suppress(errors.TallyError), tallystick.open(url) as store:
         TableRunner(store, Counts()).catch_up()
         TableRunner(store, Counts()).query("SELECT * FROM {counts}")
+
+
+PLANTED = {
+    "the table of steps": (
+        "CREATE SCHEMA tally",
+        "CREATE VIEW tally.migrations AS SELECT public.rise() AS number, 'x' AS name",
+    ),
+    "the schema of the log": ("CREATE SCHEMA tally",),
+    "the schema of tables": ("CREATE SCHEMA tally_views",),
+    "the schema of locks": ("CREATE SCHEMA tally_locks",),
+}
+
+
+@pytest.mark.parametrize("number", [0, 1, migrations.latest(), migrations.latest() + 1])
+@pytest.mark.parametrize("planted", PLANTED.values(), ids=PLANTED.keys())
+def test_nobody_makes_the_schemas_before_the_store_is(
+    url: str, connect: Connect, planted: tuple[str, ...], number: int
+) -> None:
+    """CP-01: whoever may make schemas in a database without a store runs nothing as the one who opens it."""
+    with postgres.login(url) as login, psycopg.connect(login, autocommit=True) as connection:
+        name = connection.info.user
+        connect().execute(f"GRANT CREATE ON DATABASE {connection.info.dbname} TO {name}".encode())
+        connect().execute(f"GRANT ALL ON SCHEMA public TO {name}".encode())
+        body = f"BEGIN {BECOME.format(me=name)} RETURN {number}; END"
+        connection.execute(f"CREATE FUNCTION public.rise() RETURNS int LANGUAGE plpgsql AS $$ {body} $$".encode())
+        for statement in planted:
+            connection.execute(statement.encode())
+        for readonly in (False, True):
+            with pytest.raises(errors.UnsafeServer, match=name):
+                tallystick.open(url, readonly=readonly)
+        assert not _is_superuser(connect, name)
 
 
 TAKEN = {

@@ -1,7 +1,8 @@
 """The schema as numbered, forward-only steps: `sql/migrations/NNN_name.sql`.
 
-Invariant: a step and its row in `tally.migrations` are one transaction, and steps are taken under one lock. A database
-is therefore always exactly at some step, whoever was interrupted.
+Invariant: a step and its row in `tally.migrations` are one transaction, and steps are taken under the lock of that
+table. A database is therefore always exactly at some step, whoever was interrupted. The first step needs no lock: it
+makes a schema, which can be made once.
 """
 
 from __future__ import annotations
@@ -59,10 +60,14 @@ def migrate(
     connection: psycopg.Connection, *, profile: str, clock: Callable[[], int], upto: int | None = None
 ) -> list[Migration]:
     """Take the steps that are missing, in one transaction; returns those taken here."""
+    last = latest() if upto is None else upto
     with protected(connection):
-        connection.execute(statements.named("lock_schema"))
+        if version_of(connection):
+            connection.execute("SET LOCAL ROLE tally_owner")
+            connection.execute(statements.named("lock_schema"))
+            connection.execute("RESET ROLE")
         before = version_of(connection)  # another process may have been here while this one waited
-        missing = [step for step in known()[:upto] if step.number > before]
+        missing = [step for step in known() if before < step.number <= last]
         for step in missing:
             _take(connection, step)
         if _FIRST_TABLES in [step.number for step in missing]:

@@ -22,6 +22,10 @@ from tallystick.store.stating import shown
 _CONNECT_S = 10
 _TRIES = 10
 _TRY_AGAIN_S = 0.05
+_COLLISIONS = (
+    *(psycopg.errors.UniqueViolation, psycopg.errors.DuplicateObject, psycopg.errors.DuplicateSchema),
+    psycopg.errors.InternalError_,
+)
 
 
 class Login(msgspec.Struct, frozen=True):
@@ -70,6 +74,7 @@ class Opening:
         """Find, make or migrate the log."""
         with self._connected() as connection:
             with migrations.protected(connection):
+                self._require_own_schemas(connection)
                 found = migrations.version_of(connection)
             if found == 0 and not create:
                 raise errors.StoreNotFound(url=self.url)
@@ -100,11 +105,11 @@ class Opening:
             raise translate.of(problem, url=self.url, waited_ms=0) from problem
 
     def _migrate(self, connection: psycopg.Connection[Any]) -> list[migrations.Migration]:
-        """Take the missing steps. Roles belong to the whole server, where another database's migration may collide."""
+        """Take the missing steps. Another process may make the store too, and roles belong to the whole server."""
         for attempt in range(_TRIES):
             try:
                 return migrations.migrate(connection, profile=self._profile, clock=self._clock)
-            except (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateObject, psycopg.errors.InternalError_):
+            except _COLLISIONS:
                 if attempt == _TRIES - 1:
                     raise
                 time.sleep(_TRY_AGAIN_S * (attempt + 1))
@@ -141,6 +146,13 @@ class Opening:
         if wanted not in login.roles:
             raise errors.NotPermitted(url=self.url, reason=f"the role that logs in is not a member of {wanted}")
         return wanted
+
+    def _require_own_schemas(self, connection: psycopg.Connection[Any]) -> None:
+        """Nothing is read in a schema of others: what looks like a table may be a view that runs code as this login."""
+        found = connection.execute(statements.named("find_foreign_schema")).fetchone()
+        if found is not None:
+            reason = f"the schema {found[0]} belongs to {found[1]}, not to tally_owner; drop it or use another database"
+            raise errors.UnsafeServer(url=self.url, reason=reason)
 
     def _require_held(self, connection: psycopg.Connection[Any]) -> None:
         role, bypasses = connection.execute(statements.named("check_role")).fetchone() or ("", True)

@@ -32,6 +32,9 @@ class EngineHarness(Protocol):
     def open(self, **options: Any) -> Store:
         """Another handle on the same place, with the options of `tallystick.open`."""
 
+    def projector(self, store: Store) -> Store:
+        """The handle that runs projections with tables: `store`, unless the engine wants a login for them alone."""
+
     def close(self) -> None:
         """Close every handle that is still open."""
 
@@ -61,6 +64,10 @@ class UrlHarness:
         """Open the place once more."""
         store = tallystick.open(self.url, **options)
         self._opened.append(store)
+        return store
+
+    def projector(self, store: Store) -> Store:
+        """Any handle may run projections with tables."""
         return store
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-SELECT pg_advisory_xact_lock(1952541804, 4)
+SELECT tally.lock_tables_to_change()

@@ -1,1 +1,1 @@
-SELECT pg_advisory_xact_lock_shared(1952541804, 5)
+SELECT tally.lock_tables_to_read()

@@ -1,1 +1,1 @@
-SELECT pg_advisory_xact_lock(1952541804, 3)
+LOCK TABLE tally.migrations IN SHARE ROW EXCLUSIVE MODE
