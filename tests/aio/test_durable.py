@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from tallystick.testing.crash_states import moments
 from tallystick.testing.faults import Fault, FaultyFileSystem
 from tallystick.testing.simulated_disk import DiskState, SimulatedDisk, reachable
 
-SIMULATED_URL = "files:/store"
+SIMULATED_URL = f"files:/simulated-{os.getpid()}"  # on the real disk there is nothing of that name
 
 
 def after_power_loss(moment: DiskState) -> SimulatedDisk:

@@ -16,6 +16,7 @@ import tallystick
 from tallystick import errors
 from tallystick.event.model import Event
 from tallystick.store.verify import verify
+from tallystick.testing.builders import text
 from tallystick.testing.faults import OPERATIONS, Fault, FaultyFileSystem
 from tallystick.testing.simulated_disk import SimulatedDisk
 
@@ -294,7 +295,7 @@ def test_what_is_no_regular_file_is_never_a_segment(tmp_path: Path, put: Callabl
     """LH-10: a link, FIFO or directory in the place of a segment is a hole; it is neither followed nor waited for."""
     with tallystick.open(f"files:{tmp_path}/s", segment_bytes_max=2000) as store:
         for number in range(4):
-            store.append("a/b", tallystick.NewEvent("made", {"number": number, "text": "x" * 700}))
+            store.append("a/b", tallystick.NewEvent("made", {"number": number, "text": text(700, seed=number)}))
     logs = sorted((tmp_path / "s").glob("*.log"))
     assert len(logs) == 2
     put(logs[0] if which == "sealed" else logs[1])

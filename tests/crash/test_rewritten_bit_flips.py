@@ -32,7 +32,7 @@ def sample(request: pytest.FixtureRequest, lab: Any) -> Sample:
     disk = SimulatedDisk()
     with lab.open_store(disk, segment_bytes_max=SEGMENT_BYTES_MAX) as store:
         for number in range(8):
-            store.append(f"a/{number % 2}", lab.event(number, size=40))
+            store.append(f"a/{number % 2}", lab.event(number, size=90))
         upkeep.prune(store, "a/0", 2)
         upkeep.erase(store, "a/1", 2)
         before = 1 << 62 if request.param == "compressed" else None
@@ -67,7 +67,7 @@ def served(store: Store, sample: Sample) -> tuple[dict[int, Event], bool]:
 def test_no_flipped_bit_is_served_or_silently_loses_an_event(lab: Any, sample: Sample, chunk: int) -> None:
     """LH-09, LH-19, settled 15: each flip is reported, or changes nothing of what is served and verified."""
     wanted = {event.position: event for event in sample.events}
-    files = [sample.path, sample.path.replace("/store/", "/store/index/").replace(".log", ".idx")]
+    files = [sample.path, sample.path.replace(f"{lab.directory}/", f"{lab.directory}/index/").replace(".log", ".idx")]
     for path in files:
         data = sample.image[path]
         assert data is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from tallystick.store.verify import verify
 from tallystick.testing.crash_states import CrashState
 from tallystick.testing.simulated_disk import SimulatedDisk
 
-DIRECTORY = "/store"
+DIRECTORY = f"/simulated-{os.getpid()}"  # SQLite looks for tables beside a log on the real disk: nothing may be there
 START_NS = 1_790_000_000_000_000_000
 RUNS = ("run/a", "run/b")
 

@@ -164,10 +164,11 @@ def test_another_payload_covers_nothing(files_url: str, make_log: MakeLog, tmp_p
         (tmp_path / folder).mkdir()
     staged = stage_range(Question(url=files_url, until=5), Range(0, 5), tmp_path / shelving.STAGING)
     assert staged.events is not None
-    table = pq.read_table(staged.events)
+    file = Path(staged.events.path)
+    table = pq.read_table(file)
     payloads = ["{}", *table["payload"].to_pylist()[1:]]
-    pq.write_table(table.set_column(table.column_names.index("payload"), "payload", [payloads]), staged.events)
-    events = shelving.shelve(tmp_path, shelving.EVENTS, Path(staged.events), first=1, last=5)
+    pq.write_table(table.set_column(table.column_names.index("payload"), "payload", [payloads]), file)
+    events = shelving.shelve(tmp_path, shelving.EVENTS, shelving.written(file, rows=5), first=1, last=5)
     bucket = manifest.Bucket(first=1, last=5, rows=5, events=events, heads=None, blocks=staged.blocks)
     with tallystick.open(files_url) as store:
         manifest.save(tmp_path, manifest.Manifest(store_id=store.log.store_id.hex(), through=5, buckets=[bucket]))
