@@ -209,13 +209,17 @@ def test_a_removed_field_is_found_in_a_new_version_too() -> None:
 def test_a_new_field_without_a_default_is_found() -> None:
     """LH-01: old events do not have a new field, so it needs a default."""
     first = model(a=int)
-    assert rules(check(document(first), document(first, model(a=int, b=str)))) == [(2, "/b", "field-required")]
+    found = check(document(first), document(first, model(a=int, b=str)))
+    assert rules(found) == [(2, "/b", "field-required")]
+    assert found[0].message.startswith("the field has no default")
 
 
 def test_an_optional_field_that_becomes_required_is_found() -> None:
     """LH-01: old events may lack what was optional."""
     first = model(a=(int, 0))
-    assert rules(check(document(first), document(first, model(a=int)))) == [(2, "/a", "field-required")]
+    found = check(document(first), document(first, model(a=int)))
+    assert rules(found) == [(2, "/a", "field-required")]
+    assert found[0].message.startswith("the field was optional and is required now")
 
 
 @pytest.mark.parametrize(

@@ -112,3 +112,9 @@ def test_text_that_is_no_id_is_refused(value: str) -> None:
     """Only the two forms of a UUID and a ULID are read; nothing is stripped or guessed."""
     with pytest.raises(errors.InvalidValue):
         ids.to_bytes(value)
+
+
+@pytest.mark.parametrize("now", [-1, -MS, -(10**18)])
+def test_before_1970_ids_say_1970(now: int) -> None:
+    """The form has no place for a negative time: the milliseconds are zero."""
+    assert ids.Minter().mint(1, time_ns=now)[0][:6] == bytes(6)

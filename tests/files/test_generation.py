@@ -15,6 +15,7 @@ import pytest
 from tallystick import NewEvent, errors
 from tallystick.engines.disk import Disk
 from tallystick.engines.files import segment
+from tallystick.engines.files.rewriting import Unreadable, next_generation
 from tallystick.engines.files.segment import BadHeader, Ending, Header
 from tallystick.store.filesystem import File
 from tallystick.store.verify import verify
@@ -246,3 +247,12 @@ def test_our_own_handle_does_not_keep_a_segment_from_being_replaced(opened: Any)
     assert "later" not in word
     assert list(store.events(over_pruned=True)) == before
     assert verify(store.log).ok
+
+
+def test_the_last_generation_that_can_be_counted_is_not_followed() -> None:
+    """The next number would not fit into the header: the segment stays as it is, and the reason is given."""
+    last = msgspec.structs.replace(LATER, generation=(1 << 32) - 1)
+    assert segment.decode(segment.encode(last), path="") == last
+    assert next_generation(msgspec.structs.replace(FIRST, generation=(1 << 32) - 2)).generation == last.generation
+    with pytest.raises(Unreadable, match="as often as can be counted"):
+        next_generation(last)

@@ -53,6 +53,15 @@ def test_a_refusal_does_not_show_a_short_password() -> None:
     assert caught.value.length == len(word)
 
 
+@pytest.mark.parametrize("before", ["", " ", "x: "])
+def test_a_refusal_counts_the_characters_of_the_secret_alone(before: str, samples: Samples) -> None:
+    """CP-11: what stands in front of it, and shows where it begins, is not counted."""
+    secret = samples("github-token", 1)[0]
+    with tallystick.open("memory:") as store, pytest.raises(errors.SecretFound) as caught:
+        store.append("order/1", NewEvent("t", {"a": before + secret}))
+    assert caught.value.length == len(secret)
+
+
 @pytest.mark.parametrize("rule", [rule.name for rule in secret_rules.RULES])
 def test_a_warning_does_not_show_the_secret(rule: str, samples: Samples) -> None:
     """CP-11: in mode `warn` the warning says as little, also below a key that is a secret."""

@@ -41,14 +41,16 @@ def main() -> int:
     print(f"{len(chosen):,} of {len(found):,} mutants", flush=True)
     kept = _kept(texts)
     done = [kept[site.key] for site in chosen if site.key in kept and not (given.again and _lived(kept[site.key]))]
-    left = [site for site in chosen if site.key not in {result.site.key for result in done}]
+    judged = {result.site.key for result in done}
+    left = sorted((site for site in chosen if site.key not in judged), key=_runs_at_import)
     forked.prepare(ROOT)
-    for result in campaign.run(ROOT, left, known, texts, seconds_max=given.seconds, before=[*kept.values()]):
+    groups, before = given.tests or TESTS, [*kept.values()]
+    for result in campaign.run(ROOT, left, known, texts, groups, seconds_max=given.seconds, before=before):
         done.append(result)
         _keep(result)
         if len(done) % 50 == 0:
             print(f"{len(done):,} of {len(chosen):,}", file=sys.stderr, flush=True)
-    return _summed_up(done, given.rate)
+    return _summed_up(done, given.rate, groups)
 
 
 def _given() -> argparse.Namespace:
@@ -77,6 +79,11 @@ def _lived(result: Result) -> bool:
     return result.outcome != KILLED
 
 
+def _runs_at_import(site: Site) -> bool:
+    """What stands outside of functions comes last: it takes a process that imports the package again."""
+    return site.scope.rpartition(".")[2][:1].isupper() or site.scope == "module"
+
+
 def _keep(result: Result) -> None:
     with (KEPT / "results.jsonl").open("ab") as file:
         file.write(msgspec.json.encode(result) + b"\n")
@@ -89,8 +96,8 @@ def _line(result: Result) -> str:
     return f"{result.outcome}: {site.path}:{site.line}: {site.key.partition(' ')[2]}"
 
 
-def _summed_up(results: Sequence[Result], rate: float) -> int:
-    unsound = campaign.unsound(ROOT, results)
+def _summed_up(results: Sequence[Result], rate: float, groups: Sequence[str]) -> int:
+    unsound = campaign.unsound(ROOT, results, groups)
     total: Counter[str] = Counter()
     killed: Counter[str] = Counter()
     known = harmless()

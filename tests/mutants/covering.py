@@ -17,24 +17,28 @@ from pathlib import Path
 import coverage
 import msgspec
 
+SERVER = "postgres"  # such tests start a server that would outlive each fork
+
 
 class Covering(msgspec.Struct):
-    """The tests of each line of each file, how long each takes, how many lines it runs, and how many are beside it."""
+    """The tests of each line of each file (by number), how long each takes, how many lines and neighbours it has."""
 
-    lines: dict[str, dict[int, list[str]]]
+    lines: dict[str, dict[int, list[int]]]
+    tests: list[str]
     seconds: dict[str, float]
     width: dict[str, int]
     beside: dict[str, int] = {}
 
     def of(self, places: Sequence[tuple[str, int]], *, kills: Mapping[str, int], seconds_max: float) -> list[str]:
         """The tests of these lines: those that killed most, then those that cost least, up to a time."""
-        names = {name for path, line in places for name in self.lines.get(path, {}).get(line, [])}
+        numbers = {number for path, line in places for number in self.lines.get(path, {}).get(line, [])}
+        names = [name for name in map(self.tests.__getitem__, numbers) if SERVER not in name]
         chosen, total = [], 0.0
         for name in sorted(names, key=lambda name: self._rank(name, kills.get(name, 0))):
             if self.seconds[name] >= 0 and (not chosen or total + self.seconds[name] <= seconds_max):
                 total += self.seconds[name]
                 chosen.append(name)
-        return list(dict.fromkeys(map(_selectable, chosen)))
+        return chosen
 
     def _rank(self, name: str, kills: int) -> tuple[float, float, str]:
         """What it costs: its time, and half a millisecond for each line and each test that is collected with it."""
@@ -46,14 +50,14 @@ def _module(name: str) -> str:
     return name.partition("::")[0]
 
 
-def _selectable(name: str) -> str:
+def selectable(name: str) -> str:
     """How a test is asked for: an id with an escape in it is not found again, so its function is."""
     return name.partition("[")[0] if "\\" in name else name
 
 
 def covering(root: Path, kept: Path, sources: Sequence[Path], groups: Sequence[str]) -> Covering:
     """What is kept of each group, if nothing changed since; otherwise its tests are run."""
-    together = Covering({}, {}, {})
+    together = Covering({}, [], {}, {})
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources))
     for group in groups:
         seen = code.copy()
@@ -73,11 +77,13 @@ def _tests(place: Path) -> list[Path]:
 
 
 def _add(together: Covering, one: Covering) -> None:
+    before = len(together.tests)
+    together.tests += one.tests
     together.seconds |= one.seconds
     together.width |= one.width
     for path, lines in one.lines.items():
-        for line, names in lines.items():
-            together.lines.setdefault(path, {}).setdefault(line, []).extend(names)
+        for line, numbers in lines.items():
+            together.lines.setdefault(path, {}).setdefault(line, []).extend(before + number for number in numbers)
 
 
 def _run(root: Path, kept: Path, sources: Sequence[Path], group: str) -> Covering:
@@ -91,13 +97,14 @@ def _run(root: Path, kept: Path, sources: Sequence[Path], group: str) -> Coverin
     command += ["-p", "tests.mutants.plugin", "-p", "no:cacheprovider", "-m", "not slow", group]
     subprocess.run(command, cwd=root, env=environment, check=False)
     seconds: dict[str, float] = json.loads(times.read_text())
-    found = Covering({}, seconds, dict.fromkeys(seconds, 0))
+    found = Covering({}, list(seconds), seconds, dict.fromkeys(seconds, 0))
+    numbers = {name: number for number, name in enumerate(seconds)}
     read = coverage.CoverageData(str(data))
     read.read()
     for path in sources:
         lines = found.lines.setdefault(path.relative_to(root).as_posix(), {})
         for line, contexts in read.contexts_by_lineno(str(path)).items():
-            lines[line] = [name for name in contexts if name in seconds]
-            for name in lines[line]:
-                found.width[name] += 1
+            lines[line] = [numbers[name] for name in contexts if name in numbers]
+            for number in lines[line]:
+                found.width[found.tests[number]] += 1
     return found

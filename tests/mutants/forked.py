@@ -26,7 +26,8 @@ LIBRARIES = ("pydantic", "hypothesis", "hypothesis.strategies", "click.testing",
 WARM_UP = "import sys, tallystick.testing.contract, tallystick.cli.main; print(*sorted(sys.modules), sep='\\n')"
 CPU_SECONDS_MAX = 60
 SECONDS_MAX = 120.0
-TEST_SECONDS_MAX = 30
+TEST_SECONDS_MAX = 20
+PLUGINS = (pytest_timeout, xdist.plugin)
 PASSED, FAILED, COLLECTION_FAILED, USAGE = 0, 1, 2, 4
 
 
@@ -54,11 +55,11 @@ def run_tests(root: Path, source: Path, tests: Sequence[str], said: Path) -> Run
     child = os.fork()
     if child == 0:
         _be_child(root, source, tests, said)
-    status = _status(child)
+    ended = status(child)
     text = said.read_text(encoding="utf-8", errors="replace")
-    if status is None or os.WIFSIGNALED(status):
-        return Run(True, True, "time ran out" if status is None else f"signal {os.WTERMSIG(status)}")
-    code = os.waitstatus_to_exitcode(status)
+    if ended is None or os.WIFSIGNALED(ended):
+        return Run(True, True, "time ran out" if ended is None else f"signal {os.WTERMSIG(ended)}")
+    code = os.waitstatus_to_exitcode(ended)
     failed = [line for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))]
     if code in (COLLECTION_FAILED, USAGE) and ("ERROR collecting" in text or "while loading conftest" in text):
         return Run(True, True, "a test file cannot be imported")
@@ -76,12 +77,9 @@ def _be_child(root: Path, source: Path, tests: Sequence[str], said: Path) -> Non
         file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(file, 1)
         os.dup2(file, 2)
-        os.chdir(root)
-        os.environ |= {"PYTHONPATH": f"{source}{os.pathsep}{root}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-        sys.path[:0] = [str(source), str(root)]
-        importlib.invalidate_caches()
+        enter(root, source)
         options = ["-x", "-q", "-p", "no:cacheprovider", "--timeout", str(TEST_SECONDS_MAX)]
-        code = int(pytest.main([*options, *tests], plugins=[pytest_timeout, xdist.plugin]))
+        code = int(pytest.main([*options, *tests], plugins=PLUGINS))
     except BaseException:
         traceback.print_exc()
     finally:
@@ -90,7 +88,15 @@ def _be_child(root: Path, source: Path, tests: Sequence[str], said: Path) -> Non
         os._exit(code)
 
 
-def _status(child: int) -> int | None:
+def enter(root: Path, source: Path) -> None:
+    """Let this process and those that it starts import the package from `source`."""
+    os.chdir(root)
+    os.environ |= {"PYTHONPATH": f"{source}{os.pathsep}{root}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    sys.path[:0] = [str(source), str(root)]
+    importlib.invalidate_caches()
+
+
+def status(child: int) -> int | None:
     """How the child ended; nothing if its time ran out. What it started goes with it."""
     waiting = os.pidfd_open(child)
     try:
@@ -99,5 +105,5 @@ def _status(child: int) -> int | None:
         os.close(waiting)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
-    status = os.waitpid(child, 0)[1]
-    return status if ended else None
+    code = os.waitpid(child, 0)[1]
+    return code if ended else None

@@ -81,10 +81,17 @@ def few(number):
 
 def unused(a):
     return a + 1
+
+
+def made():
+    return 7
+
+
+MADE = made()
 """
 
 TESTS = """
-from toy import few, largest
+from toy import MADE, few, largest, made
 
 
 def test_largest():
@@ -94,6 +101,11 @@ def test_largest():
 
 def test_few():
     assert few(2) and not few(3)
+
+
+def test_made():
+    made()
+    assert MADE == 7
 """
 
 RUNNER = """
@@ -107,20 +119,21 @@ root = Path(sys.argv[1])
 source = root / "src/tallystick/toy.py"
 known = covering(root, root / ".mutants", [source], ["tests/test_toy.py"])
 text = source.read_text()
+groups = ["tests/test_toy.py"]
 found = sites("src/tallystick/toy.py", text)
-for result in campaign.run(root, found, known, {"src/tallystick/toy.py": text}, seconds_max=20):
+for result in campaign.run(root, found, known, {"src/tallystick/toy.py": text}, groups, seconds_max=20):
     print(result.outcome, result.site.before, result.site.after, result.test, sep="|")
 assert covering(root, root / ".mutants", [source], ["tests/test_toy.py"]) == known
 wrong = campaign.Result(found[0], campaign.KILLED, "", "FAILED tests/test_toy.py::test_few - AssertionError")
-assert campaign.unsound(root, [wrong]) == []
+assert campaign.unsound(root, [wrong], groups) == []
 (root / "tests/test_toy.py").write_text("def test_few(): raise OSError")
-assert campaign.unsound(root, [wrong]) == ["tests/test_toy.py::test_few"]
+assert campaign.unsound(root, [wrong], groups) == ["tests/test_toy.py::test_few"]
 """
 
 
 def test_what_the_tests_notice_is_killed(tmp_path: Path) -> None:
     """A wrong branch is noticed, a harmless one survives, a line that no test runs is named, a constant is tried where
-    it is used, and a test that fails on the code as it is counts for nothing."""
+    it is used, what was called at import is called again, and a test that fails anyway counts for nothing."""
     source = tmp_path / "src" / "tallystick" / "toy.py"
     for path, text in ((source, TOY), (tmp_path / "tests" / "test_toy.py", TESTS)):
         path.parent.mkdir(parents=True)
@@ -142,3 +155,4 @@ def test_what_the_tests_notice_is_killed(tmp_path: Path) -> None:
     assert outcomes[("return a", "return None")] == (KILLED, "tests/test_toy.py::test_largest")
     assert outcomes[("2", "3")] == (KILLED, "tests/test_toy.py::test_few")
     assert outcomes[("a + 1", "(a - 1)")] == (NOT_RUN, "")
+    assert outcomes[("7", "8")] == (KILLED, "tests/test_toy.py::test_made")

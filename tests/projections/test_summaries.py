@@ -182,3 +182,8 @@ def test_a_summary_travels() -> None:
     summary = Everything()
     assert summary.folded([]) == {}
     assert pickle.loads(pickle.dumps(summary)).folded([]) == {}
+
+
+def test_a_field_is_shown_as_its_path() -> None:
+    """Refusals quote fields: what is quoted is what the author wrote."""
+    assert repr(payload.customer["id"]) == "payload.customer.id"

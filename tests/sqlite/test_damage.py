@@ -68,6 +68,9 @@ def _assert_serves_all_but(store, first: int, last: int) -> None:
     behind = store.read(after=first - 1, over_holes=True, limit=100_000)
     assert [event.position for event in behind.events] == list(range(last + 1, store.head() + 1))
     assert [(hole.first, hole.last) for hole in behind.holes] == [(first, last)]
+    outside = store.read(after=last, over_holes=True, limit=100_000)  # as the error advises
+    assert (outside.events, outside.holes) == (behind.events, ())
+    assert store.read(after=last, limit=100_000).events == behind.events
 
 
 def test_a_zeroed_page_found_after_a_crash_becomes_a_hole(filled, spawn, reopen, some):

@@ -70,6 +70,21 @@ def test_snapshots_of_the_whole_store_are_computed_again(store: Store, total: Re
     assert (found.value["cents"], found.events) == (2, 0)
 
 
+def test_a_snapshot_that_ends_with_the_event_goes_and_one_before_it_stays(
+    store: Store, balance: Reducer, total: Reducer
+) -> None:
+    """Settled 25: the last event that went into a state is in it as much as the first; one later never was."""
+    store.append("order/1", paid(1))
+    early = [state.make(store, total), state.make(store, balance, "order/1")]
+    store.append("order/1", paid(2))
+    state.make(store, total)
+    state.make(store, balance, "order/1")
+    done = state.erase(store, "order/1", 2, reason="asked for")
+    assert (done.dropped, done.made) == (2, 0)
+    left = [*state.entries(store, ""), *state.entries(store, "order/1")]
+    assert [entry.id for entry in left] == [entry.id for entry in early if entry is not None]
+
+
 def test_erasure_behind_a_cut_goes_on_from_the_snapshot_there(store: Store, balance: Reducer) -> None:
     """The snapshot at the cut makes it possible to compute everything behind it again."""
     store.append("order/1", [*paid(1), CLOSED, *paid(2), CLOSED])

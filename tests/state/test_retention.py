@@ -165,6 +165,25 @@ def test_retention_drops_snapshots_with_their_bodies(store: Store, balance: Redu
     assert len(store.log.snapshots.ids()) == 7 == len(list(state.entries(store, "order/1")))
 
 
+def test_a_policy_without_a_knob_for_snapshots_keeps_them_all(
+    store: Store, balance: Reducer, clock: ManualClock
+) -> None:
+    """LH-14: nothing is let go that nobody asked to let go, however old it is; one knob is asking."""
+    for amount in range(5):
+        store.append("order/1", paid(amount))
+        state.make(store, balance, "order/1", incremental=False)
+        clock.advance(seconds=400 * 86400)
+    none = {"keep_all_ns": None, "keep_daily_ns": None, "keep_weekly_ns": None, "keep_count": None, "prune_ns": None}
+    keeps_all = msgspec.structs.replace(PRESETS["keep-all"], **none)
+    assert retain(store, [balance], keeps_all)[0] == []
+    assert len(list(state.entries(store, "order/1"))) == 5
+    every = {"keep_all_ns": DAY, "keep_daily_ns": DAY, "keep_weekly_ns": DAY, "keep_count": 2}
+    deeds, _ = retain(store, [balance], msgspec.structs.replace(keeps_all, **every), dry_run=True)
+    assert [(deed.what, deed.count) for deed in deeds] == [("dropped snapshots", 3)]
+    for knob, value in every.items():
+        assert retain(store, [balance], msgspec.structs.replace(keeps_all, **{knob: value}), dry_run=True)[0] != []
+
+
 def test_a_reducer_of_the_whole_store_covers_what_it_folds(store: Store, total: Reducer, clock: ManualClock) -> None:
     """LH-09, settled 4: up to the position of its snapshot, and no further."""
     store.append("order/1", paid(1, 2))

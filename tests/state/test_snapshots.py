@@ -11,7 +11,7 @@ import pytest
 
 from tallystick import NewEvent, Store, errors, state
 from tallystick.event import canonical
-from tallystick.state import Reducer, Until, diffs, reducer, shelf
+from tallystick.state import Reducer, Until, diffs, reducer, shelf, snapshots
 from tallystick.store import facts
 from tallystick.store.maintenance import Maintenance
 from tallystick.store.verify import verify
@@ -219,3 +219,26 @@ def test_the_facts_carry_the_org_of_their_stream(store: Store, balance: Reducer)
     store.append("order/1", [NewEvent("order.paid", {"cents": 1}, meta={"org": "acme"})])
     state.make(store, balance, "order/1")
     assert store.read_stream(facts.stream_about("order/1"))[0].metadata == {"org": "acme"}
+
+
+@pytest.mark.parametrize("busy", [0, 9, 10])
+def test_what_needs_a_quiet_stream_is_tried_ten_times(store: Store, busy: int) -> None:
+    """A fact that is recorded meanwhile makes it begin again; after ten times the conflict is the answer."""
+    store.append("order/1", paid(1))
+    tried = []
+
+    def attempt(require: list[tuple[str, int]]) -> int:
+        tried.append(require)
+        if len(tried) <= busy:
+            fact = NewEvent(facts.SNAPSHOTTED, {"try": len(tried)})
+            store.record([(shelf.about("order/1"), fact)])
+        store.record([(shelf.about("order/2"), NewEvent(facts.SNAPSHOTTED, {}))], require=require)
+        return len(tried)
+
+    if busy == 10:
+        with pytest.raises(errors.Conflict):
+            snapshots.unhurried(store, "order/1", attempt)
+    else:
+        assert snapshots.unhurried(store, "order/1", attempt) == busy + 1
+    assert len(tried) == min(busy + 1, 10)
+    assert store.stream_head(shelf.about("order/2")) is None or busy < 10

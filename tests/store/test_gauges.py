@@ -10,7 +10,7 @@ import pytest
 import tallystick
 from tallystick import errors
 from tallystick.projections import run_inline
-from tallystick.store.gauges import Meter, growth, measure
+from tallystick.store.gauges import Meter, Rates, growth, measure
 from tallystick.testing import upkeep
 from tallystick.testing.builders import event, events, named
 from tallystick.testing.clock import ManualClock
@@ -42,6 +42,24 @@ def test_appends_are_counted_and_timed(url: str) -> None:
         run_inline(store, OrderTotals())
         assert store.log.inline is not None
         assert store.head() == 4
+
+
+def test_nothing_was_measured_yet() -> None:
+    """CP-14: before the first commit, and before any time has passed, every rate and latency is zero."""
+    assert Meter(clock=lambda: 1.0).rates() == Rates(0, 0, 0, 0.0, 0.0, 0.0)
+
+
+def test_the_latencies_are_the_median_and_the_99th_of_a_hundred() -> None:
+    """CP-14: of commits that took 1 to 200 s, in any order, half took longer than the one and 1 % than the other."""
+    took = [number * 7 % 201 for number in range(1, 201)]
+    ticks = iter([0.0, *(tick for each in took for tick in (1000.0, 1000.0 + each)), 4000.0])
+    with tallystick.open("memory:") as store:
+        meter = measure(store, Meter(clock=lambda: next(ticks)))
+        for number in range(200):
+            store.append("order/1", event(number))
+        rates = meter.rates()
+    assert (rates.latency_ms_median, rates.latency_ms_p99) == (101_000.0, 199_000.0)
+    assert rates.events_per_second == 200 / 4000
 
 
 def test_growth_is_seen_from_a_few_events(url: str) -> None:

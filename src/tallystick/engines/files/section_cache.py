@@ -35,8 +35,8 @@ class SectionCache:
 
     def put(self, key: tuple[int, str], data: bytes | StreamSections) -> None:
         """Keep a section; the ones not used for longest go."""
+        self._bytes += _size(data) - _size(self._items.pop(key, b""))  # another thread may have put it meanwhile
         self._items[key] = data
-        self._bytes += _size(data)
         while self._bytes > self._bytes_max and len(self._items) > 1:
             try:
                 _, dropped = self._items.popitem(last=False)
