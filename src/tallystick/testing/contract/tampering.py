@@ -19,7 +19,7 @@ from tallystick.testing.contract.harness import Contract, EngineHarness, needs
 from tallystick.testing.tampering import CHANGES
 
 STREAM, SEQ, LENGTH = "run/a", 2, 4
-MANY = 40  # more than any engine keeps decoded
+MANY = 80  # in more commits than any engine keeps decoded
 META = {"app": "web"}
 
 
@@ -128,8 +128,10 @@ class TamperingContract(Contract):
     def test_a_handle_that_has_read_everything_notices(self, harness: EngineHarness, changed: str) -> None:
         """SAFE-01: what was checked once is not taken for sound when it was changed since, with its hash too."""
         store = harness.open()
-        for number in range(1, MANY + 1):
-            store.append(STREAM, event(number, meta=META, id=event_id(number)))
+        size = 2 if harness.forges_hashes else 1  # two events make a full frame: forged, it is as long as before
+        for first in range(1, MANY + 1, size):
+            numbers = range(first, first + size)
+            store.append(STREAM, [event(number, meta=META, id=event_id(number)) for number in numbers])
         for _ in range(2):
             assert len(store.read_stream(STREAM, limit=MANY)) == len(list(store.events())) == MANY
         harness.tamper(STREAM, SEQ, CHANGES[changed])
