@@ -42,6 +42,7 @@ def test_verify_says_yes_of_a_good_store(tally, filled):
         "head": 20,
         "truncated": False,
         "unrecorded": "",
+        "accepted": [],
         "problems": [],
     }
     assert tally("verify", filled).stdout == "ok: 20 events in 3 streams, head 20\n"
