@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +27,7 @@ from tallystick.state import as_reducer
 from tallystick.state.policy import policy
 from tallystick.state.retention import retain
 from tallystick.testing import victims
+from tallystick.testing.builders import text
 from tallystick.testing.clock import ManualClock
 from tallystick.testing.community.people import engine_over, keys
 
@@ -45,8 +47,8 @@ def count(state, event):
 
 def documented() -> list[str]:
     """Every variable in a table of the documentation, but the limits of the service, which have tests of their own."""
-    text = "\n".join(path.read_text("utf-8") for path in sorted(DOCS.glob("*.md")))
-    names = {name for row in ROW.findall(text) for name in NAME.findall(row)}
+    pages = "\n".join(path.read_text("utf-8") for path in sorted(DOCS.glob("*.md")))
+    names = {name for row in ROW.findall(pages) for name in NAME.findall(row)}
     return sorted(name for name in names if not name.startswith("TALLY_SERVE_"))
 
 
@@ -83,8 +85,8 @@ class Life:
 
     def append(self, count: int = 1, *, stream: str = "order/1", size: int = 10) -> None:
         """Events of one commit each."""
-        for _ in range(count):
-            self.store.append(stream, NewEvent("thing.happened", {"text": "x" * size}))
+        for number in range(count):
+            self.store.append(stream, NewEvent("thing.happened", {"text": text(size, seed=number)}))
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -290,12 +292,25 @@ def _state_dir(one: Life) -> bool:
     return (one.place.parent / "states" / f"club{one.place.name}" / "community.json").exists()
 
 
+def _refilled(one: Life) -> int:
+    """The exit status of a repair that has to refill a damaged event."""
+    one.append(3)
+    one.store.close()
+    log = one.place / "log" / "current.log"
+    shutil.copytree(log.parent, "copy", dirs_exist_ok=True)
+    written = bytearray(log.read_bytes())
+    written[len(written) // 2] ^= 1
+    log.write_bytes(written)
+    return _cli(one, "doctor", f"files:{log.parent}", "--repair").exit_code
+
+
 def _level(one: Life) -> int:
     return logs.level_from(os.environ)
 
 
 # variable: (what it is set to, what is looked at, what is seen then); without the variable something else must be seen
 EFFECTS: dict[str, tuple[str, Callable[[Life], Any], Any]] = {
+    "TALLY_REFILL_FROM": ("files:copy", _refilled, 0),
     "TALLY_SEGMENT_BYTES_MAX": ("8000", _grown, 2),
     "TALLY_SEGMENT_HOURS_MAX": ("1.5", _aged, 3),
     "TALLY_COMPRESS_BYTES_MIN": ("1000", _compressed_in_the_background, 1),
