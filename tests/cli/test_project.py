@@ -16,7 +16,8 @@ from tallystick.projections import Consumer, ViewReader
 
 MODULE = """
 from tallystick import Catalog
-from tallystick.projections import Projection, TableProjection
+from tallystick.projections import Projection, Summary, TableProjection
+from tallystick.projections.summary import count, payload
 
 catalog = Catalog()
 catalog.upcaster("visit", from_version=1)(lambda data: {"who": data["name"]})
@@ -34,6 +35,11 @@ class Twice(Visits):
     version = 2
     def apply(self, state, event):
         return state + 2
+
+class Counted(Summary):
+    types = ("visit",)
+    key = payload.who
+    visits = count()
 
 class Rows(TableProjection):
     types = ("visit",)
@@ -100,6 +106,29 @@ def test_tables_are_projected_too(tally, filled, lines):
     assert tally("project", filled, "shop_views:Rows").exit_code == 0
     (made,) = lines(tally("rebuild", filled, "shop_views:Rows", "--json"))
     assert made == {"projection": "Rows", "position": 3, "on": "process", "why": "it owns SQL tables"}
+
+
+def test_a_summary_is_computed_by_the_database(tally, filled, lines):
+    """PIPE-04: where the log is in one, if it is asked to; the rows are those of one process, under the next epoch."""
+    (here,) = lines(tally("rebuild", filled, "shop_views:Counted", "--on", "process", "--json"))
+    by_sql = tally("rebuild", filled, "shop_views:Counted", "--on", "sql", "--json")
+    if filled.startswith("files:"):
+        assert by_sql.exit_code == 1
+        assert "the engine files is no SQL database" in by_sql.stderr
+        return
+    (there,) = lines(by_sql)
+    assert (there["on"], there["why"], there["rows"]) == ("sql", "asked for", 2)
+    assert there["fingerprint"] == here["fingerprint"]
+
+
+def test_what_sql_cannot_compute_is_said(tally, filled):
+    """PIPE-04: an upcaster is Python, and a projection in Python is no question to a database."""
+    of_python = tally("rebuild", filled, "shop_views:Visits", "--on", "sql")
+    assert of_python.exit_code == 1
+    assert "it is written in Python" in of_python.stderr or "is no SQL database" in of_python.stderr
+    through = tally("rebuild", filled, "shop_views:Counted", "--catalog", "shop_views:catalog")
+    assert through.exit_code == 0, through.stderr
+    assert "Python folds this summary: an upcaster" in through.stderr
 
 
 @pytest.mark.parametrize("reference", ["shop_views", "shop_views:Nothing", "no_such_module:X", "shop_views:fine"])

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from tallystick import errors
 from tallystick.cli import placing
-from tallystick.projections import crossover
+from tallystick.event.catalog import Catalog
+from tallystick.projections import Summary, crossover
+from tallystick.projections.summary import count
+
+from .conftest import ENGINES
+
+
+class Counted(Summary):
+    """A summary."""
+
+    types = ("noted",)
+    events = count()
 
 
 def test_more_cores_meet_earlier_and_too_few_never() -> None:
@@ -13,8 +28,8 @@ def test_more_cores_meet_earlier_and_too_few_never() -> None:
     assert crossover.crossover_events(1) == crossover.NEVER
     found = [crossover.crossover_events(cores) for cores in (4, 8, 16)]
     assert found == sorted(found, reverse=True)
-    alone = found[1] * crossover.PROCESS_US
-    assert alone == pytest.approx(crossover.START_S * 1e6 + found[1] * crossover.SPARK_US / 8)
+    alone = found[1] * crossover.PYTHON.process_us
+    assert alone == pytest.approx(crossover.START_S * 1e6 + found[1] * crossover.PYTHON.spark_us / 8)
 
 
 def test_where_spark_never_wins_one_process_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,3 +37,29 @@ def test_where_spark_never_wins_one_process_is_chosen(monkeypatch: pytest.Monkey
     monkeypatch.setattr(crossover, "CROSSOVER_EVENTS", crossover.NEVER)
     chosen = placing.choose("auto", object(), events=10**12, archive=None)
     assert chosen == placing.Choice(placing.PROCESS, "with the cores of this machine Spark is never faster")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_server_computes_summaries(engine: str, open_store: Any) -> None:
+    """PIPE-04: a PostgreSQL server does at less cost; SQLite, which is this process, does not."""
+    chosen = placing.choose("auto", Counted(), events=1, archive=None, store=open_store(engine))
+    assert chosen.on == (placing.SQL if engine == "postgres" else placing.PROCESS)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_upcaster_leaves_it_to_python(engine: str, open_store: Any) -> None:
+    """PIPE-04: on every engine, and it is said, also where Spark is chosen or asked for."""
+    catalog = Catalog()
+    catalog.upcaster("noted", from_version=1)(lambda data: data)
+    store = open_store(engine, catalog=catalog)
+    for place, events, archive in (("auto", 1, None), ("auto", 1, Path("archive")), ("spark", 1, None)):
+        chosen = placing.choose(place, Counted(), events=events, archive=archive, store=store)
+        assert chosen.on != placing.SQL
+        assert "Python folds this summary: an upcaster" in chosen.why
+
+
+@pytest.mark.parametrize("place", ["process", "sql"])
+def test_only_spark_reads_an_archive(place: str) -> None:
+    """PIPE-04: history from an archive is not left out because another place was asked for."""
+    with pytest.raises(errors.InvalidValue, match="only Spark"):
+        placing.choose(place, Counted(), events=1, archive=Path("archive"))

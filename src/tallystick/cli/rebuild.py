@@ -47,7 +47,7 @@ def made_anew(
     """Rebuild a projection and show what came of it."""
     projection = modules.projection(reference)
     with open_beside_writer(url, catalog=catalog) as store:
-        choice = placing.choose(place, projection, events=store.head(), archive=session.archive)
+        choice = placing.choose(place, projection, events=store.head(), archive=session.archive, store=store)
         position = placing.rebuild(store, projection, choice, session)
         found = {"projection": projection.name, "position": position}
         found |= _fingerprint(store, projection) | {"on": choice.on, "why": choice.why}

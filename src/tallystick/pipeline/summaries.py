@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.event import canonical
-from tallystick.pipeline import pieces
+from tallystick.pipeline import pieces, tasks
 from tallystick.pipeline.columns import Batches
 from tallystick.pipeline.extracting import NEEDED, Extractor
 from tallystick.pipeline.failures import told
@@ -36,7 +36,7 @@ _COLLECTING = summing.Collecting(
 
 def fold(spark: SparkSession, source: Whole, summary: Summary) -> DataFrame:
     """(key, state, mark): the rows of a summary over the whole log."""
-    found, reader = pieces.cut(source, tuple(summary.types), cores=spark.sparkContext.defaultParallelism)
+    found, reader = pieces.cut(source, tuple(summary.types), cores=tasks.cores(spark))
     reader = msgspec.structs.replace(reader, names=NEEDED)
     told_of = [msgspec.msgpack.encode(piece) for piece in found]
 

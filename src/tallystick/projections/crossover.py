@@ -4,29 +4,35 @@ Spark shares its work among cores, and starts late; one process begins at once a
 
     process = start + spark / cores    (each per event, times events)
 
-The two costs are processor time, the start is the clock's until a first job is done, all of one run of `make
-bench-spark`; docs/scaling.md tells when and where.
+The costs are processor time, and the start is the clock's until a first job is done. docs/scaling.md says when and
+where they were measured.
 """
 
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
-PROCESS_US = 3.9
-SPARK_US = 6.2
 START_S = 18.0
 NEVER = 1 << 62
 
 
-def crossover_events(cores: int) -> int:
+class Costs(NamedTuple):
+    """Processor time of one event more, in microseconds."""
+
+    process_us: float
+    spark_us: float
+
+
+PYTHON = Costs(3.9, 6.2)
+SUMMARY = Costs(3.6, 4.2)
+
+
+def crossover_events(cores: int, costs: Costs = PYTHON) -> int:
     """From how many events on Spark with so many cores is faster; `NEVER` if it is not, however large the log is."""
-    gain_us = PROCESS_US - SPARK_US / cores
+    gain_us = costs.process_us - costs.spark_us / cores
     return round(START_S * 1e6 / gain_us) if gain_us > 0 else NEVER
 
 
 CROSSOVER_EVENTS = crossover_events(os.cpu_count() or 1)
-
-
-def pays_off(events: int) -> bool:
-    """Whether a log is large enough that starting Spark on this machine costs less than it saves."""
-    return events >= CROSSOVER_EVENTS
+SUMMARY_CROSSOVER_EVENTS = crossover_events(os.cpu_count() or 1, SUMMARY)
