@@ -179,10 +179,12 @@ class AsyncStore:
         """The states of a set of snapshots, each checked against the log."""
         return await asyncio.to_thread(state.restore_all, self.store, self.reducers, snapshot_id)
 
-    async def fold(self, reducer: Any, stream: str = "", *, until: state.Until | None = None) -> state.State:
-        """The state of a stream, or of the whole log, as `tallystick.state.fold` gives it."""
-        end = until or state.Until()
-        return await asyncio.to_thread(state.fold, self.store, state.as_reducer(reducer), stream, until=end)
+    async def fold(
+        self, reducer: Any, stream: str = "", *, until: state.Until | None = None, degraded: bool = False
+    ) -> state.State:
+        """The state of a stream, or of the whole log, as `tallystick.state.fold` gives it; also over a damaged log."""
+        end, chosen = until or state.Until(), state.as_reducer(reducer)
+        return await asyncio.to_thread(state.fold, self.store, chosen, stream, until=end, degraded=degraded)
 
     async def follow(self, *, after: int | str = 0, selection: Selection = EVERYTHING) -> AsyncIterator[Event]:
         """Every event after `after`, then new ones as they come, without end.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import shutil
-import weakref
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +11,14 @@ import msgspec
 import pytest
 
 from tallystick import NewEvent, errors
-from tallystick.engines.disk import Disk
 from tallystick.engines.files import segment
 from tallystick.engines.files.rewriting import Unreadable, next_generation
 from tallystick.engines.files.segment import BadHeader, Ending, Header
-from tallystick.store.filesystem import File
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep
 from tallystick.testing.builders import events
 from tallystick.testing.clock import ManualClock
-from tallystick.testing.faults import Fault, FaultyFile, FaultyFileSystem
+from tallystick.testing.faults import Fault
 
 SMALL = 3000
 DAY_NS = 24 * 3600 * 10**9
@@ -199,54 +195,6 @@ def test_a_segment_without_events_is_no_damage(opened: Any) -> None:
     assert again.log.lease("run/one").number == 1
     again.append("order/1", events(1))
     assert verify(again.log).ok
-
-
-class SharingDisk(FaultyFileSystem):
-    """A disk on which a segment that somebody has open cannot be replaced, as on Windows."""
-
-    def __init__(self) -> None:
-        super().__init__(Disk())
-        self.readers: Counter[str] = Counter()
-
-    def open_read(self, path: str) -> File:
-        return CountedFile(self, super().open_read(path), path)
-
-    def rename(self, old: str, new: str) -> None:
-        if self.readers[new] and not new.endswith("current.log"):
-            raise PermissionError(errno.EACCES, "the file is in use", new)
-        super().rename(old, new)
-
-
-class CountedFile(FaultyFile):
-    """A file that is open until it is closed or let go of."""
-
-    def __init__(self, disk: SharingDisk, file: File, path: str) -> None:
-        super().__init__(disk, file, path)
-        disk.readers[path] += 1
-        self._left = weakref.finalize(self, disk.readers.subtract, [path])
-
-    def close(self) -> None:
-        self._left()
-        super().close()
-
-
-def test_our_own_handle_does_not_keep_a_segment_from_being_replaced(opened: Any) -> None:
-    """LH-10: it is closed first; a reader of its own keeps the old generation only until it is done."""
-    disk = SharingDisk()
-    store = opened(filesystem=disk, segment_bytes_max=SMALL)
-    fill(store)
-    upkeep.prune(store, "order/0", 8)
-    before = list(store.events(over_pruned=True))
-    names = [item.name for item in store.log._view.segments.items[:-1]]
-    held = disk.open_read(f"{store.log.url.removeprefix('files:')}/{names[0]}")
-    words = reclaim(store)
-    assert [("later" in word, names[0] in word) for word in words] == [(name == names[0],) * 2 for name in names]
-    held.close()
-    (word,) = reclaim(store)
-    assert names[0] in word
-    assert "later" not in word
-    assert list(store.events(over_pruned=True)) == before
-    assert verify(store.log).ok
 
 
 def test_the_last_generation_that_can_be_counted_is_not_followed() -> None:

@@ -17,6 +17,7 @@ import tallystick
 from tallystick import NewEvent
 from tallystick.engines.disk import Disk
 from tallystick.store.filesystem import File
+from tallystick.testing.builders import text
 from tallystick.testing.faults import FaultyFile, FaultyFileSystem
 
 ACTOR = Path(__file__).with_name("actor.py")
@@ -154,4 +155,4 @@ def hooked() -> HookedDisk:
 @pytest.fixture(scope="session")
 def large() -> NewEvent:
     """An event of which two do not fit into a segment of 4 KiB."""
-    return NewEvent("order.made", {"text": "x" * 3000})
+    return NewEvent("order.made", {"text": text(3000)})

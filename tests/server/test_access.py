@@ -102,6 +102,7 @@ EXAMPLES = {
     "/v1/streams/{kind}/{name}": ("order/{org}", "host/{org}", "cluster/{org}"),
     "/v1/streams/{kind}/{name}/events": ("order/{org}/events", "host/{org}/events"),
     "/v1/streams/{kind}/{name}/state": ("order/{org}/state", "cluster/{org}/state"),
+    "/v1/state": ("?reducer=none",),
     "/v1/schemas": ("",),
     "/v1/store": ("",),
     "/v1/wait": ("?projection=none&position=0",),

@@ -75,7 +75,7 @@ WHERE_ALLOWED = {
     "pyiceberg": frozenset({"pipeline"}),
     # parts of the standard library that belong to one layer
     "sqlite3": frozenset({"engines", "testing"}),
-    "fcntl": frozenset({"engines", "pipeline"}),
+    "fcntl": frozenset({"testing", "engines", "pipeline"}),
     "msvcrt": frozenset({"engines"}),
     "asyncio": frozenset({"aio", "scheduler", "server", "community"}),
     "subprocess": frozenset({"demo", "testing", "runs"}),

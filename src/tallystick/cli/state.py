@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "--at", metavar="SEQ|TIME", help="Up to this seq (of the whole store: position), or time (2026-01-31T12:00:00Z)."
 )
 @click.option("--no-snapshots", is_flag=True, help="Fold from the first event.")
-@click.option("--degraded", is_flag=True, help="Of a damaged stream, the state in front of the damage.")
+@click.option("--degraded", is_flag=True, help="Of a damaged log, the state in front of the damage.")
 @click.option("--seal", is_flag=True, help="Seal the fingerprint of the stream at its end.")
 @options.as_json
 def command(
@@ -42,7 +42,7 @@ def command(
     STREAM is left out with a reducer of scope "store", which folds the whole log. A time means the longest prefix
     before the first event that is later. Exit status 1 if damage kept the fold from its end.
     """
-    from tallystick import errors, state
+    from tallystick import state
 
     chosen = code.load_reducers(references)
     if len(chosen) != 1:
@@ -50,8 +50,7 @@ def command(
     if seal and (at is not None or not stream):
         raise click.UsageError("--seal seals a stream at its end.")
     with code.open_store(url, catalog_reference, readonly=not seal) as store:
-        if stream and store.stream_head(stream) is None:
-            raise errors.StreamNotFound(stream=stream, url=store.log.url)
+        _require_stream(store, stream, degraded)
         sealed = state.seal(store, chosen[0], stream) if seal else None
         found = state.fold(
             store, chosen[0], stream, until=_until(at, stream), snapshots=not no_snapshots, degraded=degraded
@@ -63,6 +62,18 @@ def command(
         click.echo(msgspec.json.format(found.body, indent=2))
         output.note(_summary(answer))
     return failures.decide(failures.NO if found.damage else failures.DONE)
+
+
+def _require_stream(store: Store, stream: str, degraded: bool) -> None:
+    """Refuse a stream that does not exist; of a damaged log nobody may know that."""
+    from tallystick import errors
+
+    try:
+        if stream and store.stream_head(stream) is None:
+            raise errors.StreamNotFound(stream=stream, url=store.log.url)
+    except errors.Damaged:
+        if not degraded:
+            raise
 
 
 def _until(at: str | None, stream: str) -> Until:

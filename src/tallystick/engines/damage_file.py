@@ -63,8 +63,9 @@ class DamageFile(KeptDamage):
         try:
             yield
         finally:
-            with suppress(OSError):  # one that stays is no harm, and Windows removes no file that is open
-                self._files.unlink(path)
+            if not self._files.pins_open_files:  # one that stays does no harm
+                with suppress(OSError):
+                    self._files.unlink(path)
             lock.release()
 
     def _locked(self, path: str) -> Lock:

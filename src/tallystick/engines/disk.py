@@ -10,13 +10,16 @@ import shutil
 import stat
 import sys
 import threading
+import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from tallystick import errors
 from tallystick.store.filesystem import File, FileSystem, Lock
 
 WINDOWS = sys.platform == "win32"
+LOOKS_MAX, LOOK_SECONDS = 20, 0.005
 _BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOINHERIT", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # opening a FIFO must not wait for its other end
@@ -114,6 +117,7 @@ class DiskLock:
         try:
             _lock(self._descriptor)
         except OSError:
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
             holder = os.read(self._descriptor, 64).decode(errors="replace").strip() or "another process"
             self._close()
             raise errors.StoreLocked(path=path, owner=holder) from None
@@ -176,6 +180,18 @@ def _lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def _when_free(act: Callable[[], None]) -> None:
+    """Change a name; where files that are open keep theirs, somebody may have it open for a moment."""
+    for _ in range(LOOKS_MAX if WINDOWS else 0):
+        try:
+            act()
+        except PermissionError:
+            time.sleep(LOOK_SECONDS)
+        else:
+            return
+    act()
+
+
 def _leads_to(name: str, directory: int | None, descriptor: int) -> bool:
     """Whether a name leads to an open file."""
     try:
@@ -193,6 +209,10 @@ class Disk:
     def _place(self, path: str) -> tuple[str, int | None]:
         """A path as the system is asked for it: a name, and the open directory that it is relative to."""
         return path, None
+
+    @property
+    def pins_open_files(self) -> bool:
+        return WINDOWS
 
     def make_dir(self, path: str) -> None:
         if not self._is_dir(path):
@@ -250,11 +270,11 @@ class Disk:
 
     def rename(self, old: str, new: str) -> None:
         (old_name, source), (new_name, target) = self._place(old), self._place(new)
-        os.replace(old_name, new_name, src_dir_fd=source, dst_dir_fd=target)
+        _when_free(lambda: os.replace(old_name, new_name, src_dir_fd=source, dst_dir_fd=target))
 
     def unlink(self, path: str) -> None:
         name, directory = self._place(path)
-        os.unlink(name, dir_fd=directory)
+        _when_free(lambda: os.unlink(name, dir_fd=directory))
 
     def leads_to(self, path: str, file: File) -> bool:
         name, directory = self._place(path)

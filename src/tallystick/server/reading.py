@@ -14,6 +14,7 @@ from tallystick.event.line import line
 from tallystick.event.model import Event
 from tallystick.server.access import Principal
 from tallystick.server.service import Service
+from tallystick.state import Reducer
 from tallystick.store import capabilities, control
 from tallystick.store.ledger import Head
 from tallystick.store.page import Hole, Page, StreamInfo
@@ -240,16 +241,34 @@ def _streams(service: Service, after: str, kind: str | None) -> Iterator[StreamI
 
 
 def state_of(
-    service: Service, principal: Principal, name: str, *, reducer: str, seq: int | None, time: int | None
+    service: Service, principal: Principal, name: str, *, reducer: str, until: state.Until, degraded: bool
 ) -> bytes:
     """The state of a stream as JSON, at a seq or a time."""
-    stream_head(service, principal, name)
+    try:
+        stream_head(service, principal, name)
+    except errors.Damaged:  # nobody knows where it ends; a tenant is refused, since what is lost may be another's
+        if not degraded or principal.org is not None:
+            raise
     chosen = service.reducers.get(reducer)
     if chosen is None or chosen.scope != "stream":
         raise errors.NothingHere()
     if principal.org is not None and not service.births.is_whole(name, principal.org):
         raise errors.NothingHere()
-    found = state.fold(service.store, chosen, name, until=state.Until(seq=seq, time=time))
+    return _state(service, chosen, name, until=until, degraded=degraded and principal.org is None)
+
+
+def state_of_store(
+    service: Service, principal: Principal, *, reducer: str, until: state.Until, degraded: bool
+) -> bytes:
+    """The state of the whole store as JSON, at a position or a time. A tenant has none: it is of everybody."""
+    chosen = service.reducers.get(reducer)
+    if principal.org is not None or chosen is None or chosen.scope != "store":
+        raise errors.NothingHere()
+    return _state(service, chosen, "", until=until, degraded=degraded)
+
+
+def _state(service: Service, chosen: Reducer, name: str, *, until: state.Until, degraded: bool) -> bytes:
+    found = state.fold(service.store, chosen, name, until=until, degraded=degraded)
     told = {
         "stream": name,
         "seq": found.seq,
@@ -260,6 +279,8 @@ def state_of(
         "state": msgspec.Raw(found.body),
         "state_hash": found.hash.hex(),
         "events_folded": found.events,
+        "snapshot": found.snapshot.hex() if found.snapshot is not None else None,
+        "degraded": bool(found.damage),
         "damage": found.damage,
     }
     return msgspec.json.encode(told)

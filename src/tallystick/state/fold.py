@@ -79,9 +79,15 @@ def replay(
     store: Store, reducer: Reducer, start: State, *, until: Until = END, erased: Container[bytes] = NOTHING
 ) -> State:
     """Fold everything behind a start. `erased` are ids to be seen as if their payload were erased already."""
+    return _folded(reducer, start, _pages(store, reducer, start, until), until, erased)
+
+
+def _folded(
+    reducer: Reducer, start: State, pages: Iterator[list[Event]], until: Until, erased: Container[bytes]
+) -> State:
     apply, types, bounded = reducer.apply, reducer.types, until != END
     value, last, count, latest = reducer.to_working(start.value), None, 0, start.latest
-    for events in _pages(store, reducer, start, until):
+    for events in pages:
         for event in events:
             if bounded and until.reached(event):
                 return _arrived(start, reducer, value, last, count, latest)
@@ -117,21 +123,42 @@ def _arrived(start: State, reducer: Reducer, value: Any, last: Event | None, cou
     )
 
 
-def replay_to_damage(store: Store, reducer: Reducer, start: State, *, until: Until) -> State:
-    """Fold a stream up to the first event that cannot be read, and say what stood in the way."""
-    state, limit = start, PAGE
+def replay_to_damage(store: Store, reducer: Reducer, start: State, *, until: Until = END) -> State:
+    """Fold up to the first event that cannot be read, and say what stood in the way."""
+    found: list[str] = []
+    pages = (
+        _readable_stream_pages(store, start, until, found)
+        if start.stream
+        else _readable(store, reducer, start, until, found)
+    )
+    arrived = _folded(reducer, start, pages, until, NOTHING)
+    return msgspec.structs.replace(arrived, damage=found[0]) if found else arrived
+
+
+def _readable(store: Store, reducer: Reducer, start: State, until: Until, found: list[str]) -> Iterator[list[Event]]:
+    """The pages of the whole log in front of its first damage, which is noted: a page ends where damage begins."""
+    try:
+        yield from _store_pages(store, reducer, start, until)
+    except errors.Damaged as damage:
+        found.append(damage.message)
+
+
+def _readable_stream_pages(store: Store, start: State, until: Until, found: list[str]) -> Iterator[list[Event]]:
+    """The same of a stream, whose pages are refused as a whole: they are asked for smaller and smaller."""
+    after, limit = start.seq, PAGE
     while True:
-        upto = state.seq + limit if until.seq is None else min(state.seq + limit, until.seq)
         try:
-            further = replay(store, reducer, state, until=msgspec.structs.replace(until, seq=upto))
+            page = store.read_stream(start.stream, after=after, until=until.seq, limit=limit)
         except errors.Damaged as damage:
             if limit == 1:
-                return msgspec.structs.replace(state, damage=damage.message)
+                found.append(damage.message)
+                return
             limit = max(limit // 10, 1)
             continue
-        if further.seq < upto or upto == until.seq:
-            return further
-        state = further
+        if not page:
+            return
+        yield page
+        after = page[-1].seq
 
 
 def _failed(reducer: Reducer, event: Event, reason: str) -> errors.ReducerFailed:

@@ -59,15 +59,14 @@ def fold(
     """
     check_subject(store, reducer, stream, until)
     begin = shelf.start(store, reducer, stream, until=until) if snapshots else None
-    if degraded and stream:
-        return replay_to_damage(store, reducer, begin or beginning(reducer, stream), until=until)
+    folded = replay_to_damage if degraded else replay
     try:
-        return replay(store, reducer, begin or beginning(reducer, stream), until=until)
+        return folded(store, reducer, begin or beginning(reducer, stream), until=until)
     except errors.HistoryPruned:  # pruned since the snapshot was looked for: there is one at the cut
         again = shelf.start(store, reducer, stream, until=until) if snapshots else None
         if again is None or (begin is not None and again.snapshot == begin.snapshot):
             raise
-        return replay(store, reducer, again, until=until)
+        return folded(store, reducer, again, until=until)
 
 
 def make(

@@ -159,6 +159,11 @@ def is_about_streams(stream: str) -> bool:
     return names.kind_of(stream) == KIND
 
 
+def is_about_state(stream: str) -> bool:
+    """Whether a stream holds facts that state is looked up by: about a stream, or about snapshots of the store."""
+    return stream == STORE_SNAPSHOTS or is_about_streams(stream)
+
+
 def snapshot_of(event: Event, fact: Snapshotted, body: bytes) -> Snapshot:
     """The snapshot that a fact tells of, with its body."""
     return Snapshot(

@@ -47,6 +47,10 @@ class Lock(Protocol):
 class FileSystem(Protocol):
     """Names and directories. Paths are texts with `/`; opening a name that is no regular file is refused."""
 
+    @property
+    def pins_open_files(self) -> bool:
+        """Whether a file that anybody has open can be neither renamed, replaced nor removed (Windows)."""
+
     def make_dir(self, path: str) -> None:
         """Make a directory and its parents; no harm if it is there."""
 
@@ -84,6 +88,45 @@ class FileSystem(Protocol):
 
     def release(self) -> None:
         """Give back what `anchored` holds."""
+
+
+class NamedFile:
+    """A file to read that is opened for each read only, so that it can be replaced in between."""
+
+    def __init__(self, files: FileSystem, path: str) -> None:
+        self._files = files
+        self._path = path
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        file = self._files.open_read(self._path)
+        try:
+            return file.read_at(offset, size)
+        finally:
+            file.close()
+
+    def size(self) -> int:
+        file = self._files.open_read(self._path)
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def write_at(self, offset: int, data: bytes | bytearray) -> int:
+        raise OSError(errno.EBADF, "it is open for reading", self._path)
+
+    def truncate(self, size: int) -> None:
+        raise OSError(errno.EBADF, "it is open for reading", self._path)
+
+    def sync(self) -> None:
+        """There is nothing to make durable."""
+
+    def close(self) -> None:
+        """It is open during a read alone."""
+
+
+def open_replaceable(files: FileSystem, path: str) -> File:
+    """Open a file to be read for long, so that a writer can replace it meanwhile."""
+    return NamedFile(files, path) if files.pins_open_files else files.open_read(path)
 
 
 def write_fully(file: File, offset: int, data: bytes | bytearray) -> None:

@@ -134,6 +134,10 @@ class FaultyFileSystem:
         if self.is_due(operation, path):
             raise self.error(path)
 
+    @property
+    def pins_open_files(self) -> bool:
+        return self.inner.pins_open_files
+
     def make_dir(self, path: str) -> None:
         self.fail_if_due("make_dir", path)
         self.inner.make_dir(path)

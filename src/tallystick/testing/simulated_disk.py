@@ -11,6 +11,7 @@ import errno
 import itertools
 import os
 import posixpath
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -196,6 +197,7 @@ class SimulatedDisk:
 
     - `folds_case`: names that differ in case alone are one name, as on macOS and Windows.
     - `capacity_bytes`: how much all files together may hold; past it writes are short and then fail with ENOSPC.
+    - `pins_open_files`: what is open, by whomever, can be neither renamed, replaced nor removed, as on Windows.
     - `loses_on_failed_sync`: a sync that failed counts the data as clean, as Linux does; only a fault makes one fail.
     """
 
@@ -204,6 +206,7 @@ class SimulatedDisk:
         state: DiskState | None = None,
         *,
         folds_case: bool = False,
+        pins_open_files: bool = False,
         capacity_bytes: int | None = None,
         loses_on_failed_sync: bool = False,
     ) -> None:
@@ -211,6 +214,8 @@ class SimulatedDisk:
         self.origin = self.state.clone()
         self.operations: list[Operation] = []
         self.folds_case = folds_case
+        self.pins_open_files = pins_open_files
+        self.open_files: Counter[int] = Counter()
         self.capacity_bytes = capacity_bytes
         self.loses_on_failed_sync = loses_on_failed_sync
         self._locks: set[str] = set()
@@ -226,6 +231,7 @@ class SimulatedDisk:
         return SimulatedDisk(
             self.state.clone(),
             folds_case=self.folds_case,
+            pins_open_files=self.pins_open_files,
             capacity_bytes=self.capacity_bytes,
             loses_on_failed_sync=self.loses_on_failed_sync,
         )
@@ -289,10 +295,16 @@ class SimulatedDisk:
         replaced = self.state.names.get(new)
         if replaced is not None and self.state.inodes[replaced].is_dir:
             raise IsADirectoryError(errno.EISDIR, "is a directory", new)
+        self._require_free(old, inode)
+        if replaced is not None:
+            self._require_free(new, replaced)
         self.do("rename", old, inode, other=new)
 
     def unlink(self, path: str) -> None:
-        self.do("unlink", self._path(path), self._file(self._path(path)))
+        path = self._path(path)
+        inode = self._file(path)
+        self._require_free(path, inode)
+        self.do("unlink", path, inode)
 
     def sync_dir(self, path: str) -> None:
         path = self._path(path)
@@ -343,6 +355,10 @@ class SimulatedDisk:
         if self.state.inodes[inode].is_dir:
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         return inode
+
+    def _require_free(self, path: str, inode: int) -> None:
+        if self.pins_open_files and self.open_files[inode] > 0:
+            raise PermissionError(errno.EACCES, "the file is in use", path)
 
     def _require_dir(self, path: str) -> None:
         if path not in ROOTS and not self.state.inodes[self._inode(path)].is_dir:

@@ -18,6 +18,7 @@ class SimulatedFile:
         self._inode = inode
         self._writable = writable
         self._closed = False
+        disk.open_files[inode] += 1
 
     @property
     def inode(self) -> int:
@@ -52,7 +53,12 @@ class SimulatedFile:
         self._disk.do("truncate", self._path, self._inode, offset=size)
 
     def close(self) -> None:
-        self._closed = True
+        if not self._closed:
+            self._closed = True
+            self._disk.open_files[self._inode] -= 1
+
+    def __del__(self) -> None:
+        self.close()  # as a file of the real disk that nobody holds any more
 
     def _require_open(self, *, writing: bool = False) -> None:
         if self._closed or (writing and not self._writable):

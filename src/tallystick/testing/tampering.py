@@ -17,9 +17,10 @@ import psycopg
 
 from tallystick.engines.disk import Disk
 from tallystick.engines.files import frame as frames
+from tallystick.engines.files import mark
 from tallystick.engines.files.compressed import open_segment
 from tallystick.engines.files.frame import FrameBuffer
-from tallystick.engines.files.mark import Mark, MarkFile
+from tallystick.engines.files.mark import Mark
 from tallystick.engines.files.scan import Scanner
 from tallystick.engines.ndjson import line as lines
 from tallystick.event import chain
@@ -133,7 +134,8 @@ def _in_files(place: str, stream: str, seq: int, change: Change) -> None:
     file.close()
     path.write_bytes(written)
     Path(place, "index", "current.idx").unlink(missing_ok=True)
-    MarkFile(Disk(), place, Mark(header.segment_id, len(written), scanner.position or 0)).close()
+    slot = mark.encode(Mark(header.segment_id, len(written), scanner.position or 0)).ljust(mark.SLOT_BYTES, b"\0")
+    Path(place, mark.NAME).write_bytes(slot + slot)  # in place: the writer has it open
 
 
 _BY_ENGINE: dict[str, Callable[[str, str, int, Change], None]] = {

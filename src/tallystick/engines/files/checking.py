@@ -13,6 +13,7 @@ from tallystick.engines.files.scan import read_frame
 from tallystick.engines.files.segment import Header
 from tallystick.engines.files.segments import Handles, Renamed, Segment, SegmentSet
 from tallystick.engines.files.snapshots import FileSnapshots
+from tallystick.engines.files.writer import Writer
 from tallystick.store.events import Problem
 from tallystick.store.filesystem import File
 
@@ -131,7 +132,9 @@ def _stored_bytes(item: Segment, handles: Handles) -> int:
         file.close()
 
 
-def upkeep_facts(life: Lifecycle, snapshots: FileSnapshots, not_compressed: str) -> dict[str, Any]:
+def upkeep_facts(
+    life: Lifecycle, snapshots: FileSnapshots, not_compressed: str, writer: Writer | None
+) -> dict[str, Any]:
     """Figures on what was pruned, erased and snapshotted."""
     return {
         "snapshots": len(snapshots.ids()),
@@ -141,4 +144,5 @@ def upkeep_facts(life: Lifecycle, snapshots: FileSnapshots, not_compressed: str)
         "pruned_events": sum(cut.count for cut in list(life.cuts.values())),
         "erased_events": len(life.erased),
         "not_compressed": not_compressed,
+        "not_sealed": writer.waits if writer is not None else "",
     }

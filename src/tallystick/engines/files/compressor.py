@@ -47,7 +47,8 @@ class Compressor:
 
     def wait(self) -> None:
         """Come back when there is nothing to do."""
-        thread = self._thread
+        with self._lock:  # it is started under this lock
+            thread = self._thread
         if thread is not None:
             thread.join()
 

@@ -199,20 +199,20 @@ class FilesLog(Beside, Receiver):
             at = (item.header.identity, item.end, position)
             return self._buffer.encode(*at, rows, short=item.header.short_frames, **known)
 
-        if writer.is_due(len(data := framed(writer.current))):
-            self._seal()
+        if writer.is_due(len(data := framed(writer.current))) and self._seal():
             data = framed(writer.current)
         offset = writer.append(data, next_position=position + count)
         return offset, offset + len(data)
 
-    def _seal(self) -> None:
+    def _seal(self) -> bool:
         writer = self._require_writer()
-        sealed = writer.current
-        begun = writer.seal()
-        begun.org_before = functools.partial(generation.org_in, self._view.segments.items)
-        self._view.begin(begun)
-        sealed.load_index(self._view.opened.cache)
-        self._compressor.begin([sealed])
+        sealed, begun = writer.current, writer.seal()
+        if begun is not None:  # it may have to wait
+            begun.org_before = functools.partial(generation.org_in, self._view.segments.items)
+            self._view.begin(begun)
+            sealed.load_index(self._view.opened.cache)
+            self._compressor.begin([sealed])
+        return begun is not None
 
     def _require_writer(self) -> Writer:
         self._view.birthplace.require()
@@ -365,7 +365,7 @@ class FilesLog(Beside, Receiver):
         facts = self._view.steady(
             lambda: (
                 checking.facts(self._view.segments, self._view.opened.handles, writing=writing, unknown=unknown)
-                | checking.upkeep_facts(self._view.life, self.snapshots, self._compressor.problem)
+                | checking.upkeep_facts(self._view.life, self.snapshots, self._compressor.problem, self._writer)
             )
         )
         found = with_known(list(map(problem_of, self._view.holes)), self.damage.known())

@@ -93,12 +93,12 @@ class SegmentRemains:
 class Reclaimer:
     """Rewrites the segments of an open log, one at a time, while it is read and written to.
 
-    `seal` seals the current segment. Nothing here acknowledges anything: what fails leaves the log as it was, and is
-    done by a later call.
+    `seal` seals the current segment, or says that it has to wait. Nothing here acknowledges anything: what fails leaves
+    the log as it was, and is done by a later call.
     """
 
     def __init__(
-        self, view: LogView, commands: FileCommands, *, seal: Callable[[], None], clock: Callable[[], int]
+        self, view: LogView, commands: FileCommands, *, seal: Callable[[], bool], clock: Callable[[], int]
     ) -> None:
         self._view = view
         self._commands = commands
@@ -122,7 +122,7 @@ class Reclaimer:
 
     def _reclaim(self, compress_before: int | None, progress: Callable[[int], None]) -> list[str]:
         done = self._move_superfluous() + self._erase()
-        self._seal_if(self._keeping().is_worthwhile)
+        done += self._seal_if(self._keeping().is_worthwhile)
         for item in self._sealed():
             if self.is_ending:
                 break
@@ -164,13 +164,13 @@ class Reclaimer:
         if unfinished:
             events = [event for item in unfinished for event in self._raw(item, keeping.erased_in(item))]
             responding = [item for item in self._responding(events) if item not in unfinished]
-            self._seal_if(lambda item: item in unfinished or item in responding)
+            done += self._seal_if(lambda item: item in unfinished or item in responding)
             done += self._blank(events, keeping)
-            for item in (*responding, *unfinished):
+            for item in filter(self._sealed().__contains__, (*responding, *unfinished)):
                 done += self._rewrite(item, keeping, "without what was erased", encoding=encoding_of(item.header))
         self._left_over = ""
         keeping = self._keeping()
-        if any(keeping.is_unfinished(item) for item in self._sealed()):
+        if any(keeping.is_unfinished(item) for item in self._view.segments):
             self._left_over = "the payload of an erased event is still on disk: " + "; ".join(done)
         return done
 
@@ -247,11 +247,12 @@ class Reclaimer:
     def _sealed(self) -> list[Segment]:
         return self._view.segments.items[:-1]
 
-    def _seal_if(self, is_due: Callable[[Segment], bool]) -> None:
-        """Seal the current segment if it has to be rewritten: only what is sealed can be."""
+    def _seal_if(self, is_due: Callable[[Segment], bool]) -> list[str]:
+        """Seal the current segment if it has to be rewritten: only what is sealed can be. Says so if that waits."""
         with self._view.lock:
-            if is_due(self._view.segments.last):
-                self._seal()
+            if is_due(self._view.segments.last) and not self._seal():
+                return [f"{self._view.segments.last.name} is held open by a reader; it is sealed and rewritten later"]
+            return []
 
     def _move_superfluous(self) -> list[str]:
         opened = self._view.opened

@@ -21,7 +21,7 @@ from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Header
 from tallystick.engines.files.side import SideRecords
 from tallystick.store import leases
-from tallystick.store.filesystem import File, FileSystem, replace_file
+from tallystick.store.filesystem import File, FileSystem, open_replaceable, replace_file
 from tallystick.store.ledger import Head
 from tallystick.store.page import Hole
 
@@ -30,7 +30,10 @@ T = TypeVar("T")
 
 
 class Handles:
-    """Open segment files, bounded in number. One that falls out closes when its last reader lets go of it."""
+    """Open segment files, bounded in number. One that falls out closes when its last reader lets go of it.
+
+    Where an open file cannot be renamed none is kept: each is open while it is read, so that a writer can seal it.
+    """
 
     def __init__(self, files: FileSystem, directory: str) -> None:
         self.files = files
@@ -57,6 +60,8 @@ class Handles:
 
     def keep(self, item: Segment, file: File) -> None:
         """Remember an open file."""
+        if self.files.pins_open_files:
+            return
         self._open[item.header.identity] = file
         if len(self._open) > OPEN_FILES_MAX:
             self._open.popitem(last=False)
@@ -281,7 +286,7 @@ class Segment:
         if not files.exists(path):
             return False
         try:
-            file = files.open_read(path)
+            file = open_replaceable(files, path)
             base = SealedIndex(file, cache, store_id=self.header.store_id, identity=self.header.identity)
         except (index_file.BadIndex, OSError):
             return False

@@ -19,7 +19,7 @@ from tallystick.event.model import Event
 from tallystick.store import checked, loss
 from tallystick.store.damage import DamageRecord, problem_of, put_on_record
 from tallystick.store.events import Problem
-from tallystick.store.facts import is_about_streams
+from tallystick.store.facts import is_about_state
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import require_positions
 from tallystick.store.page import Hole, Page
@@ -103,7 +103,7 @@ class LogView:
 
         Not so for facts about streams: verification and degraded state go by those that are left, and name the hole.
         """
-        unknown = [] if is_about_streams(stream) else self._unknown_holes()
+        unknown = [] if is_about_state(stream) else self._unknown_holes()
         if not unknown:
             return
         _require_none_after(0 if head is None else self._position_of(stream, head), unknown)
@@ -127,7 +127,7 @@ class LogView:
             self.require_end(stream, head)
         cut = self.life.cuts.get(stream)
         reached = found[-1].seq if found else max(after, cut.through if cut is not None else 0)
-        is_known = not is_about_streams(stream) or any(each.end_of(stream) for each in losses)
+        is_known = not is_about_state(stream) or any(each.end_of(stream) for each in losses)
         if losses and is_known and (until is None or reached < until):
             loss.require_none_after(losses, found, head=head, reached=reached)
 

@@ -21,9 +21,12 @@ from tallystick.store.filesystem import FULL, File, FileSystem, Lock, publish_fi
 
 T = TypeVar("T")
 
+IN_USE = "current.log is open elsewhere, so it cannot be renamed and sealed"
+
 SEGMENT_BYTES_MAX = 100_000_000
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_LIMIT = 256, 1 << 31  # offsets in the index have 32 bits, and a frame may be 1 GiB
 SEGMENT_AGE_NS_MAX = 24 * 3600 * 1_000_000_000
+SEAL_AGAIN_NS = 1_000_000_000
 INDEX_SHARE = 8  # at close the current index is written again when an eighth of the segment is not in it
 
 
@@ -51,6 +54,7 @@ class Writer:
         self._segment_age_ns_max = segment_age_ns_max
         self.current = current
         self.poisoned: errors.StoreFailed | None = None
+        self._refused_at: int | None = None
         self._file: File = self._files.open_write(f"{self._directory}/{current.name}")
 
     def is_due(self, size: int) -> bool:
@@ -58,12 +62,21 @@ class Writer:
         written = self.current.end - segment.SIZE
         if not written:
             return False
-        full = self.current.end + size > self._segment_bytes_max
-        return full or self._clock() - self.current.header.created >= self._segment_age_ns_max
+        full, now = self.current.end + size > self._segment_bytes_max, self._clock()
+        if self._refused_at is not None and 0 <= now - self._refused_at < SEAL_AGAIN_NS:
+            return False
+        return full or now - self.current.header.created >= self._segment_age_ns_max
+
+    @property
+    def waits(self) -> str:
+        """Why the current segment is not sealed though it is due."""
+        return IN_USE if self._refused_at is not None else ""
 
     def append(self, frame: bytes | bytearray, *, next_position: int) -> int:
         """Write one frame and make it durable; returns its offset."""
         offset, end = self.current.end, self.current.end + len(frame)
+        if offset > SEGMENT_BYTES_LIMIT:
+            raise errors.StoreFailed(operation="rotation", reason=f"{IN_USE}, and no more fits in: close what reads it")
         segment_id = self.current.header.segment_id
         self._write(offset, frame)
         operation = "fsync"
@@ -86,11 +99,12 @@ class Writer:
             self._guarded("truncate", lambda: self._file.truncate(offset))
             raise errors.NoSpace(needed=len(frame), path=self._directory) from problem
 
-    def seal(self) -> Segment:
+    def seal(self) -> Segment | None:
         """Seal the current segment under a dated name and begin the next one, which is returned.
 
-        What may fail for want of room comes first and changes nothing. Then names become durable in an order in which
-        no crash loses one: the sealed name, then the new current.log.
+        None: somebody has the segment open, where it then cannot be renamed. It grows, and is sealed later. What may
+        fail for want of room comes first and changes nothing. Then names become durable in an order in which no crash
+        loses one: the sealed name, then the new current.log.
         """
         self._require_names()
         sealed = self.current
@@ -103,6 +117,8 @@ class Writer:
             if problem.errno in FULL:
                 raise errors.NoSpace(needed=segment.SIZE, path=self._directory) from problem
             raise self.poison("a new segment", problem) from problem
+        if not self._guarded("rename", lambda: self._renamed(sealed, name)):
+            return None
         self._guarded("rename", lambda: self._exchange(sealed, name, begun))
         return begun
 
@@ -125,16 +141,29 @@ class Writer:
         indexes = self._files.list(f"{self._directory}/index")
         return {*self._files.list(self._directory), *(name.removesuffix(".idx") + ".log" for name in indexes)}
 
+    def _renamed(self, sealed: Segment, name: str) -> bool:
+        """Give the segment its dated name while none of our own files is open: Windows renames nothing that is."""
+        path = f"{self._directory}/{sealed.name}"
+        self._handles.let_go(sealed)
+        self._file.close()
+        try:
+            self._files.rename(path, f"{self._directory}/{name}")
+        except PermissionError:
+            self._file = self._files.open_write(path)
+            with contextlib.suppress(OSError):
+                self._files.unlink(f"{self._directory}/index/{name.removesuffix('.log')}.idx")
+            self._refused_at = self._clock()
+            return False
+        self._refused_at = None
+        return True
+
     def _exchange(self, sealed: Segment, name: str, begun: Segment) -> None:
-        self._handles.get(sealed)  # opened while it has its name: threads that read go on with the file
-        self._files.rename(f"{self._directory}/{sealed.name}", f"{self._directory}/{name}")
         self._files.sync_dir(self._directory)
         sealed.name = name
         publish_file(self._files, self._directory, segment.CURRENT)
         self._handles.keep(begun, self._files.open_read(f"{self._directory}/{segment.CURRENT}"))
         self._mark.advance(begun.header.segment_id, begun.end, begun.next_position)
         self._mark.sync()
-        self._file.close()
         self._file = self._files.open_write(f"{self._directory}/{begun.name}")
         self.current = begun
 

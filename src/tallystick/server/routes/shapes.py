@@ -124,6 +124,8 @@ STATE = {
         "state": {},
         "state_hash": _HASH,
         "events_folded": {"type": "integer"},
+        "snapshot": {"type": ["string", "null"]},
+        "degraded": {"type": "boolean"},
         "damage": {"type": "string"},
     },
     "required": ["stream", "seq", "reducer", "state", "state_hash"],
