@@ -122,7 +122,8 @@ def run(
     try:
         for site in chosen:
             likely = kills[site.path] + kills[_function(site)]
-            tests = known.of(places(site, texts, known), kills=likely, seconds_max=seconds_max)
+            about = _function(site).removeprefix("src/tallystick/")
+            tests = known.of(places(site, texts, known), about=about, kills=likely, seconds_max=seconds_max)
             seconds = sum(known.seconds[name] for name in tests)
             result = overlay.judged(site, tests, seconds) if tests else _not_run(site, texts)
             _count(kills, result)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -21,33 +22,46 @@ SERVER = "postgres"  # such tests start a server that would outlive each fork
 
 
 class Covering(msgspec.Struct):
-    """The tests of each line of each file (by number), how long each takes, how many lines and neighbours it has."""
+    """The tests of each line of each file (by number), how long each takes, and how many lines it runs."""
 
     lines: dict[str, dict[int, list[int]]]
     tests: list[str]
     seconds: dict[str, float]
     width: dict[str, int]
-    beside: dict[str, int] = {}
 
-    def of(self, places: Sequence[tuple[str, int]], *, kills: Mapping[str, int], seconds_max: float) -> list[str]:
-        """The tests of these lines: those that killed most, then those that cost least, up to a time."""
+    def of(
+        self, places: Sequence[tuple[str, int]], *, about: str, kills: Mapping[str, int], seconds_max: float
+    ) -> list[str]:
+        """The tests of these lines, up to a time: those that killed most, then those that promise most for their time.
+
+        A test promises more if its name has words of what is changed, and less for each case of it that comes before.
+        """
         numbers = {number for path, line in places for number in self.lines.get(path, {}).get(line, [])}
-        names = [name for name in map(self.tests.__getitem__, numbers) if SERVER not in name]
+        names = [
+            name for name in map(self.tests.__getitem__, numbers) if SERVER not in name and self.seconds[name] >= 0
+        ]
+        words, cases = _words(about), Counter[str]()
+        ranks = {}
+        for name in sorted(names, key=lambda name: (self._cost(name), name)):
+            function, cost = name.partition("[")[0], self._cost(name)
+            cases[function] += 1
+            promise = cost * cases[function] / (1 + 2 * len(words & _words(function)))
+            ranks[name] = (-kills.get(name, 0) / (cost + 0.2), promise, name)
         chosen, total = [], 0.0
-        for name in sorted(names, key=lambda name: self._rank(name, kills.get(name, 0))):
-            if self.seconds[name] >= 0 and (not chosen or total + self.seconds[name] <= seconds_max):
+        for name in sorted(names, key=ranks.__getitem__):
+            if not chosen or total + self.seconds[name] <= seconds_max:
                 total += self.seconds[name]
                 chosen.append(name)
         return chosen
 
-    def _rank(self, name: str, kills: int) -> tuple[float, float, str]:
-        """What it costs: its time, and half a millisecond for each line and each test that is collected with it."""
-        cost = self.seconds[name] + (self.width[name] + self.beside[_module(name)]) / 2000
-        return -kills / (cost + 0.2), cost, name
+    def _cost(self, name: str) -> float:
+        """Its time, and half a millisecond for each line: one that runs little says more."""
+        return self.seconds[name] + self.width[name] / 2000
 
 
-def _module(name: str) -> str:
-    return name.partition("::")[0]
+def _words(text: str) -> set[str]:
+    """Its words, as far as they are the same in most of their forms."""
+    return {word[:5] for word in re.findall("[a-z]{4,}", text.lower())} - {"tests", "engin", "tally"}
 
 
 def selectable(name: str) -> str:
@@ -68,7 +82,6 @@ def covering(root: Path, kept: Path, sources: Sequence[Path], groups: Sequence[s
             kept.mkdir(exist_ok=True)
             file.write_bytes(msgspec.json.encode(_run(root, kept, sources, group)))
         _add(together, msgspec.json.decode(file.read_bytes(), type=Covering))
-    together.beside = dict(Counter(map(_module, together.seconds)))
     return together
 
 

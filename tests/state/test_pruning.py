@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tallystick import Store, errors, state
-from tallystick.state import Reducer, Until
+from tallystick.state import Reducer, Until, shelf
 from tallystick.store import control
 from tallystick.store.selection import select
 from tallystick.store.verify import verify
@@ -65,6 +65,15 @@ def test_without_an_archive_it_must_be_accepted(store: Store, balance: Reducer) 
     reason = _refused(store, 4, balance, accept=False)
     assert "reducer balance" in reason
     assert "--accept" in reason
+
+
+def test_what_is_no_stream_of_events_is_refused_by_name(store: Store, balance: Reducer) -> None:
+    """Bad input: a stream that never was, and the store's own facts."""
+    _order(store)
+    state.make(store, balance, "order/1")
+    for stream, reason in (("order/none", "there is no such stream"), (shelf.about("order/1"), "never pruned")):
+        with pytest.raises(errors.PruneRefused, match=reason):
+            state.prune(store, stream, before=2, accept=True)
 
 
 @pytest.mark.parametrize("before", [0, 1, 8, 99])
