@@ -210,3 +210,30 @@ def test_a_model_knows_its_version() -> None:
     assert catalog.version_of("order.placed", OrderPlaced(order_id="a", amount=1)) == 2
     assert catalog.version_of("order.placed", Anything()) is None
     assert catalog.version_of("other", Anything()) is None
+
+
+class Wordy(BaseModel):
+    """A model whose validators say much, about a field with a long name."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, int]
+
+    text: str
+
+    @field_validator("text")
+    @classmethod
+    def refuse(cls, value: str) -> str:
+        """Say why, at length."""
+        raise ValueError("no " * 1000)
+
+
+def test_a_refusal_is_short_whatever_the_model_says() -> None:
+    """An error fits into a line of a log: neither the reason of a validator nor a key is repeated whole."""
+    wordy = Catalog()
+    wordy.register("t", Wordy)
+    with tallystick.open("memory:", catalog=wordy) as store:
+        for payload, longest in (({"text": "x"}, 500), ({"text": "x", "k" * 5000: "y"}, 1000)):
+            with pytest.raises(errors.SchemaViolation) as refused:
+                store.append("order/1", NewEvent("t", payload))
+            assert 250 < len(refused.value.reason) < longest
+            assert len(refused.value.pointer) <= 200

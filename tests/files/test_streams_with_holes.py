@@ -102,6 +102,10 @@ def test_an_index_made_of_a_damaged_segment_names_the_damage(
                 with pytest.raises(errors.Damaged):
                     store.stream_head(stream)
             assert store.stream_head("order/late").seq == 6
+            assert [event.seq for event in store.read_stream("order/early", until=3)] == [1, 2, 3]
+            for until in (4, None):  # more of it may lie in the hole
+                with pytest.raises(errors.Damaged):
+                    store.read_stream("order/early", until=until)
             if not readonly:
                 with pytest.raises(errors.Damaged):
                     store.append("order/lost", events(1, first=20))

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tallystick.projections import Live, ViewReader, rebuild, run_inline
+from tallystick.event.model import Event
+from tallystick.projections import Consumer, Live, ViewReader, rebuild, run_inline
 from tallystick.testing import upkeep
 from tallystick.testing.contract.projections import fill, folded, stored
 from tallystick.testing.shop import PLACED, CustomerBalance, OrderTotals, order_event
@@ -50,6 +51,27 @@ def test_a_runner_between_the_drop_and_the_erasure_keeps_nothing(open_store: Any
     store.log.commit = commit
     live.catch_up()
     assert stored(store, OrderTotals()) == folded(store, OrderTotals())
+
+
+def test_a_letter_parked_between_the_drop_and_the_erasure_quotes_nothing(open_store: Any, engine: str) -> None:
+    """Settled 25: a handler that failed in that moment may have said what was in the payload."""
+    store = open_store(engine)
+    fill(store, 10)
+    (first,) = store.read_stream("order/1", limit=1)
+    commit = store.log.commit
+
+    def refuse(event: Event) -> None:
+        raise ValueError(f"cannot use {event.data}")
+
+    def beside(transactions: Any) -> Any:
+        Consumer(store, "mailer", refuse, attempts=1).catch_up(until=first.position)
+        assert "cannot use" in store.log.dead_letters.load("mailer", first.position).reason
+        return commit(transactions)
+
+    store.log.commit = beside
+    upkeep.erase(store, "order/1", 1)
+    store.log.commit = commit
+    assert store.log.dead_letters.load("mailer", first.position).reason == "the event was erased"
 
 
 class Killed(BaseException):

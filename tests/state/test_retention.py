@@ -35,11 +35,13 @@ def test_a_knob_can_be_turned_off_and_nonsense_is_refused() -> None:
     assert policy("lighthouse", environment={"TALLY_PRUNE_DAYS": "none"}).prune_ns is None
     assert policy(environment={"TALLY_PRESET": "keep-7-days"}).prune_ns == 7 * DAY
     assert policy(environment={"TALLY_PRESET": "reach"}).prune_ns == 7 * DAY
+    assert policy(environment={"TALLY_PRUNE_DAYS": "106751"}).prune_ns == 106_751 * DAY
     for variable, text in (
         ("TALLY_PRUNE_DAYS", "soon"),
         ("TALLY_PRUNE_DAYS", "-1"),
         ("TALLY_PRUNE_DAYS", "0"),
         ("TALLY_PRUNE_DAYS", "nan"),
+        ("TALLY_PRUNE_DAYS", "106752"),  # more nanoseconds than int64 holds
         ("TALLY_RETAIN_HOURS", "none"),
         ("TALLY_COMMANDS_HOURS", "1"),
         ("TALLY_PRESET", "everything"),

@@ -43,6 +43,13 @@ class ReadingContract(Contract):
         assert list(_pages(store, limit=limit)) == whole
 
     @needs(ANY_STREAM, GLOBAL_ORDER)
+    def test_a_reader_that_names_no_place_begins_with_the_first_event(self, store: Store) -> None:
+        """CP-09: of the log and of a stream."""
+        whole = _filled(store)
+        assert store.log.read().events == whole
+        assert store.log.read_stream("order/0", limit=1) == whole[:1]
+
+    @needs(ANY_STREAM, GLOBAL_ORDER)
     def test_after_is_exclusive_and_until_inclusive(self, store: Store) -> None:
         """CP-09: a window holds the events with after < position <= until, and `through` never passes until."""
         whole = _filled(store)
