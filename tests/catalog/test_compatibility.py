@@ -196,6 +196,13 @@ def test_an_upcaster_of_a_version_that_only_events_have_must_stay() -> None:
     assert rules(check(old, new)) == [(1, "", "upcaster-missing")]
 
 
+def test_a_type_of_which_no_model_is_left_needs_its_upcasters_from_the_first_version_on() -> None:
+    """LH-01: nobody knows which of its versions events have."""
+    bare = document(Inner)
+    bare["types"]["t"] |= {"current": 3, "versions": {}, "upcasters": []}
+    assert rules(check(bare, bare)) == [(1, "", "upcaster-missing"), (2, "", "upcaster-missing")]
+
+
 def test_a_removed_field_is_found_in_a_new_version_too() -> None:
     """LH-01: existing fields cannot be removed, with or without a version."""
     first, second = model(a=int, b=str), model(a=int)

@@ -66,8 +66,11 @@ def test_it_is_gone_when_the_erasure_returns(opened: Any, directory: Path, where
         store.log.reclaim(compress_before=1 << 62, progress=lambda done: None)
     assert holding(directory)
     before = list(store.events())
+    assert SECRET in str(store.read_stream("order/1"))
+    assert SECRET in repr(store.log._view.reader._kept)
     upkeep.erase(store, "order/1", 3)
     assert holding(directory) == []
+    assert SECRET not in repr(store.log._view.reader._kept)  # nor is it in memory, where a dump of the process shows it
     after = list(store.events())
     assert [event.payload for event in after if event.erased] == [None]
     assert [event for event in after if not event.erased][: len(before) - 1] == [

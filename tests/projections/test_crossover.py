@@ -63,9 +63,3 @@ def test_only_spark_reads_an_archive(place: str) -> None:
     """PIPE-04: history from an archive is not left out because another place was asked for."""
     with pytest.raises(errors.InvalidValue, match="only Spark"):
         placing.choose(place, Counted(), events=1, archive=Path("archive"))
-
-
-def test_the_crossover_itself_pays_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PIPE-04: from that many events on, and not with one less."""
-    monkeypatch.setattr(crossover, "CROSSOVER_EVENTS", 1000)
-    assert [crossover.pays_off(events) for events in (999, 1000, 1001)] == [False, True, True]
