@@ -9,7 +9,7 @@ PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint co
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-postgres test test-slow lint bench bench-spark bench-http soak torture mutants clean
+.PHONY: help demo demo-postgres test test-slow test-all lint bench bench-spark bench-http soak torture mutants clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ test: $(STAMP)-test ## run the tests
 
 test-slow: $(STAMP)-test ## run what takes long: Spark on a cluster, killed for real, on the Java that pip brings
 	$(RUN) -m pytest -m slow --timeout 1800 $(ARGS)
+
+test-all: $(STAMP)-test ## run all tests, the slow ones too
+	$(RUN) -m pytest -n $(WORKERS) --dist loadfile --timeout 3600 $(ARGS)
 
 lint: $(STAMP)-lint $(STAMP)-test ## check style and types
 	$(RUN) -m ruff check .

@@ -16,13 +16,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tallystick
-from tallystick import errors
+from tallystick import errors, state
 from tallystick.pipeline import archive_files, clear, manifest, shelving
 from tallystick.pipeline.archive import archive
 from tallystick.pipeline.columns import COLUMNS
 from tallystick.pipeline.querying import sql
 from tallystick.pipeline.registering import DELTA, register
 from tallystick.pipeline.verifying import verify
+from tallystick.store import facts
+from tallystick.testing.tampering import CHANGES, tamper
 
 MakeLog = Callable[..., None]
 Change = Callable[[pa.Table], pa.Table]
@@ -183,3 +185,25 @@ def test_columns_of_an_archive_are_those_of_events(place: Path) -> None:
     file = manifest.read(place).buckets[0].events
     assert file is not None
     assert tuple(pq.read_schema(place / file.name).names) == COLUMNS
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("type_", [facts.ERASED, facts.PRUNED])
+def test_a_damaged_control_fact_does_not_end_verify(
+    spark: SparkSession, make_log: MakeLog, prune: Callable[..., None], tmp_path: Path, type_: str
+) -> None:
+    """SAFE-03, PIPE-03: a fact that cannot be read is named, and so is what is wrong beside it."""
+    url, place = f"sqlite:{tmp_path}/log.db", tmp_path / "archive"
+    make_log(url, events=20)
+    archive(spark, url, place, bucket_events=10)
+    prune(url, "order/o1", 1)
+    with tallystick.open(url) as store:
+        state.erase(store, "order/o2", 1, reason="asked")
+        (fact,) = [event for event in store.events(over_pruned=True) if event.type == type_]
+    tamper(url, fact.stream, fact.seq, CHANGES["time"])
+    file = manifest.read(place).buckets[1].events
+    assert file is not None
+    (place / file.name).unlink()
+    found = verify(spark, url, place)
+    assert any(problem.stream == fact.stream or problem.position == fact.position for problem in found.problems)
+    assert any("missing" in problem.reason for problem in found.problems)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 import tallystick
@@ -95,3 +95,32 @@ def test_a_writer_waits_as_long_as_it_is_told(table: DataFrame, files_url: str) 
     for wrong in ({"waitSeconds": "-1"}, {"idFrom": "order"}):
         with pytest.raises(errors.InvalidValue), clear():
             written.options(**options | wrong).save()
+
+
+def test_a_stream_that_went_on_meanwhile_is_a_conflict(table: DataFrame, url: str, stored: Stored) -> None:
+    """PIPE-01, SAFE-07: with `expectedSeq` nothing is stored at another place; a repeat is no harm."""
+    tallystick.open(url).close()
+    by = Window.partitionBy("stream").orderBy("at")
+    numbered = table.withColumn("place", F.row_number().over(by))
+    for _ in range(2):
+        write_events(numbered, url, order="at", from_content=True, expected_seq="place")
+    assert len(stored(url)) == 40
+    with tallystick.open(url) as store:
+        store.append("order/o2", tallystick.NewEvent("order.noted", {}))
+    late = numbered.select("type", "payload", "at", "stream", (F.col("place") + 10).alias("place"))
+    changed = late.withColumn("payload", F.lit('{"cents":99}'))
+    with pytest.raises(errors.Conflict) as told:
+        write_events(changed.where("stream = 'order/o2'"), url, order="at", from_content=True, expected_seq="place")
+    assert told.value.values["actual"] == 11
+    assert len([event for event in stored(url) if event.stream == "order/o2"]) == 11
+
+
+@pytest.mark.parametrize("wrong", ["place * 2", "cast(null as int)", "place - 1", "cast(place as string)"])
+def test_seqs_that_do_not_follow_one_another_are_refused(table: DataFrame, files_url: str, wrong: str) -> None:
+    """PIPE-01: a gap, a null, a zero, a text."""
+    tallystick.open(files_url).close()
+    numbered = table.withColumn("place", F.row_number().over(Window.partitionBy("stream").orderBy("at")))
+    with pytest.raises(errors.SchemaMisfit, match="place"):
+        write_events(
+            numbered.withColumn("place", F.expr(wrong)), files_url, order="at", from_content=True, expected_seq="place"
+        )

@@ -15,6 +15,7 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from tallystick import errors
+from tallystick.event.model import Event
 from tallystick.pipeline import bucketing, manifest, rewriting, shelving
 from tallystick.pipeline.bucketing import Staged
 from tallystick.pipeline.failures import clear
@@ -91,7 +92,7 @@ def require_same_history(place: Path, found: Manifest, store: Store) -> None:
         raise errors.ArchiveDamaged(path=str(place), reason=reason)
 
 
-def require_same_log(place: Path, found: Manifest, store: Store) -> None:
+def require_same_log(place: Path, found: Manifest, store: Store, *, over_holes: bool = False) -> None:
     """Refuse an archive of another log, or of a history that this log does not have (any more)."""
     if found.store_id != store.log.store_id.hex():
         raise errors.WrongArchive(path=str(place), reason=f"it is of store {found.store_id}")
@@ -100,30 +101,37 @@ def require_same_log(place: Path, found: Manifest, store: Store) -> None:
         reason = f"it goes to position {found.through}, the log only to {head}"
         raise errors.WrongArchive(path=str(place), reason=reason)
     if found.link_position:
-        page = store.log.read(after=found.link_position - 1, until=found.link_position, limit=1, over_pruned=True)
+        at = found.link_position
+        page = store.log.read(after=at - 1, until=at, limit=1, over_pruned=True, over_holes=over_holes)
         if page.events and page.events[0].link.hex() != found.link:
             reason = f"the log has another event at position {found.link_position}"
             raise errors.WrongArchive(path=str(place), reason=reason)
 
 
-def why_not_witnessed(found: Manifest, store: Store) -> Iterator[str]:
+def why_not_witnessed(found: Manifest, store: Store, *, over_holes: bool = False) -> Iterator[str]:
     """What the archive does not have any more of what the log has on record: that it relied on when it was pruned."""
     roots = manifest.roots(found)
-    for known in sorted(witnesses(store), key=lambda item: item.through):
+    for known in sorted(witnesses(store, over_holes=over_holes), key=lambda item: item.through):
         if known.blocks >= len(roots) or roots[known.blocks] != known.root:
             yield f"it is not what the log relied on when it was pruned by the archive up to position {known.through}"
 
 
-def witnesses(store: Store) -> set[Witness]:
+def witnesses(store: Store, *, over_holes: bool = False) -> set[Witness]:
     """What the control facts about prunes say of archives."""
-    found: set[Witness] = set()
-    at, head, selection = 0, store.log.head(), Selection(types=frozenset({facts.PRUNED}))
-    while at < head:
-        page = store.log.read(after=at, until=head, selection=selection, limit=_PAGE, over_pruned=True)
-        told = [facts.parse(event, facts.Pruned) for event in page.events if facts.is_about_streams(event.stream)]
-        found |= {_witness(fact) for fact in told if fact.archive is not None}
-        at = page.through
-    return found
+    told = _facts(store, facts.PRUNED, after=0, until=store.log.head(), over_holes=over_holes)
+    parsed = (facts.parse(event, facts.Pruned) for event in told)
+    return {_witness(fact) for fact in parsed if fact.archive is not None}
+
+
+def _facts(store: Store, type_: str, *, after: int, until: int, over_holes: bool) -> Iterator[Event]:
+    """The control facts of one type about streams; with `over_holes` those that can be read."""
+    selection = Selection(types=frozenset({type_}))
+    while after < until:
+        page = store.log.read(
+            after=after, until=until, selection=selection, limit=_PAGE, over_pruned=True, over_holes=over_holes
+        )
+        yield from (event for event in page.events if facts.is_about_streams(event.stream))
+        after = page.through
 
 
 def _witness(fact: facts.Pruned) -> Witness:
@@ -134,18 +142,13 @@ def _witness(fact: facts.Pruned) -> Witness:
         return Witness(through=fact.last_position, blocks=sys.maxsize, root="")
 
 
-def erasures(store: Store, *, after: int, until: int) -> list[int]:
+def erasures(store: Store, *, after: int, until: int, over_holes: bool = False) -> list[int]:
     """The positions up to `after` whose payloads were erased by facts behind it."""
     if not after:
         return []
-    found, at = [], after
-    selection = Selection(types=frozenset({facts.ERASED}))
-    while at < until:
-        page = store.log.read(after=at, until=until, selection=selection, limit=_PAGE, over_pruned=True)
-        told = [facts.parse(event, facts.Erased) for event in page.events if facts.is_about_streams(event.stream)]
-        found += [fact.position for fact in told if fact.position <= after]
-        at = page.through
-    return sorted(found)
+    told = _facts(store, facts.ERASED, after=after, until=until, over_holes=over_holes)
+    found = (facts.parse(event, facts.Erased).position for event in told)
+    return sorted(position for position in found if position <= after)
 
 
 # --- new buckets -----------------------------------------------------------------------------------------------------

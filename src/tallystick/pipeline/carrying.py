@@ -1,7 +1,8 @@
 """How a user's code reaches the workers: with the task itself, unless it is installed there.
 
-A module of the user's (not in site-packages) is pickled by value, with everything in it that is used; what it imports
-from other modules of the user's goes with it only if that module was carried too.
+A module of the user's (not in site-packages) is pickled by value, with everything in it that is used, and so are the
+modules of the user's that it has imported. What a function imports only when it runs has to be sent as a file:
+`session(py_files=…)`, or `--py-files` on the command line.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import sys
 import sysconfig
 from collections.abc import Iterable
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from pyspark import cloudpickle
 
 from tallystick.event.catalog import Catalog
+
+_MAIN = "__main__"
 
 
 def only_upcasters(catalog: Catalog | None) -> Catalog:
@@ -27,11 +30,34 @@ def only_upcasters(catalog: Catalog | None) -> Catalog:
 
 
 def carry(*things: Any) -> None:
-    """Let the modules that these come from travel with tasks."""
-    for thing in things:
-        for module in _modules(thing):
-            if not _is_installed(module):
-                cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    """Let the modules that these come from travel with tasks, and those of the user's that they have imported."""
+    waiting = [module for thing in things for module in _modules(thing)]
+    own = {module.__name__ for module in waiting}
+    seen: set[str] = set()
+    while waiting:
+        module = waiting.pop()
+        if module.__name__ not in seen and not _is_installed(module):
+            seen.add(module.__name__)
+            waiting += [other for value in list(vars(module).values()) for other in _behind(value)]
+    for name in seen - {_MAIN}:  # that one always travels by value
+        cloudpickle.register_pickle_by_value(sys.modules[name])  # type: ignore[no-untyped-call]
+    for name in seen - own - {_MAIN}:
+        _leave_if_unmovable(sys.modules[name])
+
+
+def _leave_if_unmovable(module: ModuleType) -> None:
+    """Leave a module alone that holds what cannot be pickled, such as a lock: workers import it, if they have it."""
+    try:
+        cloudpickle.dumps(module)  # type: ignore[no-untyped-call]
+    except Exception:  # whatever its objects raise
+        cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def _behind(value: Any) -> Iterable[ModuleType]:
+    """The module that a value of another module is, or comes from."""
+    if isinstance(value, ModuleType):
+        return [value] if value.__name__ in sys.modules else []
+    return _named(value if isinstance(value, (type, FunctionType)) else type(value))
 
 
 def _modules(thing: Any) -> Iterable[ModuleType]:
@@ -49,7 +75,7 @@ def _modules(thing: Any) -> Iterable[ModuleType]:
 
 def _named(part: Any) -> Iterable[ModuleType]:
     module = sys.modules.get(getattr(part, "__module__", None) or "")
-    if module is not None and module.__name__ != "__main__":  # that one always travels by value
+    if module is not None:
         yield module
 
 

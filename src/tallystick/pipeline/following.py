@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
@@ -38,6 +39,7 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._names = names
         self._asks = asks or described(question.selection)
         self._target: int | None = None
+        self._at: int | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Before the first event that is wanted."""
@@ -46,9 +48,11 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._offset(store, self._question.after)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """At most so many positions a batch, if the option says so."""
-        limit = self._question.trigger_events
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        """At most so many positions a batch, if the option says so. Spark takes one limit; bytes we count."""
+        rows, size = self._question.trigger_events, self._question.trigger_bytes
+        if rows is not None:
+            return ReadMaxRows(rows)
+        return ReadAllAvailable() if size is None else ReadMaxBytes(size)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Fix where a query ends that processes what is there and stops."""
@@ -62,14 +66,19 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = self._end(store.log.head()) if self._target is None else self._target
             if isinstance(limit, ReadMaxRows):
                 end = min(end, start["position"] + limit.max_rows)
+            self._at = max(end, start["position"])
             if end <= start["position"]:
                 return start
+            if self._question.trigger_bytes is not None:
+                self._at = end = partitions.end_by_bytes(store, self._question, start["position"], end)
             return start | self._offset(store, end)
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """The head of the log, for whoever wants to know the lag."""
+        """The head of the log, and how many positions the last batch was planned behind it: `lag`."""
         with told(), open_asked(self._question) as store:
-            return self._offset(store, self._end(store.log.head()))
+            head = self._end(store.log.head())
+            lag = {} if self._at is None else {"lag": max(head - self._at, 0)}
+            return self._offset(store, head) | lag
 
     def partitions(self, start: Offset, end: Offset) -> list[Any]:
         """The ranges of a batch; the same for the same offsets, so that a repeated batch is the same batch."""

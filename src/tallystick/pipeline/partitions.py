@@ -8,15 +8,16 @@ an order over all of its streams (ndjson) is split by stream, each up to its own
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
 from tallystick import errors
 from tallystick.event.model import Event
-from tallystick.pipeline.question import BATCH_EVENTS, PARTITIONS_MAX, Question
-from tallystick.store import capabilities
+from tallystick.pipeline import stream_ranges
+from tallystick.pipeline.question import BATCH_EVENTS, PARTITIONS_MAX, Question, has_order
+from tallystick.pipeline.stream_ranges import StreamRange
 from tallystick.store.store import Store
 
 PARTITIONS_A_CORE = 2
@@ -45,15 +46,17 @@ def split(after: int, until: int, *, partition_events: int | None, cores: int = 
     return [Range(begin, min(begin + size, until)) for begin in range(after, until, size)]
 
 
-def plan(store: Store, question: Question) -> list[Range]:
+def plan(store: Store, question: Question) -> Sequence[Range | StreamRange]:
     """The ranges of a question, up to the safe head as it is now. Never none: Spark would make one up."""
-    if capabilities.GLOBAL_ORDER not in store.log.capabilities:
-        return list(_by_stream(store, question)) or [Range(question.after, question.after)]
+    if not has_order(store):
+        return list(by_stream(store, question)) or [Range(question.after, question.after)]
     if question.final and question.until is not None:
         until = question.until
     else:
         head = store.log.head()
         until = head if question.until is None else min(question.until, head)
+    if stream_ranges.serves(store, question):
+        return stream_ranges.plan(store, question, until) or [Range(question.after, question.after)]
     found = split(question.after, until, partition_events=_size(store, question, until), cores=_cores(question))
     return found or [Range(question.after, question.after)]
 
@@ -75,13 +78,30 @@ def _size(store: Store, question: Question, until: int) -> int | None:
             after=begin, until=until, limit=SAMPLE_EVENTS, over_pruned=True, over_holes=True, unchecked=True
         )
         found += page.events
-    size = sum(len(event.payload or b"") + len(event.meta) + EVENT_BYTES for event in found)
+    size = sum(map(_bytes_of, found))
     fit = PARTITION_BYTES_MAX * len(found) // max(size, 1)
     even = -(-count // (_cores(question) * PARTITIONS_A_CORE))
     return max(fit, 1) if fit < min(max(even, PARTITION_EVENTS_MIN), PARTITION_EVENTS_MAX) else None
 
 
-def _by_stream(store: Store, question: Question) -> Iterator[Range]:
+def _bytes_of(event: Event) -> int:
+    return len(event.payload or b"") + len(event.meta) + EVENT_BYTES
+
+
+def end_by_bytes(store: Store, question: Question, after: int, until: int) -> int:
+    """How far (after, until] goes with at most `trigger_bytes` of selected events, or with one event that has more."""
+    assert question.trigger_bytes is not None
+    left, last = question.trigger_bytes, after
+    for events in pages(store, question, Range(after, until)):
+        for event in events:
+            left -= _bytes_of(event)
+            if left < 0:
+                return last if last > after else event.position
+            last = event.position
+    return until
+
+
+def by_stream(store: Store, question: Question) -> Iterator[Range]:
     """The ranges of each stream that may be wanted: the positions of a stream stand together, and are its own."""
     wanted, name = question.selection.streams, ""
     while found := store.log.streams(after=name, limit=_STREAMS_PAGE):
@@ -112,8 +132,11 @@ def _before(store: Store, stream: str) -> int:
     return first.position - first.seq
 
 
-def pages(store: Store, question: Question, part: Range) -> Iterator[list[Event]]:
+def pages(store: Store, question: Question, part: Range | StreamRange) -> Iterator[list[Event]]:
     """The events of a range, page after page."""
+    if isinstance(part, StreamRange):
+        yield from stream_ranges.pages(store, question, part)
+        return
     after = part.after
     while after < part.until:
         page = store.log.read(

@@ -19,8 +19,8 @@ from tallystick.pipeline.chain_check import DDL, Found, Pieces, batches, of_prob
 from tallystick.pipeline.columns import COLUMNS, SPARK_TYPES, Batches
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.manifest import Bucket
-from tallystick.pipeline.partitions import Range, split
-from tallystick.pipeline.question import Question, absolute
+from tallystick.pipeline.partitions import Range, by_stream, split
+from tallystick.pipeline.question import Question, absolute, open_log
 from tallystick.pipeline.source import read_range
 from tallystick.pipeline.whole import Whole
 from tallystick.store.events import Problem
@@ -51,8 +51,15 @@ def pieces_of(source: Whole, *, cores: int) -> list[Piece]:
         waiting.append(bucket)
     if waiting:
         found.append(_archived(source, waiting))
-    ranges = split(source.through, source.until, partition_events=None, cores=cores)
-    return [*found, *(Piece(after=part.after, until=part.until) for part in ranges)]
+    return [*found, *(Piece(after=part.after, until=part.until) for part in _ranges(source, cores))]
+
+
+def _ranges(source: Whole, cores: int) -> list[Range]:
+    """The ranges of the live log; of a log of runs those of each run."""
+    if not source.by_stream:
+        return split(source.through, source.until, partition_events=None, cores=cores)
+    with open_log(source.url) as store:
+        return list(by_stream(store, Question(url=source.url, over_holes=True, until=source.until, cores=cores)))
 
 
 def _archived(source: Whole, buckets: list[Bucket]) -> Piece:

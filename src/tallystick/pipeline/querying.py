@@ -15,14 +15,14 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from tallystick.pipeline.whole import whole
 
 VIEW = "events"
-_OBJECT = re.compile(r"\bOBJECT<")
-_VOID = re.compile(r"(: |ARRAY<)VOID\b")  # as a type: a field may have that name
+_TYPES = re.compile(r"`(?:[^`]|``)*`|\bOBJECT(?=<)|(?<=: )VOID\b|(?<=ARRAY<)VOID\b")  # names of fields are left alone
+_AS_COLUMNS = {"OBJECT": "STRUCT", "VOID": "STRING"}
 _NS_A_US = 1000
 
 
 def view(spark: SparkSession, url: str, archive: str | Path | None = None, *, name: str = VIEW) -> DataFrame:
     """Make the view `events` of a log: its columns, `at` (the time as a timestamp), `org`, and `data`."""
-    events = whole(url, archive, over_pruned=True).table(spark)
+    events = whole(url, archive, over_pruned=True, ordered=False).table(spark)
     table = with_data(events).withColumns(
         {
             "at": F.timestamp_micros(F.expr(f"time div {_NS_A_US}")),
@@ -45,7 +45,7 @@ def with_data(events: DataFrame) -> DataFrame:
 
 def as_ddl(found: str) -> str:
     """The type of a variant as the type of a column: what was always null is text."""
-    return _VOID.sub(r"\1STRING", _OBJECT.sub("STRUCT<", found))
+    return _TYPES.sub(lambda part: _AS_COLUMNS.get(part[0], part[0]), found)
 
 
 def sql(spark: SparkSession, url: str, query: str, archive: str | Path | None = None) -> DataFrame:

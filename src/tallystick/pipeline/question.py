@@ -36,10 +36,14 @@ OPTIONS = frozenset(
         "partitionevents",
         "parallelism",
         "maxeventspertrigger",
+        "maxbytespertrigger",
+        "timefrom",
+        "timeuntil",
         "path",
         "order",
         "idfrom",
         "waitseconds",
+        "expectedseq",
     }
 )
 
@@ -63,6 +67,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     partition_events: int | None = None
     cores: int | None = None
     trigger_events: int | None = None
+    trigger_bytes: int | None = None
 
 
 def parse(options: Mapping[str, str]) -> Question:
@@ -83,6 +88,7 @@ def parse(options: Mapping[str, str]) -> Question:
         partition_events=number_in(given, "partitionevents", least=1),
         cores=number_in(given, "parallelism", least=1),
         trigger_events=number_in(given, "maxeventspertrigger", least=1),
+        trigger_bytes=number_in(given, "maxbytespertrigger", least=1),
     )
 
 
@@ -95,7 +101,11 @@ def url_in(given: Mapping[str, str]) -> str:
     """The log that options name."""
     url = given.get("url") or given.get("path")
     if not url:
-        raise errors.InvalidValue(what="option url", value="nothing", must="the URL of a log, such as files:DIR")
+        must = (
+            "the URL of a log, such as files:DIR (of a table that was created with a list of columns, Spark does not "
+            "hand it over: leave the columns out, or ask it WITH (url = '…'))"
+        )
+        raise errors.InvalidValue(what="option url", value="nothing", must=must)
     return url
 
 
@@ -107,6 +117,8 @@ def _selection(given: Mapping[str, str]) -> Selection:
         org=given.get("tenant"),
         app=given.get("app"),
         env=given.get("env"),
+        time_from=number_in(given, "timefrom"),
+        time_until=number_in(given, "timeuntil"),
     )
 
 
@@ -115,8 +127,13 @@ def described(selection: Selection) -> str:
     names = {"stream": selection.streams, "type": selection.types, "kind": selection.kinds}
     parts = [f"{name} {', '.join(sorted(found))}" for name, found in names.items() if found]
     meta = {"tenant": selection.org, "app": selection.app, "env": selection.env}
+    meta |= {"from": _text(selection.time_from), "before": _text(selection.time_until)}
     parts += [f"{name} {value}" for name, value in meta.items() if value is not None]
     return "events of " + "; ".join(parts) if parts else "all events"
+
+
+def _text(number: int | None) -> str | None:
+    return None if number is None else f"{number} ns"
 
 
 def _names(given: Mapping[str, str], name: str) -> frozenset[str]:
@@ -183,8 +200,13 @@ def require_shared(url: str) -> None:
         raise errors.NotForSpark(what="read", url=url, reason="it is in the memory of one process")
 
 
+def has_order(store: Store) -> bool:
+    """Whether positions order a log as a whole."""
+    return capabilities.GLOBAL_ORDER in store.log.capabilities
+
+
 def require_order(store: Store, *, what: str) -> None:
     """Refuse a log whose positions do not order it as a whole."""
-    if capabilities.GLOBAL_ORDER not in store.log.capabilities:
+    if not has_order(store):
         reason = f"engine {store.log.engine!r} has no order over all of its streams"
         raise errors.NotForSpark(what=what, url=store.log.url, reason=reason)

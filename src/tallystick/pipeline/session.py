@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,11 +48,14 @@ def session(
     name: str = "tallystick",
     memory: str = "2g",
     settings: Mapping[str, str] | None = None,
+    py_files: Sequence[str | Path] = (),
 ) -> SparkSession:
     """A session with the format `tallystick`. The one that is running is given back if there is one.
 
-    `settings` are Spark's own and come last.
+    `settings` are Spark's own and come last. `py_files` are modules and packages for the workers: `.py`, `.zip`, or a
+    directory.
     """
+    sent = [_sendable(Path(path)) for path in py_files]
     if os.environ.get("SPARK_REMOTE") or os.environ.get("SPARK_CONNECT_MODE_ENABLED"):
         raise errors.InvalidValue(what="SPARK_REMOTE", value="set", must="unset: the pipeline runs in classic sessions")
     is_new = not is_running()
@@ -67,6 +70,8 @@ def session(
             raise errors.JobFailed(reason=f"Spark did not start: {problem}".splitlines()[0]) from problem
     if is_new and not is_local:
         _send_package(spark)
+    for path in sent:
+        spark.sparkContext.addPyFile(str(path))
     return register(spark)
 
 
@@ -125,11 +130,29 @@ def _root() -> Path:
 
 def _send_package(spark: SparkSession) -> None:
     """Give the package to the executors. The libraries it needs have to be in their Python."""
-    directory = tempfile.mkdtemp(prefix="tallystick-")
-    path = Path(directory) / "tallystick_package.zip"
+    files = [file for package in _PACKAGES for file in _sources(_root() / package)]
+    spark.sparkContext.addPyFile(str(_zipped("tallystick_package", files, _root())))
+
+
+def _sendable(path: Path) -> Path:
+    """What Spark takes as a file of Python: a directory becomes a zip with its packages and modules."""
+    if not path.exists():
+        raise errors.InvalidValue(what="a Python file", value=str(path), must="a file or directory that exists")
+    if path.is_dir():
+        is_package = (path / "__init__.py").exists()
+        return _zipped(path.resolve().name, _sources(path), path.resolve().parent if is_package else path)
+    if path.suffix not in (".py", ".zip", ".egg"):
+        raise errors.InvalidValue(what="a Python file", value=str(path), must="a .py, .zip or .egg, or a directory")
+    return path
+
+
+def _sources(directory: Path) -> list[Path]:
+    return sorted(file for file in directory.rglob("*") if file.is_file() and file.suffix != ".pyc")
+
+
+def _zipped(name: str, files: Iterable[Path], root: Path) -> Path:
+    path = Path(tempfile.mkdtemp(prefix="tallystick-")) / f"{name}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for package in _PACKAGES:
-            for file in sorted((_root() / package).rglob("*")):
-                if file.is_file() and file.suffix != ".pyc":
-                    archive.write(file, file.relative_to(_root()).as_posix())
-    spark.sparkContext.addPyFile(str(path))
+        for file in files:
+            archive.write(file.resolve(), file.resolve().relative_to(root.resolve()).as_posix())
+    return path

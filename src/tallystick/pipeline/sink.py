@@ -2,7 +2,8 @@
 
 Needed are the columns `stream`, `type` and `payload` (JSON text), one that orders the rows (option `order`), and `id`;
 or, with the option `idFrom=content`, an id made of stream, order, type and payload. So a task that Spark repeats writes
-nothing twice.
+nothing twice. The option `expectedSeq` names a column with the seq that each row must get: where somebody else appended
+to the stream meanwhile, the write is a `Conflict`, and nothing is stored at another place than was meant.
 
 Tasks know nothing of each other, so the rows of a stream have to be in one task: `by_stream` puts them there and notes
 in a column `task` which one that is. A table without the column is refused when it is planned; a row in another task
@@ -35,6 +36,7 @@ from tallystick import NewEvent, Store, errors
 from tallystick.event import canonical
 from tallystick.pipeline.failures import clear, told
 from tallystick.pipeline.question import absolute, named, number_in, require_shared, url_in
+from tallystick.store.expectation import ANY
 
 NAME = "tallystick"
 APPEND_EVENTS = 500
@@ -55,6 +57,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     order: str
     from_content: bool
     names: tuple[str, ...]
+    expected: str | None = None
     wait_seconds: float = WAIT_SECONDS
 
 
@@ -86,21 +89,32 @@ def recipe(options: Mapping[str, str], schema: StructType) -> Recipe:
         raise errors.SchemaMisfit(column=order or "order", reason="the option `order` must name the column that orders")
     if not from_content and "id" not in kinds:
         raise errors.SchemaMisfit(column="id", reason="it is needed, or the option idFrom=content")
+    expected = given.get("expectedseq")
+    if expected is not None and kinds.get(expected) not in ("int", "bigint"):
+        reason = "the option `expectedSeq` must name a column with whole numbers"
+        raise errors.SchemaMisfit(column=expected, reason=reason)
     if kinds.get(TASK) != TASK_TYPE:
         reason = (
             "the rows of a stream must come to one task: write sink.by_stream(table, order=...), or use write_events"
         )
         raise errors.SchemaMisfit(column=TASK, reason=reason)
     wait_seconds = WAIT_SECONDS if waits is None else float(waits)
-    return Recipe(url=url, order=order, from_content=from_content, names=tuple(kinds), wait_seconds=wait_seconds)
+    return Recipe(
+        url=url,
+        order=order,
+        from_content=from_content,
+        names=tuple(kinds),
+        expected=expected,
+        wait_seconds=wait_seconds,
+    )
 
 
 def append(made: Recipe, batches: Iterator[pa.RecordBatch], *, task: int) -> Wrote:
     """Append the rows of a task. Writers of a log that has one at a time take turns."""
     with told(), _opened(made) as store:
         written = stored = 0
-        for stream, events in _groups(made, batches, task):
-            done = store.append(stream, events)
+        for stream, expected, events in _groups(made, batches, task):
+            done = store.append(stream, events, expected=expected)
             stored += done.stored
             written += len(events) - done.stored
         return Wrote(written, stored)
@@ -117,19 +131,22 @@ def _opened(made: Recipe) -> Store:
             time.sleep(POLL_SECONDS)
 
 
-def _groups(made: Recipe, batches: Iterator[pa.RecordBatch], task: int) -> Iterator[tuple[str, list[NewEvent]]]:
-    """Events of one stream, as appends; their task and their order are checked on the way."""
+def _groups(made: Recipe, batches: Iterator[pa.RecordBatch], task: int) -> Iterator[tuple[str, int, list[NewEvent]]]:
+    """Events of one stream with where it must end, as appends; their task and their order are checked on the way."""
     current, last = "", None
+    expected = seq = ANY
     events: list[NewEvent] = []
     for batch in batches:
         for row in batch.to_pylist():
             if row["stream"] != current or len(events) >= APPEND_EVENTS:
                 if events:
-                    yield current, events
+                    yield current, expected, events
                 if row["stream"] != current:
                     _require_task(row, current, task)
-                    last = None
+                    last, seq = None, ANY
                 current, events = row["stream"], []
+                expected = _seq(made, row, seq) - 1 if made.expected else ANY
+            seq = _seq(made, row, seq)
             place = row[made.order]
             if place is None or (last is not None and place < last):
                 reason = f"{place!r} comes after {last!r} in {current!r}: rows of a stream must be sorted by it"
@@ -137,7 +154,19 @@ def _groups(made: Recipe, batches: Iterator[pa.RecordBatch], task: int) -> Itera
             last = place
             events.append(_event(made, row))
     if events:
-        yield current, events
+        yield current, expected, events
+
+
+def _seq(made: Recipe, row: dict[str, Any], before: int) -> int:
+    """The seq that a row must get; refused if it does not follow that of the row before in its stream."""
+    if made.expected is None:
+        return ANY
+    seq = row[made.expected]
+    if seq is None or seq < 1 or (before != ANY and seq != before + 1):
+        after = "" if before == ANY else f" after {before}"
+        reason = f"it is {seq!r}{after} in {row['stream']!r}: the seqs of a stream must follow one another"
+        raise errors.SchemaMisfit(column=made.expected, reason=reason)
+    return int(seq)
 
 
 def _require_task(row: dict[str, Any], before: str, task: int) -> None:
@@ -219,9 +248,15 @@ def by_stream(table: DataFrame, *, order: str, tasks: int = TASKS) -> DataFrame:
     return together if table.isStreaming else together.sortWithinPartitions("stream", order)
 
 
-def write_events(table: DataFrame, url: str, *, order: str, from_content: bool = False) -> None:
-    """Append a table to a log, the rows of each stream together and in order."""
+def write_events(
+    table: DataFrame, url: str, *, order: str, from_content: bool = False, expected_seq: str | None = None
+) -> None:
+    """Append a table to a log, the rows of each stream together and in order.
+
+    `expected_seq` names a column with the seq that each row must get; a stream that went on meanwhile is a `Conflict`.
+    """
     sorted_ = by_stream(table, order=order, tasks=1 if url.startswith("files:") else TASKS)  # one writer at a time
     options = {"url": absolute(url), "order": order} | ({"idFrom": "content"} if from_content else {})
+    options |= {} if expected_seq is None else {"expectedSeq": expected_seq}
     with clear():
         sorted_.write.format(NAME).mode("append").options(**options).save()

@@ -14,10 +14,11 @@ from pyspark.sql.types import StructType
 
 from tallystick import errors
 from tallystick.event import chain
-from tallystick.pipeline import adbc, columns, partitions
+from tallystick.pipeline import adbc, catalog_table, columns, partitions
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.partitions import Range
-from tallystick.pipeline.question import Question, head_past, open_asked, parse
+from tallystick.pipeline.question import Question, head_past, named, open_asked, parse
+from tallystick.pipeline.stream_ranges import StreamRange
 from tallystick.store.stating import States, shown
 
 NAME = "tallystick"
@@ -41,10 +42,10 @@ class BatchReader(DataSourceReader):
         return read_range(self._question, self._names, partition)
 
 
-def read_range(question: Question, names: tuple[str, ...], part: Range) -> columns.Batches:
+def read_range(question: Question, names: tuple[str, ...], part: Range | StreamRange) -> columns.Batches:
     """The events of a range as Arrow batches of these columns."""
     with told(), open_asked(question) as store:
-        if isinstance(store.log, States) and adbc.is_there():
+        if isinstance(part, Range) and isinstance(store.log, States) and adbc.is_there():
             came = 0
             for batch in _from_server(store.log, question, names, part):
                 came += batch.num_rows
@@ -52,7 +53,8 @@ def read_range(question: Question, names: tuple[str, ...], part: Range) -> colum
             if came or question.over_pruned or store.log.floor() <= part.after:
                 return  # else nothing came, maybe because it was pruned: the log itself says so
         make = columns.batch_maker(names)
-        head_past(store, part.until)
+        if isinstance(part, Range):
+            head_past(store, part.until)
         for events in partitions.pages(store, question, part):
             yield make(events)
 
@@ -88,21 +90,25 @@ class TallystickSource(DataSource):
         """The name of the format."""
         return NAME
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         """Every column of an event."""
-        return columns.DDL
+        with told():
+            return catalog_table.schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of a log as it is."""
         with told():
-            return BatchReader(parse(self.options), columns.require_columns(schema))
+            return BatchReader(self._asked(schema), columns.require_columns(schema))
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
         """A reader that follows a log."""
         from tallystick.pipeline.following import FollowingReader
 
         with told():
-            return FollowingReader(parse(self.options), columns.require_columns(schema))
+            return FollowingReader(self._asked(schema), columns.require_columns(schema))
+
+    def _asked(self, schema: StructType) -> Question:
+        return parse(catalog_table.options(schema) | named(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """A writer that appends a table."""

@@ -62,12 +62,12 @@ def verify(spark: SparkSession, url: str, archive: str | Path | None = None, *, 
     """Verify a log and its archive, if it has one."""
     with clear(), watched(spark, "verify", show), _kept(_heads(spark, url)) as heads:
         seen = _first(heads.agg(F.count(F.lit(1)), F.max(F.when(F.col("stream") == "", F.col("seq")))))
-        source = whole(url, archive, over_pruned=True, over_holes=True, trusting=False, seen=seen[1])
+        source = whole(url, archive, over_pruned=True, over_holes=True, trusting=False, seen=seen[1], ordered=False)
         found = Verified(until=source.until, archived=source.through, streams=seen[0] - 1)
         _driver_side(source, found)
         pieces = piece_check.pieces_of(source, cores=tasks.cores(spark))
         with _kept(piece_check.checked(spark, source, pieces)) as checked:
-            _rows(source, checked, heads.where("stream != ''"), seen[1], found)
+            _rows(source, checked, heads.where("stream != ''"), 0 if source.by_stream else seen[1], found)
     return found
 
 
@@ -102,7 +102,7 @@ def _driver_side(source: Whole, found: Verified) -> None:
             reason = f"positions {hole.first} to {hole.last}: {hole.reason}"
             found.problems.append(Problem("hole", reason, hole.first))
         if source.manifest is not None:
-            wrong = [*manifest.faults(source.manifest), *why_not_witnessed(source.manifest, store)]
+            wrong = [*manifest.faults(source.manifest), *why_not_witnessed(source.manifest, store, over_holes=True)]
             found.problems += [Problem("archive", reason) for reason in wrong[:PROBLEMS_MAX]]
     found.unsure += _unreached(source)
 

@@ -19,7 +19,7 @@ from tallystick.pipeline.archive import erasures, require_same_history, require_
 from tallystick.pipeline.columns import COLUMNS
 from tallystick.pipeline.location import directory_of
 from tallystick.pipeline.manifest import Manifest
-from tallystick.pipeline.question import head_past, open_log, require_order
+from tallystick.pipeline.question import has_order, head_past, open_log, require_order
 from tallystick.pipeline.reading import read_events
 
 
@@ -35,6 +35,7 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
     over_pruned: bool = False
     over_holes: bool = False
     unchecked: bool = False
+    by_stream: bool = False
 
     def table(self, spark: SparkSession, *, columns: Sequence[str] = COLUMNS, types: Iterable[str] = ()) -> DataFrame:
         """The events, those of `types` alone if any are named."""
@@ -86,22 +87,35 @@ def whole(
     over_holes: bool = False,
     trusting: bool = True,
     seen: int = 0,
+    ordered: bool = True,
 ) -> Whole:
     """Fix what the whole log is: its end, and what the archive of it holds.
 
     `trusting`: what the archive says of itself and every event that is read are checked, and refused if they are wrong;
-    otherwise the caller checks them. `seen`: another process has proven the head of the log up to there.
+    otherwise the caller checks them. `seen`: another process has proven the head of the log up to there. `ordered`: the
+    caller needs the order of the whole log. A log of runs has none: there each run ends where it is when it is planned.
     """
     with open_log(url) as store:
-        require_order(store, what="read the whole of")
+        if ordered or archive is not None:
+            require_order(store, what="read the whole of")
         head = head_past(store, seen)
         end = head if until is None else min(until, head)
         if archive is None:
             _require_kept(store.log.floor(), over_pruned=over_pruned)
-            return Whole(url=url, until=end, over_pruned=over_pruned, over_holes=over_holes, unchecked=not trusting)
+            return Whole(
+                url=url,
+                until=end,
+                over_pruned=over_pruned,
+                over_holes=over_holes,
+                unchecked=not trusting,
+                by_stream=not has_order(store),
+            )
         place = directory_of(archive)
         found = manifest.load(place) if trusting else manifest.read(place)
-        (require_same_history if trusting else require_same_log)(place, found, store)
+        if trusting:
+            require_same_history(place, found, store)
+        else:
+            require_same_log(place, found, store, over_holes=over_holes)
         if not over_pruned:
             _require_archived(found, store.log.floor())
         return Whole(
@@ -110,7 +124,7 @@ def whole(
             through=found.through,
             place=place,
             manifest=found,
-            erased=tuple(erasures(store, after=found.through, until=head)),
+            erased=tuple(erasures(store, after=found.through, until=head, over_holes=over_holes)),
             over_pruned=over_pruned,
             over_holes=over_holes,
             unchecked=not trusting,
