@@ -51,6 +51,14 @@ def test_what_is_whole_is_answered(damaged: Any) -> None:
     assert damaged.find(damaged.read_stream("order/early", until=1)[0].id).seq == 1
 
 
+def test_a_missing_segment_is_a_hole_of_exactly_its_positions(damaged: Any) -> None:
+    """LH-16: every position is either read or named as missing, and none is both."""
+    (hole,) = damaged.holes()
+    read = [event.position for event in damaged.read(over_holes=True, limit=100).events]
+    assert sorted([*read, *range(hole.first, hole.last + 1)]) == list(range(1, damaged.head() + 1))
+    assert hole.last > hole.first
+
+
 @pytest.fixture
 def flipped(opened: Any, directory: Path) -> Any:
     """A byte of order/lost was changed in a sealed segment; gives the name of that segment."""

@@ -1,7 +1,7 @@
 """Where a module can be changed by one small mistake, and what it looks like then.
 
 A mutant is the module's own text with one expression or statement replaced. Left alone: annotations, docstrings, texts,
-what only type checkers read, and the arguments of errors, which say something and decide nothing.
+what only type checkers read, `zip(strict=True)`, which asserts, and the arguments of errors, which decide nothing.
 """
 
 from __future__ import annotations
@@ -123,6 +123,8 @@ def _nodes(node: ast.AST) -> Iterator[ast.AST]:
 def _says_only(node: ast.AST) -> bool:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return True
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        return True
     if isinstance(node, (ast.Import, ast.ImportFrom, ast.JoinedStr, ast.Raise, ast.Assert)):
         return not isinstance(node, ast.Raise) or isinstance(node.exc, ast.Call)
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
@@ -153,14 +155,10 @@ def _others(node: ast.AST) -> Iterator[str]:
         yield _text(ast.IfExp(node.test, node.orelse, node.body))
     elif isinstance(node, (ast.Break, ast.Continue)):
         yield "break" if isinstance(node, ast.Continue) else "continue"
-    elif isinstance(node, ast.Return) and node.value is not None and _value(node.value) is None:
-        yield "return None" if not _is_none(node.value) else "return"
+    elif isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant):
+        yield "return None"
     elif isinstance(node, ast.Raise) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
         yield "pass"
-
-
-def _is_none(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _other_constants(value: object) -> Iterator[str]:

@@ -28,6 +28,8 @@ ROOT = Path(__file__).parents[2]
         ("while a:\n    break", {"while a:\n    continue"}),
         ("f(x)", {"pass"}),
         ("x = True", {"x = False"}),
+        ("def f():\n    return None", set()),
+        ("x = zip(a, b, strict=True)", set()),
         ("raise E(a + 1)", set()),
         ("x: Literal[1] = y", set()),
         ('x = "a" + b', set()),

@@ -17,6 +17,7 @@ import pytest
 
 import tallystick
 from tallystick import NewEvent, Store, errors
+from tallystick.engines.sqlite import locks
 from tallystick.store.verify import verify
 
 _HOLD = """
@@ -257,3 +258,12 @@ def _read_by_nobody(path: str) -> list[str]:
     )
     command = [sys.executable, "-c", code, path, "reading"]
     return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout.splitlines()
+
+
+def test_where_there_are_no_such_locks_a_store_is_opened_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Windows SQLite's own locks do what ours do elsewhere: a second handle comes at once, and both write."""
+    monkeypatch.setattr(locks, "WINDOWS", True)
+    with tallystick.open(f"sqlite:{tmp_path}/log.db") as one, tallystick.open(f"sqlite:{tmp_path}/log.db") as other:
+        assert [store.append("order/a", NewEvent("t", {})).seq for store in (one, other, one)] == [1, 2, 3]
