@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -253,3 +254,19 @@ def test_one_that_is_refused_takes_no_place(serve: Any) -> None:
 def test_an_id_that_is_no_position_is_refused(everywhere: Any, id_: str) -> None:
     """Last-Event-ID must be one of ours."""
     assert everywhere.client.get("/v1/follow", headers={"last-event-id": id_}).status_code == 422
+
+
+def test_followers_that_come_at_once_wait_for_room(serve: Any) -> None:
+    """LH-17: whoever follows again after a restart comes with all others; none is refused for a moment's crowd."""
+    served = serve()
+    served.append("note/1", {"n": 1})
+    gate = served.service.reads
+    busy = []
+    while gate.has_room(None, 0) and gate.count < served.service.limits.reads_max:
+        busy.append(gate.enter())
+    timer = threading.Timer(1.0, lambda: [entry.leave() for entry in busy])
+    timer.start()
+    with served.client.stream("GET", "/v1/follow?after=0") as answer:
+        assert answer.status_code == 200
+        assert take(answer, 1) == [1]
+    timer.join()

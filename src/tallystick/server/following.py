@@ -37,6 +37,7 @@ from tallystick.store import capabilities, cursors
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "connection": "close"}
 AHEAD_SECONDS = 1.0  # a position that was just acknowledged may be a little past the head that readers see
 FULL_SECONDS = 0.2
+ROOM_SECONDS = 5.0
 FAREWELL_SECONDS = 1.0
 
 Again = Callable[[], Awaitable[Principal]]
@@ -97,9 +98,17 @@ class EventStream(Response):
         self._entry: Entry | None = None
 
     async def begin(self) -> None:
-        """Read the first page, so that a refusal is an answer of its own."""
-        self._entry = self._service.reads.enter()
-        await self._read(self._entry)
+        """Read the first page, so that a refusal is an answer of its own. It waits for room: many may come at once."""
+        until = asyncio.get_running_loop().time() + ROOM_SECONDS
+        while True:
+            try:
+                self._entry = self._service.reads.enter()
+                return await self._read(self._entry)
+            except errors.Overloaded:
+                self._release()
+                if asyncio.get_running_loop().time() >= until:
+                    raise
+                await asyncio.sleep(FULL_SECONDS)
 
     async def _read(self, entry: Entry) -> None:
         """Read the next page behind what was sent. It takes its room until it was sent."""

@@ -27,7 +27,7 @@ from tallystick.store.maintenance import Erasure, Maintenance
 from tallystick.store.snapshots import Snapshot
 from tallystick.store.store import Store
 from tallystick.store.tables import live_places
-from tallystick.store.views import BY_STREAM
+from tallystick.store.views import BY_STREAM, sound_definition
 
 SALT = "salt"
 SALT_BYTES = 16
@@ -165,7 +165,9 @@ def _require_projections(store: Store, event: Event) -> None:
     """Refuse if rows that hold the payload would have to be folded again from events that were pruned."""
     stuck = []
     for place in live_places(store.log.views, store.log.view_tables):
-        made = place.defined
+        made = sound_definition(store.log.views, place)
+        if made is None:  # nobody can use what it holds, and all of it goes
+            continue
         pruned = store.cut(event.stream) is not None if made.key == BY_STREAM else store.floor() > 0
         if pruned and event.type in made.types and place.position >= event.position:
             stuck.append(place.projection)

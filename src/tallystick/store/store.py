@@ -124,8 +124,10 @@ class Store:
         for event in erased:
             if event is not None and event.payload is not None:
                 upcast = self.catalog.upcast([event])[0]
+                tables.drop_tables_of(
+                    self.log.view_tables, event
+                )  # first: rows may take the place along that names them
                 rows += views.drop_rows_of(self.log.views, upcast, self.catalog.upcaster_digest)
-                tables.drop_tables_of(self.log.view_tables, event)
                 self.log.dead_letters.redact(event.position, "the event was erased")
         return tuple(rows)
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tallystick.event.model import Event
-from tallystick.store.views import TABLES, Place, Views
+from tallystick.store.views import TABLES, Place, Views, sound_definition
 
 Values = Sequence[Any] | Mapping[str, Any]
 
@@ -57,13 +57,14 @@ def live_places(views: Views, tables: ViewTables) -> list[Place]:
 def drop_tables_of(tables: ViewTables, event: Event) -> None:
     """Drop every table that this event may have gone into: only its projection knows where. It will start anew."""
     with tables.reading() as session:
-        found = [place for place in session.views.places() if _takes(place, event)]
+        found = [place for place in session.views.places() if _takes(session.views, place, event)]
     if found:
         with tables.writing() as session:
             for place in session.views.places():
-                if _takes(place, event):
+                if _takes(session.views, place, event):
                     session.discard(place)
 
 
-def _takes(place: Place, event: Event) -> bool:
-    return place.defined.kind == TABLES and event.type in place.defined.types
+def _takes(views: Views, place: Place, event: Event) -> bool:
+    made = sound_definition(views, place)
+    return made is None or (made.kind == TABLES and event.type in made.types)

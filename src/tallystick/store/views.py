@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from tallystick import errors
 from tallystick.event import canonical
 from tallystick.event.model import Event, Row
 from tallystick.store.checkpoints import Checkpoint
@@ -67,8 +68,12 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def defined(self) -> Definition:
-        """The definition, decoded."""
-        return msgspec.convert(canonical.decode(self.definition), Definition)
+        """The definition, decoded; `RowsDamaged` if it cannot be."""
+        try:
+            return msgspec.convert(canonical.decode(self.definition), Definition)
+        except (errors.Damaged, msgspec.ValidationError, TypeError):
+            reason = f"the definition of epoch {self.epoch!r} is not what was written"
+            raise errors.RowsDamaged(name=self.projection, reason=reason) from None
 
     @property
     def discarded(self) -> bool:
@@ -188,18 +193,27 @@ def value_at(path: str, event: Event) -> Any:
     return value
 
 
+def sound_definition(views: Views, place: Place) -> Definition | None:
+    """What made the rows of a place; None if the place is not what was written, so that nobody can tell."""
+    try:
+        views.rows(place.projection, epoch=place.epoch, keys=())
+        return place.defined
+    except errors.RowsDamaged:
+        return None
+
+
 def drop_rows_of(views: Views, event: Event, digest: Callable[[list[str]], bytes]) -> list[tuple[str, str]]:
     """Drop the states that this event, upcast, went into, and say where they stood. Its payload has to be there still.
 
     `digest` names the upcasters at hand. Rows that were made through others may stand under a key that cannot be told
-    from here: then all of them go, and the next runner begins anew.
+    from here, and what a damaged place holds nobody knows: then all of them go, and the next runner begins again.
     """
     wanted: set[tuple[str, str]] = set()
     for place in views.places():
-        made = place.defined
-        if made.kind != ROWS or event.type not in made.types:
+        made = sound_definition(views, place)
+        if made is not None and (made.kind != ROWS or event.type not in made.types):
             continue
-        if made.key in (BY_STREAM, BY_KIND) or made.upcasters == digest(made.types).hex():
+        if made is not None and (made.key in (BY_STREAM, BY_KIND) or made.upcasters == digest(made.types).hex()):
             wanted.add((place.projection, made.key))
         else:
             while views.discard(place.projection, place.epoch, limit=DISCARD_ROWS, live=True) == DISCARD_ROWS:

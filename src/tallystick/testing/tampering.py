@@ -57,11 +57,11 @@ def tamper(url: str, stream: str, seq: int, change: Change) -> None:
 
 
 def tamper_beside(url: str, statement: str) -> None:
-    """Change what is stored beside the events, with a statement that SQLite and PostgreSQL take alike."""
+    """Change what is stored beside the events, with a statement of SQLite; PostgreSQL gets TEXT for BLOB."""
     engine, _, place = url.partition(":")
     if engine == "postgresql":
         with psycopg.connect(url, options="-c search_path=tally") as connection:
-            connection.execute(statement.encode())
+            connection.execute(statement.replace(" AS BLOB)", " AS TEXT)").encode())
         return
     with closing(sqlite3.connect(place if engine == "sqlite" else f"{place}/beside.db", isolation_level=None)) as raw:
         raw.execute(statement)

@@ -18,7 +18,7 @@ from tallystick.server.jobs import Job
 from tallystick.server.projecting import begin_rebuild
 from tallystick.server.sampling import has_order
 from tallystick.server.service import Service
-from tallystick.store.views import Place
+from tallystick.store.views import Place, sound_definition
 
 REBUILD = "rebuild"
 
@@ -53,7 +53,7 @@ def _told(service: Service, gauge: Gauge, place: Place | None) -> dict[str, Any]
     loaded = service.projections.get(gauge.name)
     behind = gauge.lag.events
     tone = "bad" if failure else "ok" if behind == 0 else "warn"
-    defined = place.defined if place is not None else None
+    defined = sound_definition(service.store.log.views, place) if place is not None else None
     jobs = [job for job in service.operations.jobs.all() if (job.kind, job.subject) == (REBUILD, gauge.name)]
     return {
         "name": gauge.name,

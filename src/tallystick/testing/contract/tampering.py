@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tallystick import Store, errors, state
-from tallystick.projections import Consumer, Live, Projection, ViewReader, rebuild
+from tallystick.projections import Consumer, Live, Projection, TableProjection, TableRunner, ViewReader, rebuild
 from tallystick.projections.gauges import gauges
 from tallystick.projections.retire import drop_consumer, drop_projection
 from tallystick.store.capabilities import ANY_STREAM, DURABLE, GLOBAL_ORDER
@@ -44,6 +44,22 @@ class Counted(Projection):
         return {"n": state["n"] + 1}
 
 
+class Listed(TableProjection):
+    """What happened, in a table."""
+
+    types = ("thing.happened",)
+    tables = ("listed",)
+
+    def create(self, execute: Any) -> None:
+        """Its table."""
+        execute("CREATE TABLE {listed} (payload TEXT)")
+
+    def apply(self, execute: Any, event: Any) -> Any:
+        """One more, unless it was erased."""
+        if event.payload is not None:
+            execute("INSERT INTO {listed} VALUES ('something')")
+
+
 ROWS_CHANGED = {
     "state": "UPDATE view_rows SET state = (SELECT state FROM view_rows WHERE key = 'run/b') WHERE key = 'run/a'",
     "mark": "UPDATE view_rows SET mark = checksum WHERE key = 'run/a'",
@@ -51,6 +67,15 @@ ROWS_CHANGED = {
 PLACE_CHANGED = {
     "position": "UPDATE views SET position = position - 1",
     "link_position": "UPDATE views SET link_position = link_position - 1",
+}
+_DEFINED = "UPDATE views SET definition = CAST({} AS BLOB)"
+PLACE_FORGED = PLACE_CHANGED | {
+    "no definition": _DEFINED.format("'nothing'"),
+    "a definition that is no object": _DEFINED.format("'[]'"),
+    "a definition without fields": _DEFINED.format("'{}'"),
+    "a definition of other events": _DEFINED.format("replace(CAST(definition AS TEXT), 'happened', 'else')"),
+    "a definition of the other kind": _DEFINED.format("replace(CAST(definition AS TEXT), 'tables', 'rows')"),
+    "drops without end": "UPDATE views SET drops = 9223372036854775807",
 }
 CHECKPOINT_CHANGED = {
     "position": "UPDATE checkpoints SET position = position - 1",
@@ -214,6 +239,26 @@ class TamperingContract(Contract):
         drop_projection(store, "Counted")
         Live(store, Counted()).catch_up()
         assert dict(view.items()) == {"run/a": {"n": 4}, "run/b": {"n": 2}}
+
+    @needs(DURABLE, GLOBAL_ORDER)
+    @pytest.mark.security
+    @pytest.mark.parametrize("changed", PLACE_FORGED)
+    def test_a_place_that_was_changed_underneath_holds_up_no_erasure(
+        self, harness: EngineHarness, changed: str
+    ) -> None:
+        """SAFE-01: nobody knows what its rows and tables hold, so all of them go. Projections can be run again."""
+        with harness.open() as store:
+            store.append("run/a", events(3))
+            Live(store, Counted()).catch_up()
+            TableRunner(harness.projector(store), Listed()).catch_up()
+        harness.tamper_beside(PLACE_FORGED[changed])
+        store = harness.open()
+        state.erase(store, "run/a", 2, reason="asked for")
+        Live(store, Counted()).catch_up()
+        assert ViewReader(store, "Counted").get("run/a") == {"n": 3}
+        runner = TableRunner(harness.projector(store), Listed())
+        runner.catch_up()
+        assert runner.query("SELECT count(*) FROM {listed}") == [(2,)]
 
     @needs(DURABLE)
     @pytest.mark.security

@@ -1,1 +1,2 @@
-UPDATE views SET drops = drops + 1 WHERE projection = :projection
+UPDATE views SET drops = CASE WHEN drops < 9223372036854775807 THEN drops + 1 ELSE 0 END
+WHERE projection = :projection
