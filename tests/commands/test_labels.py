@@ -55,6 +55,12 @@ def test_a_backfill_is_labelled_and_may_be_repeated(store: Store) -> None:
     assert len({event.id for event in placed}) == 3
 
 
+def test_a_batch_that_an_earlier_version_began_is_gone_on_with() -> None:
+    """CP-12: the ids of a batch are the same in every version, or its events would be recorded once more."""
+    made = backfill("2026-01", 7, "app.placed", {}, time=1_700_000_000_123_456_789, meta=META)
+    assert ids.to_text(ids.to_bytes(made.id)) == "018bcfe5-687b-735d-ab6d-85732384414c"
+
+
 def test_another_content_under_the_same_number_is_refused(store: Store) -> None:
     """CP-12: a backfill does not rewrite what it once said."""
     store.append("app/web", backfill("b", 1, "app.placed", {"n": 1}, time=0, meta=META))
