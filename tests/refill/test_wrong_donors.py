@@ -12,6 +12,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, errors
 from tallystick.testing import upkeep
+from tallystick.testing.builders import text
 
 
 def test_a_refill_that_lacks_something_changes_nothing(
@@ -87,9 +88,9 @@ def test_another_store_is_refused(lab: Any, log: Path, tmp_path: Path) -> None:
 def test_a_fork_of_the_same_store_is_refused(lab: Any, log: Path, copy: Path) -> None:
     """Settled 15: a copy that went its own way has other events at the end, which our index does not know."""
     with tallystick.open(f"files:{log}") as store:
-        store.append("order/new", NewEvent("thing.happened", {"ours": "x" * 500}))
+        store.append("order/new", NewEvent("thing.happened", {"ours": text(500)}))
     with tallystick.open(f"files:{copy}") as store:
-        store.append("order/new", NewEvent("thing.happened", {"theirs": "x" * 500}))
+        store.append("order/new", NewEvent("thing.happened", {"theirs": text(500)}))
     path = log / "current.log"
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(errors.RefillRefused, match="does not know"):

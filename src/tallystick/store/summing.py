@@ -91,11 +91,13 @@ def values(how: Extracting, asked: Asked) -> str:
         if one.takes != ANY:
             value = _VALUES[one.takes].format(**_words(how, one, place))
             found.append(f"{_of(one, value)} AS v{at:d}")
-            wrong.append(f"({_of(one, f't{place:d}')} IS NOT NULL AND {_of(one, value)} IS NULL)")
-    judged = f"CASE WHEN {' OR '.join(wrong)} THEN position END" if wrong else "NULL"
+            wrong.append(_WITHOUT_VALUE.format(text=_of(one, f"t{place:d}"), value=_of(one, value)))
+    judged = _REFUSED.format(wrong=" OR ".join(wrong)) if wrong else "NULL"
     return ", ".join([*found, f"{judged} AS refused"])
 
 
+_WITHOUT_VALUE = "({text} IS NOT NULL AND {value} IS NULL)"
+_REFUSED = "CASE WHEN {wrong} THEN position END"
 _VALUES = {
     INTEGER: "CASE WHEN {is_whole} THEN CAST({t} AS BIGINT) END",
     DECIMAL: "CASE WHEN {is_number} THEN CASE WHEN {part} <= {places} AND {digits} <= 15 THEN"

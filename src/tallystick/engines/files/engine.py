@@ -383,15 +383,9 @@ class FilesLog(Beside, Receiver):
             if self._view.closed:
                 return
             self._leave()
-            self._view.closed = True
             leases.retire(self._holder.owner)
             self.close_beside()
-            self._view.opened.handles.close()
-            for item in self._view.segments:
-                if item.base is not None:
-                    item.base.close()
-            if self._view.opened.lock is not None:
-                self._view.opened.lock.release()
+            self._view.close()
         self._bell.ring()
 
     def _leave(self) -> None:

@@ -231,6 +231,16 @@ class LogView:
         following = items[number + 1].header.first_position if number + 1 < len(items) else None
         return checking.segment_problems(items[number], self.opened.handles, following)
 
+    def close(self) -> None:
+        """Give back what reading holds open, and the lock of a writer."""
+        self.closed = True
+        self.opened.handles.close()
+        for item in self.segments:
+            if item.base is not None:
+                item.base.close()
+        if self.opened.lock is not None:
+            self.opened.lock.release()
+
     # --- following -------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:

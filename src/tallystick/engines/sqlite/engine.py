@@ -17,7 +17,7 @@ from typing import Any
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
 from tallystick.engines.disk import Disk
-from tallystick.engines.sqlite import inspection, mark, statements, summing, survey, wal, writing
+from tallystick.engines.sqlite import inspection, mark, statements, summing, survey, writing
 from tallystick.engines.sqlite.commands import SqliteCommands
 from tallystick.engines.sqlite.evidence import SqliteEvidence
 from tallystick.engines.sqlite.place import Opened, Opening
@@ -28,7 +28,7 @@ from tallystick.engines.sqlite.run_tables import SqliteRunTables
 from tallystick.engines.sqlite.selecting import page_query
 from tallystick.engines.sqlite.snapshots import SqliteSnapshots
 from tallystick.engines.sqlite.transfers import Receiver
-from tallystick.engines.sqlite.view import SqliteView
+from tallystick.engines.sqlite.view import SqliteView, StreamEnd
 from tallystick.engines.tables.checkpoints import SqliteCheckpoints
 from tallystick.engines.tables.connection import BUSY_MS
 from tallystick.engines.tables.database import Database
@@ -263,13 +263,12 @@ class SqliteLog(Receiver):
         upto = limits.INT_MAX if until is None else until
         values = {"stream": stream, "after": after, "until": upto, "limit": limit}
         with self._database.reading() as connection:
-            head = SqliteView(connection).stream_head(stream)  # before the events, so that they reach it at least
+            end = StreamEnd(connection, stream)  # before the events, so that they reach it at least
             events = events_of(connection.execute(statements.named("read_stream"), values))
         if not events or events[0].seq > after + 1:  # the next event is there unless it was pruned, or never was
             require_history(self.cut(stream), after=after)
-        if head is not None and len(events) < min(upto, head.seq, after + limit) - after:
-            raise errors.Damaged(first=0, last=0, reason=f"{stream} has {head.seq} events, and not all are there")
         if len(events) < min(upto, after + limit) - after:
+            end.require(after + len(events), upto)
             self._require_end()
         for hole in self._holes:
             if any(hole.first <= event.position <= hole.last for event in events):
@@ -395,10 +394,6 @@ class SqliteLog(Receiver):
 
     def _finish(self) -> None:
         """Note that the store was closed, if nothing is left to be brought home. Without it the next opening looks."""
-        writer, path = self._database.writer, self._database.path
-        if writer is None or writer.turn.failure is not None or self._opened.presence is None:
-            return
-        with suppress(OSError):
-            marked = mark.load(path)
-            if marked is not None and wal.look(f"{path}-wal").bytes == 0:
-                self._opened.presence.mark.finish(self.store_id, marked.head)
+        writer, presence = self._database.writer, self._opened.presence
+        if writer is not None and writer.turn.failure is None and presence is not None:
+            presence.mark.finish_if_empty(self.store_id, self._database.path)

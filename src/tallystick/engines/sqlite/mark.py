@@ -17,9 +17,11 @@ import random
 import struct
 import threading
 import zlib
+from contextlib import suppress
 
 import msgspec
 
+from tallystick.engines.sqlite import wal
 from tallystick.store.filesystem import File, write_fully
 
 SLOTS, SLOT_BYTES = 64, 64
@@ -100,6 +102,13 @@ class MarkFile:
     def finish(self, store_id: bytes, head: int) -> None:
         """Note, durably, that the store was closed and the write-ahead log is empty."""
         self._replace(Mark(store_id, head, False))
+
+    def finish_if_empty(self, store_id: bytes, path: str) -> None:
+        """The same, if the write-ahead log of the store at this path is empty."""
+        with suppress(OSError):
+            marked = load(path)
+            if marked is not None and wal.look(f"{path}-wal").bytes == 0:
+                self.finish(store_id, marked.head)
 
     def _noted(self) -> int:
         """The head in our slot, which another process may have chosen too."""

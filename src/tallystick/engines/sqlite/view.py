@@ -144,3 +144,24 @@ class SqliteView:
         """When the event at a position was recorded."""
         row = self._one("recorded_at", position)
         return row[0] if row else None
+
+
+class StreamEnd:
+    """Where a stream ends, or why that is not known: then what is asked for before its end can be read all the same."""
+
+    def __init__(self, connection: sqlite3.Connection, stream: str) -> None:
+        self._stream = stream
+        self._head: Head | None = None
+        self._damage: errors.Damaged | None = None
+        try:
+            self._head = SqliteView(connection).stream_head(stream)
+        except errors.Damaged as damage:
+            self._damage = damage
+
+    def require(self, reached: int, until: int) -> None:
+        """Refuse events that reach to one seq only, if the stream goes on, or may go on, to those up to another."""
+        if self._damage is not None:
+            raise self._damage
+        if self._head is not None and reached < min(self._head.seq, until):
+            reason = f"{self._stream} has {self._head.seq} events, and not all are there"
+            raise errors.Damaged(first=0, last=0, reason=reason)
