@@ -13,7 +13,7 @@ import pytest
 from tallystick import NewEvent
 from tallystick.engines.disk import Disk
 from tallystick.engines.files import frame as frames
-from tallystick.engines.files import segment, single
+from tallystick.engines.files import scan, segment, single
 from tallystick.engines.files.compressed import open_segment
 from tallystick.engines.files.frame import Frame, FrameBuffer
 from tallystick.engines.files.scan import Scanner, next_valid_frame
@@ -193,3 +193,19 @@ def test_a_rewritten_segment_of_the_second_format_is_read(opened: Callable[..., 
         (item,) = store.log._view.segments
         event = store.log._view.reader.raw_at(item, 1)
     assert (event.stream, event.payload) == ("order/42", None)
+
+
+@pytest.mark.parametrize("junk", [*range(90, 113), 199, 200, 201, 1000])
+def test_a_frame_is_found_however_far_behind_the_damage_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, junk: int
+) -> None:
+    """LH-08: the search goes on from piece to piece, and misses no frame that begins at the end of one."""
+    monkeypatch.setattr(scan, "SEARCH_BYTES", 100)
+    frame = bytes(FrameBuffer().encode(IDENTITY, junk, 7, [row(position=7)], recorded=9, side=[]))
+    path = tmp_path / "current.log"
+    path.write_bytes(bytes(junk) + frame)
+    file = Disk().open_read(str(path))
+    found = next_valid_frame(file, IDENTITY, begin=0, end=file.size(), position=1)
+    file.close()
+    assert found is not None
+    assert (found.offset, found.first_position) == (junk, 7)
