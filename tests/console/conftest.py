@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -96,11 +96,13 @@ def shop_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="session")
 def damaged_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A worn store, one of whose bytes was changed behind its back."""
+    """A worn store, one of whose bytes was changed behind its back. None is compressed, so that it is found."""
     place = tmp_path_factory.mktemp("damaged")
-    url, named = _stocked(place, worn=True)
+    plain = 1 << 40
+    url, named = _stocked(place, worn=True, compress_bytes_min=plain)
     _flip(place / "log", b'"P-00030"')
-    with serving.serving(url, "--reducer", "shop:order", named=named, log=place / "log.txt") as served:
+    environment = {"TALLY_COMPRESS_BYTES_MIN": str(plain)}
+    with serving.serving(url, "--reducer", "shop:order", named=named, log=place / "log.txt", **environment) as served:
         served.look("/streams/order/1030")  # what reads the damaged place finds the damage
         yield served
 
@@ -143,7 +145,7 @@ def _flip(directory: Path, text: bytes) -> None:
     segment.write_bytes(content)
 
 
-def _stocked(place: Path, *, worn: bool = False) -> tuple[str, dict[str, str]]:
+def _stocked(place: Path, *, worn: bool = False, **options: Any) -> tuple[str, dict[str, str]]:
     url = f"files:{place}/log"
-    with tallystick.open(url) as store:
+    with tallystick.open(url, **options) as store:
         return url, stock.fill(store, place, worn=worn)

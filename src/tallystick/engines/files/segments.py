@@ -76,8 +76,9 @@ class Handles:
 
     def close(self) -> None:
         """Close all files now: a directory must be free to be moved or unmounted when its log is closed."""
-        while self._open:
-            self._open.popitem()[1].close()
+        for file in list(self._open.values()):  # a thread that reads may let go of one meanwhile
+            file.close()
+        self._open.clear()
         self.files.release()
 
 
