@@ -19,7 +19,6 @@ from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.scan import Scanner, next_valid_frame
 from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Header
-from tallystick.engines.files.side import SideRecords
 from tallystick.store import leases
 from tallystick.store.filesystem import File, FileSystem, open_replaceable, replace_file
 from tallystick.store.ledger import Head
@@ -101,7 +100,7 @@ class Segment:
         self.gaps: list[Hole] = []  # what was damaged when the index was made: it knows nothing of these positions
         self.known_end, self.known_next = 0, 0  # how far an index knew the segment that is now too short for it
         self.org_before: Callable[[str], str | None] = lambda stream: None  # what older segments know
-        self.listener: Callable[[SideRecords], None] = lambda records: None
+        self.listener: Callable[[side.SideRecords], None] = lambda records: None
         self._told_end = 0  # how far the listener knows what the frames say
         self._handles = handles
 
@@ -237,11 +236,11 @@ class Segment:
             self._index = (base, grown)
         return grown
 
-    def listen(self, listener: Callable[[SideRecords], None]) -> None:
+    def listen(self, listener: Callable[[side.SideRecords], None]) -> None:
         """From here on, tell of the side records of each further frame, before the frame is in the index."""
         self.listener, self._told_end = listener, self.covered_end
 
-    def tell(self, records: SideRecords, *, offset: int, end: int) -> None:
+    def tell(self, records: side.SideRecords, *, offset: int, end: int) -> None:
         """Tell of a frame, once, however often it is indexed."""
         if offset >= self._told_end:
             if records is not side.NOTHING:
