@@ -17,7 +17,7 @@ import pytest
 
 import tallystick
 from tallystick import NewEvent, Store, errors
-from tallystick.engines.sqlite import locks
+from tallystick.engines.sqlite import locks, mark
 from tallystick.store.verify import verify
 
 _HOLD = """
@@ -267,3 +267,17 @@ def test_where_there_are_no_such_locks_a_store_is_opened_all_the_same(
     monkeypatch.setattr(locks, "WINDOWS", True)
     with tallystick.open(f"sqlite:{tmp_path}/log.db") as one, tallystick.open(f"sqlite:{tmp_path}/log.db") as other:
         assert [store.append("order/a", NewEvent("t", {})).seq for store in (one, other, one)] == [1, 2, 3]
+
+
+def test_the_mark_says_open_from_the_first_commit_to_the_close(tmp_path: Path) -> None:
+    """EVT-01: it names what was acknowledged; a store that is in use is never marked as closed."""
+    path = f"{tmp_path}/log.db"
+    with tallystick.open(f"sqlite:{path}") as store:
+        for head in (0, 1, 2):
+            marked = mark.load(path)
+            assert marked is not None
+            assert (marked.head, marked.is_open, marked.store_id) == (head, True, store.log.store_id)
+            store.append("order/a", NewEvent("t", {}))
+    closed = mark.load(path)
+    assert closed is not None
+    assert (closed.head, closed.is_open) == (3, False)
