@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from pyspark.storagelevel import StorageLevel
 
-from tallystick.pipeline import findings, manifest, piece_check, shelving, tasks
+from tallystick.pipeline import findings, manifest, own_session, piece_check, shelving, tasks
 from tallystick.pipeline.archive import why_not_witnessed
 from tallystick.pipeline.bucketing import HEADS
 from tallystick.pipeline.chain_check import FACT, PROBLEM, READABLE, SUSPECT
@@ -30,6 +30,7 @@ from tallystick.pipeline.whole import Whole, whole
 from tallystick.store.events import Problem
 
 PROBLEMS_MAX = 10_000
+PLACES_SENT_MAX = 100_000  # to every task, so that no event goes through a shuffle
 NO_WITNESS = "that the newest live events were cut off cannot be found without a witness outside of the store"
 _PAGE = 10_000
 HEADS_DDL = "stream string, seq bigint, link binary"
@@ -60,13 +61,14 @@ class Verified(msgspec.Struct, kw_only=True):
 
 def verify(spark: SparkSession, url: str, archive: str | Path | None = None, *, show: Show | None = None) -> Verified:
     """Verify a log and its archive, if it has one."""
-    with clear(), watched(spark, "verify", show), _kept(_heads(spark, url)) as heads:
+    own = own_session.beside(spark)
+    with clear(), watched(spark, "verify", show), _kept(_heads(own, url)) as heads:
         seen = _first(heads.agg(F.count(F.lit(1)), F.max(F.when(F.col("stream") == "", F.col("seq")))))
         source = whole(url, archive, over_pruned=True, over_holes=True, trusting=False, seen=seen[1], ordered=False)
         found = Verified(until=source.until, archived=source.through, streams=seen[0] - 1)
         _driver_side(source, found)
         pieces = piece_check.pieces_of(source, cores=tasks.cores(spark))
-        with _kept(piece_check.checked(spark, source, pieces)) as checked:
+        with _kept(piece_check.checked(own, source, pieces)) as checked:
             _rows(source, checked, heads.where("stream != ''"), 0 if source.by_stream else seen[1], found)
     return found
 
@@ -136,6 +138,7 @@ def _first(table: DataFrame) -> Row:
 class _Counts(NamedTuple):
     """How many rows the tasks left for others to look at."""
 
+    rows: int
     facts: int
     suspects: int
 
@@ -146,9 +149,9 @@ def _count(checked: DataFrame, found: Verified) -> _Counts:
     sums = [F.sum(name) for name in ("events", "signed", "community")]
     chosen = ((kind == SUSPECT) & F.col("gone"), kind == FACT, kind == SUSPECT)
     counts = [F.count(F.when(each, 1)) for each in chosen]
-    row = _first(checked.agg(*sums, *counts))
+    row = _first(checked.agg(*sums, *counts, F.count(F.lit(1))))
     found.events, found.signed, found.community, found.erased = (value or 0 for value in row[:4])
-    return _Counts(row[4], row[5])
+    return _Counts(row[6], row[4], row[5])
 
 
 class _Said(NamedTuple):
@@ -164,6 +167,7 @@ class _Said(NamedTuple):
 def _rows(source: Whole, checked: DataFrame, heads: DataFrame, until: int, found: Verified) -> None:
     """Everything that the rows themselves tell, of what the tasks have left of them."""
     counts = _count(checked, found)
+    own_session.size(checked.sparkSession, rows=counts.rows + found.streams, cores=tasks.cores(checked.sparkSession))
     names = ("position", "stream", "seq")
     control = checked.where(F.col("kind") == FACT).select(*names, "type", "payload")
     suspects = checked.where(F.col("kind") == SUSPECT).select(*names, "checksum", "gone")
@@ -224,12 +228,13 @@ def _places(
 def _located(source: Whole, checked: DataFrame, places: DataFrame) -> DataFrame:
     """(stream, seq, position, found_link) of the events at these places: one more pass, only where somebody asks."""
     spark = checked.sparkSession
-    if places.isEmpty():
+    count = places.count()
+    if not count:
         return places.select("stream", "seq", F.lit(0).cast("bigint").alias("position"), F.lit("").alias("found_link"))
     events = source.tail(spark, columns=piece_check.LOCATED)
     if source.manifest is not None:
         events = piece_check.stored(spark, str(source.place), _readable(checked, shelving.EVENTS)).unionAll(events)
-    return findings.at_places(events, places)
+    return findings.at_places(events, F.broadcast(places) if count <= PLACES_SENT_MAX else places)
 
 
 def _readable(checked: DataFrame, folder: str) -> list[str]:
