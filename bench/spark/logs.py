@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
 from typing import Any
+
+import msgspec
+from pyspark.sql import DataFrame
 
 import tallystick
 from bench import payloads
@@ -32,11 +39,43 @@ class Turnover(Projection):
         return {"orders": found["orders"] + 1, "bytes": found["bytes"] + len(data["note"]), "last": event.seq}
 
 
-def build(url: str, events: int) -> None:
-    """Fill a log, in commits of a thousand events over ten streams. No two payloads are alike.
+class Log(msgspec.Struct, frozen=True):
+    """A log of so many events, and where its archive goes."""
 
-    What the disk has still to write is written before anything is measured.
+    events: int
+    url: str
+    place: Path
+
+
+def nowhere(table: DataFrame) -> None:
+    """Compute every row and keep none."""
+    table.write.format("noop").mode("overwrite").save()
+
+
+def few_streams(number: int) -> str:
+    """Ten streams."""
+    return f"order/o{number // STREAM_EVENTS % 10}"
+
+
+def many_streams(number: int) -> str:
+    """A stream for each event."""
+    return f"order/o{number}"
+
+
+def hot_stream(number: int) -> str:
+    """One stream with nine tenths of all events."""
+    return f"order/o{number}" if number // STREAM_EVENTS % 10 == 0 else "order/hot"
+
+
+def build(url: str, events: int, stream_of: Callable[[int], str] | None = None) -> None:
+    """Fill a log, in commits of a thousand events. No two payloads are alike.
+
+    Events are in streams of a hundred unless `stream_of` says in which one each is. What the disk has still to write is
+    written before anything is measured.
     """
+    if stream_of is not None:
+        _build(url, events, stream_of)
+        return
     bodies = payloads.orders(1000)
     streams = max(events // STREAM_EVENTS, 1)
     with tallystick.open(url, secrets="off") as store:
@@ -54,4 +93,18 @@ def build(url: str, events: int) -> None:
             for outcome in store.submit(requests):
                 assert not isinstance(outcome, Exception), outcome
             done += GROUP * STREAM_EVENTS
+    os.sync()
+
+
+def _build(url: str, events: int, stream_of: Callable[[int], str]) -> None:
+    bodies = payloads.orders(1000)
+    with tallystick.open(url, secrets="off") as store:
+        for done in range(0, events, len(bodies)):
+            numbered = [
+                (stream_of(done + at), body | {"order_id": f"ord_{done + at:08}"}) for at, body in enumerate(bodies)
+            ]
+            parts = groupby(numbered, key=itemgetter(0))
+            drafts = [Part(stream, [NewEvent(payloads.TYPE, body) for _, body in part]) for stream, part in parts]
+            for outcome in store.submit([Request([part]) for part in drafts]):
+                assert not isinstance(outcome, Exception), outcome
     os.sync()

@@ -9,23 +9,22 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from pathlib import Path
 
-import msgspec
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 import tallystick
 from bench.harness import Bar, Row, Spec, measures, rate
+from bench.spark import figures
 from bench.spark.costs import Job, Line, growth, line, measured
-from bench.spark.logs import Turnover, build
-from bench.workshop import QUICK, Workshop, remove
+from bench.spark.figures import archived, verified
+from bench.spark.logs import Log, Turnover, build, nowhere
+from bench.workshop import QUICK, Workshop
 from tallystick.pipeline import partitions, read_events, session, source
 from tallystick.pipeline.archive import BUCKET_EVENTS, archive
 from tallystick.pipeline.bucketing import stage_range
 from tallystick.pipeline.columns import COLUMNS
 from tallystick.pipeline.question import Question
 from tallystick.pipeline.rebuilding import rebuild
-from tallystick.pipeline.verifying import verify
 from tallystick.projections import rebuild as rebuild_in_process
 from tallystick.projections.crossover import crossover_events
 from tallystick.store.verify import verify as verify_in_process
@@ -86,19 +85,6 @@ GROWTH = Spec(
     note="slopes, so that start-up is in neither; the worst of source, archive and verify",
 )
 CORES = Spec(name="verify on local[2] over local[1]", unit="x", bar=Bar("value", ">=", 1.4))
-
-
-class Log(msgspec.Struct, frozen=True):
-    """A log of so many events, and where its archive goes."""
-
-    events: int
-    url: str
-    place: Path
-
-
-def nowhere(table: DataFrame) -> None:
-    """Compute every row and keep none."""
-    table.write.format("noop").mode("overwrite").save()
 
 
 @cache
@@ -177,24 +163,13 @@ def _jobs(spark: SparkSession) -> dict[Spec, Callable[[Log], object]]:
     """What is done with each log, in an order in which the archive is there when it is read."""
     return {
         SOURCE: lambda log: nowhere(read_events(spark, log.url)),
-        ARCHIVE: lambda log: _archived(spark, log),
-        VERIFY: lambda log: _verified(spark, log),
+        ARCHIVE: lambda log: archived(spark, log),
+        VERIFY: lambda log: verified(spark, log),
     }
 
 
 def _sizes(logs: Sequence[Log], work: Callable[[Log], object]) -> dict[int, Job]:
     return measured({log.events: partial(work, log) for log in logs}, rounds=ROUNDS)
-
-
-def _archived(spark: SparkSession, log: Log) -> None:
-    remove(log.place)
-    archive(spark, log.url, log.place)
-
-
-def _verified(spark: SparkSession, log: Log) -> None:
-    found = verify(spark, log.url, log.place)
-    assert found.ok, found.problems
-    assert found.events == found.archived == found.until >= log.events, found  # each archive run is an event more
 
 
 def _grown(found: Mapping[str, dict[int, Job]]) -> Row:
@@ -213,7 +188,7 @@ def _source(spark: SparkSession, spec: Spec, url: str, count: int) -> Row:
 
 def _on_one_core(log: Log, both: Job) -> Row:
     spark = session("local[1]", memory="3g")
-    one = measured({log.events: lambda: _verified(spark, log)}, rounds=ROUNDS)[log.events]
+    one = measured({log.events: lambda: verified(spark, log)}, rounds=ROUNDS)[log.events]
     spark.stop()
     return CORES.row(one.best.seconds / both.best.seconds, note=f"{log.events:,} events, {one.told} on one")
 
@@ -270,4 +245,4 @@ def _rebuilt_in_process(log: Log) -> None:
         rebuild_in_process(store, Turnover())
 
 
-CASES = (pipeline, databases, rebuilding)
+CASES = (pipeline, databases, rebuilding, *figures.CASES)

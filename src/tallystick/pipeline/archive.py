@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
 import msgspec
@@ -16,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from tallystick import errors
 from tallystick.event.model import Event
-from tallystick.pipeline import bucketing, manifest, rewriting, shelving
+from tallystick.pipeline import bucketing, fact_search, manifest, rewriting, shelving
 from tallystick.pipeline.bucketing import Staged
 from tallystick.pipeline.failures import clear
 from tallystick.pipeline.location import directory_of
@@ -27,7 +29,6 @@ from tallystick.pipeline.question import Question, absolute, head_past, open_log
 from tallystick.pipeline.rewriting import Again
 from tallystick.store import facts
 from tallystick.store.maintenance import Cut
-from tallystick.store.selection import Selection
 from tallystick.store.store import Store
 
 BUCKET_EVENTS = 500_000
@@ -61,9 +62,9 @@ def archive(
         with open_log(url) as store:
             require_order(store, what="archive")
             before = manifest.load_or_begin(place, store.log.store_id)
-            require_same_history(place, before, store)
+            require_same_history(place, before, store, spark)
             head = store.log.head() if until is None else min(until, store.log.head())
-            erased = erasures(store, after=before.through, until=head)
+            erased = erasures(store, spark, after=before.through, until=head)
         buckets = _new_buckets(spark, url, place, before, head, bucket_events)
         kept, gone = _without_erased(spark, place, before, erased)
         with open_log(url) as store:
@@ -85,10 +86,10 @@ def archive(
     )
 
 
-def require_same_history(place: Path, found: Manifest, store: Store) -> None:
+def require_same_history(place: Path, found: Manifest, store: Store, spark: SparkSession | None = None) -> None:
     """Refuse an archive of another log, of a history that this log does not have (any more), or that was changed."""
     require_same_log(place, found, store)
-    if (reason := next(why_not_witnessed(found, store), None)) is not None:
+    if (reason := next(why_not_witnessed(found, store, spark), None)) is not None:
         raise errors.ArchiveDamaged(path=str(place), reason=reason)
 
 
@@ -108,30 +109,25 @@ def require_same_log(place: Path, found: Manifest, store: Store, *, over_holes: 
             raise errors.WrongArchive(path=str(place), reason=reason)
 
 
-def why_not_witnessed(found: Manifest, store: Store, *, over_holes: bool = False) -> Iterator[str]:
+def why_not_witnessed(
+    found: Manifest, store: Store, spark: SparkSession | None = None, *, over_holes: bool = False
+) -> Iterator[str]:
     """What the archive does not have any more of what the log has on record: that it relied on when it was pruned."""
     roots = manifest.roots(found)
-    for known in sorted(witnesses(store, over_holes=over_holes), key=lambda item: item.through):
+    for known in sorted(witnesses(store, spark, over_holes=over_holes), key=lambda item: item.through):
         if known.blocks >= len(roots) or roots[known.blocks] != known.root:
             yield f"it is not what the log relied on when it was pruned by the archive up to position {known.through}"
 
 
-def witnesses(store: Store, *, over_holes: bool = False) -> set[Witness]:
-    """What the control facts about prunes say of archives."""
-    told = _facts(store, facts.PRUNED, after=0, until=store.log.head(), over_holes=over_holes)
-    parsed = (facts.parse(event, facts.Pruned) for event in told)
-    return {_witness(fact) for fact in parsed if fact.archive is not None}
+def witnesses(store: Store, spark: SparkSession | None = None, *, over_holes: bool = False) -> list[Witness]:
+    """What the control facts about prunes say of archives. With a session, its tasks look for them."""
+    sought = fact_search.Sought(facts.PRUNED, after=0, until=store.log.head(), over_holes=over_holes)
+    return fact_search.picked(store, spark, sought, _witness_of, Witness)
 
 
-def _facts(store: Store, type_: str, *, after: int, until: int, over_holes: bool) -> Iterator[Event]:
-    """The control facts of one type about streams; with `over_holes` those that can be read."""
-    selection = Selection(types=frozenset({type_}))
-    while after < until:
-        page = store.log.read(
-            after=after, until=until, selection=selection, limit=_PAGE, over_pruned=True, over_holes=over_holes
-        )
-        yield from (event for event in page.events if facts.is_about_streams(event.stream))
-        after = page.through
+def _witness_of(event: Event) -> Witness | None:
+    fact = facts.parse(event, facts.Pruned)
+    return None if fact.archive is None else _witness(fact)
 
 
 def _witness(fact: facts.Pruned) -> Witness:
@@ -142,13 +138,19 @@ def _witness(fact: facts.Pruned) -> Witness:
         return Witness(through=fact.last_position, blocks=sys.maxsize, root="")
 
 
-def erasures(store: Store, *, after: int, until: int, over_holes: bool = False) -> list[int]:
+def erasures(
+    store: Store, spark: SparkSession | None = None, *, after: int, until: int, over_holes: bool = False
+) -> list[int]:
     """The positions up to `after` whose payloads were erased by facts behind it."""
     if not after:
         return []
-    told = _facts(store, facts.ERASED, after=after, until=until, over_holes=over_holes)
-    found = (facts.parse(event, facts.Erased).position for event in told)
-    return sorted(position for position in found if position <= after)
+    sought = fact_search.Sought(facts.ERASED, after=after, until=until, over_holes=over_holes)
+    return sorted(fact_search.picked(store, spark, sought, partial(_erased_until, after), int))
+
+
+def _erased_until(last: int, event: Event) -> int | None:
+    position = facts.parse(event, facts.Erased).position
+    return position if position <= last else None
 
 
 # --- new buckets -----------------------------------------------------------------------------------------------------
@@ -178,13 +180,13 @@ def _note_lacking(store: Store, buckets: list[Bucket]) -> list[Bucket]:
     """Note where events had been pruned. Asked after they were read: what was pruned meanwhile counts too."""
     if not buckets or store.log.floor() < buckets[0].first:
         return buckets
-    lacking = [False] * len(buckets)
+    firsts, lasts = [bucket.first for bucket in buckets], [bucket.last for bucket in buckets]
+    begun = [0] * (len(buckets) + 1)  # how many cuts begin at a bucket, less those that ended before it
     for cut in _cuts(store):
-        for index, bucket in enumerate(buckets):
-            if cut.first_position <= bucket.last and cut.last_position >= bucket.first:
-                lacking[index] = True
-    pairs = zip(buckets, lacking, strict=True)
-    return [msgspec.structs.replace(bucket, lacking=missing) for bucket, missing in pairs]
+        begun[bisect_left(lasts, cut.first_position)] += 1
+        begun[bisect_right(firsts, cut.last_position)] -= 1
+    pairs = zip(buckets, accumulate(begun[:-1]), strict=True)
+    return [msgspec.structs.replace(bucket, lacking=count > 0) for bucket, count in pairs]
 
 
 def _cuts(store: Store) -> Iterator[Cut]:

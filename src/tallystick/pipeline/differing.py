@@ -115,7 +115,7 @@ def diff(
     known = only_upcasters(catalog)
     carry(old, new, known)
     with clear(), watched(spark, "diff", show):
-        source = whole(url, archive)
+        source = whole(url, archive, spark=spark)
         events = in_order(with_key(_chosen(spark, source, pair, old), _by_both(pair), known), pair[0]).persist()
         try:
             ends = events.mapInArrow(_ends(pair, known), "key string, found binary").persist()

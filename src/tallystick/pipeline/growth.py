@@ -70,7 +70,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
 def growth(spark: SparkSession, url: str, archive: str | Path | None = None, *, show: Show | None = None) -> Growth:
     """Report on a log, as far back as it and its archive go."""
     with clear(), watched(spark, "growth", show):
-        source = whole(url, archive, over_pruned=True, ordered=False)
+        source = whole(url, archive, over_pruned=True, ordered=False, spark=spark)
         table = sized(source.table(spark, columns=_COLUMNS)).persist()
         try:
             types = [_type(row.asDict()) for row in by_type(table).collect()]

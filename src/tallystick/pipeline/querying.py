@@ -22,7 +22,7 @@ _NS_A_US = 1000
 
 def view(spark: SparkSession, url: str, archive: str | Path | None = None, *, name: str = VIEW) -> DataFrame:
     """Make the view `events` of a log: its columns, `at` (the time as a timestamp), `org`, and `data`."""
-    events = whole(url, archive, over_pruned=True, ordered=False).table(spark)
+    events = whole(url, archive, over_pruned=True, ordered=False, spark=spark).table(spark)
     table = with_data(events).withColumns(
         {
             "at": F.timestamp_micros(F.expr(f"time div {_NS_A_US}")),

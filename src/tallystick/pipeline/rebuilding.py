@@ -59,7 +59,7 @@ def rebuild(
 def _fill(spark: SparkSession, store: Store, projection: Any, staged: Place, archive: str | Path | None) -> None:
     """Write the rows that Spark folds, and only with the last of them how far they go."""
     views, position = store.log.views, staged.position
-    source = whole(address_of(store), archive)
+    source = whole(address_of(store), archive, spark=spark)
     with computed(folded(spark, store, projection, source)) as found:
         for rows in chunks(found):
             views.write(staged, rows, previous=position)

@@ -87,7 +87,7 @@ def replay_check(
     carry(*reducers, known)
     codes = {item.name: Code(item, known.upcaster_digest(item.types or None).hex()) for item in reducers}
     with clear(), watched(spark, "replay-check", show):
-        source = whole(url, archive, over_pruned=True)
+        source = whole(url, archive, over_pruned=True, spark=spark)
         found = verdicts(source.table(spark), absolute(url), codes, known).persist()
         counts = {row["verdict"]: row["count"] for row in found.groupBy("verdict").count().collect()}
         differences = _listed(found, DIFFERENT)

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -87,11 +88,11 @@ def superseded(files: list[DataFile], *, grace_seconds: float) -> list[Supersede
 
 
 def hurried(items: list[Superseded], erased: list[int]) -> list[Superseded]:
-    """The same files; those that a merge left and that may hold an erased payload have no time left."""
+    """The files; those that a merge left and that may hold an erased payload have no time left. `erased` is sorted."""
 
     def holds(name: str) -> bool:
         first, last, _ = name.rpartition("/")[2].split("-")
-        return any(int(first) <= position <= int(last) for position in erased)
+        return bisect_left(erased, int(first)) < bisect_right(erased, int(last))
 
     return [msgspec.structs.replace(item, removable=0) if holds(item.name) else item for item in items]
 

@@ -64,9 +64,18 @@ def verify(spark: SparkSession, url: str, archive: str | Path | None = None, *, 
     own = own_session.beside(spark)
     with clear(), watched(spark, "verify", show), _kept(_heads(own, url)) as heads:
         seen = _first(heads.agg(F.count(F.lit(1)), F.max(F.when(F.col("stream") == "", F.col("seq")))))
-        source = whole(url, archive, over_pruned=True, over_holes=True, trusting=False, seen=seen[1], ordered=False)
+        source = whole(
+            url,
+            archive,
+            over_pruned=True,
+            over_holes=True,
+            trusting=False,
+            seen=seen[1],
+            ordered=False,
+            spark=spark,
+        )
         found = Verified(until=source.until, archived=source.through, streams=seen[0] - 1)
-        _driver_side(source, found)
+        _driver_side(spark, source, found)
         pieces = piece_check.pieces_of(source, cores=tasks.cores(spark))
         with _kept(piece_check.checked(own, source, pieces)) as checked:
             _rows(source, checked, heads.where("stream != ''"), 0 if source.by_stream else seen[1], found)
@@ -97,14 +106,15 @@ def _as_batch(rows: list[Head]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(values, kind) for values, kind in columns], schema=HEADS)
 
 
-def _driver_side(source: Whole, found: Verified) -> None:
+def _driver_side(spark: SparkSession, source: Whole, found: Verified) -> None:
     """What is known without reading an event: holes, the manifest and the log's record of it, what is left to erase."""
     with open_log(source.url) as store:
         for hole in store.log.holes():
             reason = f"positions {hole.first} to {hole.last}: {hole.reason}"
             found.problems.append(Problem("hole", reason, hole.first))
         if source.manifest is not None:
-            wrong = [*manifest.faults(source.manifest), *why_not_witnessed(source.manifest, store, over_holes=True)]
+            lacking = why_not_witnessed(source.manifest, store, spark, over_holes=True)
+            wrong = [*manifest.faults(source.manifest), *lacking]
             found.problems += [Problem("archive", reason) for reason in wrong[:PROBLEMS_MAX]]
     found.unsure += _unreached(source)
 
@@ -174,11 +184,11 @@ def _rows(source: Whole, checked: DataFrame, heads: DataFrame, until: int, found
     own = checked.where(F.col("kind") == PROBLEM).select(*findings.FINDING)
     with _kept(findings.stitched(checked)) as beside:
         unknown = findings.unknown_facts(control, heads, until=until)
-        with _kept(_trusted(control, unknown, beside, suspects)) as trusted:
+        with _kept(_trusted(control, unknown, beside, suspects) if counts.facts else control) as trusted:
             if counts.facts:
                 found.pruned = _pruned(findings.pruned_claims(trusted))
             said = _said(source, heads, trusted, suspects)
-            following = findings.with_cuts(beside, said.pruned)
+            following = findings.with_cuts(beside, said.pruned) if counts.facts else findings.without_cuts(beside)
             wrong = [own, findings.wrong_places(following)]
             if counts.facts or counts.suspects:
                 wrong += [unknown, findings.unexplained(suspects, said.erased)]
@@ -216,21 +226,19 @@ def _places(
         still = said.erased.join(gone, ["stream", "seq"], "left_anti")
         named = [ends, *([still, said.sealed] if counts.facts else [])]
         with _kept(findings.places(*named)) as places:
-            there = _located(source, checked, places)
-            wrong = [*wrong, findings.wrong_heads(there, ends, said.pruned)]
-            if counts.facts:
-                wrong.append(findings.unkept_erasures(there, said.suspects, said.erased, said.pruned))
-                wrong.append(findings.wrong_seals(there, said.sealed))
+            if count := places.count():  # else what is said is so
+                there = _located(source, checked, places, count)
+                wrong = [*wrong, findings.wrong_heads(there, ends, said.pruned)]
+                if counts.facts:
+                    wrong.append(findings.unkept_erasures(there, said.suspects, said.erased, said.pruned))
+                    wrong.append(findings.wrong_seals(there, said.sealed))
             _add(reduce(DataFrame.unionAll, wrong), found)
     _streams(source, checked, found)
 
 
-def _located(source: Whole, checked: DataFrame, places: DataFrame) -> DataFrame:
-    """(stream, seq, position, found_link) of the events at these places: one more pass, only where somebody asks."""
+def _located(source: Whole, checked: DataFrame, places: DataFrame, count: int) -> DataFrame:
+    """(stream, seq, position, found_link) of the events at so many places: one more pass, only where somebody asks."""
     spark = checked.sparkSession
-    count = places.count()
-    if not count:
-        return places.select("stream", "seq", F.lit(0).cast("bigint").alias("position"), F.lit("").alias("found_link"))
     events = source.tail(spark, columns=piece_check.LOCATED)
     if source.manifest is not None:
         events = piece_check.stored(spark, str(source.place), _readable(checked, shelving.EVENTS)).unionAll(events)

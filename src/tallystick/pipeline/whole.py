@@ -88,12 +88,14 @@ def whole(
     trusting: bool = True,
     seen: int = 0,
     ordered: bool = True,
+    spark: SparkSession | None = None,
 ) -> Whole:
     """Fix what the whole log is: its end, and what the archive of it holds.
 
     `trusting`: what the archive says of itself and every event that is read are checked, and refused if they are wrong;
     otherwise the caller checks them. `seen`: another process has proven the head of the log up to there. `ordered`: the
     caller needs the order of the whole log. A log of runs has none: there each run ends where it is when it is planned.
+    `spark`: its tasks look for control facts in a long log.
     """
     with open_log(url) as store:
         if ordered or archive is not None:
@@ -113,7 +115,7 @@ def whole(
         place = directory_of(archive)
         found = manifest.load(place) if trusting else manifest.read(place)
         if trusting:
-            require_same_history(place, found, store)
+            require_same_history(place, found, store, spark)
         else:
             require_same_log(place, found, store, over_holes=over_holes)
         if not over_pruned:
@@ -124,7 +126,7 @@ def whole(
             through=found.through,
             place=place,
             manifest=found,
-            erased=tuple(erasures(store, after=found.through, until=head, over_holes=over_holes)),
+            erased=tuple(erasures(store, spark, after=found.through, until=head, over_holes=over_holes)),
             over_pruned=over_pruned,
             over_holes=over_holes,
             unchecked=not trusting,

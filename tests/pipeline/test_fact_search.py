@@ -1,0 +1,55 @@
+"""Control facts of a long log are looked for by tasks: the driver reads none of it, and finds the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import tallystick
+from tallystick import NewEvent
+from tallystick.pipeline import fact_search
+from tallystick.pipeline.archive import archive, erasures, witnesses
+from tallystick.pipeline.covering import Covering
+from tallystick.state import as_reducer, prune
+from tallystick.testing import upkeep
+
+
+class Counted:
+    """Counts events."""
+
+    name, version = "fact_search.count", 1
+
+    def initial(self) -> int:
+        """None yet."""
+        return 0
+
+    def apply(self, state: int, event: Any) -> int:
+        """One more."""
+        return state + 1
+
+
+def test_tasks_find_what_the_driver_finds(
+    url: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path
+) -> None:
+    """PIPE-02: erasures behind the archive, and what prunes relied on, once each; over every engine."""
+    with tallystick.open(url) as store:
+        for number in range(3):
+            store.append(f"order/{number}", [NewEvent("order.placed", {"n": at}) for at in range(10)])
+        archive(spark, store.log.url, tmp_path / "archive", bucket_events=10)
+        for number in range(2):
+            covering = Covering(tmp_path / "archive", store)
+            reducers = [as_reducer(Counted())]
+            prune(store, f"order/{number}", before=4, reducers=reducers, snapshot=True, archive=covering)
+        for number in (0, 1, 2):
+            upkeep.erase(store, f"order/{number}", 9)
+            store.append("order/later", NewEvent("order.placed", {"n": number}))
+        head = store.head()
+        known, gone = witnesses(store), erasures(store, after=25, until=head)
+        assert len(known) == 1
+        assert len(gone) == 2, "the third was recorded later than that"
+        monkeypatch.setattr(fact_search, "SHORT_EVENTS", 5)
+        monkeypatch.setattr(store.log, "read", None)
+        assert witnesses(store, spark) == known
+        assert erasures(store, spark, after=25, until=head) == gone
