@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import Any
 
 import msgspec
 
@@ -28,6 +29,7 @@ SCHEDULE = "tally.schedule"
 JOB_DONE = "tally.job.done"
 PAGE = 5_000
 RECENT = 100
+CLEANUP, CLEANUP_EVERY_NS, DEEDS_RECORDED_MAX = "cleanup", 60_000_000_000, 100
 
 _PUT_OFF = (errors.Refused, errors.InvalidInput, errors.NoSpace, errors.Busy, errors.Damaged, errors.ReadFailed)
 """What keeps a job from being done now and may be over later. A closed or failed store ends the loop."""
@@ -57,6 +59,7 @@ class Scheduler:
         self._reducers = tuple(reducers)
         self._policy = policy
         self._archive = archive
+        self._cleaned: int | None = None  # when a cleanup was last looked at
         self._counted = (0, 0, 0)  # since which position, up to which, and how many events of users are between
 
     def tick(self) -> list[Fired]:
@@ -65,6 +68,7 @@ class Scheduler:
         jobs = {
             "stream snapshot": self._stream_snapshots,
             "store snapshot": self._store_snapshot,
+            CLEANUP: self._cleanup,
             "retention": self._retention,
             "validation": self._validation,
         }
@@ -198,13 +202,31 @@ class Scheduler:
     def _retention(self) -> list[Fired]:
         if not self._is_due("retention", self._policy.retain_every_ns):
             return []
+        done = self._retain()
+        self._done("retention")
+        return [Fired("retention", "time", "; ".join(done) or "nothing to do")]
+
+    def _retain(self) -> list[str]:
+        """Let go of what the policy lets go; says what that was."""
         archive = self._archive() if self._archive is not None else None
         deeds, reclaimed = retain(self._store, self._reducers, self._policy, archive=archive)
-        self._done("retention")
         done = [f"{deed.what} {deed.stream} ({deed.count})" for deed in deeds if not deed.why_not]
-        return [
-            Fired("retention", "time", "; ".join([*done, *(reclaimed.done if reclaimed else ())]) or "nothing to do")
-        ]
+        return [*done, *(reclaimed.done if reclaimed else ())]
+
+    def _cleanup(self) -> list[Fired]:
+        """When the disk is nearly full: retention now instead of later. When it is full, appends are refused."""
+        wanted = self._policy.free_bytes
+        if wanted is None or (self._cleaned is not None and not self._passed(self._cleaned, CLEANUP_EVERY_NS)):
+            return []
+        self._cleaned, before = self._store.clock(), _free_bytes(self._store)
+        if before is None or before >= wanted:
+            return []
+        done, after = self._retain(), _free_bytes(self._store)
+        told = f"{before} bytes were free, wanted {wanted}, now {after}"
+        if not done:
+            return [Fired(CLEANUP, "space", f"failed: {told}; retention lets nothing more go")]
+        self._done(CLEANUP, free_before=before, free_after=after, wanted=wanted, done=done[:DEEDS_RECORDED_MAX])
+        return [Fired(CLEANUP, "space", "; ".join([told, *done]))]
 
     def _validation(self) -> list[Fired]:
         if self._policy.validate_every_ns is None or not self._is_due("validation", self._policy.validate_every_ns):
@@ -222,8 +244,14 @@ class Scheduler:
             last = self._store.log.read_stream(f"{SCHEDULE}/{job}", after=head.seq - 1, limit=1)[0].time
         return last is not None and self._passed(last, every_ns)
 
-    def _done(self, job: str) -> None:
-        self._store.record([(f"{SCHEDULE}/{job}", NewEvent(JOB_DONE, {"job": job}))])
+    def _done(self, job: str, **more: Any) -> None:
+        self._store.record([(f"{SCHEDULE}/{job}", NewEvent(JOB_DONE, {"job": job} | more))])
+
+
+def _free_bytes(store: Store) -> int | None:
+    """How much room is left where the log is; None where the engine does not know."""
+    found = store.report().facts.get("free_bytes")
+    return found if isinstance(found, int) else None
 
 
 def _log_bytes(store: Store) -> int:

@@ -21,7 +21,7 @@ from tallystick.community import EventLog, SnapshotStore, build_snapshot
 from tallystick.community import place as places
 from tallystick.community.settings import settings as community_settings
 from tallystick.community.upkeep import Upkeep
-from tallystick.scheduler import Scheduler
+from tallystick.scheduler import CLEANUP, Scheduler
 from tallystick.server import logs
 from tallystick.state import as_reducer
 from tallystick.state.policy import policy
@@ -201,6 +201,11 @@ def _remembered(one: Life) -> bool:
     return one.store.log.commands.load(key) is not None
 
 
+def _cleaned_up(one: Life) -> bool:
+    one.append()
+    return CLEANUP in one.fired()
+
+
 def _cli(one: Life, *arguments: str) -> Any:
     return CliRunner().invoke(tally, list(arguments), prog_name="tally")
 
@@ -329,6 +334,7 @@ EFFECTS: dict[str, tuple[str, Callable[[Life], Any], Any]] = {
     "TALLY_RETAIN_HOURS": ("5", _after(2 * HOURS, job="retention"), False),
     "TALLY_VALIDATE_HOURS": ("1", _validated, True),
     "TALLY_COMMANDS_HOURS": ("48", _remembered, True),
+    "TALLY_CLEANUP_FREE_BYTES": (str(1 << 60), _cleaned_up, True),
     "TALLY_REDUCERS": ("counted:count", _state_by_reducer, 0),
     "TALLY_CATALOG": ("nowhere:catalog", _catalog, 2),
     "TALLY_ARCHIVE": ("nowhere", _archive, 2),

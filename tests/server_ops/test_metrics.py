@@ -15,6 +15,7 @@ import tallystick
 from tallystick.projections import Consumer
 from tallystick.server.metrics import Metrics
 from tallystick.state import reducer
+from tallystick.store.backoff import Backoff, retries
 from tallystick.testing.shop import PLACED, OrderTotals
 
 ROOT = Path(__file__).parents[2]
@@ -95,6 +96,13 @@ def test_what_happened_is_counted(watched):
     assert value(samples, "tally_projection_running", name=OrderTotals().name) == 1
     route = "/v1/streams/{kind}/{name}/events"
     assert value(samples, "tally_http_requests_total", route=route, status="201") == 1
+
+
+def test_what_is_tried_again_is_counted(watched):
+    """LH-16, LH-17: each retry of what is transient, by what it was."""
+    before = retries().get("write", 0)
+    assert Backoff("write").pause()
+    assert value(scraped(watched), "tally_retries_total", what="write") == before + 1
 
 
 def test_no_label_holds_a_name_that_a_client_chose(watched):

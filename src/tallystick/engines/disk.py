@@ -10,16 +10,16 @@ import shutil
 import stat
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from tallystick import errors
+from tallystick.store.backoff import Backoff
 from tallystick.store.filesystem import File, FileSystem, Lock
 
 WINDOWS = sys.platform == "win32"
-LOOKS_MAX, LOOK_SECONDS = 20, 0.005
+TRIES_MAX = 8  # a quarter of a second
 _BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOINHERIT", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # opening a FIFO must not wait for its other end
@@ -182,14 +182,15 @@ def _lock(descriptor: int) -> None:
 
 def _when_free(act: Callable[[], None]) -> None:
     """Change a name; where files that are open keep theirs, somebody may have it open for a moment."""
-    for _ in range(LOOKS_MAX if WINDOWS else 0):
+    backoff = Backoff("change of a name", tries_max=TRIES_MAX if WINDOWS else 0)
+    while True:
         try:
             act()
         except PermissionError:
-            time.sleep(LOOK_SECONDS)
+            if not backoff.pause():
+                raise
         else:
             return
-    act()
 
 
 def _leads_to(name: str, directory: int | None, descriptor: int) -> bool:

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from tallystick import errors
 from tallystick.server.sampling import Sample
 from tallystick.store import gauges
+from tallystick.store.backoff import retries
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.events import EventLog
 from tallystick.store.store import Store
@@ -171,6 +172,10 @@ class Sampled:
         for name, running in operations.runners().items():
             behind.add_metric([name], float(running))
         yield behind
+        again = CounterMetricFamily("tally_retries", "What failed for a moment and was tried again.", labels=["what"])
+        for what, count in retries().items():
+            again.add_metric([what], count)
+        yield again
 
 
 def _of_store(sample: Sample) -> Iterator[Metric]:

@@ -16,6 +16,7 @@ from tallystick import errors
 SECOND = 1_000_000_000
 HOUR = 3600 * SECOND
 DAY = 24 * HOUR
+FREE_BYTES = 256 << 20
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +24,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     Snapshots of a stream are made every `stream_events` of it. Snapshots of the whole store are made after
     `store_events`, after `store_ns` in a quiet period, or when the log has grown by `store_bytes`, whichever is first.
+    When less than `free_bytes` is free, retention runs at once: it lets nothing go that it would not let go later.
     """
 
     stream_events: int | None = 1000
@@ -39,12 +41,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     retain_every_ns: int = HOUR
     validate_every_ns: int | None = None
     commands_ns: int = DAY
+    free_bytes: int | None = None
 
 
 PRESETS: dict[str, Policy] = {
     "keep-all": Policy(),
-    "keep-7-days": Policy(stream_events=1000, prune_ns=7 * DAY),
-    "keep-30-days": Policy(stream_events=None, store_ns=DAY, quiet_ns=0, prune_ns=30 * DAY, keep_count=7),
+    "keep-7-days": Policy(stream_events=1000, prune_ns=7 * DAY, free_bytes=FREE_BYTES),
+    "keep-30-days": Policy(
+        stream_events=None, store_ns=DAY, quiet_ns=0, prune_ns=30 * DAY, keep_count=7, free_bytes=FREE_BYTES
+    ),
     "keep-90-days": Policy(
         stream_events=None,
         store_events=10_000,
@@ -56,6 +61,7 @@ PRESETS: dict[str, Policy] = {
         keep_daily_ns=30 * DAY,
         keep_weekly_ns=365 * DAY,
         validate_every_ns=DAY,
+        free_bytes=FREE_BYTES,
     ),
 }
 
@@ -83,6 +89,7 @@ VARIABLES: dict[str, tuple[str, int]] = {
     "retain_every_ns": ("TALLY_RETAIN_HOURS", HOUR),
     "validate_every_ns": ("TALLY_VALIDATE_HOURS", HOUR),
     "commands_ns": ("TALLY_COMMANDS_HOURS", HOUR),
+    "free_bytes": ("TALLY_CLEANUP_FREE_BYTES", 1),
 }
 """Knob -> its environment variable, and the unit of that in ns. A value of `none` turns the knob off."""
 

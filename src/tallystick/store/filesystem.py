@@ -10,7 +10,8 @@ import errno
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-RETRIES_MAX = 100
+from tallystick.store.backoff import Backoff
+
 PIECE_BYTES = 4 << 20
 
 TRANSIENT = frozenset({errno.EINTR, errno.EAGAIN})
@@ -130,17 +131,18 @@ def open_replaceable(files: FileSystem, path: str) -> File:
 
 
 def write_fully(file: File, offset: int, data: bytes | bytearray) -> None:
-    """Write all of `data`, going on after short writes and what is transient, with a bound."""
-    done, retries = 0, 0
+    """Write all of `data`, going on after short writes and what is transient, with pauses and a bound."""
+    done, backoff = 0, Backoff("write")
     while done < len(data):
         try:
             taken = file.write_at(offset + done, data[done:] if done else data)
         except OSError as problem:
-            if problem.errno not in TRANSIENT or retries >= RETRIES_MAX:
+            if problem.errno not in TRANSIENT or not backoff.pause():
                 raise
-            taken = 0
-        retries = retries + 1 if taken == 0 else 0
-        if retries > RETRIES_MAX:
+            continue
+        if taken:
+            backoff.begin_again()
+        elif not backoff.pause():
             raise OSError(errno.EIO, "the file takes no more bytes")
         done += taken
 

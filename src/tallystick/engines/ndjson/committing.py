@@ -17,6 +17,7 @@ from tallystick.engines.ndjson.registry import Registry
 from tallystick.engines.ndjson.stream_log import StreamLog
 from tallystick.event.model import Event
 from tallystick.store import leases
+from tallystick.store.backoff import Backoff
 from tallystick.store.capabilities import ANY_STREAM, MULTI_STREAM
 from tallystick.store.combining import by_bytes, commit_each
 from tallystick.store.commit import Outcome, Transaction
@@ -28,7 +29,6 @@ from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.maintenance import Cut
 
 LOCK = "lock"
-RETRY_SECONDS = 0.002
 
 
 class _View:
@@ -172,7 +172,7 @@ class Committer:
 @contextmanager
 def locked(files: FileSystem, directory: str, *, busy_ms: int) -> Iterator[None]:
     """Hold the lock of a directory, waiting for it within a bound."""
-    until = time.monotonic() + busy_ms / 1000
+    until, backoff = time.monotonic() + busy_ms / 1000, Backoff("locked run", tries_max=None)
     while True:
         try:
             with _translated("lock", directory):
@@ -181,7 +181,7 @@ def locked(files: FileSystem, directory: str, *, busy_ms: int) -> Iterator[None]
         except errors.StoreLocked:
             if time.monotonic() > until:
                 raise errors.Busy(waited_ms=busy_ms) from None
-            time.sleep(RETRY_SECONDS)
+            backoff.pause()
     try:
         yield
     finally:

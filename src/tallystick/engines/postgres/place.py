@@ -6,7 +6,6 @@ role that row-level security does not hold.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,11 +16,11 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import migrations, statements, translate
 from tallystick.engines.postgres.connections import APPLICATION, MAINTENANCE, PROJECTOR, SERVICE, TENANT, is_pooled
+from tallystick.store.backoff import Backoff
 from tallystick.store.stating import shown
 
 _CONNECT_S = 10
-_TRIES = 10
-_TRY_AGAIN_S = 0.05
+_TRIES = 60  # more than two seconds
 _COLLISIONS = (
     *(psycopg.errors.UniqueViolation, psycopg.errors.DuplicateObject, psycopg.errors.DuplicateSchema),
     psycopg.errors.InternalError_,
@@ -106,14 +105,13 @@ class Opening:
 
     def _migrate(self, connection: psycopg.Connection[Any]) -> list[migrations.Migration]:
         """Take the missing steps. Another process may make the store too, and roles belong to the whole server."""
-        for attempt in range(_TRIES):
+        backoff = Backoff("migration", tries_max=_TRIES)
+        while True:
             try:
                 return migrations.migrate(connection, profile=self._profile, clock=self._clock)
             except _COLLISIONS:
-                if attempt == _TRIES - 1:
+                if not backoff.pause():
                     raise
-                time.sleep(_TRY_AGAIN_S * (attempt + 1))
-        raise AssertionError
 
     def _look_over(self, connection: psycopg.Connection[Any], pooled: bool, recovered: tuple[str, ...]) -> Opened:
         login = self._login(connection)

@@ -17,6 +17,7 @@ from pathlib import Path
 from tallystick import errors
 from tallystick.engines.disk import Disk
 from tallystick.engines.tables import translate
+from tallystick.store.backoff import Backoff
 
 BUSY_MS = 5000
 _WAL_PAGES = 4000  # a checkpoint every 16 MB: more seldom costs room, more often costs a second fsync
@@ -73,7 +74,7 @@ def create_file(path: str) -> None:
 
 def enter_wal(connection: sqlite3.Connection, *, busy_ms: int = BUSY_MS) -> None:
     """Switch the database to its write-ahead log, for good. SQLite's own busy wait does not cover this switch."""
-    deadline = time.monotonic() + busy_ms / 1000
+    deadline, backoff = time.monotonic() + busy_ms / 1000, Backoff("busy database", tries_max=None)
     while True:
         try:
             answer = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
@@ -81,6 +82,6 @@ def enter_wal(connection: sqlite3.Connection, *, busy_ms: int = BUSY_MS) -> None
         except sqlite3.OperationalError as problem:
             if not translate.is_busy(problem) or time.monotonic() > deadline:
                 raise
-            time.sleep(0.01)
+            backoff.pause()
     if answer != "wal":
         raise errors.StoreFailed(operation="switching to the write-ahead log", reason=f"SQLite answered {answer!r}")
