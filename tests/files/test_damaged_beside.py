@@ -102,6 +102,31 @@ def test_a_lost_write_ahead_log_is_said(opened: Any, directory: Path, tmp_path: 
         assert again.report().recovered == ()
 
 
+MARKS = {
+    "exchanged": lambda wal, mark: (mark.write_bytes(wal.read_bytes()), wal.write_bytes(b"%020d\n" % 7)),
+    "removed with it": lambda wal, mark: (mark.unlink(), wal.unlink()),
+    "emptied with it": lambda wal, mark: (mark.write_bytes(b""), wal.write_bytes(b"")),
+    "cut with it": lambda wal, mark: (mark.write_bytes(mark.read_bytes()[:20]), wal.unlink()),
+}
+
+
+@pytest.mark.parametrize("readonly", [True, False], ids=["reader", "writer"])
+@pytest.mark.parametrize("how", MARKS)
+def test_a_write_ahead_log_that_is_lost_with_its_mark_is_said(
+    opened: Any, directory: Path, tmp_path: Path, how: str, readonly: bool
+) -> None:
+    """SAFE-04: a mark that is not what was written counts as a loss: nothing else would say that rows are old."""
+    with opened() as store:
+        fill(store)
+    store = opened()
+    store.save_checkpoint("mailer", 5)
+    copy = Path(shutil.copytree(directory, tmp_path / "copy"))
+    MARKS[how](copy / "beside.db-wal", copy / "beside.db.mark")
+    with tallystick.open(f"files:{copy}", readonly=readonly) as again:
+        assert again.load_checkpoint("mailer") == 4
+        assert any("beside.db" in line and "lost" in line for line in again.report().recovered)
+
+
 def test_nothing_is_said_of_a_killed_process_that_lost_nothing(opened: Any, directory: Path, tmp_path: Path) -> None:
     """A write-ahead log that is whole is brought home without a word."""
     store = opened()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import tallystick
 from tallystick import NewEvent
 from tallystick.store.verify import verify
 from tallystick.testing.builders import event_id, events, named
@@ -111,3 +113,24 @@ def test_a_damaged_index_of_a_segment_that_this_process_sealed_is_made_again(
     assert store.append("order/9", events(1)).seq == 2
     assert store.append("order/1", named(3)).stored == 1
     check(store, last=21)
+
+
+def test_an_index_from_before_a_segment_was_full_does_not_answer_for_it(
+    opened: Any, directory: Path, tmp_path: Path
+) -> None:
+    """SAFE-01: segments that exchanged their names: a reader is not told that streams end where an old index ends."""
+    with opened() as store:
+        fill(store)
+    with opened(segment_bytes_max=6000) as store:
+        while not list(directory.glob("2*.log")):
+            store.append("order/2", events(1))
+        ends = {name: store.stream_head(name) for name in ("order/1", "order/2")}
+        links = [item.link for item in store.read_stream("order/2")]
+        copy = Path(shutil.copytree(directory, tmp_path / "copy"))  # as a writer leaves it that is killed
+    (sealed,) = copy.glob("2*.log")
+    (copy / "current.log").rename(copy / "held")
+    sealed.rename(copy / "current.log")
+    (copy / "held").rename(sealed)
+    with tallystick.open(f"files:{copy}", readonly=True) as store:
+        assert {name: store.stream_head(name) for name in ends} == ends
+        assert [item.link for item in store.read_stream("order/2")] == links

@@ -52,6 +52,19 @@ def refused(act: Callable[[], object]) -> bool:
     return False
 
 
+def test_a_child_that_has_not_run_yet_does_not_keep_the_lock_either(opened: Any, directory: Path) -> None:
+    """SAFE-04: it has copies of what its parent had open, until it closes them or becomes another program."""
+    writer = opened()
+    writer.append("order/1", events(1))
+    held = [os.dup(descriptor) for descriptor in writer.log._view.opened.lock._held]
+    try:
+        writer.close()
+        assert opened().append("order/1", events(1)).seq == 2
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+
+
 def test_a_child_does_not_keep_the_lock_of_its_parent(opened: Any, directory: Path) -> None:
     """SAFE-04: the log can be opened again when its writer closed it, though a child still lives."""
     writer = opened()

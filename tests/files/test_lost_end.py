@@ -11,6 +11,7 @@ import pytest
 
 import tallystick
 from tallystick import errors, state
+from tallystick.engines.files.place import accept_loss_files
 from tallystick.projections import Live
 from tallystick.store.verify import verify
 from tallystick.testing.builders import events
@@ -104,6 +105,55 @@ def remove_end(directory: Path, *, sealed_too: bool, indexes: bool = False) -> N
         if indexes:
             (directory / "index" / f"{name}.idx").unlink(missing_ok=True)
     (directory / "synced").unlink()
+
+
+UNKNOWN = {
+    "current.log": lambda directory: remove_end(directory, sealed_too=False, indexes=True),
+    "and the last sealed segment": lambda directory: remove_end(directory, sealed_too=True, indexes=True),
+    "its header": lambda directory: spoilt(directory, ("synced", "current.log")),
+    "and every index": lambda directory: spoilt(directory, ("synced", "current.log", "index/*")),
+}
+
+
+def spoilt(directory: Path, names: tuple[str, ...]) -> None:
+    """Fill files with zeros."""
+    for path in [path for name in names for path in directory.glob(name)]:
+        path.write_bytes(bytes(path.stat().st_size))
+
+
+@pytest.mark.parametrize("lost", UNKNOWN)
+def test_an_end_that_nothing_knows_of_is_refused(opened: Any, directory: Path, lost: str) -> None:
+    """SAFE-04: without current.log and the mark, nobody is told that the log ends where the rest of it does."""
+    with opened(segment_bytes_max=3000) as store:
+        filled(store)
+    UNKNOWN[lost](directory)
+    for readonly in (True, False, False):
+        with tallystick.open(f"files:{directory}", readonly=readonly) as store:
+            (hole,) = store.holes()
+            assert 1 < hole.first <= hole.last <= 40
+            assert len(store.read(limit=100).events) == hole.first - 1
+            for ask in (
+                lambda: list(store.events()),
+                lambda: store.read(after=hole.last),  # noqa: B023
+                lambda: store.stream_head("order/1"),
+                lambda: store.append("order/1", events(1)),
+            ):
+                with pytest.raises(errors.TallyError):
+                    ask()
+            assert not verify(store.log).ok
+
+
+@pytest.mark.parametrize("lost", [name for name in UNKNOWN if name != "its header"])
+def test_an_end_that_nothing_knows_of_is_not_refilled(opened: Any, directory: Path, tmp_path: Path, lost: str) -> None:
+    """SAFE-04: nobody can say that what a copy has is all, so it is put in place as a whole, or not at all."""
+    with opened(segment_bytes_max=3000) as store:
+        filled(store)
+    shutil.copytree(directory, tmp_path / "copy")
+    UNKNOWN[lost](directory)
+    with pytest.raises(errors.RefillRefused, match="where the log ended"):
+        tallystick.refill(f"files:{directory}", f"files:{tmp_path}/copy")
+    with pytest.raises(errors.AcceptRefused, match="where the log ended"):
+        accept_loss_files(str(directory), clock=lambda: 1, dry_run=False)
 
 
 EVIDENCE: dict[str, Callable[[tallystick.Store], object]] = {

@@ -232,3 +232,27 @@ def test_a_stream_whose_recorded_end_is_not_that_of_its_events_has_none(filled, 
     with pytest.raises(errors.Damaged):
         reopen().append("order/a", some(1))
     assert reopen().report().problems
+
+
+@pytest.mark.security
+def test_no_place_of_a_consumer_is_missing_in_silence(filled, reopen, tmp_path):
+    """SAFE-01: whatever part of its table is gone: a consumer that is not found would see all events again."""
+    names = [f"consumer-{number}" for number in range(6)]
+    with reopen() as store:
+        for position, name in enumerate(names, start=1):
+            store.save_checkpoint(name, position)
+    raw = sqlite3.connect(filled)
+    (page,) = raw.execute("SELECT rootpage FROM sqlite_master WHERE name = 'checkpoints'").fetchone()
+    raw.close()
+    whole, served = Path(filled).read_bytes(), 0
+    for begin in range((page - 1) * 4096, page * 4096, 64):
+        Path(filled).write_bytes(whole[:begin] + bytes(64) + whole[begin + 64 :])
+        with reopen(readonly=True) as store:
+            for position, name in enumerate(names, start=1):
+                try:
+                    assert store.load_checkpoint(name) == position
+                    served += 1
+                except (errors.Damaged, errors.CheckpointDamaged):
+                    pass
+        Path(f"{filled}.damage").unlink(missing_ok=True)
+    assert served > 200

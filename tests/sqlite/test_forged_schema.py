@@ -68,6 +68,26 @@ def test_a_trigger_that_is_added_under_a_writer_stops_its_appends(
 
 
 @pytest.mark.security
+@pytest.mark.parametrize("name", sorted(migrations.expected_schema()))
+def test_a_definition_that_was_changed_is_found_at_opening(path: str, reopen: Callable[..., Store], name: str) -> None:
+    """SAFE-01: a flipped bit in the name of a column, say: appends stop, whichever statement would have met it."""
+    with reopen() as store:
+        store.append("order/a", NewEvent("thing.done", {}))
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        raw.execute("PRAGMA writable_schema = ON")
+        (sql,) = raw.execute("SELECT sql FROM sqlite_master WHERE name = ?", (name,)).fetchone()
+        last = sql.rindex("position") if "position" in sql else max(map(sql.rfind, "aeiou"))
+        changed = f"{sql[:last]}q{sql[last + 1 :]}"
+        raw.execute("UPDATE sqlite_master SET sql = ? WHERE name = ?", (changed, name))
+        raw.execute("PRAGMA schema_version = 4711")
+    for readonly in (False, True):
+        with suppress(errors.Damaged, errors.ReadFailed), reopen(readonly=readonly) as store:
+            assert not verify(store.log).ok
+            with pytest.raises(errors.TallyError):
+                store.append("order/a", NewEvent("thing.done", {}))
+
+
+@pytest.mark.security
 def test_events_that_were_left_out_are_counted(path: str, store: Store) -> None:
     """SAFE-01: without the authorizer, too, rows that were not stored are no acknowledgement."""
     store.append("order/a", NewEvent("thing.done", {}))

@@ -12,6 +12,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from .sample import Model
 
 CASE_SECONDS_MAX = 120
 CASES_PER_POOL = 1000
+OPEN_EACH = 5  # so many cases have one that is damaged under a reader
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -59,12 +61,14 @@ def case(bench: Bench, seed: int, number: int, *, keep: Path | None = None) -> C
     place = Path(tempfile.mkdtemp(prefix="torture-")) / "store" if keep is None else keep
     try:
         damage.copied(bench.place / name, place)
-        what = damage.damaged(place, dice)
         signal.signal(signal.SIGALRM, _too_long)
         signal.alarm(CASE_SECONDS_MAX)
-        silent = Judge(engine, place, bench.models[name]).judged()
+        judge, is_open = Judge(engine, place, bench.models[name]), number % OPEN_EACH == 0
+        with judge.beside() if is_open else nullcontext():
+            what = damage.damaged(place, dice, in_place=is_open)
+        silent = judge.judged()
         signal.alarm(0)
-        return Case(number, engine, end, what, silent)
+        return Case(number, engine, end, f"{what}{' under a reader' if is_open else ''}", silent)
     finally:
         if keep is None:
             shutil.rmtree(place.parent)

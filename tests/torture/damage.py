@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 KINDS = ("flip", "flips", "cut", "zeroes", "swap", "exchange", "removal")
+IN_PLACE = ("flip", "flips", "zeroes", "swap")
 SECTOR = 512
 
 
@@ -16,10 +17,10 @@ def files_of(place: Path) -> list[Path]:
     return sorted(found, key=lambda path: path.relative_to(place).as_posix())
 
 
-def damaged(place: Path, dice: random.Random) -> str:
-    """Damage one file of the store; says what was done."""
-    files = files_of(place)
-    path, kind = dice.choice(files), dice.choice(KINDS)
+def damaged(place: Path, dice: random.Random, *, in_place: bool = False) -> str:
+    """Damage one file of the store; says what was done. `in_place`: it is open, and keeps its name and its size."""
+    files = [path for path in files_of(place) if not (in_place and path.name.endswith("-shm"))]  # SQLite maps that one
+    path, kind = dice.choice(files), dice.choice(IN_PLACE if in_place else KINDS)
     name = path.relative_to(place).as_posix()
     if kind == "removal" or (kind == "exchange" and len(files) == 1):
         path.unlink()
@@ -32,11 +33,15 @@ def damaged(place: Path, dice: random.Random) -> str:
         held.rename(other)
         return f"exchange of {name} and {other.relative_to(place).as_posix()}"
     data = bytearray(path.read_bytes())
+    if not data and in_place:
+        return f"nothing in {name}, which is empty"
     if not data:
         path.unlink()
         return f"removal of {name}, which is empty"
     what = _CHANGES[kind](data, dice)
-    path.write_bytes(data)
+    with path.open("r+b") as file:
+        file.write(data)
+        file.truncate()
     return f"{kind} in {name}: {what}"
 
 

@@ -7,7 +7,8 @@ take a position that was given away, and may not succeed where something was fou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,16 @@ class Judge:
             self.silent.append(f"{what}: {type(problem).__name__}: {problem}")
             return REFUSED
 
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """A reader that has read everything, and goes on when the block has damaged the store underneath."""
+        with sample.opened(self.engine, self.place, readonly=True) as store:
+            for _, question, _ in self._questions(store):
+                question()
+            yield
+            self._read(store, "reading on", told=True)
+            self._checked(store, "reading on, and verified")
+
     def judged(self) -> list[str]:
         """Every wrong answer that was given as if all were well."""
         self._look(readonly=True)
@@ -54,12 +65,16 @@ class Judge:
         if store is REFUSED:
             return True
         with store:
-            checked = self.ask("verify", lambda: verify(store.log))
-            told = checked is REFUSED or not checked.ok
-            told = self._read(store, mode, told) or told
+            told = self._checked(store, mode)
             if not readonly:
                 self._append(store, told)
         return told
+
+    def _checked(self, store: Store, mode: str) -> bool:
+        """Verify, and ask everything; says whether damage was found."""
+        checked = self.ask("verify", lambda: verify(store.log))
+        told = checked is REFUSED or not checked.ok
+        return self._read(store, mode, told) or told
 
     def _read(self, store: Store, mode: str, told: bool) -> bool:
         """Compare every answer with the model; says whether any was refused."""
@@ -69,7 +84,7 @@ class Judge:
             refused = refused or (given is REFUSED and what not in _MAY_REFUSE)
             if given is REFUSED or given == wanted:
                 continue
-            if not self._admitted(store, what):
+            if not self._admitted(store, what, given):
                 self.silent.append(f"{what} ({mode}): {_difference(given, wanted)}; verify says {not told}")
         if refused and not told:
             self.silent.append(f"a read is refused ({mode}) and verify says that all is well")
@@ -92,8 +107,10 @@ class Judge:
             ]
         return questions
 
-    def _admitted(self, store: Store, what: str) -> bool:
-        """Whether the store says that the rows and places beside the log were lost."""
+    def _admitted(self, store: Store, what: str, given: Any) -> bool:
+        """Whether the store says that the rows and places beside the log were lost, or its end."""
+        if what == "head":  # the last that is known: nobody is told that nothing stands behind it
+            return self.ask("read behind the head", lambda: store.read(after=given)) is REFUSED
         if what not in ("rows", "checkpoint"):
             return False
         report = store.report()

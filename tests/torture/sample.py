@@ -28,6 +28,7 @@ STREAMS = ("order/1", "order/2", "order/3", "account/7", "account/8")
 KEY = CommandKey(org="", actor="torture", endpoint="place", key="k-1")
 CONSUMER = "mailer"
 SEGMENT_BYTES = 6_000
+COMPRESS_LATER = 1 << 40  # what is sealed in the second half of a sample stays as it was written
 
 
 class Sum:
@@ -66,8 +67,8 @@ def url_of(engine: str, place: Path) -> str:
 
 def opened(engine: str, place: Path, **options: Any) -> Store:
     """The store of a sample, opened as its owner would."""
-    own = {"segment_bytes_max": SEGMENT_BYTES} if engine == "files" and not options.get("readonly") else {}
-    return tallystick.open(url_of(engine, place), **own, **options)
+    own = {"segment_bytes_max": SEGMENT_BYTES, "compress_bytes_min": COMPRESS_LATER} if engine == "files" else {}
+    return tallystick.open(url_of(engine, place), **({} if options.get("readonly") else own), **options)
 
 
 def made(engine: str, end: str, place: Path) -> Model:
@@ -113,13 +114,26 @@ def _decide(context: Context) -> Decision:
     return Decision([("order/1", [order_event(PLACED, amount=7)], tallystick.ANY)], {"accepted": True, "total": 7})
 
 
+def _begin(place: Path, engine: str) -> None:
+    """The first half: in files, a segment that is compressed in the background when it is sealed."""
+    own = {"segment_bytes_max": SEGMENT_BYTES, "compress_bytes_min": 0} if engine == "files" else {}
+    with tallystick.open(url_of(engine, place), **own) as store:
+        _write(store, range(20))
+        if engine == "files":
+            store.log._compressor.wait()  # type: ignore[attr-defined]
+
+
+def _write(store: Store, numbers: range) -> None:
+    for number in numbers:
+        placed = order_event(PLACED if number % 4 else PAID, customer=f"c{number % 5}", amount=9)
+        store.append(STREAMS[number % 3], placed)
+        note = f"{number} and so on, " * (40 if number % 5 == 0 else 3)
+        booked = NewEvent("booked", {"cents": number, "note": note}, id=event_id(number + 1))
+        store.append(STREAMS[3 + number % 2], booked)
+
+
 def _fill(store: Store, place: Path, engine: str) -> None:
-    for number in range(40):
-        store.append(
-            STREAMS[number % 3], order_event(PLACED if number % 4 else PAID, customer=f"c{number % 5}", amount=9)
-        )
-        name = STREAMS[3 + number % 2]
-        store.append(name, NewEvent("booked", {"cents": number, "note": "x" * 40}, id=event_id(number + 1)))
+    _write(store, range(20, 40))
     store.append_all([(name, [NewEvent("booked", {"cents": 1})], tallystick.ANY) for name in STREAMS])
     answer(store)
     Live(store, CustomerBalance()).catch_up()
@@ -134,10 +148,12 @@ def _fill(store: Store, place: Path, engine: str) -> None:
         store.log.reclaim(compress_before=None, progress=lambda done: None)
     for number in range(6):
         store.append("order/1", order_event(PLACED, customer="late", amount=number))
+    store.append("order/2", order_event(PLACED, customer="l" * 900, amount=1))
 
 
 def main(engine: str, end: str, place: Path) -> None:
     """Build one sample; "killed" leaves by SIGKILL after the last acknowledgement."""
+    _begin(place, engine)
     store = opened(engine, place)
     _fill(store, place, engine)
     (place / "model.json").write_bytes(msgspec.json.encode(looked_at(store)))

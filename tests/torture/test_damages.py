@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from .campaign import Bench, case, prepared
+from .sample import ENDS, opened
 
 SEED = 20
 CASES = 320
@@ -33,4 +34,8 @@ def test_the_samples_hold_what_can_be_damaged(bench: Bench) -> None:
     ends = {Path(name).suffix for name in names}
     assert {"current.log", "synced", "log.db", "log.db-wal"} <= names
     assert {".idx", ".snap"} <= ends
+    for end in ENDS:
+        with opened("files", bench.place / f"files-{end}", readonly=True) as store:
+            segments, compressed = (store.report().facts[name] for name in ("segments", "compressed_segments"))
+        assert segments > compressed + 1 > 1
     assert all(model.rows and model.checkpoint and len(model.events) > 80 for model in bench.models.values())

@@ -157,7 +157,9 @@ def main() -> None:
         child = os.fork()
         if child == 0:
             try:
-                options: dict[str, Any] = {"segment_bytes_max": 20_000} if url.startswith("files:") else {}
+                options: dict[str, Any] = (
+                    {"segment_bytes_max": 20_000, "compress_bytes_min": 0} if url.startswith("files:") else {}
+                )
                 Worker(tallystick.open(url, **options), random.Random(seed)).work()
             except BaseException:
                 traceback.print_exc()

@@ -148,6 +148,9 @@ class DiskLock:
         return self._directory_is_locked or _leads_to(self._name, self._directory, self._descriptor)
 
     def release(self) -> None:
+        """Unlock, and close: a child that was forked just now may still have its copies."""
+        for descriptor in self._held:
+            _unlock(descriptor)
         self._close()
 
     def _close(self) -> None:
@@ -191,6 +194,13 @@ def _when_free(act: Callable[[], None]) -> None:
                 raise
         else:
             return
+
+
+def _unlock(descriptor: int) -> None:
+    if not WINDOWS:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _leads_to(name: str, directory: int | None, descriptor: int) -> bool:

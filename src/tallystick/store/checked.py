@@ -18,6 +18,9 @@ from tallystick.store.damage import DamageRecord, put_on_record
 from tallystick.store.events import Problem
 from tallystick.store.page import Hole, Page
 
+NOTHING = b""
+"""In place of the link of an event that would have to be there and is not."""
+
 _CHECKSUM = Problem("checksum", "the payload does not have its checksum")
 _LINK = Problem("link", "the link does not follow from the event and the link before it")
 _ERASURE = Problem("erasure", "the payload is gone, and no erasure is noted")
@@ -27,7 +30,10 @@ class Evidence(Protocol):
     """What an engine knows besides the events that it returns."""
 
     def links_before(self, events: Sequence[Event]) -> Sequence[bytes | None]:
-        """For each event the link of the one before it in its stream; None where that cannot be seen."""
+        """For each event the link of the one before it in its stream; None where that cannot be seen.
+
+        Where nothing is hidden, and neither that event nor a cut is there, it is `NOTHING`, which nothing follows.
+        """
 
     def erased(self, positions: Sequence[int]) -> Collection[int]:
         """Those of these positions whose erasure is noted."""
@@ -142,6 +148,11 @@ def event(record: DamageRecord, found: Event | None, evidence: Evidence, *, hash
             put_on_record(record, wrong)
             raise _refusal(_hole(wrong[0]))
     return found
+
+
+def none_hidden(links: Sequence[bytes | None]) -> list[bytes | None]:
+    """What was found of the links before some events, where no event is hidden that could be before one of them."""
+    return [NOTHING if link is None else link for link in links]
 
 
 def require_payload(found: Event) -> Event:

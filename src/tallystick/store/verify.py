@@ -110,6 +110,11 @@ def _look(log: EventLog, progress: Callable[[int], None]) -> tuple[Verification,
     except errors.Damaged as damage:
         found.add(Problem("damage", damage.reason, damage.first))
         return found, None
+    except errors.ReadFailed:
+        problems = list(log.check(progress))  # the schema of a database, say: that is why it cannot be read
+        if not problems:
+            raise
+        return Verification(problems=problems), None
 
 
 def _awaited(log: EventLog) -> int:

@@ -46,8 +46,12 @@ CHANGES: dict[str, Change] = {
     "time": lambda event: msgspec.structs.replace(event, time=event.time ^ 1),
     "link": _replaced(link=b"x" * 32),
     "payload and checksum": _forged,
+    "stream": _replaced(stream="run/z"),
+    "seq": _replaced(seq=9),
+    "version": _replaced(version=7),
+    "id": _replaced(id=b"i" * 16),
 }
-"""Ways to change the event {"n": 2} with the meta {"app": "web"} of the type `thing.happened`."""
+"""Ways to change the event {"n": 2} with the meta {"app": "web"} of the type `thing.happened`, seq 2 of `run/a`."""
 
 
 def tamper(url: str, stream: str, seq: int, change: Change) -> None:
@@ -79,9 +83,9 @@ def _in_sqlite(place: str, stream: str, seq: int, change: Change) -> None:
     raw.execute("BEGIN IMMEDIATE")
     raw.execute("DROP TRIGGER events_are_not_changed")
     raw.execute(
-        "UPDATE events SET type = ?, time = ?, payload = ?, meta = ?, checksum = ?, link = ?"
-        " WHERE stream = ? AND seq = ?",
-        (event.type, event.time, event.payload, event.meta, event.checksum, event.link, stream, seq),
+        "UPDATE events SET stream = ?, seq = ?, type = ?, version = ?, id = ?, time = ?, payload = ?, meta = ?,"
+        " checksum = ?, link = ? WHERE stream = ? AND seq = ?",
+        (*event.row[1:-1], stream, seq),
     )
     raw.execute(trigger)
     raw.execute("COMMIT")
@@ -100,9 +104,10 @@ def _in_postgres(url: str, stream: str, seq: int, change: Change) -> None:
         event = change(Event(*found))
         connection.execute("ALTER TABLE tally.events DISABLE TRIGGER ALL")
         connection.execute(
-            "UPDATE tally.events SET type = %s, time = %s, payload = convert_from(%s, 'UTF8'),"
+            "UPDATE tally.events SET stream = %s, seq = %s, type = %s, version = %s,"
+            " id = encode(%s, 'hex')::uuid, time = %s, payload = convert_from(%s, 'UTF8'),"
             " meta = convert_from(%s, 'UTF8'), checksum = %s, link = %s WHERE stream = %s AND seq = %s",
-            (event.type, event.time, event.payload, event.meta, event.checksum, event.link, *where),
+            (*event.row[1:-1], *where),
         )
         connection.execute("ALTER TABLE tally.events ENABLE TRIGGER ALL")
 
@@ -121,7 +126,7 @@ def _in_ndjson(place: str, stream: str, seq: int, change: Change) -> None:
 
 
 def _in_files(place: str, stream: str, seq: int, change: Change) -> None:
-    """In full frames: a short one has no place for a checksum that is not that of its payload."""
+    """Each frame in the form that it has. One that gets a checksum that is not that of its payload becomes longer."""
     path = Path(place) / "current.log"
     header, file = open_segment(Disk(), str(path))
     written = bytearray(file.read_at(0, header.size))
@@ -130,7 +135,7 @@ def _in_files(place: str, stream: str, seq: int, change: Change) -> None:
         found = frames.decode_body(frame, body)
         rows = [change(event) if (event.stream, event.seq) == (stream, seq) else event for event in found.events]
         at = (header.identity, len(written), frame.first_position)
-        written += FrameBuffer().encode(*at, rows, recorded=found.recorded, side=found.side, short=False)
+        written += FrameBuffer().encode(*at, rows, recorded=found.recorded, side=found.side, short=frame.is_short)
     file.close()
     path.write_bytes(written)
     Path(place, "index", "current.idx").unlink(missing_ok=True)

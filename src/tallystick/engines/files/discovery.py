@@ -27,6 +27,8 @@ BESIDE_THE_LOG = (BESIDE, damage_file.NAME)
 OF_THE_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM, errno.ENOSPC})
 """Why a file cannot be opened just now, which says nothing of the file."""
 
+UNKNOWN_END = "the synced mark is lost too, so it is not known how far the log reached"
+
 TEMPORARY = (f"{segment.CURRENT}.tmp", f"{MARK_NAME}.tmp")
 
 
@@ -40,6 +42,7 @@ class Found(msgspec.Struct):
     vanished: bool = False
     current_damage: str = ""
     superfluous: list[str] = []
+    is_open_ended: bool = False  # the end is lost, and the mark that says how far the log reached
     headless: list[str] = []
 
 
@@ -169,18 +172,23 @@ def _find_gaps(found: Found, mark: Mark | None, handles: Handles) -> None:
         previous = item
         following = found.segments.index(item) + 1
         expected = _next_position(item, handles) if following < len(found.segments) else expected
-    _compare_with_mark(found, mark)
+    _compare_with_mark(found, mark, handles)
 
 
-def _compare_with_mark(found: Found, mark: Mark | None) -> None:
-    """A current.log that cannot be read, or a mark for a segment that is gone: the end of the log is missing."""
+def _compare_with_mark(found: Found, mark: Mark | None, handles: Handles) -> None:
+    """A current.log that cannot be read, or a mark for a segment that is gone: the end of the log is missing.
+
+    No crash leaves a log without both: a mark is put in place with the first current.log, and is never removed.
+    """
+    names = {*found.superfluous, *(item.name for item in found.segments)}
+    found.is_open_ended = mark is None and segment.CURRENT not in names
     lost = mark is not None and all(item.header.segment_id != mark.segment_id for item in found.segments)
-    if not found.current_damage and not lost:
+    if not (found.current_damage or lost or found.is_open_ended):
         return
-    first = found.segments[-1].next_position if found.segments else 1
+    first = _next_position(found.segments[-1], handles) if found.segments else 1
     last = max((mark.next_position if mark is not None else 0) - 1, first)
     reason = found.current_damage or "the segment that was written last is missing or damaged"
-    found.holes.append(Hole(first, last, reason))
+    found.holes.append(Hole(first, last, f"{reason}{'; ' + UNKNOWN_END if found.is_open_ended else ''}"))
 
 
 def _next_position(item: Segment, handles: Handles) -> int:

@@ -218,9 +218,7 @@ class FilesLog(Beside, Receiver):
         self._view.birthplace.require()
         if self._view.closed:
             raise errors.StoreClosed()
-        if self._view.holes:
-            hole = self._view.holes[0]
-            raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
+        self._view.require_no_hole()
         if self._writer is None:
             raise errors.ReadOnly(reason=f"{self.url} was opened for reading")
         if self._writer.poisoned is not None:
@@ -285,6 +283,7 @@ class FilesLog(Beside, Receiver):
         head = self.head()
         end = head if until is None else min(until, head)
         if after >= end:
+            self._view.require_known_end(after)
             return Page([], after), []
         self._view.require_positions(selection, after=after, over_pruned=over_pruned)
         found = self._view.steady(
@@ -318,7 +317,7 @@ class FilesLog(Beside, Receiver):
         return self._view.reader.bodies(self._view.segments, after=after, end=until)
 
     def head(self) -> int:
-        """The last position there is or was: a hole at the end counts, lest it be taken for the end of the log."""
+        """The last position that something knows of: a hole at the end counts, so that it is not taken for the end."""
         self._view.refresh()
         return max([self._view.segments.last.next_position - 1, *(hole.last for hole in self._view.holes)])
 
@@ -361,13 +360,8 @@ class FilesLog(Beside, Receiver):
 
     def report(self) -> Report:
         self._view.refresh()
-        writing, unknown = self._writer is not None, self._view.opened.unknown
-        facts = self._view.steady(
-            lambda: (
-                checking.facts(self._view.segments, self._view.opened.handles, writing=writing, unknown=unknown)
-                | checking.upkeep_facts(self._view.life, self.snapshots, self._compressor.problem, self._writer)
-            )
-        )
+        facts = self._view.facts(writing=self._writer is not None)
+        facts |= checking.upkeep_facts(self._view.life, self.snapshots, self._compressor.problem, self._writer)
         found = with_known(list(map(problem_of, self._view.holes)), self.damage.known())
         if self._writer is not None and self._writer.poisoned is not None:
             found.append(Problem("writer", self._writer.poisoned.message))

@@ -38,6 +38,7 @@ class Opened(msgspec.Struct):
     lock: Lock | None = None
     mark_file: MarkFile | None = None
     superfluous: list[str] = []
+    is_open_ended: bool = False
 
 
 def exists(files: FileSystem, directory: str) -> bool:
@@ -76,9 +77,12 @@ def _look(files: FileSystem, directory: str) -> tuple[Opened, bool]:
     if found.vanished and not found.segments:
         return Opened(SegmentSet([]), handles, cache, found.holes, found.unknown, []), True
     discovery.require_segments(found, directory, marked, known)
+    for item in found.segments[:-1]:
+        if item.base is not None and item.base.covered_end < item.end:  # of the time when it was written to
+            item.rebuild(instead_of=item.base)
     last = found.segments[-1]
     opened = Opened(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, [])
-    opened.superfluous = found.superfluous
+    opened.superfluous, opened.is_open_ended = found.superfluous, found.is_open_ended
     if last.header.ending is None and (whole is None or whole.segment_id != last.header.segment_id):
         _end_without_mark(opened, last, marked)
     else:
@@ -141,7 +145,7 @@ def _recover(files: FileSystem, directory: str, lock: Lock, clock: Callable[[], 
     found = discovery.discover(files, directory, marked, cache=cache, handles=handles)
     discovery.require_segments(found, directory, marked, known)
     opened = Opened(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, [], lock)
-    opened.superfluous = found.superfluous
+    opened.superfluous, opened.is_open_ended = found.superfluous, found.is_open_ended
     last = found.segments[-1]
     examined = recovery.examine(last, handles.get(last), marked)
     last.end = examined.end

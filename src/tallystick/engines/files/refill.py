@@ -94,8 +94,9 @@ def _with_evidence(marked: Mark | None, reached: Reached | None, last: Segment) 
 
 def why_no_end(found: discovery.Found, marked: Mark | None) -> str | None:
     """Why nobody knows where the log ended, and so what is missing; None if that is known."""
-    if found.current_damage and marked is None:
-        return f"{found.current_damage}, and there is no synced mark that says where the log ended"
+    if found.is_open_ended and marked is None:
+        damage = found.current_damage or f"{segment.CURRENT} is missing"
+        return f"{damage}, and there is no synced mark that says where the log ended"
     return None
 
 

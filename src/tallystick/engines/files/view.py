@@ -6,7 +6,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tallystick import errors
 from tallystick.engines.files import checking, generation, lifecycle, mark, opener
@@ -131,6 +131,18 @@ class LogView:
         if losses and is_known and (until is None or reached < until):
             loss.require_none_after(losses, found, head=head, reached=reached)
 
+    def require_no_hole(self) -> None:
+        """Refuse to write to a log that has lost something."""
+        for hole in self.holes:
+            raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
+
+    def require_known_end(self, after: int) -> None:
+        """Refuse to say that nothing stands after this position if it is not known how far the log reached."""
+        if self.opened.is_open_ended:
+            for hole in self.holes:
+                if hole.last <= after:
+                    raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
+
     def require_all_indexed(self) -> None:
         """Refuse if there is a hole of which no index knows what it held."""
         _require_none_after(0, self._unknown_holes())
@@ -204,6 +216,13 @@ class LogView:
 
     def _keep_changing(self) -> errors.StoreFailed:
         return errors.StoreFailed(operation="open", reason=f"the segments of {self.url} keep changing")
+
+    def facts(self, *, writing: bool) -> dict[str, Any]:
+        """Figures for the operator."""
+        opened = self.opened
+        return self.steady(
+            lambda: checking.facts(self.segments, opened.handles, writing=writing, unknown=opened.unknown)
+        )
 
     # --- verification ----------------------------------------------------------------------------------------------
 

@@ -232,6 +232,9 @@ class NdjsonLog(Beside):
     def find(self, id: bytes) -> Event | None:
         with self._reading():
             found = next((event for log in self._all() if (event := log.find(id)) is not None), None)
+            if found is None:
+                for log in self._all():
+                    log.require_whole()
         return checked.event(self.damage, found, self)
 
     def links_before(self, events: Sequence[Event]) -> list[bytes | None]:

@@ -147,6 +147,7 @@ class StreamLog:
             wanted = range(after + 1, min(until, self.index.seq) + 1)
             warm = [self._warm.pop(seq, None) for seq in wanted] if self._warm else []
             extents = [self.index.extent(seq) for seq in wanted] if not warm or None in warm else []
+            seqs = {extent[0]: seq for seq, extent in zip(wanted, extents, strict=False) if extent is not None}
         yield from (line for line in warm if not extents and line is not None)
         known = [extent for extent in extents if extent is not None]
         if not known:
@@ -157,17 +158,15 @@ class StreamLog:
                 base, end = group[0][0], group[-1][1]
                 data = file.read_at(base, end - base)
                 for start, stop in group:
-                    yield self._line(data[start - base : stop - base - 1], start)
+                    yield self._line(data[start - base : stop - base - 1], start, seqs[start])
         finally:
             file.close()
 
-    def _line(self, text: bytes, start: int) -> lines.Line:
+    def _line(self, text: bytes, start: int, seq: int) -> lines.Line:
         found = lines.decode(text)
-        if found is None:  # it was whole when it was indexed
-            position = self.index.position(self.index.seq)
-            raise errors.Damaged(
-                first=self.index.position(1), last=position, reason=f"{self.stream}: the line at byte {start} changed"
-            )
+        if found is None or (found.stream, found.seq) != (self.stream, seq):  # it was that when it was indexed
+            at, reason = self.index.position(seq), f"{self.stream} seq {seq}: the line at byte {start} changed"
+            raise errors.Damaged(first=at, last=at, reason=reason)
         return found
 
     def holes(self) -> list[Hole]:

@@ -21,7 +21,7 @@ from tallystick.engines.sqlite import inspection, mark, statements, summing, sur
 from tallystick.engines.sqlite.commands import SqliteCommands
 from tallystick.engines.sqlite.evidence import SqliteEvidence
 from tallystick.engines.sqlite.place import Opened, Opening
-from tallystick.engines.sqlite.reading import CutOffDatabase, database_of
+from tallystick.engines.sqlite.reading import CutOffDatabase, around_holes, database_of
 from tallystick.engines.sqlite.reclaiming import Reclaiming
 from tallystick.engines.sqlite.rows import events_of, structs_of
 from tallystick.engines.sqlite.run_tables import SqliteRunTables
@@ -106,7 +106,7 @@ class SqliteLog(Receiver):
         self.snapshots: Snapshots = SqliteSnapshots(self._database)
         self.commands: Commands = SqliteCommands(beside)
         self._reclaiming = Reclaiming(self._database, clock=clock)
-        self._evidence = SqliteEvidence(self._database)
+        self._evidence = SqliteEvidence(self._database, self._is_whole)
         self._clock = clock
         self._recovered = opened.recovered
         self._holes: list[Hole] = []
@@ -228,7 +228,7 @@ class SqliteLog(Receiver):
             if not over_pruned and after < end:
                 cuts = {stream: cut for stream in selection.streams if (cut := view.cut(stream)) is not None}
                 require_positions(selection, cuts, view.floor(), after=after)
-            start, end, crossed = self._around_holes(after, end, over_holes)
+            start, end, crossed = around_holes(self._holes, after, end, over_holes)
             if start >= end:
                 return Page([], start, crossed)
             query, values = page_query(selection, first=start + 1, until=end, limit=limit)
@@ -244,20 +244,6 @@ class SqliteLog(Receiver):
         self._require_end()
         with self._database.snapshot() as connection:
             return summing.summed(connection, asked, until=until)
-
-    def _around_holes(self, after: int, end: int, over_holes: bool) -> tuple[int, int, tuple[Hole, ...]]:
-        """The bounds of a page that touches no hole, and the holes that lie between `after` and its start."""
-        crossed: list[Hole] = []
-        for hole in self._holes:
-            if hole.last <= after or hole.first > end:
-                continue
-            if hole.first > after + 1:
-                return after, hole.first - 1, tuple(crossed)
-            if not over_holes:
-                raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
-            crossed.append(hole)
-            after = hole.last
-        return after, end, tuple(crossed)
 
     def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
         upto = limits.INT_MAX if until is None else until
@@ -343,6 +329,10 @@ class SqliteLog(Receiver):
                     return head
 
     # --- health ----------------------------------------------------------------------------------------------------
+
+    def _is_whole(self) -> bool:
+        """Whether every event is there that was not pruned: no position is lost, and no move is unfinished."""
+        return not any(hole.last for hole in self._holes) and self.announced() <= self.head()
 
     def holes(self) -> list[Hole]:
         return list(self._holes)

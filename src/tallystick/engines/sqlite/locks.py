@@ -202,6 +202,7 @@ def _end(file: _File, at_last: Callable[[], Any]) -> None:
         file.mark = None
     _unlock(file.descriptor)
     if file.mark_descriptor is not None:
+        _unlock(file.mark_descriptor)
         os.close(file.mark_descriptor)
         file.mark_descriptor = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from tallystick import errors
@@ -92,3 +92,18 @@ def database_of(opened: Opened, url: str, busy_ms: int) -> WatchedDatabase:
         busy_ms=busy_ms,
         connect_maintenance=lambda: maintaining.connection_to(opened.path, busy_ms=busy_ms),
     )
+
+
+def around_holes(holes: Iterable[Hole], after: int, end: int, over_holes: bool) -> tuple[int, int, tuple[Hole, ...]]:
+    """The bounds of a page that touches no hole, and the holes that lie between `after` and its start."""
+    crossed: list[Hole] = []
+    for hole in holes:
+        if hole.last <= after or hole.first > end:
+            continue
+        if hole.first > after + 1:
+            return after, hole.first - 1, tuple(crossed)
+        if not over_holes:
+            raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
+        crossed.append(hole)
+        after = hole.last
+    return after, end, tuple(crossed)

@@ -19,6 +19,7 @@ from tallystick.store.page import Hole
 _NEWEST = 64
 _WINDOW = 4096
 _PROBES_MAX = 100_000
+_KINDS = ("trigger", "table", "index", "view")
 
 
 def damage_in(connection: sqlite3.Connection, *, newest: bool = True) -> str | None:
@@ -44,11 +45,12 @@ def identity(connection: sqlite3.Connection) -> tuple[bytes, str]:
 
 def unsound(connection: sqlite3.Connection) -> str | None:
     """What is wrong at first sight: asked at every opening, and therefore cheap."""
-    found, expected = migrations.schema_of(connection, kind="trigger"), migrations.expected_schema("trigger")
-    for name in sorted(found.keys() | expected.keys()):
-        if found.get(name) != expected.get(name):
-            how = "is missing" if name not in found else "was changed" if name in expected else "is none of its own"
-            return f"the trigger {name} {how}"
+    for kind in _KINDS:
+        found, expected = migrations.schema_of(connection, kind=kind), migrations.expected_schema(kind)
+        for name in sorted(found.keys() | expected.keys()):
+            if found.get(name) != expected.get(name):
+                how = "is missing" if name not in found else "was changed" if name in expected else "is none of its own"
+                return f"the {kind} {name} {how}"
     head = SqliteView(connection).head()
     last = max(connection.execute(statements.named("last_positions")).fetchone())
     return None if last == head else f"the last position is {last}, and the counter of positions is at {head}"

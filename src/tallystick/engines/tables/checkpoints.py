@@ -8,11 +8,13 @@ from importlib import resources
 from typing import Protocol
 
 from tallystick import errors
+from tallystick.engines.tables import translate
 from tallystick.store import row_checks
 from tallystick.store.checkpoints import Checkpoint
 
 SCHEMA = resources.files(__package__).joinpath("sql", "create_checkpoints.sql").read_text()
-_LOAD = "SELECT name, store_id, position, link_position, link, checksum FROM checkpoints WHERE name = ?"
+_ALL = "SELECT name, store_id, position, link_position, link, checksum FROM checkpoints"
+_LOAD = f"{_ALL} WHERE name = ?"
 _SAVE = """INSERT INTO checkpoints (name, store_id, position, link_position, link, checksum) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (name) DO UPDATE SET store_id = excluded.store_id, position = excluded.position,
     link_position = excluded.link_position, link = excluded.link, checksum = excluded.checksum"""
@@ -33,7 +35,10 @@ class SqliteCheckpoints:
 
     def load(self, name: str) -> Checkpoint | None:
         with self._connections.reading() as connection:
-            return _load(connection, name)
+            found = _load(connection, name)
+            if found is None:
+                _require_none_hidden(connection)
+            return found
 
     def save(self, checkpoint: Checkpoint, *, previous: int | None) -> None:
         with self._connections.writing() as connection:
@@ -52,6 +57,15 @@ class SqliteCheckpoints:
     def delete(self, name: str) -> None:
         with self._connections.writing() as connection:
             connection.execute("DELETE FROM checkpoints WHERE name = ?", (name,))
+
+
+def _require_none_hidden(connection: sqlite3.Connection) -> None:
+    """Look at the whole table: the row of a name is not found if it, or its way there, is damaged."""
+    (answer,) = connection.execute("PRAGMA quick_check(checkpoints)").fetchone()
+    if answer != "ok":
+        raise translate.damage(str(answer))
+    for row in connection.execute(_ALL):
+        row_checks.checked_checkpoint(Checkpoint(*row[:-1]), row[-1])
 
 
 def _load(connection: sqlite3.Connection, name: str) -> Checkpoint | None:

@@ -13,6 +13,7 @@ from tallystick.engines.tables import statements
 from tallystick.engines.tables.database import Database, damage_in, open_beside
 
 MARK = ".mark"  # how many writes there were, in digits; written after each, and not synced
+_MARK_BYTES = 21
 
 
 class LazyDatabase:
@@ -114,22 +115,35 @@ class LazyDatabase:
         with suppress(OSError):  # it may lag: it is there to tell of a write-ahead log that is gone
             descriptor = os.open(f"{self._path}{MARK}", os.O_WRONLY | os.O_CREAT, 0o600)
             try:
-                os.write(descriptor, b"%020d\n" % count)
+                os.write(descriptor, b"%0*d\n" % (_MARK_BYTES - 1, count))
             finally:
                 os.close(descriptor)
 
     def _compare_with_mark(self, count: int) -> None:
-        """Notice that the database, which has taken so many writes, took more before."""
+        """Notice that the database, which has taken so many writes, took more before, or that nothing says so."""
+        if not self._has_mark:
+            return
+        name, marked = os.path.basename(self._path), self._marked()
+        if marked is None:
+            lost = f"{name}{MARK} is not what was written, so that {name} may have lost its newest writes"
+        elif marked < 0 < count:
+            lost = f"{name}{MARK} is missing, so that {name} may have lost its newest writes"
+        elif count < marked:
+            lost = f"{name} lost the newest {marked - count} of its {marked} writes"
+        else:
+            return
+        self._lost = f"{lost}: checkpoints and rows are older than they were, and consumers will see some events again"
+
+    def _marked(self) -> int | None:
+        """What the mark says; -1 if there is none, None if it is not what was written."""
         try:
             with open(f"{self._path}{MARK}", "rb") as file:
-                marked = int(file.read(21)) if self._has_mark else 0
-        except (OSError, ValueError):
-            return
-        if count < marked:
-            self._lost = (
-                f"{os.path.basename(self._path)} lost the newest {marked - count} of its {marked} writes: "
-                "checkpoints and rows are older than they were, and consumers will see some events again"
-            )
+                data = file.read(_MARK_BYTES + 1)
+        except FileNotFoundError:
+            return -1
+        except OSError:
+            return None
+        return int(data) if len(data) == _MARK_BYTES and data[:-1].isdigit() and data.endswith(b"\n") else None
 
     def _checked(self, database: Database) -> Database:
         """A database that was just opened, once it is known whether it is whole."""
