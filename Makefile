@@ -7,6 +7,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STAMP := $(VENV)/.installed
+MOTO := .moto/bin/moto_server
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-postgres test test-slow test-all lint bench bench-spark bench-http soak torture mutants clean
@@ -21,10 +22,10 @@ demo: $(STAMP)-spark ## write 200,000 events, kill the writer half-way, prove th
 demo-postgres: $(STAMP)-test ## the same on a real PostgreSQL server, which it brings along
 	$(RUN) -m tallystick.demo --engine postgres --dir demo-data/postgres --events 20000 $(ARGS)
 
-test: $(STAMP)-test ## run the tests
+test: $(STAMP)-test $(MOTO) ## run the tests
 	$(RUN) -m pytest -n $(WORKERS) --dist loadfile -m 'not slow' $(ARGS)
 
-test-slow: $(STAMP)-test ## run what takes long: Spark on a cluster, killed for real, on the Java that pip brings
+test-slow: $(STAMP)-test $(MOTO) ## run what takes long: Spark on a cluster, killed for real, on the Java that pip brings
 	$(RUN) -m pytest -m slow --timeout 1800 $(ARGS)
 
 test-all: $(STAMP)-test ## run all tests, the slow ones too
@@ -55,11 +56,17 @@ mutants: $(STAMP)-test ## make 1,000 small mistakes in the code and count what t
 	$(RUN) -m tests.mutants $(ARGS)
 
 clean: ## remove the environment and everything that was made
-	rm -rf $(VENV) build dist demo-data bench/out .mutants .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .moto build dist demo-data bench/out .mutants .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(RUN):
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
+
+# A server that speaks S3, for tests. In an environment of its own: its botocore wants an older python-dateutil than ours.
+$(MOTO): constraints-moto.txt
+	$(PYTHON) -m venv .moto
+	.moto/bin/pip install --quiet --disable-pip-version-check --constraint constraints-moto.txt 'moto[server]' \
+		|| echo 'moto could not be installed: the tests of object stores are skipped.' >&2
 
 # One stamp an extra: a second `make` installs nothing, a changed dependency installs again.
 $(STAMP): pyproject.toml constraints.txt | $(RUN)

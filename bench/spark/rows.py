@@ -23,6 +23,8 @@ from tallystick.pipeline import partitions, read_events, session, source
 from tallystick.pipeline.archive import BUCKET_EVENTS, archive
 from tallystick.pipeline.bucketing import stage_range
 from tallystick.pipeline.columns import COLUMNS
+from tallystick.pipeline.disk_place import Disk
+from tallystick.pipeline.manifest import new_run
 from tallystick.pipeline.question import Question
 from tallystick.pipeline.rebuilding import rebuild
 from tallystick.projections import rebuild as rebuild_in_process
@@ -202,10 +204,9 @@ def _alone(spec: Spec, log: Log, workshop: Workshop) -> float | None:
     if spec is SOURCE:
         return rate(log.events, lambda: _read(question))
     if spec is ARCHIVE:
-        place = workshop.place("staged")
-        place.mkdir(parents=True)
+        place, run = Disk(workshop.place("staged")), new_run()
         parts = partitions.split(0, log.events, partition_events=BUCKET_EVENTS)
-        return rate(log.events, lambda: [stage_range(question, part, place) for part in parts])
+        return rate(log.events, lambda: [stage_range(question, part, place, run) for part in parts])
     if spec is VERIFY:
         with tallystick.open(log.url, readonly=True) as store:
             return rate(log.events, lambda: verify_in_process(store.log))

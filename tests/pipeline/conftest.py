@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick import NewEvent, Store, state
 from tallystick.event.model import Event
-from tallystick.pipeline import columns, register
+from tallystick.pipeline import columns, object_place, register
 from tallystick.pipeline.session import session
 from tallystick.state import Until, make, reducer
-from tallystick.testing import postgres
+from tallystick.testing import object_store, postgres
 
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
@@ -157,3 +159,38 @@ def jobs_of(spark: SparkSession) -> Callable[[Callable[[], object]], int]:
         return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
 
     return count
+
+
+@pytest.fixture(scope="session")
+def object_server() -> Iterator[object_store.Server]:
+    """A server that speaks S3. Where it has to be there, its absence is a failure."""
+    program = object_store.command(Path(__file__).parents[2])
+    if program is None:
+        assert not os.environ.get("TALLY_REQUIRE_S3"), "moto_server is missing: make .moto"
+        pytest.skip("moto_server is not installed: make .moto")
+    with object_store.serving(program) as server:
+        yield server
+
+
+@pytest.fixture
+def objects(
+    object_server: object_store.Server, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[object_store.Server]:
+    """The server, with this process and Spark's workers set up for it."""
+    for name, value in object_server.environment.items():
+        monkeypatch.setenv(name, value)
+    if "spark" in request.fixturenames:
+        spark: SparkSession = request.getfixturevalue("spark")
+        monkeypatch.setattr(
+            spark.sparkContext, "environment", spark.sparkContext.environment | object_server.environment
+        )
+    object_server.between.clear()
+    object_place.disconnect()
+    yield object_server
+    object_place.disconnect()
+
+
+@pytest.fixture
+def bucket_url(objects: object_store.Server) -> str:
+    """A prefix in its bucket that nobody has used."""
+    return f"s3a://{object_store.BUCKET}/{uuid.uuid4().hex}"

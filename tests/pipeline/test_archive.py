@@ -111,7 +111,7 @@ def test_an_archive_belongs_to_one_log(spark: SparkSession, make_log: MakeLog, t
         whole(one, tmp_path / "elsewhere")
     with shelving.locked(place), pytest.raises(errors.ArchiveLocked):
         archive(spark, one, place)
-    path = place / manifest.NAME
+    path = place / manifest.name_of(1)
     path.write_bytes(path.read_bytes().replace(b'"through":5', b'"through":4'))
     with pytest.raises(errors.ArchiveDamaged):
         whole(one, place)
@@ -131,6 +131,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
 
         return run
 
+    monkeypatch.setattr(os, "link", counted(os.link))
     monkeypatch.setattr(Path, "rename", counted(Path.rename))
     monkeypatch.setattr(Path, "unlink", counted(Path.unlink))
     monkeypatch.setattr(os, "fsync", counted(os.fsync))

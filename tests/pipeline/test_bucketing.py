@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from tallystick.pipeline import bucketing, digests
 from tallystick.pipeline.bucketing import Blocks, Ends
+from tallystick.pipeline.disk_place import Disk
 from tallystick.pipeline.manifest import BLOCK_POSITIONS, Block
 from tallystick.pipeline.partitions import Range
 from tallystick.pipeline.question import Question
@@ -67,13 +68,13 @@ def test_a_task_says_what_spark_would_say(
 ) -> None:
     """PIPE-02, PIPE-03: the manifest's figures are those that verification computes from the file."""
     make_log(files_url, events=50)
-    staged = bucketing.stage_range(Question(url=files_url, until=45), Range(10, 45), tmp_path)
+    staged = bucketing.stage_range(Question(url=files_url, until=45), Range(10, 45), Disk(tmp_path), "0" * 16)
     assert staged.events is not None
     assert staged.heads is not None
-    events = spark.read.parquet(staged.events.path)
+    events = spark.read.parquet(str(tmp_path / staged.events.name))
     assert [digests.as_block(row) for row in digests.blocks(events).collect()] == staged.blocks
     wanted = [
         (row["stream"], row["seq"], bytes(row["link"])) for row in digests.heads(events).orderBy("stream").collect()
     ]
-    found = pq.read_table(staged.heads.path).to_pylist()
+    found = pq.read_table(tmp_path / staged.heads.name).to_pylist()
     assert [(row["stream"], row["seq"], row["link"]) for row in found] == wanted

@@ -142,3 +142,17 @@ def test_a_job_over_nothing_says_so_in_one_line(tally: Callable[..., Result]) ->
     assert done.exit_code == 2
     assert "there is no store" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_archive_in_a_store_from_the_command_line(
+    tally: Callable[..., Result], make_log: MakeLog, bucket_url: str
+) -> None:
+    """PIPE-02, PIPE-03: a URL is taken as it is; one that is not understood is refused in one line."""
+    make_log("files:log", events=20)
+    assert answer(tally("pipeline", "archive", "files:log", bucket_url, "--json"))["events"] == 20
+    assert tally("pipeline", "verify", "files:log", "--archive", bucket_url).exit_code == 0
+    assert answer(tally("pipeline", "compact", bucket_url, "--json"))["buckets_after"] == 1
+    refused = tally("pipeline", "archive", "files:log", "ftp://host/x")
+    assert refused.exit_code == 1
+    assert "'ftp://host/x'" in refused.stderr
+    assert "Traceback" not in refused.stderr

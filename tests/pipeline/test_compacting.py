@@ -18,6 +18,7 @@ from tallystick.pipeline import digests, manifest, shelving
 from tallystick.pipeline.archive import archive
 from tallystick.pipeline.columns import DDL
 from tallystick.pipeline.compacting import compact
+from tallystick.pipeline.place import place_of
 
 MakeLog = Callable[..., None]
 
@@ -33,8 +34,8 @@ def written_twice(spark: SparkSession, place: Path, number: int, **changes: obje
     staged = place / "twice.parquet"
     pq.write_table(pa.concat_tables([table.slice(0, 1), again, table.slice(1)]), staged)
     found = digests.blocks(spark.read.schema(DDL).parquet(str(staged))).orderBy("block").collect()
-    written = shelving.written(staged, rows=shelving.rows_in(staged))
-    events = shelving.shelve(place, shelving.EVENTS, written, first=bucket.first, last=bucket.last)
+    shelf = shelving.Shelf(place=place_of(place), run=manifest.new_run(), first=bucket.first, last=bucket.last)
+    events = shelf.put(shelving.EVENTS, staged, rows=shelving.rows_in(staged))
     changed = msgspec.structs.replace(
         bucket, events=events, rows=events.rows, blocks=[digests.as_block(item) for item in found]
     )
@@ -71,8 +72,8 @@ def test_an_id_of_two_events_is_reported_and_its_bucket_stays(
     ids = table["id"].to_pylist()
     staged = place / "twice.parquet"
     pq.write_table(table.set_column(table.column_names.index("id"), "id", [[ids[1], *ids[1:]]]), staged)
-    written = shelving.written(staged, rows=shelving.rows_in(staged))
-    events = shelving.shelve(place, shelving.EVENTS, written, first=bucket.first, last=bucket.last)
+    shelf = shelving.Shelf(place=place_of(place), run=manifest.new_run(), first=bucket.first, last=bucket.last)
+    events = shelf.put(shelving.EVENTS, staged, rows=shelving.rows_in(staged))
     kept = msgspec.structs.replace(bucket, events=events)
     buckets = [kept if item is bucket else item for item in before.buckets]
     manifest.save(place, msgspec.structs.replace(before, buckets=buckets))
@@ -102,6 +103,7 @@ def test_an_erasure_does_not_wait_for_files_that_a_merge_left(
 
 def test_what_the_archive_did_not_make_stays(tmp_path: Path) -> None:
     """PIPE-02: another's file and folder in `data/` are left alone; what a killed run left goes."""
+    (tmp_path / shelving.EVENTS).mkdir()
     with shelving.locked(tmp_path):
         (tmp_path / shelving.EVENTS / "notes.txt").write_text("mine")
         (tmp_path / shelving.EVENTS / "folder.parquet").mkdir()

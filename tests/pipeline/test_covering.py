@@ -17,6 +17,7 @@ from tallystick.pipeline import manifest, shelving
 from tallystick.pipeline.archive import archive
 from tallystick.pipeline.bucketing import stage_range
 from tallystick.pipeline.covering import Covering
+from tallystick.pipeline.disk_place import Disk
 from tallystick.pipeline.partitions import Range
 from tallystick.pipeline.question import Question
 from tallystick.pipeline.whole import whole
@@ -160,15 +161,14 @@ def test_a_row_that_is_not_the_logs_is_noticed_under_a_manifest_made_anew(
 def test_another_payload_covers_nothing(files_url: str, make_log: MakeLog, tmp_path: Path) -> None:
     """PIPE-06: a link does not stand for the payload beside it: that has to have its checksum."""
     make_log(files_url, events=5)
-    for folder in (shelving.STAGING, shelving.EVENTS):
-        (tmp_path / folder).mkdir()
-    staged = stage_range(Question(url=files_url, until=5), Range(0, 5), tmp_path / shelving.STAGING)
+    run = manifest.new_run()
+    staged = stage_range(Question(url=files_url, until=5), Range(0, 5), Disk(tmp_path), run)
     assert staged.events is not None
-    file = Path(staged.events.path)
-    table = pq.read_table(file)
+    table = pq.read_table(tmp_path / staged.events.name)
     payloads = ["{}", *table["payload"].to_pylist()[1:]]
-    pq.write_table(table.set_column(table.column_names.index("payload"), "payload", [payloads]), file)
-    events = shelving.shelve(tmp_path, shelving.EVENTS, shelving.written(file, rows=5), first=1, last=5)
+    other = tmp_path / "other.parquet"
+    pq.write_table(table.set_column(table.column_names.index("payload"), "payload", [payloads]), other)
+    events = shelving.Shelf(place=Disk(tmp_path), run=run, first=1, last=5).put(shelving.EVENTS, other, rows=5)
     bucket = manifest.Bucket(first=1, last=5, rows=5, events=events, heads=None, blocks=staged.blocks)
     with tallystick.open(files_url) as store:
         manifest.save(tmp_path, manifest.Manifest(store_id=store.log.store_id.hex(), through=5, buckets=[bucket]))

@@ -108,7 +108,7 @@ def test_an_archive_killed_beside_retention_loses_nothing(
             while time.monotonic() < pruned_until:
                 _prune_what_is_archived(files_url, place, adding)
             _kill(child)
-        if (place / manifest.NAME).exists():
+        if (place / manifest.name_of(1)).exists():
             _require_hashes(place)
     archive(spark, files_url, place, bucket_events=7)
     _prune_what_is_archived(files_url, place, adding)
@@ -151,7 +151,7 @@ def _append(url: str, round_: int, everything: dict[bytes, Event]) -> None:
 
 def _prune_what_is_archived(url: str, place: Path, adding: Reducer) -> None:
     """What retention does beside an archive that grows: it asks what is held there, and prunes that."""
-    if not (place / manifest.NAME).exists():
+    if not (place / manifest.name_of(1)).exists():
         time.sleep(0.05)
         return
     with tallystick.open(url) as store:

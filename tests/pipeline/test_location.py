@@ -1,4 +1,4 @@
-"""Where an archive is: a directory. What is not understood is refused, and not taken for the name of a folder."""
+"""Where an archive or a checkpoint is. What is not understood is refused, and not taken for the name of a folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tallystick.pipeline.verifying import verify
 from tallystick.pipeline.whole import whole
 from tallystick.projections import Projection
 
-PLACES = ("s3a://bucket/x", "file:///srv/x", "hdfs://host:8020/x", Path("s3a://bucket/x"))
+PLACES = ("ftp://host/x", "hdfs://host:8020/x", Path("s3a://bucket/x"))
 
 
 class Nothing(Projection):
@@ -41,7 +41,7 @@ class Nothing(Projection):
 
 @pytest.mark.security
 @pytest.mark.parametrize("place", PLACES, ids=str)
-def test_an_archive_at_a_url_is_refused(
+def test_an_archive_at_an_unknown_url_is_refused(
     spark: SparkSession,
     files_url: str,
     make_log: Callable[..., None],
@@ -59,7 +59,6 @@ def test_an_archive_at_a_url_is_refused(
         lambda: growth(spark, files_url, place),
         lambda: whole(files_url, place),
         lambda: register(place, "delta"),
-        lambda: stream(spark, files_url, Nothing(), str(place)),
     ]
     for job in jobs:
         with pytest.raises(errors.InvalidValue, match="must be a directory"):
@@ -73,3 +72,30 @@ def test_a_directory_may_have_a_colon_in_its_name(spark: SparkSession, files_url
     """PIPE-02: a name is not a URL because of a colon."""
     tallystick.open(files_url).close()
     assert archive(spark, files_url, tmp_path / "2026-11-18T20:44").rows == 0
+
+
+@pytest.mark.parametrize("place", ["s3a://bucket/x", "gs://bucket/x", "abfss://c@a/x", "ftp+x://host/x"])
+def test_a_checkpoint_that_spark_cannot_reach_is_refused(
+    spark: SparkSession, files_url: str, make_log: Callable[..., None], place: str
+) -> None:
+    """PIPE-07: before anything starts, with what Spark lacks for it."""
+    make_log(files_url, events=3)
+    with pytest.raises(errors.InvalidValue, match=r"checkpoint is .* Spark can reach"):
+        stream(spark, files_url, Nothing(), place)
+
+
+def test_archive_and_checkpoint_may_be_file_urls(
+    spark: SparkSession, files_url: str, make_log: Callable[..., None], tmp_path: Path
+) -> None:
+    """PIPE-02, PIPE-07: `file:///PATH` is the directory of that path."""
+    make_log(files_url, events=3)
+    assert archive(spark, files_url, f"file://{tmp_path}/the%20archive").rows == 3
+    assert whole(files_url, tmp_path / "the archive").through == 3
+    stream(spark, files_url, Nothing(), f"file://{tmp_path}/the%20checkpoint").awaitTermination()
+    assert (tmp_path / "the checkpoint" / "commits").is_dir()
+
+
+def test_only_a_directory_can_be_registered() -> None:
+    """PIPE-02: a list of files in a store is refused by name."""
+    with pytest.raises(errors.InvalidValue, match="archive to register"):
+        register("s3://bucket/x", "delta")

@@ -220,7 +220,7 @@ def _in_row_groups(source: Whole, *, rows: int) -> Whole:
     buckets = []
     for bucket in source.manifest.buckets:
         assert bucket.events is not None
-        path = source.place / bucket.events.name
+        path = Path(str(source.place)) / bucket.events.name
         pq.write_table(pq.read_table(path), path, row_group_size=rows)
         events = msgspec.structs.replace(bucket.events, sha256=shelving.hash_of(path))
         buckets.append(msgspec.structs.replace(bucket, events=events))

@@ -72,6 +72,7 @@ WHERE_ALLOWED = {
     "adbc_driver_manager": frozenset({"pipeline"}),
     "adbc_driver_postgresql": frozenset({"pipeline"}),
     "deltalake": frozenset({"pipeline"}),
+    "obstore": frozenset({"pipeline"}),
     "pyiceberg": frozenset({"pipeline"}),
     # parts of the standard library that belong to one layer
     "sqlite3": frozenset({"engines", "testing"}),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tallystick import errors
+from tallystick.cli import places
 
 if TYPE_CHECKING:
     from tallystick import Store
@@ -20,12 +20,12 @@ option = click.option(
     "archive_directory",
     metavar="DIR",
     envvar=VARIABLE,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=places.PLACE,
     help=f"The archive of this log; {VARIABLE} names it too. What it holds needs no acceptance.",
 )
 
 
-def covering(directory: Path | None, store: Store) -> Archive | None:
+def covering(directory: str | None, store: Store) -> Archive | None:
     """The archive, if one was named, ready to be asked what it holds."""
     if directory is None:
         return None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tallystick.cli import options, output, progress, spark
+from tallystick.cli import options, output, places, progress, spark
 
 if TYPE_CHECKING:
     from tallystick.pipeline.registering import Registered
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.command("archive", short_help="Put what is new into an archive of Parquet files.")
 @options.url
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("directory", metavar="DIR", type=places.PLACE)
 @click.option("--until", metavar="POSITION", type=click.IntRange(min=0), help="Archive no further than this.")
 @click.option(
     "--bucket",
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 @options.as_json
 def command(
     url: str,
-    directory: Path,
+    directory: str,
     until: int | None,
     bucket_events: int,
     grace_seconds: float,
@@ -77,7 +76,7 @@ def command(
     click.echo(f"{directory} holds {done.rows} events, {output.size(done.size)}, through position {done.through}")
 
 
-def _registered(directory: Path, kind: str) -> Registered:
+def _registered(directory: str, kind: str) -> Registered:
     from tallystick.pipeline.registering import register
 
     return register(directory, kind)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 import msgspec
 
-from tallystick.cli import failures, options, output, progress, spark
+from tallystick.cli import failures, options, output, places, progress, spark
 from tallystick.cli.verify import show_problems
 
 
 @click.command("compact", short_help="Merge small files of an archive.")
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("directory", metavar="DIR", type=places.PLACE)
 @click.option(
     "--bucket",
     "bucket_events",
@@ -34,7 +32,7 @@ from tallystick.cli.verify import show_problems
 @spark.master
 @spark.memory
 @options.as_json
-def command(directory: Path, bucket_events: int, grace_seconds: float, master: str, memory: str, as_json: bool) -> int:
+def command(directory: str, bucket_events: int, grace_seconds: float, master: str, memory: str, as_json: bool) -> int:
     """Merge neighbouring buckets of the archive in DIR. A file that is not as it was archived is refused.
 
     Ids that stand for different events are listed, and their buckets stay as they are: exit status 1.

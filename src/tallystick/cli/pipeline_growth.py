@@ -25,7 +25,7 @@ DAYS_SHOWN = 14
 @spark.memory
 @options.as_json
 def command(
-    url: str, archive_directory: Path | None, page: Path | None, master: str, memory: str, as_json: bool
+    url: str, archive_directory: str | None, page: Path | None, master: str, memory: str, as_json: bool
 ) -> None:
     """Say how large each event type is, what happened each day, and where that leads in a month and a year."""
     with spark.session(master, memory=memory) as session, progress.tasks("counting") as show:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from tallystick.cli import modules, options, placing, spark
@@ -24,7 +22,7 @@ def command(
     reference: str,
     place: str,
     catalog: str | None,
-    archive_directory: Path | None,
+    archive_directory: str | None,
     master: str,
     memory: str,
     as_json: bool,

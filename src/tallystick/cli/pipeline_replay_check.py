@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 import msgspec
 
@@ -22,7 +20,7 @@ def command(
     url: str,
     references: tuple[str, ...],
     catalog_reference: str | None,
-    archive_directory: Path | None,
+    archive_directory: str | None,
     master: str,
     memory: str,
     as_json: bool,

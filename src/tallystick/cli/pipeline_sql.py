@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -23,7 +22,7 @@ ROWS_MAX = 1000
 @spark.memory
 @options.as_json
 def command(
-    url: str, query: str, archive_directory: Path | None, limit: int, master: str, memory: str, as_json: bool
+    url: str, query: str, archive_directory: str | None, limit: int, master: str, memory: str, as_json: bool
 ) -> None:
     """Answer QUERY over the view `events`: the columns of events, `at`, `org`, and payload fields as data.NAME.
 

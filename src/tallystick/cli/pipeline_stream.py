@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from tallystick.cli import modules, options, output, spark
+from tallystick.cli import modules, options, output, places, spark
 
 
 @click.command("stream", short_help="Keep a projection current by Structured Streaming.")
@@ -16,7 +14,7 @@ from tallystick.cli import modules, options, output, spark
     "--checkpoint",
     metavar="DIR",
     required=True,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=places.PLACE,
     help="Where the query keeps its place.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on as events are appended, until Ctrl-C.")
@@ -36,7 +34,7 @@ from tallystick.cli import modules, options, output, spark
 def command(
     url: str,
     reference: str,
-    checkpoint: Path,
+    checkpoint: str,
     follow: bool,
     batch_events: int,
     catalog: str | None,
@@ -55,7 +53,7 @@ def command(
 
         with clear():
             query = stream(
-                session, url, projection, str(checkpoint), catalog=known, follow=follow, batch_events=batch_events
+                session, url, projection, checkpoint, catalog=known, follow=follow, batch_events=batch_events
             )
             try:
                 query.awaitTermination()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 @spark.master
 @spark.memory
 @options.as_json
-def command(url: str, archive_directory: Path | None, master: str, memory: str, as_json: bool) -> int:
+def command(url: str, archive_directory: str | None, master: str, memory: str, as_json: bool) -> int:
     """Check checksums, sequences, links, fingerprints, erasures and heads of the whole log, and list what is wrong.
 
     With --archive, its files, its rows and the log are held against each other. Exit status 0 if nothing is wrong, 1

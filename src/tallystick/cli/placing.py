@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -33,7 +32,7 @@ class Session(NamedTuple):
 
     master: str
     memory: str
-    archive: Path | None
+    archive: str | None
 
 
 def on(default: str) -> Callable[[Command], Command]:
@@ -48,7 +47,7 @@ def on(default: str) -> Callable[[Command], Command]:
     )
 
 
-def choose(place: str, projection: Any, *, events: int, archive: Path | None, store: Store | None = None) -> Choice:
+def choose(place: str, projection: Any, *, events: int, archive: str | None, store: Store | None = None) -> Choice:
     """Where to fold a log of so many events; `store` is asked whether its database can do it."""
     from tallystick.projections import TableProjection
 

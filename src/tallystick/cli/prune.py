@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,7 +30,7 @@ def command(
     references: tuple[str, ...],
     catalog_reference: str | None,
     snapshot: bool,
-    archive_directory: Path | None,
+    archive_directory: str | None,
     accept: bool,
     dry_run: bool,
     as_json: bool,

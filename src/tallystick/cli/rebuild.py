@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,7 +27,7 @@ def command(
     reference: str,
     place: str,
     catalog: str | None,
-    archive_directory: Path | None,
+    archive_directory: str | None,
     master: str,
     memory: str,
     as_json: bool,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -31,7 +30,7 @@ def command(
     preset: str | None,
     references: tuple[str, ...],
     catalog_reference: str | None,
-    archive_directory: Path | None,
+    archive_directory: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:

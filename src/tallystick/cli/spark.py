@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from tallystick import errors
-from tallystick.cli import output, progress
+from tallystick.cli import output, places, progress
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _UI = "spark.ui.enabled"
@@ -93,8 +93,8 @@ archive = click.option(
     "--archive",
     "archive_directory",
     metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="The archive of this log: history comes from there as far as it goes.",
+    type=places.PLACE,
+    help="The archive of this log, a directory or s3://…: history comes from there as far as it goes.",
 )
 
 

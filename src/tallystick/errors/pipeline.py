@@ -15,7 +15,9 @@ __all__ = [
     "JobFailed",
     "LakeMissing",
     "NotForSpark",
+    "ObjectsMissing",
     "PipelineError",
+    "PlaceUnreachable",
     "SchemaMisfit",
     "SparkMissing",
     "WrongArchive",
@@ -40,6 +42,14 @@ class LakeMissing(PipelineError):
 
     template = "registering the archive needs {library!r}, which is not installed"
     advice = "Install it: pip install 'tallystick[lake]'."
+    library: str
+
+
+class ObjectsMissing(PipelineError):
+    """The library that reaches object stores is not installed."""
+
+    template = "an archive in an object store needs {library!r}, which is not installed"
+    advice = "Install it: pip install 'tallystick[objects]'."
     library: str
 
 
@@ -86,11 +96,20 @@ class ArchiveNotFound(Unavailable):
     path: str
 
 
+class PlaceUnreachable(Unavailable):
+    """The object store did not do what was asked; the reason is its own."""
+
+    template = "the archive {path!r} cannot be reached: {reason}"
+    advice = "Check the bucket, the network, and the settings and rights in the environment (AWS_…, GOOGLE_…, AZURE_…)."
+    path: str
+    reason: str
+
+
 class ArchiveLocked(Unavailable):
     """Another run changes this archive."""
 
     template = "the archive {path!r} is being changed by another run"
-    advice = "Wait for it to end; the lock ends with its process."
+    advice = "Wait for it to end, and run this again: nothing was changed."
     path: str
 
 

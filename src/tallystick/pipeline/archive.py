@@ -1,7 +1,8 @@
 """`archive`: what is new in a log, into closed buckets of Parquet; and what was erased, out of those that are there.
 
-Each run writes into `staging/`, moves whole files to their places, and then swaps the manifest by rename. Killed
-anywhere, the manifest before is in force and all of its files are there; the next run begins again from it.
+Each run puts whole files in their places, and then commits the next manifest. Killed anywhere, the manifest before is
+in force and all of its files are there; the next run begins again from it. Of two runs at a time the first to commit
+has done its work; the other forgets its own, and goes on from there.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from tallystick.event.model import Event
 from tallystick.pipeline import bucketing, fact_search, manifest, rewriting, shelving
 from tallystick.pipeline.bucketing import Staged
 from tallystick.pipeline.failures import clear
-from tallystick.pipeline.location import directory_of
 from tallystick.pipeline.manifest import Bucket, DataFile, Manifest, Witness
 from tallystick.pipeline.partitions import Range, split
+from tallystick.pipeline.place import Place, place_of
 from tallystick.pipeline.progress import Show, watched
 from tallystick.pipeline.question import Question, absolute, head_past, open_log, require_order
 from tallystick.pipeline.rewriting import Again
@@ -49,7 +50,7 @@ class Archived(msgspec.Struct, frozen=True, kw_only=True):
 def archive(
     spark: SparkSession,
     url: str,
-    directory: str | Path,
+    directory: str | Path | Place,
     *,
     until: int | None = None,
     bucket_events: int = BUCKET_EVENTS,
@@ -57,25 +58,36 @@ def archive(
     show: Show | None = None,
 ) -> Archived:
     """Archive everything up to `until` (None: the safe head now) that is not archived yet."""
-    place = directory_of(directory)
+    place = place_of(directory)
+
+    def attempt() -> Archived:
+        return _archive(spark, url, place, until, bucket_events, grace_seconds)
+
     with shelving.locked(place), clear(), watched(spark, "archive", show):
-        with open_log(url) as store:
-            require_order(store, what="archive")
-            before = manifest.load_or_begin(place, store.log.store_id)
-            require_same_history(place, before, store, spark)
-            head = store.log.head() if until is None else min(until, store.log.head())
-            erased = erasures(store, spark, after=before.through, until=head)
-        buckets = _new_buckets(spark, url, place, before, head, bucket_events)
-        kept, gone = _without_erased(spark, place, before, erased)
-        with open_log(url) as store:
-            buckets = _note_lacking(store, buckets)
-            after = _next(store, before, [*kept, *buckets], max(head, before.through))
-        old = shelving.superseded(gone, grace_seconds=0)  # an erased payload does not wait for anybody
-        waiting = shelving.hurried(shelving.still_there(place, before.superseded), erased)
-        after = msgspec.structs.replace(after, superseded=[*waiting, *old])
-        if buckets or gone:
-            after = manifest.exchange(place, before, after)
-        shelving.sweep(place, after)
+        return shelving.committed(place, attempt)
+
+
+def _archive(
+    spark: SparkSession, url: str, place: Place, until: int | None, bucket_events: int, grace_seconds: float
+) -> Archived:
+    """Go on from the newest manifest; `Taken` if another run has committed since."""
+    run = manifest.new_run()
+    with open_log(url) as store:
+        require_order(store, what="archive")
+        before = manifest.load_or_begin(place, store.log.store_id)
+        require_same_history(place, before, store, spark)
+        head = store.log.head() if until is None else min(until, store.log.head())
+        erased = erasures(store, spark, after=before.through, until=head)
+    there = shelving.ours(place)
+    buckets = _new_buckets(spark, url, place, run, before, head, bucket_events)
+    kept, gone = _without_erased(spark, place, run, before, erased)
+    with open_log(url) as store:
+        buckets = _note_lacking(store, buckets)
+        after = _next(store, before, [*kept, *buckets], max(head, before.through))
+    old = shelving.superseded(gone, grace_seconds=0)  # an erased payload does not wait for anybody
+    waiting = shelving.hurried(shelving.still_there(there, before.superseded), erased)
+    after = msgspec.structs.replace(after, superseded=[*waiting, *old], run=run)
+    after = shelving.exchange(place, before, after, there, is_new=bool(buckets or gone))
     return Archived(
         events=sum(bucket.rows for bucket in buckets),
         buckets=len(buckets),
@@ -86,14 +98,14 @@ def archive(
     )
 
 
-def require_same_history(place: Path, found: Manifest, store: Store, spark: SparkSession | None = None) -> None:
+def require_same_history(place: Place, found: Manifest, store: Store, spark: SparkSession | None = None) -> None:
     """Refuse an archive of another log, of a history that this log does not have (any more), or that was changed."""
     require_same_log(place, found, store)
     if (reason := next(why_not_witnessed(found, store, spark), None)) is not None:
         raise errors.ArchiveDamaged(path=str(place), reason=reason)
 
 
-def require_same_log(place: Path, found: Manifest, store: Store, *, over_holes: bool = False) -> None:
+def require_same_log(place: Place, found: Manifest, store: Store, *, over_holes: bool = False) -> None:
     """Refuse an archive of another log, or of a history that this log does not have (any more)."""
     if found.store_id != store.log.store_id.hex():
         raise errors.WrongArchive(path=str(place), reason=f"it is of store {found.store_id}")
@@ -157,23 +169,25 @@ def _erased_until(last: int, event: Event) -> int | None:
 
 
 def _new_buckets(
-    spark: SparkSession, url: str, place: Path, before: Manifest, head: int, bucket_events: int
+    spark: SparkSession, url: str, place: Place, run: str, before: Manifest, head: int, bucket_events: int
 ) -> list[Bucket]:
-    """Stage the events behind the last bucket, a task and a file each bucket, and put the files in place."""
+    """Write the events after the last bucket, a task and a file for each bucket."""
     question = Question(url=absolute(url), until=head, over_pruned=True)
     ranges = split(before.through, head, partition_events=bucket_events)
-    done = bucketing.stage(spark, question, ranges, place / shelving.STAGING)
-    return [_bucket(place, staged, part) for staged, part in zip(done, ranges, strict=True)]
+    done = bucketing.stage(spark, question, ranges, place, run)
+    return [_bucket(staged, part) for staged, part in zip(done, ranges, strict=True)]
 
 
-def _bucket(place: Path, staged: Staged, part: Range) -> Bucket:
-    """Put the files of one bucket in place."""
-    first, last = part.after + 1, part.until
-    if staged.events is None or staged.heads is None:  # all of it was pruned, or nothing was ever recorded there
-        return Bucket(first=first, last=last, rows=0, events=None, heads=None, blocks=[])
-    heads = shelving.shelve(place, shelving.HEADS, staged.heads, first=first, last=last)
-    events = shelving.shelve(place, shelving.EVENTS, staged.events, first=first, last=last)
-    return Bucket(first=first, last=last, rows=events.rows, events=events, heads=heads, blocks=staged.blocks)
+def _bucket(staged: Staged, part: Range) -> Bucket:
+    """What the manifest says of a new bucket; of one without files: all was pruned, or nothing was ever there."""
+    return Bucket(
+        first=part.after + 1,
+        last=part.until,
+        rows=staged.rows,
+        events=staged.events,
+        heads=staged.heads,
+        blocks=staged.blocks,
+    )
 
 
 def _note_lacking(store: Store, buckets: list[Bucket]) -> list[Bucket]:
@@ -200,7 +214,7 @@ def _cuts(store: Store) -> Iterator[Cut]:
 
 
 def _without_erased(
-    spark: SparkSession, place: Path, before: Manifest, erased: list[int]
+    spark: SparkSession, place: Place, run: str, before: Manifest, erased: list[int]
 ) -> tuple[list[Bucket], list[DataFile]]:
     """The buckets of before, each that holds an erased payload with a new file; and the files that go for it."""
     touched = {
@@ -210,13 +224,12 @@ def _without_erased(
         Again(buckets=[bucket], erased=touched[bucket.first]) for bucket in before.buckets if bucket.first in touched
     ]
     kept, gone = {bucket.first: bucket for bucket in before.buckets}, []
-    for item, staged in zip(work, rewriting.write(spark, place, work), strict=True):
+    for item, staged in zip(work, rewriting.write(spark, place, run, work), strict=True):
         (bucket,) = item.buckets
         assert staged.events is not None
         assert bucket.events is not None
         if staged.events.sha256 != bucket.events.sha256:
-            written = shelving.shelve(place, shelving.EVENTS, staged.events, first=bucket.first, last=bucket.last)
-            kept[bucket.first] = msgspec.structs.replace(bucket, events=written)
+            kept[bucket.first] = msgspec.structs.replace(bucket, events=staged.events)
             gone.append(bucket.events)
     return list(kept.values()), gone
 

@@ -19,10 +19,12 @@ from tallystick import errors
 from tallystick.event import chain
 from tallystick.pipeline import shelving
 from tallystick.pipeline.archive_files import without_payloads, wrong_blocks, wrong_form
+from tallystick.pipeline.bucketing import HEADS
 from tallystick.pipeline.chain_check import READABLE, Found, Pieces, of_problem
 from tallystick.pipeline.columns import COLUMNS, Batches, to_rows
 from tallystick.pipeline.manifest import BLOCK_POSITIONS, Bucket, DataFile
 from tallystick.pipeline.partitions import Range
+from tallystick.pipeline.place import Place
 from tallystick.pipeline.question import Question, open_asked
 from tallystick.pipeline.source import read_range
 from tallystick.store.events import Problem
@@ -34,22 +36,22 @@ _KEPT = ["position", "stream", "seq", "link"]
 _ROWS_A_BATCH = 8192
 
 
-def check(question: Question, place: str, bucket: Bucket, erased: Sequence[int], events: Pieces) -> Iterator[Found]:
+def check(question: Question, place: Place, bucket: Bucket, erased: Sequence[int], events: Pieces) -> Iterator[Found]:
     """Everything that is wrong with a bucket; its events go on to `events`. Runs in a worker."""
     if bucket.heads is not None:
         yield from _heads(place, bucket, bucket.heads)
     rows: list[pa.RecordBatch] = []
     if bucket.events is not None:
-        path = Path(place) / bucket.events.name
         gone = within(erased, bucket.first, bucket.last)
         try:
-            yield from (_about(bucket, reason) for reason in _wrong_file(path, bucket.events))
-            for batch in rows_of(path):
-                rows.append(batch.select(_KEPT))
-                yield from events.take(without_payloads(batch, gone))
+            with place.opened(bucket.events.name) as path:
+                yield from (_about(bucket, reason) for reason in _wrong_file(path, bucket.events))
+                for batch in rows_of(path):
+                    rows.append(batch.select(_KEPT))
+                    yield from events.take(without_payloads(batch, gone))
             yield {"kind": READABLE, "what": bucket.events.name}
         except (OSError, ValueError, KeyError, pa.ArrowException) as problem:
-            yield _about(bucket, why_unreadable(path, problem))
+            yield _about(bucket, why_unreadable(bucket.events, problem))
             return
     table = pa.Table.from_batches(rows, _schema()).combine_chunks()
     found = (*_against_manifest(bucket, table), *_against_log(question, bucket, table))
@@ -65,33 +67,40 @@ def _about(bucket: Bucket, reason: str) -> Found:
     return of_problem(Problem("archive", reason, bucket.first))
 
 
-def why_unreadable(path: Path, problem: Exception) -> str:
+def _named(file: DataFile) -> str:
+    return file.name.rpartition("/")[2]
+
+
+def why_unreadable(file: DataFile, problem: Exception) -> str:
     """What the file system or Parquet says of a file, with its name."""
     if isinstance(problem, FileNotFoundError):
-        return f"{path.name} is missing"
-    return f"{path.name} cannot be read: {str(problem).partition(chr(10))[0]}"
+        return f"{_named(file)} is missing"
+    return f"{_named(file)} cannot be read: {str(problem).partition(chr(10))[0]}"
 
 
 def _schema() -> pa.Schema:
     return pa.schema([("position", pa.int64()), ("stream", pa.string()), ("seq", pa.int64()), ("link", pa.binary())])
 
 
-def _heads(place: str, bucket: Bucket, file: DataFile) -> Iterator[Found]:
-    path = Path(place) / file.name
+def _heads(place: Place, bucket: Bucket, file: DataFile) -> Iterator[Found]:
     try:
-        yield from (_about(bucket, reason) for reason in _wrong_rows(path, file))
-        pq.read_table(path, use_threads=False)
+        with place.opened(file.name) as path:
+            yield from (_about(bucket, reason) for reason in _wrong_rows(path, file))
+            if not pq.read_schema(path).equals(HEADS):
+                raise ValueError("it has other columns than the ends of streams")
+            for _ in rows_of(path, HEADS.names):
+                pass
         yield {"kind": READABLE, "what": file.name}
-    except (OSError, ValueError, pa.ArrowException) as problem:
-        yield _about(bucket, why_unreadable(path, problem))
+    except (OSError, ValueError, KeyError, pa.ArrowException) as problem:
+        yield _about(bucket, why_unreadable(file, problem))
 
 
 def _wrong_rows(path: Path, file: DataFile) -> Iterator[str]:
     """Why a file is not the one that the manifest names."""
     if shelving.hash_of(path) != file.sha256:
-        yield f"{path.name} is not the file that the manifest names"
+        yield f"{_named(file)} is not the file that the manifest names"
     if (rows := shelving.rows_in(path)) != file.rows:
-        yield f"{path.name} has {rows} rows, not {file.rows}"
+        yield f"{_named(file)} has {rows} rows, not {file.rows}"
 
 
 def _wrong_file(path: Path, file: DataFile) -> Iterator[str]:
@@ -99,13 +108,19 @@ def _wrong_file(path: Path, file: DataFile) -> Iterator[str]:
     yield from _wrong_rows(path, file)
     if (reason := wrong_form(pq.read_schema(path))) is not None:
         raise ValueError(reason)
+    if next(wrong_statistics(path), None) is not None:
+        yield f"{_named(file)} has statistics that are not those of its rows"
+
+
+def wrong_statistics(path: Path) -> Iterator[int]:
+    """The row groups whose statistics of positions are not those of their rows."""
     with pq.ParquetFile(path) as opened:
         at = opened.metadata.schema.names.index("position")
         for number in range(opened.num_row_groups):
             said = opened.metadata.row_group(number).column(at).statistics
             found = pc.min_max(opened.read_row_group(number, columns=["position"])["position"]).as_py()
             if said is not None and said.has_min_max and (said.min, said.max) != (found["min"], found["max"]):
-                yield f"{path.name} has statistics that are not those of its rows"
+                yield number
 
 
 def rows_of(path: str | Path, names: Sequence[str] = COLUMNS) -> Batches:

@@ -27,6 +27,7 @@ from tallystick.pipeline import shelving, tasks
 from tallystick.pipeline.columns import COLUMNS, SPARK_TYPES, Batches, arrow_schema
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.manifest import BLOCK_POSITIONS, Block, Bucket, Manifest
+from tallystick.pipeline.place import Place, place_of
 
 PIECE_ROWS = 250_000
 PIECE_BYTES_MAX = 256 << 20
@@ -90,14 +91,16 @@ def _are_small(files: Sequence[File], file: File) -> bool:
     return sum(item.size for item in files) + file.size <= PIECE_BYTES_MAX
 
 
-def read(place: str, file: File, names: Sequence[str] = COLUMNS, *, table_bytes: int = _TABLE_BYTES) -> Batches:
+def read(
+    place: str | Path | Place, file: File, names: Sequence[str] = COLUMNS, *, table_bytes: int = _TABLE_BYTES
+) -> Batches:
     """The rows of a file, or of its share, in order; `ArchiveDamaged` if they are not what was archived.
 
     All that the rows are checked by is done before the first of them is given out.
     """
-    wanted = list(dict.fromkeys(["position", *names]))
+    place, wanted = place_of(place), list(dict.fromkeys(["position", *names]))
     last = file.first - 1
-    with _clearly(place, file), _opened(place, file) as opened:
+    with found(place, file), _opened(place, file) as opened:
         begin, end = _groups(opened, file)
         edges = list(accumulate((opened.metadata.row_group(at).num_rows for at in range(end)), initial=0))
         _require_blocks(place, file, opened, edges[begin], edges[end])
@@ -110,24 +113,29 @@ def read(place: str, file: File, names: Sequence[str] = COLUMNS, *, table_bytes:
             raise _damaged(place, file, f"has {count} rows where its footer names {edges[end] - edges[begin]}")
 
 
-def require(place: str, file: File) -> None:
+def require(place: str | Path | Place, file: File) -> None:
     """Refuse a file that is not the one that was archived."""
     for _ in read(place, file, ("position",)):
         pass
 
 
 @contextmanager
-def _opened(place: str, file: File) -> Iterator[pq.ParquetFile]:
+def _opened(place: Place, file: File) -> Iterator[pq.ParquetFile]:
     """The file, with the hash, the columns and the number of rows that it must have."""
-    path = Path(place) / file.name
-    if shelving.hash_of(path) != file.sha256:
-        raise _damaged(place, file, "is not the one that was archived")
-    with pq.ParquetFile(path, pre_buffer=False) as opened:
-        if (reason := wrong_form(opened.schema_arrow)) is not None:
-            raise _damaged(place, file, reason)
-        if opened.metadata.num_rows != file.rows:
-            raise _damaged(place, file, f"has {opened.metadata.num_rows} rows, not {file.rows}")
-        yield opened
+    with place.opened(file.name) as path:
+        if shelving.hash_of(path) != file.sha256:
+            raise _damaged(place, file, "is not the one that was archived")
+        with pq.ParquetFile(path, pre_buffer=False) as opened:
+            yield _formed(place, file, opened)
+
+
+def _formed(place: Place, file: File, opened: pq.ParquetFile) -> pq.ParquetFile:
+    """The file, if it has its columns and rows."""
+    if (reason := wrong_form(opened.schema_arrow)) is not None:
+        raise _damaged(place, file, reason)
+    if opened.metadata.num_rows != file.rows:
+        raise _damaged(place, file, f"has {opened.metadata.num_rows} rows, not {file.rows}")
+    return opened
 
 
 def wrong_form(found: pa.Schema) -> str | None:
@@ -157,7 +165,7 @@ def _rows(opened: pq.ParquetFile, groups: Iterable[int], wanted: list[str], tabl
 
 
 @contextmanager
-def _clearly(place: str, file: File) -> Iterator[None]:
+def found(place: Place, file: File) -> Iterator[None]:
     """Raise what the file system and Parquet say as an error that names the file."""
     try:
         yield
@@ -169,7 +177,7 @@ def _clearly(place: str, file: File) -> Iterator[None]:
         raise _damaged(place, file, f"cannot be read: {str(problem).partition(chr(10))[0]}") from problem
 
 
-def _require_order(place: str, file: File, batch: pa.RecordBatch, last: int) -> int:
+def _require_order(place: Place, file: File, batch: pa.RecordBatch, last: int) -> int:
     """Refuse rows that do not ascend within the bounds of their bucket; the last position."""
     found = batch.column(0).to_numpy(zero_copy_only=False)
     if not (found[0] > last and np.all(found[1:] > found[:-1]) and found[-1] <= file.last):
@@ -177,19 +185,19 @@ def _require_order(place: str, file: File, batch: pa.RecordBatch, last: int) -> 
     return int(found[-1])
 
 
-def _damaged(place: str, file: File, reason: str) -> errors.ArchiveDamaged:
-    return errors.ArchiveDamaged(path=place, reason=f"{Path(file.name).name} {reason}")
+def _damaged(place: Place, file: File, reason: str) -> errors.ArchiveDamaged:
+    return errors.ArchiveDamaged(path=str(place), reason=f"{Path(file.name).name} {reason}")
 
 
 def table(
-    spark: SparkSession, place: Path, listed: Manifest, names: Sequence[str] = COLUMNS, *, erased: Sequence[int] = ()
+    spark: SparkSession, place: Place, listed: Manifest, names: Sequence[str] = COLUMNS, *, erased: Sequence[int] = ()
 ) -> DataFrame:
     """The events of an archive, without the payloads at the positions `erased`."""
     files = [file for bucket in listed.buckets if (file := file_of(bucket)) is not None]
     ddl = ", ".join(f"{name} {SPARK_TYPES[name]}" for name in names)
     if not files:
         return spark.createDataFrame([], ddl)
-    chosen, directory = list(names), str(place)
+    chosen = list(names)
     packed = [pickle.dumps(part) for part in shared(files, cores=tasks.cores(spark))]
     wanted = list(dict.fromkeys(["position", *chosen]))
 
@@ -198,7 +206,7 @@ def table(
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     for file in pickle.loads(packed[number]):
-                        for found in read(directory, file, wanted):
+                        for found in read(place, file, wanted):
                             yield without_payloads(found, erased).select(chosen)
 
     return spark.range(0, len(packed), 1, len(packed)).mapInArrow(run, ddl)
@@ -221,7 +229,7 @@ def without_payloads(events: pa.RecordBatch, erased: Sequence[int]) -> pa.Record
 # --- blocks ----------------------------------------------------------------------------------------------------------
 
 
-def _require_blocks(place: str, file: File, opened: pq.ParquetFile, begin: int, end: int) -> None:
+def _require_blocks(place: Place, file: File, opened: pq.ParquetFile, begin: int, end: int) -> None:
     """Refuse rows from `begin` up to `end` that are not those of their blocks, which may go beyond them."""
     edges = list(accumulate((block.rows for block in file.blocks), initial=0))
     touched = [at for at in range(len(file.blocks)) if edges[at] < end and edges[at + 1] > begin]

@@ -2,7 +2,8 @@
 
 Rows go from Arrow to Parquet inside the task: the JVM never sees them, and they need no sort, since a range is read in
 the order of positions. On the way the task computes what the manifest says of a bucket: digests of blocks, and the ends
-of streams. Files are staged under names of their own, so that a repeated task disturbs nobody.
+of streams. Files are put in their places by the task. Nobody reads them before a manifest names them, and their names
+say which run wrote them, so that a repeated task disturbs nobody.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import bisect
 import hashlib
 import operator
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,9 +21,11 @@ from pyspark.sql import SparkSession
 
 from tallystick.pipeline import shelving, tasks
 from tallystick.pipeline.columns import COLUMNS, Batches, arrow_schema
-from tallystick.pipeline.manifest import BLOCK_POSITIONS, Block
+from tallystick.pipeline.manifest import BLOCK_POSITIONS, Block, DataFile
 from tallystick.pipeline.partitions import Range
+from tallystick.pipeline.place import Place
 from tallystick.pipeline.question import Question
+from tallystick.pipeline.shelving import Shelf
 from tallystick.pipeline.source import read_range
 
 GROUP_BYTES = 64 << 20  # large enough for a row group, and small enough for a worker's memory
@@ -35,44 +37,43 @@ _HEX_DIGITS = 64
 
 
 class Staged(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a range: its staged files, or none if nothing was left in it."""
+    """What became of a range: its files, or none if nothing was left in it."""
 
     rows: int
-    events: shelving.Staged | None = None
-    heads: shelving.Staged | None = None
+    events: DataFile | None = None
+    heads: DataFile | None = None
     blocks: list[Block] = []
 
 
-def stage(spark: SparkSession, question: Question, ranges: Sequence[Range], place: Path) -> list[Staged]:
-    """Write every range into a file below `place`, a task each."""
-    place.mkdir(parents=True, exist_ok=True)
-    return tasks.each(spark, ranges, lambda part: stage_range(question, part, place), Staged)
+def stage(spark: SparkSession, question: Question, ranges: Sequence[Range], place: Place, run: str) -> list[Staged]:
+    """Write every range into a file of the archive, a task each."""
+    return tasks.each(spark, ranges, lambda part: stage_range(question, part, place, run), Staged)
 
 
-def stage_range(question: Question, part: Range, place: Path) -> Staged:
+def stage_range(question: Question, part: Range, place: Place, run: str) -> Staged:
     """Write the events of one range and the ends of its streams; runs in a worker."""
-    events, heads = staged_names(place, part.after)
+    shelf = Shelf(place=place, run=run, first=part.after + 1, last=part.until)
     blocks, ends = Blocks(), Ends()
-    with parquet_writer(events, arrow_schema(COLUMNS)) as writer:
-        for group in grouped(read_range(question, COLUMNS, part), GROUP_BYTES):
-            blocks.take(group)
-            ends.take(group)
-            writer.write_table(group, row_group_size=group.num_rows)
-    found = blocks.close()
-    rows = sum(block.rows for block in found)
-    if not rows:
-        events.unlink()
-        return Staged(rows=0)
-    with parquet_writer(heads, HEADS) as writer:
-        writer.write_table(ends.table())
-    written = shelving.written(events, rows=rows), shelving.written(heads, rows=ends.count)
-    return Staged(rows=rows, events=written[0], heads=written[1], blocks=found)
+    with place.drafted() as draft:
+        with parquet_writer(draft, arrow_schema(COLUMNS)) as writer:
+            for group in grouped(read_range(question, COLUMNS, part), GROUP_BYTES):
+                blocks.take(group)
+                ends.take(group)
+                writer.write_table(group, row_group_size=group.num_rows)
+        found = blocks.close()
+        rows = sum(block.rows for block in found)
+        if not rows:
+            return Staged(rows=0)
+        heads = put_heads(shelf, ends)
+        return Staged(rows=rows, events=shelf.put(shelving.EVENTS, draft, rows=rows), heads=heads, blocks=found)
 
 
-def staged_names(place: Path, after: int) -> tuple[Path, Path]:
-    """Where a task stages the events behind a position, and the ends of their streams: no two tasks at one place."""
-    name = f"{after:019d}-{uuid.uuid4().hex}.parquet"
-    return place / f"events-{name}", place / f"heads-{name}"
+def put_heads(shelf: Shelf, ends: Ends) -> DataFile:
+    """Write the ends of streams into a file of the archive."""
+    with shelf.place.drafted() as draft:
+        with parquet_writer(draft, HEADS) as writer:
+            writer.write_table(ends.table())
+        return shelf.put(shelving.HEADS, draft, rows=ends.count)
 
 
 def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:

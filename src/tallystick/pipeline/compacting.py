@@ -17,8 +17,8 @@ from tallystick.pipeline import manifest, rewriting, shelving
 from tallystick.pipeline.archive import BUCKET_EVENTS
 from tallystick.pipeline.bucketing import Staged
 from tallystick.pipeline.failures import clear
-from tallystick.pipeline.location import directory_of
 from tallystick.pipeline.manifest import Bucket, Manifest
+from tallystick.pipeline.place import Place, place_of
 from tallystick.pipeline.progress import Show, watched
 from tallystick.pipeline.rewriting import Again
 from tallystick.pipeline.whole import read_archive
@@ -44,27 +44,35 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
 
 def compact(
     spark: SparkSession,
-    directory: str | Path,
+    directory: str | Path | Place,
     *,
     bucket_events: int = BUCKET_EVENTS,
     grace_seconds: float = shelving.GRACE_SECONDS,
     show: Show | None = None,
 ) -> Compacted:
     """Merge neighbours as long as the outcome has at most `bucket_events` positions."""
-    place = directory_of(directory)
-    before = manifest.load(place)
+    place = place_of(directory)
+    manifest.load(place)
+
+    def attempt() -> Compacted:
+        return _compact(spark, place, bucket_events, grace_seconds)
+
     with shelving.locked(place), clear(), watched(spark, "compact", show):
-        before = manifest.load(place)
-        twice = _repeated(spark, place, before, bucket_events)
-        wrong = {position for row in twice for position in row["places"]}
-        is_hopeless = len(twice) > PROBLEMS_MAX
-        buckets, gone = (before.buckets, []) if is_hopeless else _merged(spark, place, before, bucket_events, wrong)
-        old = shelving.superseded(gone, grace_seconds=grace_seconds)
-        waiting = shelving.still_there(place, before.superseded)
-        after = msgspec.structs.replace(before, buckets=buckets, superseded=[*waiting, *old])
-        if gone:
-            after = manifest.exchange(place, before, after)
-        shelving.sweep(place, after)
+        return shelving.committed(place, attempt)
+
+
+def _compact(spark: SparkSession, place: Place, bucket_events: int, grace_seconds: float) -> Compacted:
+    """Go on from the newest manifest; `Taken` if another run has committed since."""
+    before, run = manifest.load(place), manifest.new_run()
+    there = shelving.ours(place)
+    twice = _repeated(spark, place, before, bucket_events)
+    wrong = {position for row in twice for position in row["places"]}
+    is_hopeless = len(twice) > PROBLEMS_MAX
+    buckets, gone = (before.buckets, []) if is_hopeless else _merged(spark, place, run, before, bucket_events, wrong)
+    old = shelving.superseded(gone, grace_seconds=grace_seconds)
+    waiting = shelving.still_there(there, before.superseded)
+    after = msgspec.structs.replace(before, buckets=buckets, superseded=[*waiting, *old], run=run)
+    after = shelving.exchange(place, before, after, there, is_new=buckets != before.buckets)
     return Compacted(
         buckets_before=len(before.buckets),
         buckets_after=len(after.buckets),
@@ -74,7 +82,7 @@ def compact(
     )
 
 
-def _repeated(spark: SparkSession, place: Path, before: Manifest, bucket_events: int) -> list[Row]:
+def _repeated(spark: SparkSession, place: Place, before: Manifest, bucket_events: int) -> list[Row]:
     """The first ids of two events among the buckets that may be merged; the others are not looked at."""
     groups = _groups(before.buckets, bucket_events, set())
     found = [bucket for group in groups if len(group) > 1 for bucket in group]
@@ -109,14 +117,14 @@ def _problems(twice: list[Row]) -> list[Problem]:
 
 
 def _merged(
-    spark: SparkSession, place: Path, before: Manifest, bucket_events: int, wrong: set[int]
+    spark: SparkSession, place: Place, run: str, before: Manifest, bucket_events: int, wrong: set[int]
 ) -> tuple[list[Bucket], list[manifest.DataFile]]:
     """The buckets that the archive will have, and the files that go for it."""
     groups = _groups(before.buckets, bucket_events, wrong)
     merged = {group[0].first: group for group in groups if len(group) > 1}
     work = [Again(buckets=group) for group in merged.values() if any(bucket.rows for bucket in group)]
-    done = dict(zip([item.buckets[0].first for item in work], rewriting.write(spark, place, work), strict=True))
-    found = [_one(place, group, done.get(group[0].first)) if group[0].first in merged else group[0] for group in groups]
+    done = dict(zip([item.buckets[0].first for item in work], rewriting.write(spark, place, run, work), strict=True))
+    found = [_one(group, done.get(group[0].first)) if group[0].first in merged else group[0] for group in groups]
     gone = [file for group in merged.values() for bucket in group for file in (bucket.events, bucket.heads) if file]
     listed = {file.name for bucket in found for file in (bucket.events, bucket.heads) if file is not None}
     return found, [file for file in gone if file.name not in listed]
@@ -141,7 +149,7 @@ def _groups(buckets: list[Bucket], bucket_events: int, wrong: set[int]) -> list[
     return groups
 
 
-def _one(place: Path, group: list[Bucket], staged: Staged | None) -> Bucket:
+def _one(group: list[Bucket], staged: Staged | None) -> Bucket:
     """Several buckets as one: the same rows in the same order, and the same blocks: the log may have them on record."""
     first, last = group[0].first, group[-1].last
     one = Bucket(
@@ -155,6 +163,6 @@ def _one(place: Path, group: list[Bucket], staged: Staged | None) -> Bucket:
     )
     if staged is None or staged.events is None or staged.heads is None:
         return one
-    heads = shelving.shelve(place, shelving.HEADS, staged.heads, first=first, last=last)
-    events = shelving.shelve(place, shelving.EVENTS, staged.events, first=first, last=last)
-    return msgspec.structs.replace(one, rows=staged.rows, events=events, heads=heads, blocks=staged.blocks)
+    return msgspec.structs.replace(
+        one, rows=staged.rows, events=staged.events, heads=staged.heads, blocks=staged.blocks
+    )

@@ -23,8 +23,8 @@ from tallystick.event.model import Event
 from tallystick.pipeline import archive_files, manifest
 from tallystick.pipeline.archive import require_same_history
 from tallystick.pipeline.columns import arrow_schema
-from tallystick.pipeline.location import directory_of
 from tallystick.pipeline.manifest import Bucket
+from tallystick.pipeline.place import Place, place_of
 from tallystick.store.store import Store
 
 BUCKETS_KEPT = 8
@@ -42,8 +42,8 @@ class Rows(msgspec.Struct, frozen=True):
 class Covering:
     """An archive of a log, opened to be asked about events."""
 
-    def __init__(self, directory: str | Path, store: Store) -> None:
-        self._place = directory_of(directory)
+    def __init__(self, directory: str | Path | Place, store: Store) -> None:
+        self._place = place_of(directory)
         self._manifest = manifest.load(self._place)
         require_same_history(self._place, self._manifest, store)
         self._read: OrderedDict[int, Rows | str] = OrderedDict()
@@ -82,11 +82,11 @@ class Covering:
         return self._read[bucket.first]
 
 
-def _checked(place: Path, bucket: Bucket) -> Rows | str:
+def _checked(place: Place, bucket: Bucket) -> Rows | str:
     """Read a bucket against its manifest."""
     file = archive_files.file_of(bucket)
     try:
-        batches = list(archive_files.read(str(place), file, _ASKED)) if file is not None else []
+        batches = list(archive_files.read(place, file, _ASKED)) if file is not None else []
     except errors.ArchiveDamaged as damage:
         return str(damage.values["reason"])
     table = pa.Table.from_batches(batches, schema=arrow_schema(_ASKED))

@@ -1,27 +1,40 @@
-"""The manifest of an archive: which files it is made of, and what they must hold. docs/formats/archive.md has the form.
+"""The manifest of an archive: which files it is made of, and how the newest manifest is told from the others.
 
-    manifest.json    this document, replaced by rename
-    data/            FIRST-LAST-HASH.parquet: the events of one bucket, ascending by position
-    heads/           FIRST-LAST-HASH.parquet: where each stream ended that the bucket touches
-    staging/         what a run is writing; nobody reads it
+    PLACE/
+    manifest.json    that the archive is of format 2; or, of format 1, the manifest itself
+    manifests/       NUMBER.json: one line of JSON, and its SHA-256; the highest number is in force
+    data/            FIRST-LAST-HASH-RUN.parquet: the events of one bucket, ascending by position
+    heads/           FIRST-LAST-HASH-RUN.parquet: where each stream ended that the bucket touches
+    staging/         on disks: what a run is writing; nobody reads it
 
 A bucket is a range of positions. It is closed when it is written, and its rows never change; only an erasure or a
 merge puts another file in its place. Readers go by the manifest, never by what lies in a directory.
+
+A run commits by creating the manifest of the next number (`Place.put_new`): of two runs that go on from the same one,
+the second is told `Taken`. So a number must never become free again: old manifests are not removed, but emptied.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
+import re
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from tallystick import errors
+from tallystick.pipeline.place import Place, Taken, place_of
 
-FORMAT = 1
-NAME = "manifest.json"
+FORMAT = 2
+NAME = "manifest.json"  # where format 1 had the manifest, and where versions that know no other look for it
+FOLDER = "manifests"
+KEPT = 10
+_NUMBERED = re.compile(FOLDER + r"/(\d{19})\.json")
+_EMPTIED = b"emptied\n"
+_TRIES = 5
+_FIRST_FORMAT = 1
 BLOCK_POSITIONS = 10_000
 
 
@@ -62,10 +75,15 @@ class Superseded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole archive. `link` is that of the event at `link_position`, the last one archived."""
+    """The whole archive. `link` is that of the event at `link_position`, the last one archived.
+
+    `run` wrote the newest files. `commit` is by chance, so that no two commits have the same bytes.
+    """
 
     store_id: str
     format: int = FORMAT
+    run: str = ""
+    commit: str = ""
     number: int = 0
     previous: str = ""
     through: int = 0
@@ -118,17 +136,18 @@ def roots(manifest: Manifest) -> list[str]:
     return found
 
 
-def load(directory: Path) -> Manifest:
-    """The manifest of an archive, checked against itself."""
-    found = read(directory)
+def load(place: str | Path | Place) -> Manifest:
+    """The newest manifest of an archive, checked against itself."""
+    found = read(place)
     if (reason := next(faults(found), None)) is not None:
-        raise errors.ArchiveDamaged(path=str(directory), reason=reason)
+        raise errors.ArchiveDamaged(path=str(place), reason=reason)
     return found
 
 
-def read(directory: Path) -> Manifest:
-    """The manifest of an archive as it is: only its checksum and its form are looked at."""
-    return _decoded(directory, _read(directory))
+def read(place: str | Path | Place) -> Manifest:
+    """The newest manifest of an archive as it is: only its checksum and its form are looked at."""
+    place = place_of(place)
+    return _decoded(place, _newest(place))
 
 
 def faults(manifest: Manifest) -> Iterator[str]:
@@ -145,63 +164,133 @@ def faults(manifest: Manifest) -> Iterator[str]:
         yield f"its buckets go to position {after}, not to {manifest.through}"
 
 
-def _read(directory: Path) -> bytes:
-    try:
-        return (directory / NAME).read_bytes()
-    except FileNotFoundError:
-        raise errors.ArchiveNotFound(path=str(directory)) from None
-
-
-def _decoded(directory: Path, data: bytes) -> Manifest:
-    body, _, digest = data.rstrip(b"\n").rpartition(b"\n")
-    if hashlib.sha256(body).hexdigest().encode() != digest:
-        raise errors.ArchiveDamaged(path=str(directory), reason="the manifest does not have its checksum")
-    found = msgspec.json.decode(body)
-    if found.get("format", 0) > FORMAT:
-        raise errors.NewerFormat(path=str(directory / NAME), found=found["format"], known=FORMAT)
-    return msgspec.convert(found, Manifest)
-
-
-def load_or_begin(directory: Path, store_id: bytes) -> Manifest:
+def load_or_begin(place: Place, store_id: bytes) -> Manifest:
     """The manifest of an archive, or that of one which is about to begin."""
     try:
-        return load(directory)
+        return load(place)
     except errors.ArchiveNotFound:
         return Manifest(store_id=store_id.hex())
 
 
-def exchange(directory: Path, before: Manifest, after: Manifest) -> Manifest:
-    """Put a manifest in place of the one before, if it has all of its rows, and its own are accounted for."""
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _newest(place: Place) -> bytes:
+    """The manifest in force. Many runs may end between a look at the numbers and a look at the file."""
+    marker = _marker(place)
+    if marker is not None and _format_of(place, marker) <= _FIRST_FORMAT:
+        return marker
+    for _ in range(_TRIES):
+        numbers = _numbers(place)
+        if not numbers:
+            raise errors.ArchiveNotFound(path=str(place))
+        try:
+            found = place.read(name_of(numbers[-1]))
+        except FileNotFoundError:
+            continue
+        if found != _EMPTIED:
+            return found
+    raise errors.ArchiveDamaged(path=str(place), reason=f"its newest manifests are missing after {numbers[-1]}")
+
+
+def _marker(place: Place) -> bytes | None:
+    try:
+        return place.read(NAME)
+    except FileNotFoundError:
+        return None
+
+
+def _numbers(place: Place) -> list[int]:
+    found = (_NUMBERED.fullmatch(name) for name in place.names(FOLDER))
+    return sorted(int(match[1]) for match in found if match is not None)
+
+
+def name_of(number: int) -> str:
+    """Where the manifest of a number is."""
+    return f"{FOLDER}/{number:019d}.json"
+
+
+def _body(place: Place, data: bytes) -> bytes:
+    body, _, digest = data.rstrip(b"\n").rpartition(b"\n")
+    if hashlib.sha256(body).hexdigest().encode() != digest:
+        raise errors.ArchiveDamaged(path=str(place), reason="the manifest does not have its checksum")
+    return body
+
+
+def _format_of(place: Place, data: bytes) -> int:
+    found: int = msgspec.json.decode(_body(place, data)).get("format", 0)
+    if found > FORMAT:
+        raise errors.NewerFormat(path=str(place), found=found, known=FORMAT)
+    return found
+
+
+def _decoded(place: Place, data: bytes) -> Manifest:
+    _format_of(place, data)
+    return msgspec.json.decode(_body(place, data), type=Manifest)
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def exchange(place: str | Path | Place, before: Manifest, after: Manifest) -> Manifest:
+    """Commit a manifest, if it has all rows of the one before, and its own are accounted for."""
     reason = next(faults(after), None)
     if reason is None and after.blocks[: len(before.blocks)] != before.blocks:
         reason = "the next manifest does not have the rows of this one"
     if reason is not None:
-        raise errors.ArchiveDamaged(path=str(directory), reason=reason)
-    for folder in ("data", "heads"):
-        sync_directory(directory / folder)
-    return save(directory, after)
+        raise errors.ArchiveDamaged(path=str(place), reason=reason)
+    return save(place, after)
 
 
-def save(directory: Path, manifest: Manifest) -> Manifest:
-    """Put the next manifest in place of the one before, in one step; everything it names is on disk already."""
-    before = directory / NAME
-    digest = hashlib.sha256(before.read_bytes()).hexdigest() if before.exists() else ""
-    following = msgspec.structs.replace(manifest, number=manifest.number + 1, previous=digest)
-    body = msgspec.json.encode(following)
-    staged = directory / (NAME + ".tmp")
-    with staged.open("wb") as file:
-        file.write(body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    staged.rename(before)
-    sync_directory(directory)
+def save(place: str | Path | Place, manifest: Manifest) -> Manifest:
+    """Commit a manifest under the number after its own; `Taken` if somebody has. All that it names is durable."""
+    place = place_of(place)
+    _mark(place)
+    previous = _previous(place, manifest.number)
+    following = msgspec.structs.replace(
+        manifest, format=FORMAT, number=manifest.number + 1, previous=previous, commit=new_run()
+    )
+    place.put_new(name_of(following.number), _encoded(following))
+    _empty(place, following.number - KEPT)
     return following
 
 
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    handle = os.open(directory, os.O_RDONLY)
+def new_run() -> str:
+    """A name for a run, which its files and its manifest bear: no two runs write the same one."""
+    return uuid.uuid4().hex[:16]
+
+
+def _previous(place: Place, number: int) -> str:
+    """The hash of the manifest of a number."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        return hashlib.sha256(place.read(name_of(number))).hexdigest()
+    except FileNotFoundError:
+        if number:
+            raise Taken from None  # nothing was read under that number: look again
+        return ""
+
+
+def _encoded(document: object) -> bytes:
+    body = msgspec.json.encode(document)
+    return body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
+
+
+def _mark(place: Place) -> None:
+    """Say that the archive is of format 2, before anything is committed: earlier versions refuse it then.
+
+    As long as `manifest.json` is of format 1 it is in force, and what is in `manifests/` is not. So it is copied there
+    first, and replaced then.
+    """
+    marker = _marker(place)
+    if marker is not None:
+        if _format_of(place, marker) == FORMAT:
+            return
+        place.put(name_of(_decoded(place, marker).number), marker)
+    place.put(NAME, _encoded({"format": FORMAT, "manifests": FOLDER}))
+
+
+def _empty(place: Place, number: int) -> None:
+    """Leave of an old manifest its name alone."""
+    size = place.size(name_of(number)) if number > 0 else None
+    if size is not None and size > len(_EMPTIED):
+        place.put(name_of(number), _EMPTIED)

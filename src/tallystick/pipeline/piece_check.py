@@ -15,11 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from tallystick import errors
 from tallystick.pipeline import archive_check
 from tallystick.pipeline.archive_check import within
+from tallystick.pipeline.bucketing import HEADS
 from tallystick.pipeline.chain_check import DDL, Found, Pieces, batches, of_problem
 from tallystick.pipeline.columns import COLUMNS, SPARK_TYPES, Batches
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.manifest import Bucket
 from tallystick.pipeline.partitions import Range, by_stream, split
+from tallystick.pipeline.place import Place
 from tallystick.pipeline.question import Question, absolute, open_log
 from tallystick.pipeline.source import read_range
 from tallystick.pipeline.whole import Whole
@@ -71,7 +73,7 @@ def checked(spark: SparkSession, source: Whole, pieces: Sequence[Piece]) -> Data
     question = Question(
         url=absolute(source.url), until=source.until, over_pruned=True, over_holes=True, unchecked=True, final=True
     )
-    place = str(source.place or "")
+    place = source.place
     packed = [pickle.dumps(piece) for piece in pieces]  # a task makes sense of its own alone
 
     def run(numbers: Batches) -> Batches:
@@ -83,10 +85,11 @@ def checked(spark: SparkSession, source: Whole, pieces: Sequence[Piece]) -> Data
     return spark.range(0, len(pieces), 1, max(len(pieces), 1)).mapInArrow(run, DDL)
 
 
-def check(question: Question, place: str, piece: Piece) -> Iterator[Found]:
+def check(question: Question, place: Place | None, piece: Piece) -> Iterator[Found]:
     """Everything that there is to say of a piece; runs in a worker."""
     events = Pieces()
     for bucket in piece.buckets:
+        assert place is not None
         yield from archive_check.check(question, place, bucket, piece.erased, events)
     if not piece.buckets:
         yield from _live(question, piece, events)
@@ -102,14 +105,22 @@ def _live(question: Question, piece: Piece, events: Pieces) -> Iterator[Found]:
         yield of_problem(Problem("log", reason, piece.after + 1))
 
 
-def stored(spark: SparkSession, place: str, names: Sequence[str]) -> DataFrame:
+def stored(spark: SparkSession, place: Place, names: Sequence[str]) -> DataFrame:
     """Which event stands where in files of an archive, wrong ones too; nothing is taken from their statistics."""
-    files = [f"{place}/{name}" for name in names]
+    return _rows_of(spark, place, names, {name: SPARK_TYPES[name] for name in LOCATED})
 
+
+def ends(spark: SparkSession, place: Place, names: Sequence[str]) -> DataFrame:
+    """The ends of streams that files of an archive note."""
+    return _rows_of(spark, place, names, {name: SPARK_TYPES[name] for name in HEADS.names})
+
+
+def _rows_of(spark: SparkSession, place: Place, names: Sequence[str], columns: dict[str, str]) -> DataFrame:
     def run(numbers: Batches) -> Batches:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                yield from archive_check.rows_of(files[number], LOCATED)
+                with told(), place.opened(names[number]) as path:
+                    yield from archive_check.rows_of(path, list(columns))
 
-    ddl = ", ".join(f"{name} {SPARK_TYPES[name]}" for name in LOCATED)
-    return spark.range(0, len(files), 1, max(len(files), 1)).mapInArrow(run, ddl)
+    ddl = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    return spark.range(0, len(names), 1, max(len(names), 1)).mapInArrow(run, ddl)

@@ -18,6 +18,7 @@ from tallystick.pipeline.archive_files import File
 from tallystick.pipeline.bucketing import grouped
 from tallystick.pipeline.columns import COLUMNS, Batches
 from tallystick.pipeline.partitions import Range, split
+from tallystick.pipeline.place import Place
 from tallystick.pipeline.question import Question, absolute
 from tallystick.pipeline.source import read_range
 from tallystick.pipeline.whole import Whole
@@ -37,7 +38,7 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
     """How pieces are read; it travels to the workers."""
 
     question: Question
-    place: str = ""
+    place: Place | None = None
     names: tuple[str, ...] = COLUMNS  # `position` first, and `type` among them
 
     def tables(self, piece: Piece, table_bytes: int) -> Iterator[pa.Table]:
@@ -50,6 +51,7 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
         return grouped((part for batch in found for part in _bounded(batch, table_bytes)), table_bytes)
 
     def _of_file(self, file: File, erased: tuple[int, ...], table_bytes: int) -> Batches:
+        assert self.place is not None
         for batch in archive_files.read(self.place, file, self.names, table_bytes=table_bytes):
             found = self._chosen(batch, erased)
             if found.num_rows:
@@ -87,7 +89,7 @@ def cut(source: Whole, types: tuple[str, ...], *, cores: int) -> tuple[list[Piec
     )
     ranges = split(source.through, source.until, partition_events=None, cores=cores)
     live = [Piece(after=part.after, until=part.until) for part in ranges]
-    return [*_archived(source, cores), *live], Reader(question=question, place=str(source.place or ""))
+    return [*_archived(source, cores), *live], Reader(question=question, place=source.place)
 
 
 def _archived(source: Whole, cores: int) -> list[Piece]:

@@ -19,7 +19,7 @@ from tallystick import errors
 from tallystick.pipeline import archive_files, manifest, shelving
 from tallystick.pipeline.archive_files import File
 from tallystick.pipeline.columns import COLUMNS, arrow_schema
-from tallystick.pipeline.location import directory_of
+from tallystick.pipeline.place import disk_of
 
 DELTA, ICEBERG = "delta", "iceberg"
 FORMATS = (DELTA, ICEBERG)
@@ -40,7 +40,7 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
 
 def register(directory: str | Path, kind: str) -> Registered:
     """List the files of an archive as a table of this format."""
-    place = directory_of(directory)
+    place = disk_of(directory, what="archive to register")
     if kind not in FORMATS:
         raise errors.InvalidValue(what="format", value=kind, must=" or ".join(FORMATS))
     try:
@@ -79,7 +79,7 @@ def _added(place: Path, file: File) -> Any:
     """The entry of one file, with what lets a reader skip it, as the manifest has it and not the file itself."""
     from deltalake.transaction import AddAction
 
-    archive_files.require(str(place), file)
+    archive_files.require(place, file)
     stats = {"numRecords": file.rows, "minValues": {"position": file.first}, "maxValues": {"position": file.last}}
     found = (place / file.name).stat()
     return AddAction(
@@ -102,7 +102,7 @@ def _as_iceberg(place: Path, wanted: dict[str, File]) -> Registered:
         is_kept = listed <= paths.keys() and table.properties.items() >= _BOUNDS.items()
     new = [path for path in paths if not is_kept or path not in listed]
     for path in new:
-        archive_files.require(str(place), paths[path])
+        archive_files.require(place, paths[path])
     if listed and not is_kept:  # begun anew: a list that still names what was erased is not kept
         _forget(place, catalog)
     table = catalog.create_table_if_not_exists((NAMESPACE, TABLE), arrow_schema(COLUMNS), properties=_BOUNDS)
@@ -124,6 +124,6 @@ def iceberg_catalog(directory: str | Path) -> Any:
     """The catalog beside an archive; its table is `tallystick.events`."""
     from pyiceberg.catalog.sql import SqlCatalog
 
-    place = directory_of(directory) / ICEBERG
+    place = disk_of(directory, what="archive") / ICEBERG
     place.mkdir(exist_ok=True)
     return SqlCatalog(NAMESPACE, uri=f"sqlite:///{place}/catalog.db", warehouse=place.as_uri())

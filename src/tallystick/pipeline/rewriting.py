@@ -1,6 +1,6 @@
 """Writing buckets of an archive again, without a payload or as one: what goes in is checked, and what comes out.
 
-Every input file must be the one that was archived and hold the blocks that the manifest names. The staged file is read
+Every input file must be the one that was archived and hold the blocks that the manifest names. The new file is read
 back and compared with the input, row by row, before anybody puts it in place.
 """
 
@@ -16,9 +16,11 @@ from pyspark.sql import SparkSession
 
 from tallystick import errors
 from tallystick.pipeline import archive_files, shelving, tasks
-from tallystick.pipeline.bucketing import GROUP_BYTES, HEADS, Ends, Staged, grouped, parquet_writer, staged_names
+from tallystick.pipeline.bucketing import GROUP_BYTES, Ends, Staged, grouped, parquet_writer, put_heads
 from tallystick.pipeline.columns import COLUMNS, arrow_schema
 from tallystick.pipeline.manifest import Bucket
+from tallystick.pipeline.place import Place
+from tallystick.pipeline.shelving import Shelf
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,49 +30,43 @@ class Again(msgspec.Struct, frozen=True, kw_only=True):
     erased: Sequence[int] = ()
 
 
-def write(spark: SparkSession, place: Path, work: Sequence[Again]) -> list[Staged]:
-    """Stage all of it, a task each; `ArchiveDamaged` if any bucket is not as it was."""
-    directory, staging = str(place), place / shelving.STAGING
-    staging.mkdir(parents=True, exist_ok=True)
-    return tasks.each(spark, work, lambda item: stage(directory, item, staging), Staged)
+def write(spark: SparkSession, place: Place, run: str, work: Sequence[Again]) -> list[Staged]:
+    """Write all of it, a task each; `ArchiveDamaged` if any bucket is not as it was."""
+    return tasks.each(spark, work, lambda item: stage(place, run, item), Staged)
 
 
-def stage(place: str, work: Again, staging: Path) -> Staged:
+def stage(place: Place, run: str, work: Again) -> Staged:
     """Write the rows of these buckets into a file, and the ends of their streams into another; runs in a worker."""
-    events, heads = staged_names(staging, work.buckets[0].first - 1)
+    shelf = Shelf(place=place, run=run, first=work.buckets[0].first, last=work.buckets[-1].last)
     ends, rows = Ends(), 0
-    with parquet_writer(events, arrow_schema(COLUMNS)) as file:
-        for group in _groups(place, work):
-            ends.take(group)
-            file.write_table(group, row_group_size=group.num_rows)
-            rows += group.num_rows
-    _require_same(place, events, _groups(place, work))
-    if rows != (expected := sum(bucket.rows for bucket in work.buckets)):
-        raise errors.ArchiveDamaged(path=place, reason=f"{rows} rows came of {expected}")
-    with parquet_writer(heads, HEADS) as file:
-        file.write_table(ends.table())
-    return Staged(
-        rows=rows,
-        events=shelving.written(events, rows=rows),
-        heads=shelving.written(heads, rows=ends.count),
-        blocks=[block for bucket in work.buckets for block in bucket.blocks],
-    )
+    with place.drafted() as draft:
+        with parquet_writer(draft, arrow_schema(COLUMNS)) as file:
+            for group in _groups(place, work):
+                ends.take(group)
+                file.write_table(group, row_group_size=group.num_rows)
+                rows += group.num_rows
+        _require_same(place, draft, _groups(place, work))
+        if rows != (expected := sum(bucket.rows for bucket in work.buckets)):
+            raise errors.ArchiveDamaged(path=str(place), reason=f"{rows} rows came of {expected}")
+        blocks = [block for bucket in work.buckets for block in bucket.blocks]
+        heads = put_heads(shelf, ends)
+        return Staged(rows=rows, events=shelf.put(shelving.EVENTS, draft, rows=rows), heads=heads, blocks=blocks)
 
 
-def _groups(place: str, work: Again) -> Iterator[pa.Table]:
+def _groups(place: Place, work: Again) -> Iterator[pa.Table]:
     """The rows of the buckets, without the erased payloads."""
     files = [file for bucket in work.buckets if (file := archive_files.file_of(bucket)) is not None]
     batches = (batch for file in files for batch in archive_files.read(place, file))
     return grouped((archive_files.without_payloads(batch, work.erased) for batch in batches), GROUP_BYTES)
 
 
-def _require_same(place: str, path: Path, groups: Iterator[pa.Table]) -> None:
-    """Refuse a staged file whose row groups are not the tables that were written."""
+def _require_same(place: Place, path: Path, groups: Iterator[pa.Table]) -> None:
+    """Refuse a draft whose row groups are not the tables that were written."""
     with pq.ParquetFile(path) as written:
         count = 0
         for number, group in enumerate(groups):
             count += 1
             is_there = number < written.num_row_groups
             if not is_there or not written.read_row_group(number).cast(group.schema).equals(group):
-                raise errors.ArchiveDamaged(path=place, reason=f"{path.name} is not what was written into it")
+                raise errors.ArchiveDamaged(path=str(place), reason="a bucket is not what was written into it")
         assert count == written.num_row_groups, "nothing else was written"

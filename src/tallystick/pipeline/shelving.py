@@ -1,45 +1,52 @@
-"""The files of an archive: put in place durably, counted and hashed, and removed when their time is up."""
+"""The files of an archive: put in their places, counted and hashed, and removed when their time is up."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 import re
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pyarrow.parquet as pq
 
 from tallystick import errors
+from tallystick.pipeline import manifest
+from tallystick.pipeline.disk_place import STAGING, Disk
 from tallystick.pipeline.manifest import DataFile, Manifest, Superseded
+from tallystick.pipeline.place import Place, Taken, place_of
 
-STAGING = "staging"
+__all__ = ["EVENTS", "GRACE_SECONDS", "HEADS", "STAGING"]
+
 EVENTS, HEADS = "data", "heads"
 GRACE_SECONDS = 3600
 _CHUNK_BYTES = 4 << 20
-_OURS = re.compile(r"\d{19}-\d{19}-[0-9a-f]{16}\.parquet")
-_STAGED = re.compile(r"(events|heads|part)-[0-9a-zA-Z.-]+\.parquet")
+_TRIES = 5
+_OURS = re.compile(r"(?:data|heads)/(\d{19})-(\d{19})-[0-9a-f]{16}(?:-([0-9a-f]{16}))?\.parquet")
 _NS = 1_000_000_000
+
+Done = TypeVar("Done")
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Be the only one who changes an archive. The lock ends with the process; what an earlier run left staged goes."""
-    for name in ("", EVENTS, HEADS):
-        (directory / name).mkdir(parents=True, exist_ok=True)
-    with (directory / "lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise errors.ArchiveLocked(path=str(directory)) from None
-        _clear_staging(directory)
+def locked(place: str | Path | Place) -> Iterator[None]:
+    """Keep other runs on this machine out, where the place can do that."""
+    with place_of(place).locked():
         yield
-        _clear_staging(directory)
+
+
+def committed(place: Place, attempt: Callable[[], Done]) -> Done:
+    """What a run does, from the newest manifest on; again from there, if another run was faster to commit."""
+    for _ in range(_TRIES):
+        try:
+            return attempt()
+        except Taken:
+            continue
+    raise errors.ArchiveLocked(path=str(place))
 
 
 def rows_in(path: Path) -> int:
@@ -48,28 +55,24 @@ def rows_in(path: Path) -> int:
     return found
 
 
-class Staged(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that a task wrote: durable, and hashed where it was written."""
+class Shelf(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a task puts the files of one bucket: under names that say what they hold and which run wrote them."""
 
-    path: str
-    sha256: str
-    size: int
-    rows: int
+    place: Place
+    run: str
+    first: int
+    last: int
 
-
-def written(path: Path, *, rows: int) -> Staged:
-    """What there is to say of a file that was just written; runs in a worker."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-    assert rows_in(path) == rows, "what was counted is what was written"
-    return Staged(path=str(path), sha256=hash_of(path), size=path.stat().st_size, rows=rows)
-
-
-def shelve(directory: Path, folder: str, staged: Staged, *, first: int, last: int) -> DataFile:
-    """Move a staged file to its place, under a name that says what it holds; `manifest.exchange` makes that durable."""
-    name = f"{folder}/{first:019d}-{last:019d}-{staged.sha256[:16]}.parquet"
-    Path(staged.path).rename(directory / name)
-    return DataFile(name=name, sha256=staged.sha256, size=staged.size, rows=staged.rows)
+    def put(self, folder: str, draft: Path, *, rows: int) -> DataFile:
+        """Give a draft its name. The hash is that of what is there afterwards, read back from where it is."""
+        assert rows_in(draft) == rows, "what was counted is what was written"
+        sha256, size = hash_of(draft), draft.stat().st_size
+        name = f"{folder}/{self.first:019d}-{self.last:019d}-{sha256[:16]}-{self.run}.parquet"
+        self.place.keep(draft, name)
+        with self.place.opened(name) as path:
+            if hash_of(path) != sha256:
+                raise errors.ArchiveDamaged(path=str(self.place), reason=f"{name} is not what was written there")
+        return DataFile(name=name, sha256=sha256, size=size, rows=rows)
 
 
 def hash_of(path: Path) -> str:
@@ -79,6 +82,26 @@ def hash_of(path: Path) -> str:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def exchange(place: Place, before: Manifest, after: Manifest, there: frozenset[str], *, is_new: bool) -> Manifest:
+    """Commit a manifest that is new, and remove what left the archive; `Taken`, and nothing was done, if it is late.
+
+    Files that no manifest names are removed only after a commit: it ends every run that might have wanted them.
+    """
+    if not is_new and not unnamed(there, before):
+        sweep(place, after, frozenset())
+        return after
+    try:
+        after = manifest.exchange(place, before, after)
+    except Taken:
+        forget(place, after.run)
+        raise
+    sweep(place, after, there)
+    return after
+
+
+# --- what leaves an archive ------------------------------------------------------------------------------------------
 
 
 def superseded(files: list[DataFile], *, grace_seconds: float) -> list[Superseded]:
@@ -91,56 +114,59 @@ def hurried(items: list[Superseded], erased: list[int]) -> list[Superseded]:
     """The files; those that a merge left and that may hold an erased payload have no time left. `erased` is sorted."""
 
     def holds(name: str) -> bool:
-        first, last, _ = name.rpartition("/")[2].split("-")
-        return bisect_left(erased, int(first)) < bisect_right(erased, int(last))
+        found = _OURS.fullmatch(name)
+        return found is None or bisect_left(erased, int(found[1])) < bisect_right(erased, int(found[2]))
 
     return [msgspec.structs.replace(item, removable=0) if holds(item.name) else item for item in items]
 
 
-def still_there(directory: Path, items: list[Superseded]) -> list[Superseded]:
+def ours(place: Place) -> frozenset[str]:
+    """The files there that have names such as runs give. Others, and folders, are not ours and stay."""
+    return frozenset(name for folder in (EVENTS, HEADS) for name in place.names(folder) if _OURS.fullmatch(name))
+
+
+def still_there(there: frozenset[str], items: list[Superseded]) -> list[Superseded]:
     """Those whose files were not removed yet: the others need no mention any more."""
-    return [item for item in items if (directory / item.name).exists()]
+    return [item for item in items if item.name in there]
 
 
-def sweep(directory: Path, kept: Manifest) -> None:
-    """Remove what left the archive and whose time is up, and what no manifest ever named: a killed run's.
+def unnamed(there: Iterable[str], kept: Manifest) -> set[str]:
+    """The files that no manifest names: of a run that was killed, or that has not committed yet."""
+    return set(there) - _listed(kept) - {item.name for item in kept.superseded}
 
-    Files under other names, and folders, are not ours and stay.
+
+def sweep(place: str | Path | Place, kept: Manifest, there: frozenset[str] | None = None) -> None:
+    """Remove what left the archive and whose time is up; and what `kept` does not name of its run and of `there`.
+
+    `there` has to be from before `kept` was committed: a run that has written files meanwhile may commit them yet.
     """
-    now = time.time_ns()
-    listed = _listed(kept)
-    for item in kept.superseded:
-        if item.removable <= now and item.name not in listed:
-            (directory / item.name).unlink(missing_ok=True)
-    for name in unlisted(directory, kept):
-        (directory / name).unlink(missing_ok=True)
+    place, now = place_of(place), time.time_ns()
+    found = ours(place)
+    mine = {name for name in found if kept.run and run_of(name) == kept.run}
+    gone = {item.name for item in kept.superseded if item.removable <= now} - _listed(kept)
+    for name in sorted(gone | unnamed(mine | (found if there is None else found & there), kept)):
+        place.remove(name)
 
 
-def unlisted(directory: Path, kept: Manifest) -> list[str]:
-    """The files of ours that no manifest names: a run left them that was killed. Nobody reads them."""
-    known = _listed(kept) | {item.name for item in kept.superseded}
-    found = []
-    for folder in (EVENTS, HEADS):
-        there = (directory / folder).iterdir() if (directory / folder).is_dir() else ()
-        ours = [path for path in there if _OURS.fullmatch(path.name) and path.is_file()]
-        found += [name for path in ours if (name := f"{folder}/{path.name}") not in known]
-    return sorted(found + [str(path.relative_to(directory)) for path in _staged(directory)])
+def forget(place: Place, run: str) -> None:
+    """Remove the files of a run that was not the one to commit."""
+    for name in ours(place):
+        if run_of(name) == run:
+            place.remove(name)
+
+
+def run_of(name: str) -> str | None:
+    """The run that wrote a file; None for one of format 1."""
+    found = _OURS.fullmatch(name)
+    return found[3] if found is not None else None
+
+
+def unlisted(place: str | Path | Place, kept: Manifest) -> list[str]:
+    """The files of ours that the manifest does not name: a run left them that was killed. Nobody reads them."""
+    place = place_of(place)
+    staged = place.staged() if isinstance(place, Disk) else []
+    return sorted(unnamed(ours(place), kept)) + staged
 
 
 def _listed(kept: Manifest) -> set[str]:
     return {file.name for bucket in kept.buckets for file in (bucket.events, bucket.heads) if file is not None}
-
-
-def _staged(directory: Path) -> list[Path]:
-    """What a run has staged; runs of earlier versions did it in folders of their own."""
-    return [path for path in (directory / STAGING).rglob("*.parquet") if _STAGED.fullmatch(path.name)]
-
-
-def _clear_staging(directory: Path) -> None:
-    """Remove what a run left staged, and the folders that are empty then."""
-    for path in _staged(directory):
-        path.unlink(missing_ok=True)
-    folders = [path for path in (directory / STAGING).rglob("*") if path.is_dir()]
-    for folder in [*sorted(folders, reverse=True), directory / STAGING]:
-        with suppress(OSError):  # it holds something of somebody else's, or is not there
-            folder.rmdir()

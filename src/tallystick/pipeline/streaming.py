@@ -21,10 +21,10 @@ from tallystick import errors
 from tallystick.event.catalog import Catalog
 from tallystick.pipeline import columns, ends, tasks
 from tallystick.pipeline.carrying import carry, only_upcasters
+from tallystick.pipeline.checkpoints import checkpoint_of
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.folding import ROWS_DDL, ROWS_SCHEMA
 from tallystick.pipeline.keys import key_name, with_key
-from tallystick.pipeline.location import directory_of
 from tallystick.pipeline.partitions import split
 from tallystick.pipeline.question import Question, absolute, head_past
 from tallystick.pipeline.source import read_range
@@ -68,7 +68,7 @@ def stream(
     """Start a query that keeps a projection current; without `follow` it ends when it has caught up."""
     if projection.kind != ROWS:
         raise errors.ProjectionInvalid(name=projection.name, reason="it owns SQL tables, which Spark cannot write")
-    place = directory_of(checkpoint, what="checkpoint")
+    place = checkpoint_of(spark, checkpoint)
     kept = Kept(absolute(url), projection, only_upcasters(catalog))
     carry(projection, kept.catalog)
     with kept.open(for_rows=True) as store:
@@ -77,7 +77,7 @@ def stream(
     options = {"projection": projection.name, "after": str(after), "maxEventsPerTrigger": str(batch_events)}
     batches = spark.readStream.format(ends.NAME).options(url=kept.url, **options).load()
     write = batches.writeStream.foreachBatch(lambda batch, number: apply_batch(batch, kept, spark, batch_events))
-    write = write.option("checkpointLocation", str(place)).queryName(f"tallystick-{projection.name}")
+    write = write.option("checkpointLocation", place).queryName(f"tallystick-{projection.name}")
     if follow:
         return write.trigger(processingTime=f"{TRIGGER_SECONDS} seconds").start()
     return write.trigger(availableNow=True).start()

@@ -240,8 +240,8 @@ def _located(source: Whole, checked: DataFrame, places: DataFrame, count: int) -
     """(stream, seq, position, found_link) of the events at so many places: one more pass, only where somebody asks."""
     spark = checked.sparkSession
     events = source.tail(spark, columns=piece_check.LOCATED)
-    if source.manifest is not None:
-        events = piece_check.stored(spark, str(source.place), _readable(checked, shelving.EVENTS)).unionAll(events)
+    if source.place is not None:
+        events = piece_check.stored(spark, source.place, _readable(checked, shelving.EVENTS)).unionAll(events)
     return findings.at_places(events, F.broadcast(places) if count <= PLACES_SENT_MAX else places)
 
 
@@ -255,10 +255,10 @@ def _streams(source: Whole, checked: DataFrame, found: Verified) -> None:
     if not any(problem.what == "block" for problem in found.problems):
         return
     spark, names = checked.sparkSession, _readable(checked, shelving.HEADS)
-    if not names:
+    if not names or source.place is None:
         return
-    archived = piece_check.stored(spark, str(source.place), _readable(checked, shelving.EVENTS))
-    ends = spark.read.schema(HEADS_DDL).parquet(*(f"{source.place}/{name}" for name in names))
+    archived = piece_check.stored(spark, source.place, _readable(checked, shelving.EVENTS))
+    ends = piece_check.ends(spark, source.place, names)
     nothing = checked.limit(0).select("stream", F.col("seq").alias("through"))
     missing = findings.wrong_heads(findings.at_places(archived, findings.places(ends)), ends, nothing)
     _add(missing.unionAll(findings.unknown_events(archived, ends)), found)

@@ -17,8 +17,8 @@ from tallystick import errors
 from tallystick.pipeline import archive_files, manifest
 from tallystick.pipeline.archive import erasures, require_same_history, require_same_log
 from tallystick.pipeline.columns import COLUMNS
-from tallystick.pipeline.location import directory_of
 from tallystick.pipeline.manifest import Manifest
+from tallystick.pipeline.place import Place, place_of
 from tallystick.pipeline.question import has_order, head_past, open_log, require_order
 from tallystick.pipeline.reading import read_events
 
@@ -29,7 +29,7 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     until: int
     through: int = 0
-    place: Path | None = None
+    place: Place | None = None
     manifest: Manifest | None = None
     erased: tuple[int, ...] = ()
     over_pruned: bool = False
@@ -80,7 +80,7 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
 
 def whole(
     url: str,
-    archive: str | Path | None = None,
+    archive: str | Path | Place | None = None,
     *,
     until: int | None = None,
     over_pruned: bool = False,
@@ -112,7 +112,7 @@ def whole(
                 unchecked=not trusting,
                 by_stream=not has_order(store),
             )
-        place = directory_of(archive)
+        place = place_of(archive)
         found = manifest.load(place) if trusting else manifest.read(place)
         if trusting:
             require_same_history(place, found, store, spark)
@@ -148,8 +148,12 @@ def _require_archived(found: Manifest, floor: int) -> None:
 
 
 def read_archive(
-    spark: SparkSession, directory: str | Path, found: Manifest | None = None, *, columns: Sequence[str] = COLUMNS
+    spark: SparkSession,
+    directory: str | Path | Place,
+    found: Manifest | None = None,
+    *,
+    columns: Sequence[str] = COLUMNS,
 ) -> DataFrame:
     """The events of an archive, by its manifest; each file is checked before anything of it is served."""
-    place = directory_of(directory)
+    place = place_of(directory)
     return archive_files.table(spark, place, found or manifest.load(place), columns)
