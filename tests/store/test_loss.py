@@ -72,6 +72,11 @@ def test_a_stream_whose_end_an_index_knew_is_as_it_knew_it() -> None:
     assert loss.head_after((TWENTY, Loss(31, 32, "")), "order/b", end, lambda _: 5) == Head(9, b"b" * 32, "acme")
 
 
+def test_a_loss_gives_the_end_of_the_stream_that_was_asked_for() -> None:
+    """SAFE-01: of none that ends elsewhere."""
+    assert [end and end.seq for end in map(TWENTY.end_of, ("order/a", "order/b", "order/c"))] == [None, 7, None]
+
+
 def test_a_reserved_stream_of_which_nothing_is_left_is_not_taken_for_a_new_one() -> None:
     """SAFE-02: it may have begun in the loss; the losses' own streams never do."""
     assert loss.head_after((TEN,), "tally.stream/x", None, lambda _: 0) == Head(3, chain.GENESIS, None)
