@@ -168,6 +168,7 @@ def test_it_holds_on_the_simulated_disk_too(crash: bool) -> None:
     store = tallystick.open("files:/log", filesystem=disk, segment_bytes_max=SMALL, compress_bytes_min=1)
     for number in range(4):
         store.append("order/1", large(number))
+    assert store.report().facts["segments"] == 4
     assert upkeep.prune(store, "order/1", 2)
     if crash:
         disk = disk.clone()
