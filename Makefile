@@ -28,7 +28,7 @@ test: $(STAMP)-test $(MOTO) ## run the tests
 test-slow: $(STAMP)-test $(MOTO) ## run what takes long: Spark on a cluster, killed for real, on the Java that pip brings
 	$(RUN) -m pytest -m slow --timeout 1800 $(ARGS)
 
-test-all: $(STAMP)-test ## run all tests, the slow ones too
+test-all: $(STAMP)-test $(MOTO) ## run all tests, the slow ones too
 	$(RUN) -m pytest -n $(WORKERS) --dist loadfile --timeout 3600 $(ARGS)
 
 lint: $(STAMP)-lint $(STAMP)-test ## check style and types
