@@ -213,7 +213,7 @@ def test_a_rebuild_opens_the_log_with_the_password_that_its_url_hides(monkeypatc
     """PIPE-04: workers log in as the store did, although no store shows its password."""
     asked: list[str] = []
 
-    def ask(url: str, _archive: object) -> Whole:
+    def ask(url: str, _archive: object, **_options: object) -> Whole:
         asked.append(url)
         return Whole(url=url, until=0)
 
