@@ -95,6 +95,40 @@ def test_a_rotation_while_a_reader_looks_again_costs_it_nothing(
             assert whole(reader) == list(range(1, rotated + 4))
 
 
+def test_a_mark_that_was_read_before_a_rotation_is_read_again(url: str, hooked: Any, large: Any) -> None:
+    """LH-07: a reader whose mark is of the segment before does not show what the writer has still to sync."""
+    written, go_on = threading.Event(), threading.Event()
+    with tallystick.open(url, filesystem=hooked, segment_bytes_max=4096) as writer:
+        writer.append("order/1", large)
+        thread = threading.Thread(target=writer.append, args=("order/1", large))
+
+        def pause(operation: str, path: str) -> object:
+            if operation == "sync" and path.endswith("/current.log"):
+                written.set()
+                return go_on.wait(60) and False
+            return True
+
+        def rotate(operation: str, path: str) -> object:
+            if operation == "list" and f"files:{path}" == url:  # the mark was read, the segments not yet
+                thread.start()
+                return written.wait(60) and False
+            return True
+
+        hooked.before = pause
+        reading = type(hooked)()
+        reading.before = rotate
+        try:
+            with tallystick.open(url, readonly=True, filesystem=reading) as reader:
+                assert written.is_set()
+                assert whole(reader) == [1]
+                go_on.set()
+                thread.join(60)
+                assert whole(reader) == [1, 2]
+        finally:
+            go_on.set()
+            thread.join(60)
+
+
 def test_a_reader_may_find_current_log_gone(url: str, hooked: Any, large: Any) -> None:
     """LH-06: a rotation has a moment without current.log; a reader that listed it just before is not led astray."""
     renamed, go_on = threading.Event(), threading.Event()

@@ -84,6 +84,8 @@ def _look(files: FileSystem, directory: str) -> tuple[Opened, bool]:
     opened = Opened(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, [])
     opened.superfluous, opened.is_open_ended = found.superfluous, found.is_open_ended
     if last.header.ending is None and (whole is None or whole.segment_id != last.header.segment_id):
+        if mark.load_whole(files, directory) != whole:  # a writer went on meanwhile, so the mark was an old one
+            return opened, True
         _end_without_mark(opened, last, marked)
     else:
         _end_at_mark(opened, last, whole)
