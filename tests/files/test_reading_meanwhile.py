@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tallystick
-from tallystick import NewEvent, state
+from tallystick import NewEvent, Store, state
 from tallystick.engines.files.engine import FilesLog
 from tallystick.engines.files.segments import Segment
+from tallystick.event.model import Event
 
 
 def test_a_read_does_not_fail_while_a_segment_gets_its_new_file(
@@ -45,3 +48,27 @@ def test_a_read_does_not_fail_while_a_segment_gets_its_new_file(
         for reader in readers:
             reader.join(10)
     assert found == [3]
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_segment_is_read_on_while_it_gets_its_dated_name(
+    opened: Callable[..., Store], hooked: Any, large: NewEvent, is_kept: bool
+) -> None:
+    """LH-07: an erasure in another thread finds the payload, and so leaves nothing of it, while the log rotates."""
+    store = opened(filesystem=hooked, segment_bytes_max=4096)
+    store.append("order/1", large)
+    view = store.log._view
+    item = view.segments.last
+    found: list[object] = []
+
+    def read(operation: str, path: str) -> None:
+        if operation == "rename" and path.endswith("_001.log"):
+            view.reader.forget(item.header.identity)  # what is kept in memory would spare it the file
+            found.append(view.reader.raw_at(item, 1))
+
+    if not is_kept:
+        view.opened.handles.let_go(item)
+    hooked.after = read
+    store.append("order/1", large)
+    assert [event.seq for event in found if isinstance(event, Event)] == [1]
+    assert item.name.endswith("_001.log")

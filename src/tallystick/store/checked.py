@@ -8,7 +8,7 @@ then treated like any other damaged range.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from tallystick import errors
@@ -16,6 +16,7 @@ from tallystick.event import chain
 from tallystick.event.model import Event
 from tallystick.store.damage import DamageRecord, put_on_record
 from tallystick.store.events import Problem
+from tallystick.store.maintenance import Cut, before_cut
 from tallystick.store.page import Hole, Page
 
 NOTHING = b""
@@ -150,9 +151,22 @@ def event(record: DamageRecord, found: Event | None, evidence: Evidence, *, hash
     return found
 
 
-def none_hidden(links: Sequence[bytes | None]) -> list[bytes | None]:
-    """What was found of the links before some events, where no event is hidden that could be before one of them."""
-    return [NOTHING if link is None else link for link in links]
+def none_hidden(
+    events: Sequence[Event], links: Sequence[bytes | None], cut: Callable[[str], Cut | None]
+) -> list[bytes | None]:
+    """What was found of the links before some events, where no event is hidden that could be before one of them.
+
+    Nothing can be said of an event that was pruned itself since it was read: what it follows is gone by right. `cut`
+    is asked after the links were looked up.
+    """
+    return [
+        NOTHING if link is None and not _is_pruned(event, cut) else link
+        for event, link in zip(events, links, strict=True)
+    ]
+
+
+def _is_pruned(event: Event, cut: Callable[[str], Cut | None]) -> bool:
+    return event.seq <= before_cut(cut(event.stream))[0]
 
 
 def require_payload(found: Event) -> Event:

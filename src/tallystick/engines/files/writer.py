@@ -142,9 +142,10 @@ class Writer:
         return {*self._files.list(self._directory), *(name.removesuffix(".idx") + ".log" for name in indexes)}
 
     def _renamed(self, sealed: Segment, name: str) -> bool:
-        """Give the segment its dated name while none of our own files is open: Windows renames nothing that is."""
+        """Give the segment its dated name while we do not have it open where that forbids it (Windows)."""
         path = f"{self._directory}/{sealed.name}"
-        self._handles.let_go(sealed)
+        if not self._files.pins_open_files:  # opened while it has its name: threads that read go on with the file
+            self._handles.get(sealed)
         self._file.close()
         try:
             self._files.rename(path, f"{self._directory}/{name}")

@@ -301,15 +301,21 @@ class PostgresLog:
         return checked.event(self.damage, Event(*rows[0]) if rows else None, self)
 
     def links_before(self, events: Sequence[Event]) -> list[bytes | None]:
+        links = self._links_before(events)
+        if None not in links or self._connections.org is not None or self.announced() > self.head():
+            return links
+        links = self._links_before(events)  # looked up again: a move may have ended meanwhile
+        streams = {event.stream for event, link in zip(events, links, strict=True) if link is None}
+        return checked.none_hidden(events, links, self._cuts_of(streams).get)
+
+    def _links_before(self, events: Sequence[Event]) -> list[bytes | None]:
         asked = [
             [event.position for event in events],
             [event.stream for event in events],
             [event.seq for event in events],
         ]
         found = dict(self._connections.rows("links_before", asked * 2))
-        links = [found.get(event.position) for event in events]
-        is_whole = None in links and self._connections.org is None and self.announced() <= self.head()
-        return checked.none_hidden(links) if is_whole else links
+        return [found.get(event.position) for event in events]
 
     def erased(self, positions: Sequence[int]) -> set[int]:
         if self._connections.org is not None:  # a tenant need not see the facts about its events

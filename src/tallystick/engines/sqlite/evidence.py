@@ -23,9 +23,13 @@ class SqliteEvidence:
         try:
             with self._database.reading() as connection:
                 found = SqliteView(connection).links_before(events)
+            if None not in found or not self._is_whole():
+                return found
+            with self._database.reading() as connection:  # looked up again: a move may have ended meanwhile
+                view = SqliteView(connection)
+                return checked.none_hidden(events, view.links_before(events), view.cut)
         except errors.Damaged:  # the event before one of them lies on a damaged page: reading that one names it
             return [None] * len(events)
-        return checked.none_hidden(found) if None in found and self._is_whole() else found
 
     def erased(self, positions: Sequence[int]) -> set[int]:
         """Those of these positions whose erasure is noted."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import msgspec
 import pytest
 
 from tallystick import NewEvent, Store, errors
-from tallystick.store import facts
+from tallystick.event.model import Event
+from tallystick.store import checked, facts
 from tallystick.store.capabilities import ANY_STREAM, DURABLE, MULTI_STREAM
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.maintenance import Maintenance
@@ -31,6 +34,20 @@ def _run(store: Store, command: CommandRecord, stream: str = "order/1") -> None:
         raise outcome
 
 
+def _page(store: Store) -> Sequence[Event]:
+    return store.log.read(after=2, limit=2).events
+
+
+def _stream(store: Store) -> Sequence[Event]:
+    return store.log.read_stream("order/1", after=2, limit=2)
+
+
+def _found(store: Store) -> Sequence[Event]:
+    id_ = store.log.read(after=2, limit=1, unchecked=True).events[0].id
+    found = store.log.find(id_)
+    return [found] if found is not None else []
+
+
 class PruningContract(Contract):
     """Cuts."""
 
@@ -43,6 +60,21 @@ class PruningContract(Contract):
             store.read_stream("order/1", after=1)
         assert (refusal.value.first, refusal.value.last) == (2, 3)
         assert [found.seq for found in store.read_stream("order/1", after=3)] == [4, 5]
+
+    @needs(MULTI_STREAM, ANY_STREAM)
+    @pytest.mark.parametrize("read", [_page, _stream, _found], ids=["page", "stream", "find"])
+    def test_what_is_pruned_while_it_is_read_is_no_damage(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch, read: Callable[[Store], Sequence[Event]]
+    ) -> None:
+        """SAFE-01: an event whose predecessor went between reading and checking is served, and nothing is on record."""
+        store.append("order/1", events(6))
+        begun: list[str] = []
+        for name in ("page", "hashed_page", "stream", "link_before", "event"):
+            monkeypatch.setattr(checked, name, upkeep.pruning_first(store, getattr(checked, name), begun))
+        assert read(store)[0].seq == 3
+        assert len(begun) == 1
+        assert store.log.damage.known() == []
+        store.append("order/1", events(1))
 
     @needs(MULTI_STREAM, ANY_STREAM)
     def test_the_log_below_the_floor_is_refused_unless_what_is_left_is_wanted(self, store: Store) -> None:
