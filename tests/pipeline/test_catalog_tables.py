@@ -49,6 +49,16 @@ def test_a_table_that_could_not_be_read_is_not_created(spark: SparkSession, log:
     assert not spark.catalog.tableExists("logged")
 
 
+@pytest.mark.security
+def test_a_table_does_not_keep_a_password(spark: SparkSession, log: str) -> None:
+    """SAFE-07, PIPE-01: its columns would carry it into the footer of every Parquet file that is written from it."""
+    for url in ("postgresql://u:hush@localhost/db", "postgresql://u@localhost/db?password=hush"):
+        with pytest.raises(errors.InvalidValue, match="PGPASSFILE") as caught, clear():
+            spark.sql(f"create table logged using tallystick options (url '{url}')")
+        assert "hush" not in str(caught.value)
+        assert not spark.catalog.tableExists("logged")
+
+
 def test_a_table_with_columns_of_its_own_says_how_to_read_it(spark: SparkSession, log: str) -> None:
     """PIPE-01: Spark does not ask the source when columns are listed, so the reader says what to do."""
     spark.sql(f"create table logged (position bigint) using tallystick options (url '{log}')")

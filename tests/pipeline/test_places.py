@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +14,8 @@ import pytest
 from tallystick import errors
 from tallystick.pipeline import manifest, object_place, shelving
 from tallystick.pipeline.disk_place import Disk
-from tallystick.pipeline.manifest import Manifest
+from tallystick.pipeline.file_list import files
+from tallystick.pipeline.manifest import Bucket, DataFile, Manifest
 from tallystick.pipeline.place import Place, Taken, place_of
 from tallystick.testing.object_store import AnswerLost, Server
 
@@ -115,6 +118,58 @@ def test_an_answer_that_is_lost_is_not_a_defeat(objects: Server, bucket_url: str
     assert sum(line.startswith("PUT") and "manifests/" in line for line in objects.between.seen) == 2
 
 
+def test_a_link_whose_answer_is_lost_is_not_a_defeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PIPE-02: NFS links, loses the answer, asks again, and says that the name is there: the commit was won."""
+    link = os.link
+
+    def twice(draft: Path, path: Path) -> None:
+        link(draft, path)
+        link(draft, path)
+
+    monkeypatch.setattr(os, "link", twice)
+    saved = manifest.save(tmp_path, Manifest(store_id="00" * 16))
+    assert manifest.load(tmp_path) == saved
+    monkeypatch.undo()
+    with pytest.raises(Taken):
+        manifest.save(tmp_path, Manifest(store_id="00" * 16))
+
+
+def test_a_file_system_without_hard_links_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PIPE-02: what is lacking is said, and nothing is committed."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(errors.InvalidValue, match="hard links"):
+        manifest.save(tmp_path, Manifest(store_id="00" * 16))
+    with pytest.raises(errors.ArchiveNotFound):
+        manifest.load(tmp_path)
+
+
+def test_a_store_that_ignores_the_condition_is_refused(objects: Server, bucket_url: str) -> None:
+    """PIPE-02: there each of two runs would believe that it had committed; what was there before stays in force."""
+    first = manifest.save(bucket_url, Manifest(store_id="00" * 16))
+    objects.between.ignored.add("if-none-match")
+    with pytest.raises(errors.InvalidValue, match="ignores the condition"):
+        manifest.save(bucket_url, first)
+    assert manifest.load(bucket_url) == first
+    objects.between.ignored.clear()
+    assert manifest.load(bucket_url) == first
+    assert manifest.save(bucket_url, first).number == 2
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("outside", ["data/../../outside/x.parquet", "/tmp/x.parquet", "../outside/x.parquet", "x"])
+def test_a_manifest_that_names_a_file_elsewhere_is_refused(place: Place, tmp_path: Path, outside: str) -> None:
+    """SAFE-07, PIPE-03: no file is read, or copied, over a name that leads out of the archive."""
+    file = DataFile(name=outside, sha256="00" * 32, size=0, rows=0)
+    bucket = Bucket(first=1, last=1, rows=0, events=file, heads=None, blocks=[])
+    manifest.save(place, Manifest(store_id="00" * 16, through=1, buckets=[bucket]))
+    with pytest.raises(errors.ArchiveDamaged, match="is no file of an archive"):
+        files(place, copies=tmp_path / "copies")
+
+
 @pytest.mark.security
 @pytest.mark.parametrize(
     "given",
@@ -126,6 +181,9 @@ def test_an_answer_that_is_lost_is_not_a_defeat(objects: Server, bucket_url: str
         Path("s3a://bucket/x"),
         "s3://bucket/x?AWS_SECRET_ACCESS_KEY=hush",
         "s3://user:hush@bucket/x",
+        "s3://user:hu/sh@bucket/hush",
+        "https://account.blob.core.windows.net/x?sig=hush",
+        "file:///x?token=hush",
         "s3:///x",
     ],
     ids=str,

@@ -7,6 +7,7 @@ work; which of two commits holds is decided by the link alone.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -21,6 +22,7 @@ from tallystick import errors
 from tallystick.pipeline.place import Taken
 
 STAGING = "staging"
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})  # what it says without hard links
 _STAGED = re.compile(r"(events|heads|part)-[0-9a-zA-Z.-]+\.(parquet|json)")
 
 
@@ -52,11 +54,21 @@ class Disk(msgspec.Struct, frozen=True):
     def put_new(self, name: str, data: bytes) -> None:
         """Create a file by linking a durable draft to its name."""
         with self._written(name, data) as draft:
-            try:
-                os.link(draft, self.directory / name)
-            except FileExistsError:
-                raise Taken from None
+            self._link(draft, self.directory / name)
         sync_directory((self.directory / name).parent)
+
+    def _link(self, draft: Path, path: Path) -> None:
+        """Link it. If the name is that of the draft already, an answer was lost (NFS asks again), and it is ours."""
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            if not path.samefile(draft):
+                raise Taken from None
+        except OSError as problem:
+            if problem.errno not in _NO_LINKS:
+                raise
+            must = f"on a file system with hard links ({problem.strerror})"
+            raise errors.InvalidValue(what="archive", value=str(self), must=must) from None
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file in place of another, in one step."""

@@ -31,6 +31,7 @@ FORMAT = 2
 NAME = "manifest.json"  # where format 1 had the manifest, and where versions that know no other look for it
 FOLDER = "manifests"
 KEPT = 10
+_FILE = re.compile(r"(?:data|heads)/[\w.-]+\.parquet")  # no name leads out of the archive, or of a folder with copies
 _NUMBERED = re.compile(FOLDER + r"/(\d{19})\.json")
 _EMPTIED = b"emptied\n"
 _TRIES = 5
@@ -159,6 +160,9 @@ def faults(manifest: Manifest) -> Iterator[str]:
         rows = 0 if bucket.events is None else bucket.events.rows
         if not bucket.rows == rows == sum(block.rows for block in bucket.blocks):
             yield f"the bucket from position {bucket.first} has {bucket.rows} rows, its file or its blocks others"
+        for file in (bucket.events, bucket.heads):
+            if file is not None and not _FILE.fullmatch(file.name):
+                yield f"the bucket from position {bucket.first} names {file.name!r}, which is no file of an archive"
         after = bucket.last
     if after != manifest.through:
         yield f"its buckets go to position {after}, not to {manifest.through}"
@@ -246,6 +250,7 @@ def save(place: str | Path | Place, manifest: Manifest) -> Manifest:
     """Commit a manifest under the number after its own; `Taken` if somebody has. All that it names is durable."""
     place = place_of(place)
     _mark(place)
+    _require_one_winner(place)
     previous = _previous(place, manifest.number)
     following = msgspec.structs.replace(
         manifest, format=FORMAT, number=manifest.number + 1, previous=previous, commit=new_run()
@@ -282,11 +287,21 @@ def _mark(place: Place) -> None:
     first, and replaced then.
     """
     marker = _marker(place)
-    if marker is not None:
-        if _format_of(place, marker) == FORMAT:
-            return
+    if marker is not None and _format_of(place, marker) < FORMAT:
         place.put(name_of(_decoded(place, marker).number), marker)
-    place.put(NAME, _encoded({"format": FORMAT, "manifests": FOLDER}))
+        marker = None
+    if marker is None:
+        place.put(NAME, _encoded({"format": FORMAT, "manifests": FOLDER}))
+
+
+def _require_one_winner(place: Place) -> None:
+    """Refuse a place that gives a name twice: some stores ignore the condition of a write, and each run would win."""
+    try:
+        place.put_new(NAME, _encoded({"format": FORMAT, "manifests": FOLDER, "tried": new_run()}))
+    except Taken:
+        return
+    must = "where a name is given once: this store ignores the condition of a write (If-None-Match: *)"
+    raise errors.InvalidValue(what="archive", value=str(place), must=must)
 
 
 def _empty(place: Place, number: int) -> None:

@@ -22,7 +22,6 @@ import msgspec
 
 from tallystick import errors
 from tallystick.pipeline.place import Taken
-from tallystick.store.stating import shown
 
 _RETRIES: Any = {"max_retries": 8, "retry_timeout": timedelta(seconds=60)}
 _CHUNK_BYTES = 4 << 20
@@ -39,9 +38,10 @@ class ObjectStore(msgspec.Struct, frozen=True):
     def at(cls, url: str) -> ObjectStore:
         """The place of a URL, if the library that reaches it is there and understands it."""
         parts = urlsplit(url)
-        if parts.query or parts.fragment or not parts.netloc or parts.password:
+        if parts.query or parts.fragment or not parts.netloc or ":" in parts.netloc:
             must = "SCHEME://BUCKET/PATH and no more; settings and secrets come from the environment"
-            raise errors.InvalidValue(what="archive", value=shown(url.partition("?")[0]), must=must)
+            value = f"{parts.scheme}://…" if ":" in parts.netloc else url.partition("?")[0]
+            raise errors.InvalidValue(what="archive", value=value, must=must)
         found = cls(url.rstrip("/"))
         found._store()
         return found

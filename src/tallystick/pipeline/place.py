@@ -89,7 +89,7 @@ def place_of(given: str | Path | Place) -> Place:
         from tallystick.pipeline.object_place import ObjectStore
 
         return ObjectStore.at(given)
-    raise errors.InvalidValue(what="archive", value=shown(str(given)), must=_MUST)
+    raise errors.InvalidValue(what="archive", value=_told(given), must=_MUST)
 
 
 def disk_of(given: str | Path, *, what: str) -> Path:
@@ -98,10 +98,13 @@ def disk_of(given: str | Path, *, what: str) -> Path:
 
     found = place_of(given) if scheme_of(given) in (None, "file") and not _is_mangled(given) else None
     if not isinstance(found, Disk):
-        raise errors.InvalidValue(
-            what=what, value=shown(str(given)), must="a directory, by its path or as file:///PATH"
-        )
+        raise errors.InvalidValue(what=what, value=_told(given), must="a directory, by its path or as file:///PATH")
     return found.directory
+
+
+def _told(given: str | Path) -> str:
+    """What was given, for an error: without its password, and without what may sign it."""
+    return shown(str(given)).partition("?")[0]
 
 
 def _is_mangled(given: str | Path) -> bool:
@@ -113,5 +116,5 @@ def _path_of(url: str) -> Path:
     parts = urlsplit(url)
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/") or parts.query or parts.fragment:
-        raise errors.InvalidValue(what="archive", value=shown(url), must="file:///PATH, with the whole path")
+        raise errors.InvalidValue(what="archive", value=_told(url), must="file:///PATH, with the whole path")
     return Path(path)

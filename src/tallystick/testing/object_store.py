@@ -31,20 +31,25 @@ class AnswerLost(Exception):
 
 
 class Between:
-    """What happens to requests: `at` names one by its method and a pattern for its path, once."""
+    """What happens to requests: `at` names one by its method and a pattern for its path, once.
+
+    Headers that are `ignored` (in small letters) do not reach the server, as if it did not know them.
+    """
 
     def __init__(self) -> None:
         self._deeds: list[tuple[str, re.Pattern[str], bool, Callable[[], None]]] = []
         self._turn = threading.Lock()
         self.seen: list[str] = []
+        self.ignored: set[str] = set()
 
     def at(self, method: str, path: str, do: Callable[[], None], *, after: bool = False) -> None:
         """Do something before (or after) the server sees the next request of that kind. `AnswerLost` may be raised."""
         self._deeds.append((method, re.compile(path), after, do))
 
     def clear(self) -> None:
-        """Nothing happens any more, and nothing was seen."""
+        """Nothing happens any more, nothing was seen, and no header is kept from the server."""
         self._deeds.clear()
+        self.ignored.clear()
         self.seen.clear()
 
     def meet(self, method: str, path: str, *, after: bool) -> None:
@@ -128,7 +133,8 @@ def _handler(port: int, between: Between) -> type[BaseHTTPRequestHandler]:
             between.seen.append(f"{self.command} {self.path}")
             try:
                 between.meet(self.command, self.path, after=False)
-                status, headers, answer = _asked(port, self.command, self.path, dict(self.headers), body)
+                heard = {name: value for name, value in self.headers.items() if name.lower() not in between.ignored}
+                status, headers, answer = _asked(port, self.command, self.path, heard, body)
                 between.meet(self.command, self.path, after=True)
             except AnswerLost:
                 self.close_connection = True
