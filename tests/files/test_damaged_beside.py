@@ -137,6 +137,18 @@ def test_nothing_is_said_of_a_killed_process_that_lost_nothing(opened: Any, dire
         assert again.report().recovered == ()
 
 
+def test_a_mark_that_is_not_there_yet_claims_no_loss(opened: Any, directory: Path, tmp_path: Path) -> None:
+    """SAFE-04: a process that is killed between its first write and the mark lost nothing: the report says "may"."""
+    store = opened()
+    fill(store)
+    copy = Path(shutil.copytree(directory, tmp_path / "copy"))
+    (copy / "beside.db.mark").unlink()
+    with tallystick.open(f"files:{copy}") as again:
+        assert again.load_checkpoint("mailer") == 4
+        (said,) = again.report().recovered
+    assert said.count(" may ") == 3
+
+
 def test_a_row_that_is_no_json_any_more_is_named(opened: Any, directory: Path) -> None:
     """SAFE-01: a row whose bytes were changed is refused by name, with what to do."""
     store = opened()

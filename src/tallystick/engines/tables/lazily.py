@@ -132,7 +132,9 @@ class LazyDatabase:
             lost = f"{name} lost the newest {marked - count} of its {marked} writes"
         else:
             return
-        self._lost = f"{lost}: checkpoints and rows are older than they were, and consumers will see some events again"
+        self._lost = (
+            f"{lost}: checkpoints and rows may be older than they were, and consumers may see some events again"
+        )
 
     def _marked(self) -> int | None:
         """What the mark says; -1 if there is none, None if it is not what was written."""
