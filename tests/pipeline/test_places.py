@@ -17,7 +17,7 @@ from tallystick.pipeline.disk_place import Disk
 from tallystick.pipeline.file_list import files
 from tallystick.pipeline.manifest import Bucket, DataFile, Manifest
 from tallystick.pipeline.place import Place, Taken, place_of
-from tallystick.testing.object_store import AnswerLost, Server
+from tallystick.testing.object_store import AnswerLost, Conflicting, Server
 
 WRITERS = 8
 
@@ -116,6 +116,22 @@ def test_an_answer_that_is_lost_is_not_a_defeat(objects: Server, bucket_url: str
     saved = manifest.save(bucket_url, Manifest(store_id="00" * 16))
     assert manifest.load(bucket_url) == saved
     assert sum(line.startswith("PUT") and "manifests/" in line for line in objects.between.seen) == 2
+
+
+def test_a_write_under_way_is_not_a_defeat(objects: Server, bucket_url: str) -> None:
+    """PIPE-02: S3 answers 409 while another write, maybe the same one, is under way: nobody has lost yet."""
+
+    def conflict() -> None:
+        raise Conflicting
+
+    objects.between.at("PUT", "manifests/0000000000000000001", conflict)
+    saved = manifest.save(bucket_url, Manifest(store_id="00" * 16))
+    assert manifest.load(bucket_url) == saved
+    for _ in range(5):
+        objects.between.at("PUT", "manifests/0000000000000000002", conflict)
+    with pytest.raises(errors.PlaceUnreachable, match="neither creates"):
+        manifest.save(bucket_url, saved)
+    assert manifest.load(bucket_url) == saved
 
 
 def test_a_link_whose_answer_is_lost_is_not_a_defeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

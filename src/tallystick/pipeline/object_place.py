@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -24,6 +25,7 @@ from tallystick import errors
 from tallystick.pipeline.place import Taken
 
 _RETRIES: Any = {"max_retries": 8, "retry_timeout": timedelta(seconds=60)}
+_TRIES, _PAUSE_SECONDS = 5, 0.2
 _CHUNK_BYTES = 4 << 20
 _QUERY = re.compile(r"\?[^\s:]*")  # in an address that a store's error quotes: a signature may be in it
 _REASON_CHARACTERS_MAX = 300
@@ -77,18 +79,25 @@ class ObjectStore(msgspec.Struct, frozen=True):
         """Create a file by a conditional write. If it is there with these bytes, an answer was lost, and it is ours."""
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        with self._clearly():
-            try:
-                self._store().put(name, data, mode="create")
-            except (AlreadyExistsError, PreconditionError):
-                if not self._holds(name, data):
-                    raise Taken from None
+        for _ in range(_TRIES):
+            with self._clearly():
+                try:
+                    self._store().put(name, data, mode="create")
+                    return
+                except (AlreadyExistsError, PreconditionError):
+                    found = self._found(name)
+            if found == data:
+                return
+            if found is not None:
+                raise Taken
+            time.sleep(_PAUSE_SECONDS)  # a write is under way, which may be our own: nobody has lost yet
+        raise errors.PlaceUnreachable(path=self.url, reason=f"it neither creates {name} nor has it")
 
-    def _holds(self, name: str, data: bytes) -> bool:
+    def _found(self, name: str) -> bytes | None:
         try:
-            return self.read(name) == data
-        except FileNotFoundError:  # two were under way, and the store let neither through
-            return False
+            return self.read(name)
+        except FileNotFoundError:
+            return None
 
     def put(self, name: str, data: bytes) -> None:
         """Write a small file; a store replaces whole objects."""

@@ -30,6 +30,10 @@ class AnswerLost(Exception):
     """The client gets no answer: the connection ends."""
 
 
+class Conflicting(Exception):
+    """The server does not get the request: another write of that name is under way (409)."""
+
+
 class Between:
     """What happens to requests: `at` names one by its method and a pattern for its path, once.
 
@@ -136,6 +140,8 @@ def _handler(port: int, between: Between) -> type[BaseHTTPRequestHandler]:
                 heard = {name: value for name, value in self.headers.items() if name.lower() not in between.ignored}
                 status, headers, answer = _asked(port, self.command, self.path, heard, body)
                 between.meet(self.command, self.path, after=True)
+            except Conflicting:
+                status, headers, answer = 409, [], b""
             except AnswerLost:
                 self.close_connection = True
                 return
