@@ -26,7 +26,7 @@ HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 CALL = re.compile(r"\b(\w+)\((\w+)=")
 VARIABLE = re.compile(r"\bTALLY_[A-Z_]+\b")
-NOT_OURS = frozenset({".git", ".venv", ".hypothesis", "__pycache__", "out", "build", "dist", "demo-data"})
+NOT_OURS = frozenset({".git", ".venv", ".moto", ".hypothesis", "__pycache__", "out", "build", "dist", "demo-data"})
 ONE_MACHINE = re.compile(
     r"(?<![\w.:])/(?:home|root|Users|mnt|work)/[\w.-]+"  # the folders of somebody
     r"|(?<![\w.])[A-Z]:\\Users\\"
