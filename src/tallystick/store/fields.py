@@ -28,7 +28,7 @@ def check_version(version: object) -> int:
 
 
 def warn_of_size(what: str, size: int) -> None:
-    """Warn of an event past the advised size. Where warnings are errors it is refused, and not the group that it is in."""
+    """Warn of an event past the advised size. Where warnings are errors it is refused, and not its whole group."""
     advised = limits.EVENT_BYTES_ADVISED
     text = f"{what} has {size} bytes, more than the advised {advised}"
     try:  # the ninth frame up from here is the one that called Store.append

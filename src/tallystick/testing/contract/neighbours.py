@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import pytest
+
 from tallystick import Catalog, NewEvent, Store, errors
 from tallystick.event import limits, names, shipped
 from tallystick.projections import Projection, run_inline
