@@ -30,6 +30,7 @@ THEMES = (
     "processes",
     "limits",
     "bad_input",
+    "neighbours",
     "maintenance",
     "views",
     "projections",
@@ -62,6 +63,7 @@ from tallystick.testing.contract.maintenance import (  # noqa: E402
     SnapshotContract,
 )
 from tallystick.testing.contract.moving import MovingContract  # noqa: E402
+from tallystick.testing.contract.neighbours import NeighbourContract  # noqa: E402
 from tallystick.testing.contract.orgs_and_sources import OrgAndSourceContract  # noqa: E402
 from tallystick.testing.contract.processes import ProcessContract  # noqa: E402
 from tallystick.testing.contract.profiles import ProfileContract  # noqa: E402
@@ -91,6 +93,7 @@ CONTRACTS = (
     ProcessContract,
     LimitContract,
     BadInputContract,
+    NeighbourContract,
     PruningContract,
     ErasureContract,
     SnapshotContract,
@@ -125,6 +128,7 @@ class AllContracts(
     ProcessContract,
     LimitContract,
     BadInputContract,
+    NeighbourContract,
     PruningContract,
     ErasureContract,
     SnapshotContract,
