@@ -18,6 +18,7 @@ THEMES = (
     "retry",
     "atomicity",
     "reading",
+    "iterating",
     "filters",
     "orgs_and_sources",
     "profiles",
@@ -52,6 +53,7 @@ from tallystick.testing.contract.damage import DamageContract  # noqa: E402
 from tallystick.testing.contract.expectations import ExpectationContract  # noqa: E402
 from tallystick.testing.contract.filters import FilterContract  # noqa: E402
 from tallystick.testing.contract.harness import EngineHarness, UrlHarness, needs  # noqa: E402
+from tallystick.testing.contract.iterating import IteratingContract  # noqa: E402
 from tallystick.testing.contract.leases import LeaseContract  # noqa: E402
 from tallystick.testing.contract.limits import LimitContract  # noqa: E402
 from tallystick.testing.contract.maintenance import (  # noqa: E402
@@ -79,6 +81,7 @@ CONTRACTS = (
     RetryContract,
     AtomicityContract,
     ReadingContract,
+    IteratingContract,
     FilterContract,
     OrgAndSourceContract,
     ProfileContract,
@@ -113,6 +116,7 @@ class AllContracts(
     RetryContract,
     AtomicityContract,
     ReadingContract,
+    IteratingContract,
     FilterContract,
     OrgAndSourceContract,
     ProfileContract,
