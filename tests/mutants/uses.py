@@ -45,7 +45,8 @@ def _defined(tree: ast.Module, line: int) -> tuple[set[str], range]:
 
 
 def _first(node: ast.stmt) -> int:
-    return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])
 
 
 def _targets(node: ast.stmt | None) -> Iterator[str]:

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from tallystick.cli import failures, losses, options, output, progress
 from tallystick.cli.verify import show_problems, show_unrecorded
+from tallystick.store import iterate
 
 if TYPE_CHECKING:
     from tallystick import Store
@@ -141,15 +142,10 @@ def _structures(store: Store) -> list[Problem]:
 def _read_through(store: Store) -> list[Hole]:
     """The holes that are met when the log is read from end to end."""
     holes: list[Hole] = []
-    after, head = 0, store.head()
-    with progress.bar("reading", total=head) as move:
-        while after < head:
-            page = store.log.read(after=after, until=head, limit=PAGE, over_holes=True, over_pruned=True)
+    with progress.bar("reading", total=store.head()) as move:
+        for page in iterate.pages(store.log, limit=PAGE, over_holes=True, over_pruned=True):
             holes += [hole for hole in page.holes if not hole.accepted]
-            if page.through <= after:
-                break
-            after = page.through
-            move(after)
+            move(page.through)
     return holes
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from tallystick.cli import options, output
+from tallystick.store import iterate
 
 if TYPE_CHECKING:
-    from tallystick import Store
-    from tallystick.store.page import StreamInfo
+    pass
 
 PAGE = 1000
 
@@ -24,7 +23,8 @@ PAGE = 1000
 def command(url: str, kind: str | None, org: str | None, as_json: bool) -> None:
     """List the streams in order of name: how long each is, whose it is, and the link of its last event."""
     with options.open_reading(url) as store:
-        found = (info for info in _all(store, kind) if org is None or info.org == org)
+        every = iterate.streams(store.log, prefix="" if kind is None else f"{kind}/")
+        found = (info for info in every if org is None or info.org == org)
         if as_json:
             for info in found:
                 output.document({"stream": info.stream, "seq": info.seq, "org": info.org, "link": info.link.hex()})
@@ -33,13 +33,3 @@ def command(url: str, kind: str | None, org: str | None, as_json: bool) -> None:
             ("stream", "seq", "org", "link"),
             ((info.stream, info.seq, info.org, info.link.hex()) for info in found),
         )
-
-
-def _all(store: Store, kind: str | None) -> Iterator[StreamInfo]:
-    after = "" if kind is None else f"{kind}/"
-    while page := store.streams(after=after, limit=PAGE):
-        for info in page:
-            if kind is not None and not info.stream.startswith(f"{kind}/"):
-                return
-            yield info
-        after = page[-1].stream

@@ -1,30 +1,32 @@
 """`stream`: a projection kept current by Structured Streaming, each event exactly once into its row.
 
 The rows say where to read on, and a batch only how far: the events between the rows and the end of the batch are read,
-folded by the workers onto the rows as they are, and written in one transaction that compares where the rows were. So
-Spark's checkpoint may be behind the rows or ahead of them, and a batch that Spark repeats has no second effect.
+and folded by the tasks onto the rows as they are. The tasks write what comes out beside the rows, where nobody sees it.
+When all are done, the driver puts it in force in one transaction, which compares where the rows were and how many there
+are. So Spark's checkpoint may be behind the rows or ahead of them, a task or a batch that Spark repeats has no second
+effect, and the driver holds no rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import secrets
+from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from pyspark.sql.streaming.query import StreamingQuery
 
-import tallystick
 from tallystick import errors
 from tallystick.event.catalog import Catalog
 from tallystick.pipeline import columns, ends, tasks
+from tallystick.pipeline.batch_rows import COUNT_DDL, Batch, Kept, filling
 from tallystick.pipeline.carrying import carry, only_upcasters
 from tallystick.pipeline.checkpoints import checkpoint_of
 from tallystick.pipeline.failures import told
-from tallystick.pipeline.folding import ROWS_DDL, ROWS_SCHEMA
-from tallystick.pipeline.keys import key_name, with_key
+from tallystick.pipeline.folding import in_order
+from tallystick.pipeline.keys import with_key
 from tallystick.pipeline.partitions import split
 from tallystick.pipeline.question import Question, absolute, head_past
 from tallystick.pipeline.source import read_range
@@ -32,27 +34,15 @@ from tallystick.projections.folding import Folder
 from tallystick.projections.places import Keeper
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
-from tallystick.store.views import ROWS, Place, ViewRow
+from tallystick.store.views import ROWS
 
 BATCH_EVENTS = 200_000
 TRIGGER_SECONDS = 1
 TRIES = 20
 DROPPED_A_WRITE = 1000
+NUMBER_BYTES = 16
 
 Batches = Iterator[pa.RecordBatch]
-
-
-class Kept(msgspec.Struct, frozen=True):
-    """A projection over a log, as workers and driver need it."""
-
-    url: str
-    projection: Any
-    catalog: Catalog
-
-    def open(self, *, for_rows: bool = False) -> Store:
-        """The store; `for_rows`: to write rows. A file log's rows lie beside it, and its one writer is not us."""
-        readonly = not for_rows or self.url.startswith("files:")
-        return tallystick.open(self.url, readonly=readonly, create=False, catalog=self.catalog)
 
 
 def stream(
@@ -109,12 +99,13 @@ def _step(spark: SparkSession, kept: Kept, store: Store, end: int, batch_events:
     if place.position >= end:
         return place.position
     until = min(end, place.position + batch_events)
+    batch = Batch(secrets.token_bytes(NUMBER_BYTES), place, until)
     keyed = with_key(_events(spark, kept, place.position, until), projection, kept.catalog)
-    grouped = keyed.repartition(F.col(key_name(projection))).sortWithinPartitions("position")
-    rows = grouped.mapInArrow(_onto_rows(kept, place, until), ROWS_DDL).collect()
-    found = [ViewRow(row[0], None if row[1] is None else bytes(row[1]), bytes(row[2])) for row in rows]
+    counts = in_order(keyed, projection).mapInArrow(filling(kept, batch), COUNT_DDL)
+    (found,) = counts.agg(F.sum("rows")).first() or (None,)
     last = store.log.read(after=until - 1, until=until, limit=1, over_pruned=True).events
-    views.write(place.moved(until, last[0] if last else None), found, previous=place.position)
+    moved = place.moved(until, last[0] if last else None)
+    views.write_batch(moved, batch.number, rows=found or 0, previous=place.position)
     return until
 
 
@@ -129,22 +120,3 @@ def _events(spark: SparkSession, kept: Kept, after: int, until: int) -> DataFram
                 yield from read_range(question, columns.COLUMNS, ranges[number])
 
     return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(read, columns.DDL)
-
-
-def _onto_rows(kept: Kept, place: Place, until: int) -> Callable[[Batches], Batches]:
-    """Folds the events of a partition onto the rows of their keys."""
-
-    def load(store: Store, keys: Any) -> list[ViewRow]:
-        return store.log.views.rows(place.projection, epoch=place.epoch, keys=keys).rows
-
-    def run(batches: Batches) -> Batches:
-        with told(), kept.open() as store:
-            events = [event for batch in batches for event in kept.catalog.upcast(list(columns.to_events(batch)))]
-            if not events:
-                return
-            rows = Folder(store, kept.projection).rows(events, load=lambda keys: load(store, keys), until=until)
-            fields = zip(*((row.key, row.state, row.mark) for row in rows), strict=True)
-            arrays = [pa.array(values, field.type) for values, field in zip(fields, ROWS_SCHEMA, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=ROWS_SCHEMA)
-
-    return run

@@ -19,11 +19,11 @@ def letter_of(store: Store, consumer: str, position: int) -> DeadLetter:
 
 def event_of(store: Store, letter: DeadLetter) -> Event:
     """The event that a letter is about. If it was pruned since, or is of another history, that is said by name."""
-    found = store.read_stream(letter.stream, after=letter.seq - 1, limit=1)
-    if not found or (found[0].position, found[0].type) != (letter.position, letter.type):
+    found = store.at(letter.stream, letter.seq)
+    if found is None or (found.position, found.type) != (letter.position, letter.type):
         reason = f"its dead letter is about seq {letter.seq} of {letter.stream!r} at {letter.position}, not there"
         raise errors.WrongStore(name=letter.consumer, reason=reason)
-    return found[0]
+    return found
 
 
 def replay_letter(store: Store, consumer: str, position: int, handler: Handler) -> Event:

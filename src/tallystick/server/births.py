@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 from tallystick import errors
 from tallystick.event.model import Event
-from tallystick.store import facts
-from tallystick.store.events import PAGE_EVENTS
+from tallystick.store import facts, iterate
 from tallystick.store.store import Store
 
 KEPT_MAX = 1 << 16
@@ -47,7 +46,7 @@ class Births:
         if self._has_lost_others(stream):
             return False
         after = max(self._whole.get(stream, 0), self._cut(stream))
-        while page := self._store.log.read_stream(stream, after=after, limit=PAGE_EVENTS):
+        for page in iterate.stream_pages(self._store.log, stream, after=after):
             if any(event.metadata.get("org") != org for event in page):
                 return False
             after = page[-1].seq

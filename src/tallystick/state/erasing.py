@@ -21,7 +21,7 @@ from tallystick.state.fold import State, Until, beginning, replay
 from tallystick.state.reducer import Reducer
 from tallystick.state.shelf import Entry
 from tallystick.state.snapshots import control, draft, dropped_facts, end_of, named, unhurried
-from tallystick.store import facts
+from tallystick.store import facts, iterate
 from tallystick.store.idempotency import ERASED_RESPONSE, CommandKey
 from tallystick.store.maintenance import Erasure, Maintenance
 from tallystick.store.snapshots import Snapshot
@@ -96,14 +96,14 @@ def _event(store: Store, stream: str, seq: int) -> Event:
     cut = store.cut(stream)
     if cut is not None and seq <= cut.through:
         raise errors.EraseRefused(stream=stream, seq=seq, reason="it was pruned")
-    found = store.log.read_stream(stream, after=seq - 1, until=seq, limit=1) if seq > 0 else []
-    if not found:
+    found = iterate.at(store.log, stream, seq)
+    if found is None:
         raise errors.EraseRefused(stream=stream, seq=seq, reason="there is no such event")
-    if found[0].payload is None:
+    if found.payload is None:
         raise errors.EraseRefused(stream=stream, seq=seq, reason="it is erased already")
     if names.is_reserved(stream):
         raise errors.EraseRefused(stream=stream, seq=seq, reason="control facts are never erased")
-    return found[0]
+    return found
 
 
 def _consequences(

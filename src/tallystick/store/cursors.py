@@ -19,6 +19,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event import limits, names
 from tallystick.event.model import Event
+from tallystick.store import iterate
 from tallystick.store.events import EventLog
 
 DOMAIN = b"tallystick/cursor/1\n"
@@ -82,7 +83,7 @@ def _is_ours(log: EventLog, found: Cursor, over_holes: bool) -> bool:
     if found.position > log.head() and log.wait(found.position - 1, timeout=_HEAD_S) < found.position:
         return False  # a head that has to be proven may follow a moment later
     try:
-        event = _event_at(log, found.evidence)
+        event = iterate.event_at(log, found.evidence)
     except errors.Damaged:
         if over_holes:
             return True
@@ -90,13 +91,6 @@ def _is_ours(log: EventLog, found: Cursor, over_holes: bool) -> bool:
     if event is None and found.evidence <= log.floor():
         return True  # it was pruned since, or there was none
     return event is not None and found.mark == mark(log.store_id, found.evidence, event.link)
-
-
-def _event_at(log: EventLog, position: int) -> Event | None:
-    if position < 1:
-        return None
-    page = log.read(after=position - 1, until=position, limit=1, over_pruned=True)
-    return page.events[0] if page.events else None
 
 
 def _last_event(log: EventLog, position: int) -> Event | None:

@@ -138,6 +138,18 @@ class Views(Protocol):
         A row without a state is removed.
         """
 
+    def fill_batch(self, place: Place, batch: bytes, rows: Sequence[ViewRow]) -> None:
+        """Keep rows of a batch where nobody sees them, if their epoch is still at `place` and its `drops`.
+
+        Many tasks may fill one batch, each again and again: of two rows of one key, the batch has the later one.
+        """
+
+    def write_batch(self, place: Place, batch: bytes, *, rows: int, previous: int) -> None:
+        """As `write`, with the rows that fill the batch; `ViewMoved` also if there are not exactly so many.
+
+        Batches of the epoch are empty afterwards, as they are after a `drop` or a `discard`.
+        """
+
     def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
         """Make an epoch live in place of `over` (None: there is none); `ViewMoved` unless it has reached it."""
 

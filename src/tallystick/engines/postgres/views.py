@@ -2,6 +2,7 @@
 
 Invariants: at most one epoch of a projection is live (a unique index says so); whoever changes rows of an epoch has
 locked its row in `tally.views`, so a comparison of where the epoch was holds until the commit. One statement a batch.
+`tally.batch_rows` has what tasks computed for a batch that is not written yet; no reader may look there.
 """
 
 from __future__ import annotations
@@ -63,18 +64,32 @@ class PostgresViews:
 
     def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
         self._require_whole_log()
-        kept = [row for row in rows if row.state is not None]
-        values = _values(place) | {
-            "previous": previous,
-            "keys": _keys([row.key for row in kept]),
-            "states": arrays.texts([row.state for row in kept if row.state is not None]),
-            "marks": arrays.blobs([row.mark for row in kept]),
-            "checks": arrays.blobs(row_checks.of_rows(place, kept)),
-            "gone": _keys([row.key for row in rows if row.state is None]),
-        }
+        values = _values(place) | _columns(place, rows) | {"previous": previous}
         if not self._keeping.change("write_view", values):
-            stored = self._keeping.rows("find_view", (place.projection, place.epoch))
-            raise _moved(place, str(previous), str(_place(stored[0]).position) if stored else "gone")
+            raise self._elsewhere(place, previous)
+
+    def fill_batch(self, place: Place, batch: bytes, rows: Sequence[ViewRow]) -> None:
+        self._require_whole_log()
+        values = _values(place) | _columns(place, rows) | {"batch": batch}
+        if not self._keeping.change("fill_view_batch", values):
+            raise self._elsewhere(place, place.position)
+
+    def write_batch(self, place: Place, batch: bytes, *, rows: int, previous: int) -> None:
+        self._require_whole_log()
+        with self._keeping.writing() as connection:
+            moved = _ask(connection, "move_view", _values(place) | {"previous": previous})
+            if not moved:
+                raise self._elsewhere(place, previous)
+            values = {"number": moved[0][0], "batch": batch}
+            ((found,),) = _ask(connection, "count_batch_rows", values)
+            if found != rows:
+                raise _moved(place, f"a batch of {rows} rows", f"a batch of {found}")
+            for name in ("write_batch_rows", "delete_view_rows_of_batch", "empty_batches"):
+                connection.execute(statements.named(name), values)
+
+    def _elsewhere(self, place: Place, expected: int) -> errors.ViewMoved:
+        stored = self._keeping.rows("find_view", (place.projection, place.epoch))
+        return _moved(place, str(expected), str(_place(stored[0]).position) if stored else "gone")
 
     def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
         self._require_whole_log()
@@ -99,6 +114,7 @@ class PostgresViews:
             if not closed:
                 return 0
             values = {"number": closed[0][0], "limit": limit}
+            connection.execute(statements.named("empty_batches"), values)
             gone = connection.execute(statements.named("delete_view_rows"), values).rowcount
             if gone < limit:
                 connection.execute(statements.named("delete_view"), values)
@@ -121,6 +137,7 @@ def drop_within(connection: psycopg.Connection[Any], projection: str, keys: Sequ
     connection.execute(statements.named("lock_views"), (projection,))
     connection.execute(statements.named("count_view_drop"), (projection,))
     connection.execute(statements.named("drop_view_rows"), (projection, _keys(keys)))
+    connection.execute(statements.named("empty_batches_of"), (projection,))
 
 
 def not_whole(org: str | None) -> str | None:
@@ -130,6 +147,18 @@ def not_whole(org: str | None) -> str | None:
 
 def _values(place: Place) -> dict[str, Any]:
     return msgspec.structs.asdict(place) | {"checksum": row_checks.of_place(place)}
+
+
+def _columns(place: Place, rows: Sequence[ViewRow]) -> dict[str, Any]:
+    """Rows as an array a column; those without a state by their keys alone."""
+    kept = [row for row in rows if row.state is not None]
+    return {
+        "keys": _keys([row.key for row in kept]),
+        "states": arrays.texts([row.state for row in kept if row.state is not None]),
+        "marks": arrays.blobs([row.mark for row in kept]),
+        "checks": arrays.blobs(row_checks.of_rows(place, kept)),
+        "gone": _keys([row.key for row in rows if row.state is None]),
+    }
 
 
 def _place(row: Sequence[Any]) -> Place:

@@ -59,7 +59,7 @@ COPIED = (
     "job_attempts",
     "sqlite_sequence",
 )
-MADE_AGAIN = ("events", "streams", "writers")
+MADE_AGAIN = ("events", "streams", "writers", "batch_rows")
 PLACES = {width: ", ".join("?" * width) for width in range(1, 65)}
 _AT_ONCE = 500
 

@@ -1,7 +1,8 @@
-"""The rows of projections in two SQLite tables: `views` has a row an epoch, `view_rows` one a key.
+"""The rows of projections in SQLite tables: `views` has a row an epoch, `view_rows` one a key.
 
 Invariants: at most one epoch of a projection is live (a unique index says so); rows and the position of their epoch
-change in the same transaction, after comparing where the epoch was.
+change in the same transaction, after comparing where the epoch was. `batch_rows` has what tasks computed for a batch
+that is not written yet; no reader looks there.
 """
 
 from __future__ import annotations
@@ -83,10 +84,7 @@ class SqliteViews:
 
     def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
         with self._connections.writing() as connection:
-            moved = _values(place) | {"previous": previous}
-            if connection.execute(statements.named("move_view"), moved).rowcount != 1:
-                stored = _place(connection, place.projection, place.epoch)
-                raise _moved(place, str(previous), "gone" if stored is None else str(stored.position))
+            _move(connection, place, previous)
             named = (place.projection, place.epoch)
             kept = [row for row in rows if row.state is not None]
             checked = zip(kept, row_checks.of_rows(place, kept), strict=True)
@@ -94,6 +92,25 @@ class SqliteViews:
             connection.executemany(statements.named("put_view_row"), values)
             gone = [(*named, row.key) for row in rows if row.state is None]
             connection.executemany(statements.named("delete_view_row"), gone)
+
+    def fill_batch(self, place: Place, batch: bytes, rows: Sequence[ViewRow]) -> None:
+        with self._connections.writing() as connection:
+            if connection.execute(statements.named("is_view_at"), _values(place)).fetchone() is None:
+                raise _elsewhere(connection, place, place.position)
+            checked = zip(rows, row_checks.of_rows(place, rows), strict=True)
+            named = (place.projection, place.epoch, batch)
+            values = [(*named, row.key, row.state, row.mark, check) for row, check in checked]
+            connection.executemany(statements.named("put_batch_row"), values)
+
+    def write_batch(self, place: Place, batch: bytes, *, rows: int, previous: int) -> None:
+        with self._connections.writing() as connection:
+            _move(connection, place, previous)
+            values = {"projection": place.projection, "epoch": place.epoch, "batch": batch}
+            (found,) = connection.execute(statements.named("count_batch_rows"), values).fetchone()
+            if found != rows:
+                raise _moved(place, f"a batch of {rows} rows", f"a batch of {found}")
+            for name in ("write_batch_rows", "delete_view_rows_of_batch", "empty_batches"):
+                connection.execute(statements.named(name), values)
 
     def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
         with self._connections.writing() as connection:
@@ -111,6 +128,7 @@ class SqliteViews:
             values = {"projection": projection, "epoch": epoch, "limit": limit, "live": live}
             if connection.execute(statements.named("close_view"), values).rowcount != 1:
                 return 0
+            connection.execute(statements.named("empty_batches"), values)
             gone = connection.execute(statements.named("delete_view_rows"), values).rowcount
             if gone < limit:
                 connection.execute(statements.named("delete_view"), values)
@@ -122,11 +140,23 @@ class SqliteViews:
             named = [(projection, epoch, key) for epoch in epochs for key in keys]
             connection.executemany(statements.named("drop_view_row"), named)
             connection.execute(statements.named("count_view_drop"), {"projection": projection})
+            connection.execute(statements.named("empty_batches"), {"projection": projection, "epoch": None})
 
     def dropped(self, projection: str, epoch: int, *, limit: int) -> list[str]:
         with self._connections.snapshot() as connection:
             values = {"projection": projection, "epoch": epoch, "limit": limit}
             return [key for (key,) in connection.execute(statements.named("list_dropped_rows"), values)]
+
+
+def _move(connection: sqlite3.Connection, place: Place, previous: int) -> None:
+    """Move an epoch to `place`, if it is still at `previous` and `drops`."""
+    if connection.execute(statements.named("move_view"), _values(place) | {"previous": previous}).rowcount != 1:
+        raise _elsewhere(connection, place, previous)
+
+
+def _elsewhere(connection: sqlite3.Connection, place: Place, expected: int) -> errors.ViewMoved:
+    stored = _place(connection, place.projection, place.epoch)
+    return _moved(place, str(expected), "gone" if stored is None else str(stored.position))
 
 
 def _find(connection: sqlite3.Connection, place: Place, keys: Sequence[str]) -> list[tuple[Any, ...]]:

@@ -18,6 +18,7 @@ THEMES = (
     "retry",
     "atomicity",
     "reading",
+    "iterating",
     "filters",
     "orgs_and_sources",
     "profiles",
@@ -29,6 +30,7 @@ THEMES = (
     "processes",
     "limits",
     "bad_input",
+    "neighbours",
     "maintenance",
     "views",
     "projections",
@@ -51,6 +53,7 @@ from tallystick.testing.contract.damage import DamageContract  # noqa: E402
 from tallystick.testing.contract.expectations import ExpectationContract  # noqa: E402
 from tallystick.testing.contract.filters import FilterContract  # noqa: E402
 from tallystick.testing.contract.harness import EngineHarness, UrlHarness, needs  # noqa: E402
+from tallystick.testing.contract.iterating import IteratingContract  # noqa: E402
 from tallystick.testing.contract.leases import LeaseContract  # noqa: E402
 from tallystick.testing.contract.limits import LimitContract  # noqa: E402
 from tallystick.testing.contract.maintenance import (  # noqa: E402
@@ -60,6 +63,7 @@ from tallystick.testing.contract.maintenance import (  # noqa: E402
     SnapshotContract,
 )
 from tallystick.testing.contract.moving import MovingContract  # noqa: E402
+from tallystick.testing.contract.neighbours import NeighbourContract  # noqa: E402
 from tallystick.testing.contract.orgs_and_sources import OrgAndSourceContract  # noqa: E402
 from tallystick.testing.contract.processes import ProcessContract  # noqa: E402
 from tallystick.testing.contract.profiles import ProfileContract  # noqa: E402
@@ -77,6 +81,7 @@ CONTRACTS = (
     RetryContract,
     AtomicityContract,
     ReadingContract,
+    IteratingContract,
     FilterContract,
     OrgAndSourceContract,
     ProfileContract,
@@ -88,6 +93,7 @@ CONTRACTS = (
     ProcessContract,
     LimitContract,
     BadInputContract,
+    NeighbourContract,
     PruningContract,
     ErasureContract,
     SnapshotContract,
@@ -110,6 +116,7 @@ class AllContracts(
     RetryContract,
     AtomicityContract,
     ReadingContract,
+    IteratingContract,
     FilterContract,
     OrgAndSourceContract,
     ProfileContract,
@@ -121,6 +128,7 @@ class AllContracts(
     ProcessContract,
     LimitContract,
     BadInputContract,
+    NeighbourContract,
     PruningContract,
     ErasureContract,
     SnapshotContract,
