@@ -12,8 +12,8 @@ import pytest
 
 import tallystick
 from tallystick import aio, errors
+from tallystick.aio import group_commit
 from tallystick.engines.disk import Disk
-from tallystick.store import group_commit
 from tallystick.store.filesystem import File
 from tallystick.store.verify import verify
 from tallystick.testing.builders import event, events, named

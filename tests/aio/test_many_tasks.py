@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tallystick import NewEvent, aio, errors
-from tallystick.store import group_commit
+from tallystick.aio import group_commit
 from tallystick.store.verify import verify
 from tallystick.testing.builders import event
 from tallystick.testing.faults import FaultyFileSystem

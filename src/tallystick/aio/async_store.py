@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from tallystick import errors, opening, state
+from tallystick.aio.group_commit import Committer
 from tallystick.event.model import Event, NewEvent
 from tallystick.store.commit import Appended
 from tallystick.store.events import PAGE_EVENTS, Report
 from tallystick.store.expectation import ANY
-from tallystick.store.group_commit import Committer
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut
 from tallystick.store.page import Hole, Page, StreamInfo
