@@ -37,6 +37,7 @@ THEMES = (
     "moving",
     "readers",
     "tampering",
+    "vanished",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
 
@@ -69,6 +70,7 @@ from tallystick.testing.contract.reading import ReadingContract  # noqa: E402
 from tallystick.testing.contract.reopening import ReopeningContract  # noqa: E402
 from tallystick.testing.contract.retry import RetryContract  # noqa: E402
 from tallystick.testing.contract.tampering import TamperingContract  # noqa: E402
+from tallystick.testing.contract.vanished import VanishedContract  # noqa: E402
 from tallystick.testing.contract.views import DeadLetterContract, ViewContract  # noqa: E402
 
 CONTRACTS = (
@@ -101,6 +103,7 @@ CONTRACTS = (
     MovingContract,
     ReaderContract,
     TamperingContract,
+    VanishedContract,
 )
 
 
@@ -134,6 +137,7 @@ class AllContracts(
     MovingContract,
     ReaderContract,
     TamperingContract,
+    VanishedContract,
 ):
     """Everything an engine must do."""
 
