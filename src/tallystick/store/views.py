@@ -9,7 +9,7 @@ runners of one projection, or one that was killed, leave no effect twice and non
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -105,6 +105,10 @@ class Rows(msgspec.Struct, frozen=True):
     rows: list[ViewRow]
 
 
+Seen: TypeAlias = "set[tuple[str, int, int]]"
+"""Epochs of projections that had all their rows when a handle looked, with the number of their drops."""
+
+
 class Views(Protocol):
     """The rows that an engine holds. Each call is one transaction."""
 
@@ -162,6 +166,13 @@ class Views(Protocol):
 
     def drop(self, projection: str, keys: Sequence[str]) -> None:
         """Drop the states of these keys in every epoch, and count it: they may repeat what was erased."""
+
+    def counted(self, projection: str, *, epoch: int | None = None) -> int | None:
+        """How many rows with a state an epoch has, if it has as many rows as were written; else `RowsDamaged`.
+
+        Of the live epoch unless one is named. None if there is no such epoch, or if it is being removed. `rows` sees to
+        this too, once a handle, before it gives a page or says that a key is not there.
+        """
 
     def dropped(self, projection: str, epoch: int, *, limit: int) -> list[str]:
         """Keys whose states were dropped and not folded again yet."""

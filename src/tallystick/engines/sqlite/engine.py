@@ -145,7 +145,7 @@ class SqliteLog(Receiver):
                     outcomes.append(refusal)
             writing.write(connection, ledger, recorded=self._clock())
             if self.inline is not None and ledger.rows:
-                views = SqliteViews(Within(connection))
+                views = SqliteViews(Within(connection), self.views.seen)
                 self.inline.prepare(ledger.rows, views)(views)
         ledger.committed()
         if ledger.rows:

@@ -39,6 +39,7 @@ THEMES = (
     "moving",
     "readers",
     "tampering",
+    "vanished",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
 
@@ -73,6 +74,7 @@ from tallystick.testing.contract.reading import ReadingContract  # noqa: E402
 from tallystick.testing.contract.reopening import ReopeningContract  # noqa: E402
 from tallystick.testing.contract.retry import RetryContract  # noqa: E402
 from tallystick.testing.contract.tampering import TamperingContract  # noqa: E402
+from tallystick.testing.contract.vanished import VanishedContract  # noqa: E402
 from tallystick.testing.contract.views import DeadLetterContract, ViewContract  # noqa: E402
 
 CONTRACTS = (
@@ -107,6 +109,7 @@ CONTRACTS = (
     MovingContract,
     ReaderContract,
     TamperingContract,
+    VanishedContract,
 )
 
 
@@ -142,6 +145,7 @@ class AllContracts(
     MovingContract,
     ReaderContract,
     TamperingContract,
+    VanishedContract,
 ):
     """Everything an engine must do."""
 
