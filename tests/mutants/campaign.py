@@ -176,6 +176,10 @@ class Campaign:
         """Whether there is anything to do: it was never tried, or tests are left."""
         return site.key not in self._results or bool(self._tests(site))
 
+    def is_slow(self, site: Site) -> bool:
+        """What runs at import comes last in a round: it takes a process that imports the package again."""
+        return runs_at_import(site, self._texts)
+
     def last(self, site: Site) -> Result | None:
         """What the last visit found."""
         return self._results.get(site.key)
