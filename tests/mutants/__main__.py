@@ -112,7 +112,7 @@ def _rounds(campaign: Campaign, chosen: Sequence[Site], overlay: Overlay, second
     """Give each mutant so much time of the processor, then those that need it more, until all their tests ran."""
     shown = time.monotonic()
     for _ in range(ROUNDS_MAX):
-        left = [site for site in chosen if campaign.open(site)]
+        left = sorted((site for site in chosen if campaign.open(site)), key=campaign.is_slow)
         for number, site in enumerate(left):
             result = campaign.judged(site, overlay, seconds)
             _keep(result)

@@ -22,13 +22,14 @@ from . import forked
 from .covering import Covering, digest_of, selectable
 from .forked import Run, Task
 from .sites import Site, mutated
-from .uses import places
+from .uses import places, runs_at_import
 from .warm import Order, Warm
 
 STAGES = (4, 30, 300)  # so many tests at a time: those that a killed mutant does not need are not even collected
 KILLED, SURVIVED, UNDECIDED = "killed", "survived", "undecided"
 NOT_RUN, BROKEN = "no test runs it", "the runner broke"
 FIRST_SECONDS = 3.0
+LOOKS_AT_CLASSES = "tests/store/test_values.py"  # it runs no line of theirs
 _ticks = count(1)
 
 
@@ -164,13 +165,20 @@ class Campaign:
         if result is not None and result.outcome == KILLED:
             return set()
         if site.key not in self._places:
-            self._places[site.key] = places(site, self._texts, self._known)
+            self._places[site.key] = places(site, self._texts)
         passed = set(result.passed) if result is not None else set()
-        return {name for name in self._known.of(self._places[site.key]) if self._known.marks[name] not in passed}
+        found = self._known.of(self._places[site.key])
+        if runs_at_import(site, self._texts):
+            found |= {name for name in self._known.costs if name.startswith(LOOKS_AT_CLASSES)}
+        return {name for name in found if self._known.marks[name] not in passed}
 
     def open(self, site: Site) -> bool:
         """Whether there is anything to do: it was never tried, or tests are left."""
         return site.key not in self._results or bool(self._tests(site))
+
+    def is_slow(self, site: Site) -> bool:
+        """What runs at import comes last in a round: it takes a process that imports the package again."""
+        return runs_at_import(site, self._texts)
 
     def last(self, site: Site) -> Result | None:
         """What the last visit found."""

@@ -15,6 +15,7 @@ import pytest
 
 _costs: dict[str, tuple[float, float]] = {}
 _failed: set[str] = set()
+_skipped: set[str] = set()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -38,10 +39,11 @@ def cpu_seconds() -> float:
 def pytest_runtest_logreport(report: Any) -> None:
     """A test that failed or was skipped says nothing about a mutant."""
     if not report.passed:
-        _failed.add(report.nodeid)
+        (_failed if report.failed else _skipped).add(report.nodeid)
 
 
 def pytest_sessionfinish() -> None:
     """Write the costs down."""
-    passed = {name: cost for name, cost in _costs.items() if name not in _failed}
-    Path(os.environ["TALLY_MUTANTS_COSTS"]).write_text(json.dumps(passed))
+    passed = {name: cost for name, cost in _costs.items() if name not in _failed | _skipped}
+    found = {"passed": passed, "failed": sorted(_failed)}
+    Path(os.environ["TALLY_MUTANTS_COSTS"]).write_text(json.dumps(found))
