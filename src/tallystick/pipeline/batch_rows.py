@@ -7,7 +7,7 @@ a row. So a task holds one page of events, and the states of some keys; the driv
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -68,10 +68,13 @@ def fill(store: Store, batch: Batch, rows: Sequence[ViewRow]) -> None:
 
 
 def filling(kept: Kept, batch: Batch) -> Callable[[Batches], Batches]:
-    """The task: from events sorted by key to the number of rows that they changed."""
+    """The task: from events sorted by key to the number of rows that they changed.
+
+    If the rows have moved, another runner was faster, and the driver finds the same when it writes the batch.
+    """
 
     def run(batches: Batches) -> Batches:
-        with told(), ExitStack() as stack:
+        with told(), suppress(errors.ViewMoved), ExitStack() as stack:
             filler: Filler | None = None
             for page in batches:
                 if page.num_rows:

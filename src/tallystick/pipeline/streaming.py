@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +22,7 @@ from tallystick import errors
 from tallystick.event.catalog import Catalog
 from tallystick.pipeline import columns, ends, tasks
 from tallystick.pipeline.batch_rows import COUNT_DDL, Batch, Kept, filling
+from tallystick.pipeline.batch_size import end_of_batch
 from tallystick.pipeline.carrying import carry, only_upcasters
 from tallystick.pipeline.checkpoints import checkpoint_of
 from tallystick.pipeline.failures import told
@@ -37,12 +38,20 @@ from tallystick.store.store import Store
 from tallystick.store.views import ROWS
 
 BATCH_EVENTS = 200_000
+BATCH_BYTES = 256 << 20
 TRIGGER_SECONDS = 1
 TRIES = 20
 DROPPED_A_WRITE = 1000
 NUMBER_BYTES = 16
 
 Batches = Iterator[pa.RecordBatch]
+
+
+class Bounds(NamedTuple):
+    """How many positions, and how many bytes of events, the rows move on by in one transaction at most."""
+
+    events: int
+    bytes: int
 
 
 def stream(
@@ -54,8 +63,12 @@ def stream(
     catalog: Catalog | None = None,
     follow: bool = False,
     batch_events: int = BATCH_EVENTS,
+    batch_bytes: int = BATCH_BYTES,
 ) -> StreamingQuery:
-    """Start a query that keeps a projection current; without `follow` it ends when it has caught up."""
+    """Start a query that keeps a projection current; without `follow` it ends when it has caught up.
+
+    The rows move on by at most so many positions and so many bytes of events in one transaction.
+    """
     if projection.kind != ROWS:
         raise errors.ProjectionInvalid(name=projection.name, reason="it owns SQL tables, which Spark cannot write")
     place = checkpoint_of(spark, checkpoint)
@@ -66,22 +79,23 @@ def stream(
     spark.dataSource.register(ends.EndsSource)
     options = {"projection": projection.name, "after": str(after), "maxEventsPerTrigger": str(batch_events)}
     batches = spark.readStream.format(ends.NAME).options(url=kept.url, **options).load()
-    write = batches.writeStream.foreachBatch(lambda batch, number: apply_batch(batch, kept, spark, batch_events))
+    bounds = Bounds(batch_events, batch_bytes)
+    write = batches.writeStream.foreachBatch(lambda batch, number: apply_batch(batch, kept, spark, bounds))
     write = write.option("checkpointLocation", place).queryName(f"tallystick-{projection.name}")
     if follow:
         return write.trigger(processingTime=f"{TRIGGER_SECONDS} seconds").start()
     return write.trigger(availableNow=True).start()
 
 
-def apply_batch(batch: DataFrame, kept: Kept, spark: SparkSession, batch_events: int) -> None:
-    """Bring the rows up to the end of a batch, from wherever they are, in steps of so many positions."""
+def apply_batch(batch: DataFrame, kept: Kept, spark: SparkSession, bounds: Bounds) -> None:
+    """Bring the rows up to the end of a batch, from wherever they are, in steps that keep to the bounds."""
     end = max(row["until"] for row in batch.collect())
     with told(), kept.open(for_rows=True) as store:
         head_past(store, end)
         tries = 0
         while tries < TRIES:
             try:
-                if _step(spark, kept, store, end, batch_events) >= end:
+                if _step(spark, kept, store, end, bounds) >= end:
                     return
                 tries = 0
             except errors.ViewMoved:  # another runner was faster: look again at what is left to do
@@ -90,7 +104,7 @@ def apply_batch(batch: DataFrame, kept: Kept, spark: SparkSession, batch_events:
         raise errors.ViewMoved(projection=name, epoch=0, expected="rows that rest", actual="moving all the time")
 
 
-def _step(spark: SparkSession, kept: Kept, store: Store, end: int, batch_events: int) -> int:
+def _step(spark: SparkSession, kept: Kept, store: Store, end: int, bounds: Bounds) -> int:
     """Fold dropped states again, and apply the next events up to `end`; says how far the rows are then."""
     views, projection = store.log.views, kept.projection
     place = Keeper(store, projection, views).live()
@@ -98,9 +112,11 @@ def _step(spark: SparkSession, kept: Kept, store: Store, end: int, batch_events:
         views.write(place, Folder(store, projection).again(keys, until=place.position), previous=place.position)
     if place.position >= end:
         return place.position
-    until = min(end, place.position + batch_events)
+    question = Question(url=kept.url, selection=Selection(types=frozenset(projection.types)))
+    until = min(end, place.position + bounds.events)
+    until = end_of_batch(spark, question, place.position, until, bytes_max=bounds.bytes)
     batch = Batch(secrets.token_bytes(NUMBER_BYTES), place, until)
-    keyed = with_key(_events(spark, kept, place.position, until), projection, kept.catalog)
+    keyed = with_key(_events(spark, question, place.position, until), projection, kept.catalog)
     counts = in_order(keyed, projection).mapInArrow(filling(kept, batch), COUNT_DDL)
     (found,) = counts.agg(F.sum("rows")).first() or (None,)
     last = store.log.read(after=until - 1, until=until, limit=1, over_pruned=True).events
@@ -109,9 +125,8 @@ def _step(spark: SparkSession, kept: Kept, store: Store, end: int, batch_events:
     return until
 
 
-def _events(spark: SparkSession, kept: Kept, after: int, until: int) -> DataFrame:
+def _events(spark: SparkSession, question: Question, after: int, until: int) -> DataFrame:
     """The events between, read by a plain job: to plan a table of the source takes longer than a small batch."""
-    question = Question(url=kept.url, selection=Selection(types=frozenset(kept.projection.types)))
     ranges = split(after, until, partition_events=None, cores=tasks.cores(spark))
 
     def read(batches: Batches) -> Batches:
