@@ -30,6 +30,7 @@ from tallystick.pipeline.question import Question, absolute, head_past
 from tallystick.pipeline.source import read_range
 from tallystick.projections.folding import Folder
 from tallystick.projections.places import Keeper
+from tallystick.store import cursors
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
 from tallystick.store.views import ROWS, Place, ViewRow
@@ -113,8 +114,7 @@ def _step(spark: SparkSession, kept: Kept, store: Store, end: int, batch_events:
     grouped = keyed.repartition(F.col(key_name(projection))).sortWithinPartitions("position")
     rows = grouped.mapInArrow(_onto_rows(kept, place, until), ROWS_DDL).collect()
     found = [ViewRow(row[0], None if row[1] is None else bytes(row[1]), bytes(row[2])) for row in rows]
-    last = store.log.read(after=until - 1, until=until, limit=1, over_pruned=True).events
-    views.write(place.moved(until, last[0] if last else None), found, previous=place.position)
+    views.write(place.moved(until, cursors.last_event(store.log, until)), found, previous=place.position)
     return until
 
 

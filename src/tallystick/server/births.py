@@ -39,7 +39,7 @@ class Births:
             return True
         if len(self._kept) >= KEPT_MAX:
             self._kept.clear()
-        self._kept[stream] = first[0].metadata.get("org") == org
+        self._kept[stream] = first[0].about.org == org
         return self._kept[stream]
 
     def is_whole(self, stream: str, org: str) -> bool:
@@ -48,7 +48,7 @@ class Births:
             return False
         after = max(self._whole.get(stream, 0), self._cut(stream))
         while page := self._store.log.read_stream(stream, after=after, limit=PAGE_EVENTS):
-            if any(event.metadata.get("org") != org for event in page):
+            if any(event.about.org != org for event in page):
                 return False
             after = page[-1].seq
         if len(self._whole) >= KEPT_MAX:

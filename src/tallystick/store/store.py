@@ -330,7 +330,7 @@ class Store:
         if type(position) is not int or not 0 <= position <= head:
             must = f"from 0 to the head, {head}"
             raise errors.InvalidValue(what="checkpoint position", value=names.shown(position), must=must)
-        event = self._event_at(position)
+        event = cursors.last_event(self.log, position)
         link_position, link = (event.position, event.link) if event else (0, b"")
         saved = Checkpoint(name, self.log.store_id, position, link_position, link)
         stored = self.log.checkpoints.load(name)
