@@ -38,7 +38,7 @@ class Births:
             return True
         if len(self._kept) >= KEPT_MAX:
             self._kept.clear()
-        self._kept[stream] = first[0].metadata.get("org") == org
+        self._kept[stream] = first[0].about.org == org
         return self._kept[stream]
 
     def is_whole(self, stream: str, org: str) -> bool:
@@ -47,7 +47,7 @@ class Births:
             return False
         after = max(self._whole.get(stream, 0), self._cut(stream))
         for page in iterate.stream_pages(self._store.log, stream, after=after):
-            if any(event.metadata.get("org") != org for event in page):
+            if any(event.about.org != org for event in page):
                 return False
             after = page[-1].seq
         if len(self._whole) >= KEPT_MAX:

@@ -166,7 +166,7 @@ def _is_theirs(service: Service, principal: Principal, found: Event) -> bool:
     """Whether the principal may see an event: their org's own, as in a page of the log."""
     if principal.org is None:
         return True
-    return found.metadata.get("org") == principal.org and not service.is_infrastructure(found.stream)
+    return found.about.org == principal.org and not service.is_infrastructure(found.stream)
 
 
 def stream_head(service: Service, principal: Principal, stream: str) -> Head:

@@ -78,10 +78,16 @@ def erase(
                 erased_responses=tuple(responses),
             ),
         )
-        kept = isinstance(event.data, dict) and SALT in event.data
-        return Erased(stream, seq, len(dropped), len(again), len(seals), len(responses), kept)
+        return Erased(stream, seq, len(dropped), len(again), len(seals), len(responses), _is_salted(event))
 
     return unhurried(store, stream, attempt)
+
+
+def _is_salted(event: Event) -> bool:
+    try:
+        return isinstance(event.data, dict) and SALT in event.data
+    except errors.Damaged:  # a number that no reader has
+        return False
 
 
 def _responses(store: Store, stream: str, seq: int) -> list[CommandKey]:

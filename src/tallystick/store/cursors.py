@@ -63,7 +63,7 @@ def parse(given: object) -> Cursor:
 
 def made(log: EventLog, position: int) -> str:
     """The cursor of any position of a log: it rests on the last event up to there."""
-    event = _last_event(log, position)
+    event = last_event(log, position)
     evidence, link = (event.position, event.link) if event else (0, b"")
     return text(log.store_id, position, evidence, link)
 
@@ -93,7 +93,7 @@ def _is_ours(log: EventLog, found: Cursor, over_holes: bool) -> bool:
     return event is not None and found.mark == mark(log.store_id, found.evidence, event.link)
 
 
-def _last_event(log: EventLog, position: int) -> Event | None:
+def last_event(log: EventLog, position: int) -> Event | None:
     """The last event up to a position, unless it lies far below."""
     for window in _WINDOWS:
         after = max(0, position - window)

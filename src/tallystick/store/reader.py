@@ -230,7 +230,7 @@ class Reader:
         if type(position) is not int or not 0 <= position <= head:
             must = f"from 0 to the head, {head}"
             raise errors.InvalidValue(what="checkpoint position", value=names.shown(position), must=must)
-        event = iterate.event_at(self.log, position)
+        event = cursors.last_event(self.log, position)
         link_position, link = (event.position, event.link) if event else (0, b"")
         saved = Checkpoint(name, self.log.store_id, position, link_position, link)
         stored = self.log.checkpoints.load(name)

@@ -9,6 +9,7 @@ runners of one projection, or one that was killed, leave no effect twice and non
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -228,8 +229,9 @@ def sound_definition(views: Views, place: Place) -> Definition | None:
 def drop_rows_of(views: Views, event: Event, digest: Callable[[list[str]], bytes]) -> list[tuple[str, str]]:
     """Drop the states that this event, upcast, went into, and say where they stood. Its payload has to be there still.
 
-    `digest` names the upcasters at hand. Rows that were made through others may stand under a key that cannot be told
-    from here, and what a damaged place holds nobody knows: then all of them go, and the next runner begins again.
+    `digest` names the upcasters at hand. Rows that were made through others, or of an event these fail on, may have
+    a key that cannot be told from here, and what a damaged place holds nobody knows: then all of them go, and the next
+    runner begins again.
     """
     wanted: set[tuple[str, str]] = set()
     for place in views.places():
@@ -237,12 +239,13 @@ def drop_rows_of(views: Views, event: Event, digest: Callable[[list[str]], bytes
         if made is not None and (made.kind != ROWS or event.type not in made.types):
             continue
         if made is not None and (made.key in (BY_STREAM, BY_KIND) or made.upcasters == digest(made.types).hex()):
-            wanted.add((place.projection, made.key))
-        else:
-            while views.discard(place.projection, place.epoch, limit=DISCARD_ROWS, live=True) == DISCARD_ROWS:
-                pass
-    found = [(projection, value_at(path, event)) for projection, path in sorted(wanted)]
-    rows = [(projection, key) for projection, key in found if type(key) is str]
+            with suppress(errors.SchemaIncompatible, errors.Damaged):
+                key = value_at(made.key, event)
+                wanted.update([(place.projection, key)] if type(key) is str else [])
+                continue
+        while views.discard(place.projection, place.epoch, limit=DISCARD_ROWS, live=True) == DISCARD_ROWS:
+            pass
+    rows = sorted(wanted)
     for projection, key in rows:
         views.drop(projection, [key])
     return rows

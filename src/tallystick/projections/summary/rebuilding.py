@@ -11,7 +11,7 @@ from tallystick.projections.live import Live
 from tallystick.projections.rebuild import discard, stage, switch
 from tallystick.projections.summary.model import Summary
 from tallystick.projections.summary.summing import hindrance, summed
-from tallystick.store import iterate
+from tallystick.store import cursors
 from tallystick.store.store import Store
 from tallystick.store.summing import Summing
 from tallystick.store.views import Place, ViewRow
@@ -50,4 +50,4 @@ def _fill(store: Store, summary: Summary, staged: Place) -> None:
     found = (ViewRow(key, canonical.encode_state(summary.to_state(its))) for key, its in accounts.items())
     while rows := list(islice(found, ROWS_A_WRITE)):
         views.write(staged, rows, previous=staged.position)
-    views.write(staged.moved(until, iterate.event_at(store.log, until)), [], previous=staged.position)
+    views.write(staged.moved(until, cursors.last_event(store.log, until)), [], previous=staged.position)
