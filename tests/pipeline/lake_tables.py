@@ -10,15 +10,19 @@ from deltalake import DeltaTable, write_deltalake
 
 from tallystick.event.model import Event
 from tallystick.pipeline.columns import COLUMNS, arrow_schema, to_events
-from tallystick.pipeline.lake.form import PARTITIONS
+from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
+from tallystick.pipeline.lake.form import PARTITIONS, SCHEMA
+from tallystick.pipeline.place import place_of
 
 Change = Callable[[pa.Table], pa.Table]
 
 
 def rows_of(place: str | Path, kind: str) -> pa.Table:
     """Every row of a table, as its own library reads it, in the order of positions."""
-    assert kind == "delta"
-    found = pa.table(DeltaTable(str(place)).to_pyarrow_table())
+    if kind == "delta":
+        found = pa.table(DeltaTable(str(place)).to_pyarrow_table())
+    else:
+        found = DirectoryCatalog(place_of(place)).load_table().scan().to_arrow().cast(SCHEMA)
     return found.sort_by([("position", "ascending"), ("seq", "ascending")])
 
 
@@ -30,5 +34,7 @@ def events_of(place: str | Path, kind: str) -> list[Event]:
 
 def rewrite(place: str | Path, kind: str, change: Change) -> None:
     """Put other rows in the place of all rows, by the format's own library and in a commit of it."""
-    assert kind == "delta"
+    if kind == "iceberg":
+        DirectoryCatalog(place_of(place)).load_table().overwrite(change(rows_of(place, kind)))
+        return
     write_deltalake(str(place), change(rows_of(place, kind)), mode="overwrite", partition_by=list(PARTITIONS))

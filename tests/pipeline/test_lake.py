@@ -13,6 +13,8 @@ import duckdb
 import polars
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
 import tallystick
@@ -21,9 +23,11 @@ from tallystick.event.model import Event
 from tallystick.pipeline.archive import archive
 from tallystick.pipeline.compacting import compact
 from tallystick.pipeline.lake.check import verify
+from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
 from tallystick.pipeline.lake.events import append
 from tallystick.pipeline.lake.form import bucket_of
 from tallystick.pipeline.lake.table import FORMATS, table_at
+from tallystick.pipeline.place import place_of
 from tests.pipeline.lake_tables import events_of, rows_of
 
 MakeLog = Callable[..., None]
@@ -204,6 +208,32 @@ def test_an_erasure_that_is_overtaken_is_done(
     assert verify(files_url, place).problems == []
 
 
+def test_a_removal_that_is_overtaken_removes_nothing_that_is_needed(
+    files_url: str, make_log: MakeLog, stored: Stored, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PIPE-02: another run appends while one removes old files: it goes again, from the version that is newest then."""
+    make_log(files_url, events=20)
+    append(files_url, place, kind)
+    with tallystick.open(files_url) as store:
+        state.erase(store, "order/o1", 1, reason="asked")
+    append(files_url, place)
+    table = type(table_at(place))
+    real, others = table.forget, []
+
+    def overtaken(self: Any) -> int:
+        if not others:
+            others.append(None)
+            make_log(files_url, events=20, seed=2)
+            append(files_url, place)
+        done: int = real(self)
+        return done
+
+    monkeypatch.setattr(table, "forget", overtaken)
+    assert append(files_url, place, forget=True).left == 0
+    assert events_of(place, kind) == stored(files_url)
+    assert verify(files_url, place).problems == []
+
+
 def test_a_run_that_always_comes_late_says_so(
     files_url: str, make_log: MakeLog, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,17 +252,48 @@ def test_a_run_that_always_comes_late_says_so(
         append(files_url, place)
 
 
-def test_other_tools_read_it(files_url: str, make_log: MakeLog, stored: Stored, place: Path, kind: str) -> None:
+def test_other_tools_read_it(
+    files_url: str, make_log: MakeLog, stored: Stored, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """PIPE-02: DuckDB, Polars and pyarrow give the rows of the log."""
     make_log(files_url, events=50)
     append(files_url, place, kind, commit_events=20)
     expected = [(event.position, event.stream, (event.payload or b"").decode()) for event in stored(files_url)]
-    frame = polars.read_delta(str(place)).sort("position")
+    if kind == "delta":
+        frame = polars.read_delta(str(place)).sort("position")
+    else:
+        monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+        frame = polars.scan_iceberg(DirectoryCatalog(place_of(place)).load_table()).sort("position").collect()
     assert frame.select("position", "stream", "payload").rows() == expected
     events = rows_of(place, kind)
     found = duckdb.sql("select position, stream, payload from events order by position").fetchall()
     assert found == expected
     assert events.num_rows == 50
+
+
+def test_files_put_together_by_another_tool_are_no_finding(
+    files_url: str, make_log: MakeLog, stored: Stored, place: Path
+) -> None:
+    """PIPE-02: OPTIMIZE of Delta changes files and no row, and the next run goes on."""
+    make_log(files_url, events=50)
+    append(files_url, place, "delta", commit_events=10, buckets=2)
+    before = verify(files_url, place).files
+    DeltaTable(str(place)).optimize.compact()
+    make_log(files_url, events=10, seed=2)
+    append(files_url, place)
+    found = verify(files_url, place)
+    assert (found.problems, found.events) == ([], 60)
+    assert found.files < before
+    assert events_of(place, "delta") == stored(files_url)
+
+
+def test_any_reader_of_iceberg_finds_the_newest_version(files_url: str, make_log: MakeLog, place: Path) -> None:
+    """PIPE-02: without our catalog, by the version hint."""
+    make_log(files_url, events=20)
+    append(files_url, place, "iceberg", commit_events=8)
+    table = StaticTable.from_metadata(str(place))
+    assert table.scan().to_arrow().num_rows == 20
+    assert [item.summary["tallystick.through"] for item in table.snapshots() if item.summary] == ["8", "16", "20"]
 
 
 def test_what_is_not_of_this_log_is_refused(
@@ -285,7 +346,8 @@ def test_a_library_that_is_missing_is_named(
             raise ModuleNotFoundError(f"No module named {library!r}", name=library)
         return real(name, *given, **more)
 
-    for name in [name for name in sys.modules if name.startswith(f"tallystick.pipeline.lake.{kind}")]:
+    ours = ("tallystick.pipeline.lake.delta", "tallystick.pipeline.lake.iceberg")
+    for name in [name for name in sys.modules if name in ours]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(errors.LakeMissing, match=library):

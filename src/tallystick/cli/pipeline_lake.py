@@ -15,13 +15,16 @@ from tallystick.cli.verify import show_problems
 
 if TYPE_CHECKING:
     from tallystick.pipeline.lake.check import TableVerified
+    from tallystick.pipeline.lake.projection_rows import RowsVerified
 
-_FORMATS = ("delta",)
+_FORMAT = click.option(
+    "--format", type=click.Choice(("delta", "iceberg")), help="The format of a table that is not there yet."
+)
 
 
 @click.group("lake", short_help="Keep the log as a table of Delta Lake or Iceberg.")
 def command() -> None:
-    """Keep the events of a log as a table of Delta Lake or Apache Iceberg.
+    """Keep the events of a log, or the rows of a projection, as a table of Delta Lake or Apache Iceberg.
 
     Needs the extras `spark` and `lake` (pip install 'tallystick[spark,lake]'), but no Java and no Spark session. DEST
     is a directory or s3://BUCKET/PATH.
@@ -40,7 +43,7 @@ def _libraries() -> Iterator[None]:
 @command.command("append", short_help="Add what is new to the table.")
 @options.url
 @click.argument("destination", metavar="DEST", type=places.PLACE)
-@click.option("--format", type=click.Choice(_FORMATS), help="The format of a table that is not there yet.")
+@_FORMAT
 @spark.archive
 @click.option(
     "--buckets",
@@ -53,9 +56,7 @@ def _libraries() -> Iterator[None]:
     "commit_events",
     metavar="N",
     type=click.IntRange(min=1),
-    default=1_000_000,
-    show_default=True,
-    help="Positions a commit.",
+    help="Positions a commit. Default: 1000000 for Delta, 250000 for Iceberg, which keeps them in memory.",
 )
 @click.option("--forget", is_flag=True, help="Remove old versions of the table, and what killed runs left.")
 @options.as_json
@@ -65,7 +66,7 @@ def append_(
     format: str | None,
     archive_directory: str | None,
     buckets: int | None,
-    commit_events: int,
+    commit_events: int | None,
     forget: bool,
     as_json: bool,
 ) -> None:
@@ -94,8 +95,36 @@ def append_(
     removed = f", {done.removed} old files removed" if done.removed else ""
     click.echo(f"appended {done.events} events in {done.commits} commits{erased}{removed}")
     click.echo(f"{destination} ({done.format}) holds the log through position {done.through}")
-    if done.left:
-        output.note(f"{done.left} data files of old versions are still there: --forget removes them")
+    _tell_left(done.left)
+
+
+@command.command("rows", short_help="Put the rows of a projection into a table.")
+@options.url
+@click.argument("name", metavar="NAME")
+@click.argument("destination", metavar="DEST", type=places.PLACE)
+@_FORMAT
+@click.option("--forget", is_flag=True, help="Remove old versions of the table, and what killed runs left.")
+@options.as_json
+def rows_(url: str, name: str, destination: str, format: str | None, forget: bool, as_json: bool) -> None:
+    """Replace the table by the live rows of the projection NAME, in one commit that says at which position they are.
+
+    What was erased from the rows is still in old versions of the table until --forget removes them.
+    """
+    with _libraries():
+        from tallystick.pipeline.lake.projection_rows import replace
+
+        done = replace(url, name, destination, format, forget=forget)
+    if as_json:
+        output.document(done)
+        return
+    what = "replaced by" if done.changed else "has already"
+    click.echo(f"{destination} ({done.format}) {what} the {done.rows} rows of {name} at position {done.position}")
+    _tell_left(done.left)
+
+
+def _tell_left(left: int) -> None:
+    if left:
+        output.note(f"{left} data files of old versions are still there: --forget removes them")
 
 
 @command.command("verify", short_help="Check every row of the table.")
@@ -106,12 +135,18 @@ def append_(
 def verify_(url: str, destination: str, archive_directory: str | None, as_json: bool) -> int:
     """Check checksums, sequences and links of the table, and hold every row against the log and its archive.
 
-    Events that are missing, doubled, exchanged or changed are listed. Exit status 0 if nothing is wrong, 1 otherwise.
+    Events that are missing, doubled, exchanged or changed are listed. Of a table with the rows of a projection: their
+    fingerprint, and the log's rows if they are still at that position. Exit status 0 if nothing is wrong, 1 otherwise.
     """
     with _libraries(), progress.tasks("verifying") as show:
-        from tallystick.pipeline.lake.check import verify
+        from tallystick.pipeline.lake import check, projection_rows
+        from tallystick.pipeline.lake.table import marked, table_at
 
-        found = verify(url, destination, archive_directory, show=show)
+        found: TableVerified | RowsVerified
+        if marked(table_at(destination)).projection:
+            found = projection_rows.verify(url, destination)
+        else:
+            found = check.verify(url, destination, archive_directory, show=show)
     status = failures.decide(failures.DONE if found.ok else failures.NO)
     if as_json:
         output.document({"ok": found.ok} | msgspec.to_builtins(found))
@@ -120,14 +155,22 @@ def verify_(url: str, destination: str, archive_directory: str | None, as_json: 
     return status
 
 
-def _show(found: TableVerified) -> None:
+def _show(found: TableVerified | RowsVerified) -> None:
     if found.problems:
         show_problems(found.problems)
-        more = " or more" if found.truncated else ""
-        click.echo(f"{len(found.problems)}{more} wrong in {found.events} events")
+        more = " or more" if getattr(found, "truncated", False) else ""
+        click.echo(f"{len(found.problems)}{more} wrong")
     else:
-        erased = f", {found.erased} of them erased" if found.erased else ""
-        where = f"{found.files} files, through position {found.through} of {found.head}"
-        click.echo(f"ok: {found.events} events{erased} in {found.streams} streams, {where}")
+        click.echo(f"ok: {_counted(found)}")
     for text in found.unsure:
         output.note(f"not looked at: {text}")
+
+
+def _counted(found: TableVerified | RowsVerified) -> str:
+    from tallystick.pipeline.lake.check import TableVerified
+
+    if not isinstance(found, TableVerified):
+        return f"{found.rows} rows of {found.projection} at position {found.position}"
+    erased = f", {found.erased} of them erased" if found.erased else ""
+    where = f"{found.files} files, through position {found.through} of {found.head}"
+    return f"{found.events} events{erased} in {found.streams} streams, {where}"

@@ -103,7 +103,7 @@ class ArchiveNotFound(Unavailable):
 class PlaceUnreachable(Unavailable):
     """The object store did not do what was asked; the reason is its own."""
 
-    template = "the archive {path!r} cannot be reached: {reason}"
+    template = "{path!r} cannot be reached: {reason}"
     advice = "Check the bucket, the network, and the settings and rights in the environment (AWS_…, GOOGLE_…, AZURE_…)."
     path: str
     reason: str

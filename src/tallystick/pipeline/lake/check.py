@@ -20,7 +20,7 @@ from tallystick.pipeline.lake.chains import Chains
 from tallystick.pipeline.lake.comparison import Comparison
 from tallystick.pipeline.lake.events import rows_of
 from tallystick.pipeline.lake.form import SCHEMA
-from tallystick.pipeline.lake.table import Mark, Table, table_at
+from tallystick.pipeline.lake.table import Mark, Table, marked, require, table_at
 from tallystick.pipeline.lake.table_files import UNREADABLE, Known, look_at, rows_between
 from tallystick.pipeline.partitions import Range
 from tallystick.pipeline.place import Place
@@ -66,9 +66,8 @@ def verify(
     """Check every row of a table, and that it has every event up to its mark, once."""
     table = table_at(destination)
     with open_log(url) as store:
-        mark = table.mark()
-        if mark is None:
-            raise errors.TableNotFound(path=str(table.place))
+        mark = marked(table)
+        require(table, mark, projection="")
         ends.require_same_log(table, mark, store)
         source = whole(url, archive, over_pruned=True, over_holes=True)
         later = set(erasures(store, after=mark.through, until=source.until, over_holes=True))

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote
 
+import msgspec
 import pyarrow as pa
 from deltalake import (
     ColumnProperties,
@@ -24,26 +25,26 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from tallystick import errors
 from tallystick.pipeline.disk_place import Disk
-from tallystick.pipeline.lake.form import BARE, PARTITIONS, SCHEMA
-from tallystick.pipeline.lake.table import DELTA, OWNER, SHARES, Listed, Mark
+from tallystick.pipeline.lake.form import BARE, PARTITIONS, ROWS, SCHEMA
+from tallystick.pipeline.lake.table import DELTA, FINGERPRINT, OWNER, PROJECTION, SHARES, Listed, Mark, unreachable
 from tallystick.pipeline.place import Place, Taken
 
-_SETTINGS = {
-    "delta.dataSkippingStatsColumns": "position",
-    "delta.logRetentionDuration": "interval 5200 weeks",
-}
+_SETTINGS = {"delta.logRetentionDuration": "interval 5200 weeks"}
 _POSITIONS_AT_A_TIME = 2_000  # a statement with more takes long to plan
 _WRITER = WriterProperties(
     compression="ZSTD",
     column_properties={name: ColumnProperties(statistics_enabled="NONE", dictionary_enabled=False) for name in BARE},
 )
-_REASON_CHARACTERS_MAX = 300
+_WRITER_OF_ROWS = WriterProperties(
+    compression="ZSTD", default_column_properties=ColumnProperties(statistics_enabled="NONE")
+)
 
 
 class Delta:
     """A table in a directory or in an object store."""
 
     format = DELTA
+    commit_events = 1_000_000
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -60,11 +61,25 @@ class Delta:
                 return None
             said = self._table.metadata().configuration
             if OWNER not in said or not str(said.get(SHARES, "")).isdecimal():
-                raise errors.WrongTable(path=str(self.place), reason="it is not a table of events of a log")
-            owner = said[OWNER]
-            through = self._table.transaction_version(_application(owner)) or 0
-            self._mark = Mark(store_id=owner, through=through, buckets=int(said[SHARES]))
+                raise errors.WrongTable(path=str(self.place), reason="no run of `lake` has made it")
+            projection = said.get(PROJECTION, "")
+            self._mark = Mark(
+                store_id=said[OWNER],
+                through=self._table.transaction_version(_application(said[OWNER], projection)) or 0,
+                buckets=int(said[SHARES]),
+                projection=projection,
+                fingerprint=self._fingerprint() if projection else "",
+            )
         return self._mark
+
+    def _fingerprint(self) -> str:
+        """What the newest commit says of its rows; nothing, if it is not one of ours."""
+        try:
+            lines = self.place.read(f"_delta_log/{self._table.version():020d}.json").splitlines()
+        except FileNotFoundError:
+            return ""
+        said = [found["commitInfo"] for line in lines if "commitInfo" in (found := msgspec.json.decode(line))]
+        return str(said[0].get(FINGERPRINT, "")) if said else ""
 
     def begin(self, mark: Mark, schema: pa.Schema) -> None:
         """Make a table without rows."""
@@ -72,22 +87,31 @@ class Delta:
             DeltaTable.create(
                 self._url,
                 schema,
-                partition_by=list(PARTITIONS),
-                name="events",
-                configuration=_SETTINGS | {OWNER: mark.store_id, SHARES: str(mark.buckets)},
+                partition_by=list(PARTITIONS) if mark.buckets else None,
+                name=mark.projection or "events",
+                configuration=_configuration(mark),
                 raise_if_key_not_exists=False,
             )
 
     def append(self, rows: Iterator[pa.RecordBatch], *, through: int) -> None:
         """Add rows and move the mark."""
         assert self._mark is not None
+        self._write(rows, SCHEMA, "append", msgspec.structs.replace(self._mark, through=through))
+
+    def replace(self, rows: Iterator[pa.RecordBatch], mark: Mark, schema: pa.Schema) -> None:
+        """Put rows in the place of all that are there, and take this mark."""
+        self._write(rows, schema, "overwrite", mark)
+
+    def _write(
+        self, rows: Iterator[pa.RecordBatch], schema: pa.Schema, mode: Literal["append", "overwrite"], mark: Mark
+    ) -> None:
         with self._clearly():
             write_deltalake(
                 self._table,
-                pa.RecordBatchReader.from_batches(SCHEMA, rows),
-                mode="append",
-                writer_properties=_WRITER,
-                commit_properties=_commit(self._mark, through),
+                pa.RecordBatchReader.from_batches(schema, rows),
+                mode=mode,
+                writer_properties=_WRITER_OF_ROWS if mark.projection else _WRITER,
+                commit_properties=_commit(mark),
                 post_commithook_properties=_hooks(),
             )
 
@@ -104,7 +128,7 @@ class Delta:
                     predicate=f"payload is not null and position between {min(some)} and {max(some)} "
                     f"and position in ({listed})",
                     writer_properties=_WRITER,
-                    commit_properties=_commit(self._mark, self._mark.through),
+                    commit_properties=_commit(self._mark),
                     post_commithook_properties=_hooks(),
                 )
             gone += done["num_updated_rows"]
@@ -120,8 +144,8 @@ class Delta:
                 rows=item["num_records"],
                 first=item.get("min.position"),
                 last=item.get("max.position"),
-                day=item["partition.day"],
-                bucket=item["partition.bucket"],
+                day=item.get("partition.day"),
+                bucket=item.get("partition.bucket"),
             )
             for item in found
         ]
@@ -139,7 +163,7 @@ class Delta:
         """
         assert self._mark is not None
         there = self._there()
-        self.append(iter(()), through=self._mark.through)
+        self._write(iter(()), SCHEMA if self._mark.buckets else ROWS, "append", self._mark)
         self.mark()
         old = there - {file.name for file in self.files()}
         for name in sorted(old):
@@ -163,16 +187,25 @@ class Delta:
         except (DeltaError, OSError) as problem:
             if "already exists" in str(problem):
                 raise Taken from None
-            reason = " ".join(str(problem).split())[:_REASON_CHARACTERS_MAX]
-            raise errors.TableUnreachable(path=str(self.place), reason=reason) from problem
+            raise unreachable(self, problem) from problem
 
 
-def _application(store_id: str) -> str:
-    return f"tallystick/{store_id}"
+def _application(store_id: str, projection: str) -> str:
+    return f"tallystick/{store_id}/{projection}" if projection else f"tallystick/{store_id}"
 
 
-def _commit(mark: Mark, through: int) -> CommitProperties:
-    return CommitProperties(app_transactions=[Transaction(_application(mark.store_id), through)], max_commit_retries=0)
+def _configuration(mark: Mark) -> dict[str, str | None]:
+    """What a table says of itself. Rows of a projection have no statistics: what events held may be in any of them."""
+    own = {OWNER: mark.store_id, SHARES: str(mark.buckets)}
+    if mark.projection:
+        return {**_SETTINGS, **own, PROJECTION: mark.projection, "delta.dataSkippingNumIndexedCols": "0"}
+    return {**_SETTINGS, **own, "delta.dataSkippingStatsColumns": "position"}
+
+
+def _commit(mark: Mark) -> CommitProperties:
+    said = Transaction(_application(mark.store_id, mark.projection), mark.through)
+    more = {FINGERPRINT: mark.fingerprint} if mark.projection else None
+    return CommitProperties(custom_metadata=more, app_transactions=[said], max_commit_retries=0)
 
 
 def _hooks() -> PostCommitHookProperties:

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tallystick import errors
-from tallystick.pipeline.lake.table import Mark, Table
+from tallystick.pipeline.lake.table import Mark, Table, unreachable
 from tallystick.pipeline.question import head_past
 from tallystick.store.store import Store
 
@@ -43,8 +43,7 @@ def _last(table: Table) -> tuple[int, bytes] | None:
         with table.place.opened(last.name) as path:
             rows = pq.read_table(path, columns=["position", "link"], partitioning=None, use_threads=False)
     except (OSError, ValueError) as problem:
-        reason = f"{last.name}: {str(problem).partition(chr(10))[0]}"
-        raise errors.TableUnreachable(path=str(table.place), reason=reason) from problem
+        raise unreachable(table, problem) from problem
     if not rows.num_rows:
         return None
     at = rows["position"].to_pylist().index(pc.max(rows["position"]).as_py())

@@ -7,9 +7,8 @@ finds nothing, and a commit that did not come about left the mark where it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -21,19 +20,14 @@ from tallystick.pipeline.archive import erasures
 from tallystick.pipeline.columns import COLUMNS
 from tallystick.pipeline.lake import ends
 from tallystick.pipeline.lake.form import BUCKETS, BUCKETS_MAX, SCHEMA, with_partitions
-from tallystick.pipeline.lake.table import Mark, Table, table_at
+from tallystick.pipeline.lake.table import Mark, Rows, Table, forgotten, marked, require, table_at, tried
 from tallystick.pipeline.partitions import Range
-from tallystick.pipeline.place import Place, Taken
+from tallystick.pipeline.place import Place
 from tallystick.pipeline.progress import Show
 from tallystick.pipeline.question import Question, absolute, open_log, require_order
 from tallystick.pipeline.source import read_range
 from tallystick.pipeline.whole import Whole, whole
 from tallystick.store.store import Store
-
-COMMIT_EVENTS = 1_000_000
-_TRIES = 5
-
-Done = TypeVar("Done")
 
 
 class Appended(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +49,7 @@ def append(
     *,
     archive: str | Path | Place | None = None,
     buckets: int | None = None,
-    commit_events: int = COMMIT_EVENTS,
+    commit_events: int | None = None,
     forget: bool = False,
     show: Show | None = None,
 ) -> Appended:
@@ -68,12 +62,12 @@ def append(
     source = _source(url, archive, begun.through)
     erased = tried(table, lambda: _erase(table, source))
     events = commits = 0
-    while (added := tried(table, lambda: _added(table, source, commit_events))) is not None:
+    while (added := tried(table, lambda: _added(table, source, commit_events or table.commit_events))) is not None:
         events, commits = events + added, commits + 1
         if show is not None:
-            show(_mark_of(table).through - begun.through, source.until - begun.through)
-    removed = tried(table, table.forget) if forget else 0
-    through = _mark_of(table).through
+            show(marked(table).through - begun.through, source.until - begun.through)
+    removed = forgotten(table) if forget else 0
+    through = marked(table).through
     return Appended(
         format=table.format,
         events=events,
@@ -85,23 +79,6 @@ def append(
     )
 
 
-def tried(table: Table, work: Callable[[], Done]) -> Done:
-    """What a commit does, on the newest version; again from there, if another run was faster."""
-    for _ in range(_TRIES):
-        try:
-            return work()
-        except Taken:
-            continue
-    raise errors.TableBusy(path=str(table.place))
-
-
-def _mark_of(table: Table) -> Mark:
-    mark = table.mark()
-    if mark is None:
-        raise errors.TableNotFound(path=str(table.place))
-    return mark
-
-
 def _begun(table: Table, url: str, buckets: int | None) -> Mark:
     """The mark of a table that is of this log; of a new one if there is none."""
     with open_log(url) as store:
@@ -109,7 +86,8 @@ def _begun(table: Table, url: str, buckets: int | None) -> Mark:
         mark = table.mark()
         if mark is None:
             table.begin(Mark(store_id=store.log.store_id.hex(), through=0, buckets=buckets or BUCKETS), SCHEMA)
-            mark = _mark_of(table)
+            mark = marked(table)
+        require(table, mark, projection="")
         ends.require_same_history(table, mark, store)
         return mark
 
@@ -127,7 +105,7 @@ def _source(url: str, archive: str | Path | Place | None, through: int) -> Whole
 
 
 def _erase(table: Table, source: Whole) -> int:
-    mark = _mark_of(table)
+    mark = marked(table)
     with open_log(source.url) as store:
         positions = _erased_since(store, mark, source)
     return table.erase(positions) if positions else 0
@@ -139,19 +117,13 @@ def _erased_since(store: Store, mark: Mark, source: Whole) -> list[int]:
 
 def _added(table: Table, source: Whole, commit_events: int) -> int | None:
     """Add the next rows behind the mark; how many, or None if there is nothing behind it."""
-    mark = _mark_of(table)
+    mark = marked(table)
     if mark.through >= source.until:
         return None
     through = _next_end(source, mark.through, commit_events)
-    rows = _Counted(rows_of(source, Range(mark.through, through), mark.buckets))
-    try:
+    rows = Rows(rows_of(source, Range(mark.through, through), mark.buckets))
+    with rows.clearly():
         table.append(rows, through=through)
-    except Taken:
-        raise
-    except Exception:
-        if rows.problem is not None:
-            raise rows.problem from None  # the library says only that it got no rows
-        raise
     return rows.count
 
 
@@ -161,26 +133,6 @@ def _next_end(source: Whole, after: int, commit_events: int) -> int:
     buckets = source.manifest.buckets if source.manifest is not None else []
     ends = [bucket.last for bucket in buckets if after < bucket.last <= end]
     return ends[-1] if ends and end <= source.through else end
-
-
-class _Counted(Iterator[pa.RecordBatch]):
-    """Rows as they pass by; and what went wrong with them, which a library would hide."""
-
-    def __init__(self, rows: Iterator[pa.RecordBatch]) -> None:
-        self._rows = rows
-        self.count = 0
-        self.problem: BaseException | None = None
-
-    def __next__(self) -> pa.RecordBatch:
-        try:
-            batch = next(self._rows)
-        except StopIteration:
-            raise
-        except BaseException as problem:
-            self.problem = problem
-            raise
-        self.count += batch.num_rows
-        return batch
 
 
 def rows_of(source: Whole, part: Range, buckets: int) -> Iterator[pa.RecordBatch]:

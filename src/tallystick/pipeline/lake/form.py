@@ -21,6 +21,8 @@ BARE = ("payload", "meta")  # no statistics of them, anywhere: an erasure does n
 _NS_A_DAY = 86_400 * 1_000_000_000
 
 SCHEMA = pa.schema([*arrow_schema(COLUMNS), ("kind", pa.string()), ("day", pa.date32()), ("bucket", pa.int32())])
+ROWS = pa.schema([("key", pa.string()), ("state", pa.string())])
+"""The rows of a projection; a state is its canonical JSON."""
 
 
 def bucket_of(stream: str, buckets: int = BUCKETS) -> int:

@@ -7,27 +7,41 @@ killed and whoever runs at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from tallystick import errors
-from tallystick.pipeline.place import Place, place_of
+from tallystick.pipeline.place import Place, Taken, place_of
 
 DELTA, ICEBERG = "delta", "iceberg"
-FORMATS = (DELTA,)
+FORMATS = (DELTA, ICEBERG)
 OWNER, SHARES = "tallystick.store_id", "tallystick.buckets"
+PROJECTION, FINGERPRINT = "tallystick.projection", "tallystick.fingerprint"
+_TRIES = 5
+_REASON_CHARACTERS_MAX = 300
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m|↳")
+_QUERY = re.compile(r"\?[^\s:]*")  # in an address that an error quotes: a signature may be in it
+
+Done = TypeVar("Done")
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose events a table holds, how far, and into how many buckets its streams are put."""
+    """Whose events a table holds, how far, and into how many buckets its streams are put.
+
+    Or it holds the rows of a projection, as they were at the position `through`, with this fingerprint.
+    """
 
     store_id: str
     through: int
-    buckets: int
+    buckets: int = 0
+    projection: str = ""
+    fingerprint: str = ""
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,10 +56,11 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Table(Protocol):
-    """A table of events."""
+    """A table of events, or of the rows of a projection."""
 
     place: Place
     format: str
+    commit_events: int  # positions a commit has if nobody says how many
 
     def mark(self) -> Mark | None:
         """The mark of the newest version, which the next commit goes on from; None if there is no table."""
@@ -57,6 +72,10 @@ class Table(Protocol):
 
     def append(self, rows: Iterator[pa.RecordBatch], *, through: int) -> None:
         """Add these rows and move the mark, in one commit."""
+        ...
+
+    def replace(self, rows: Iterator[pa.RecordBatch], mark: Mark, schema: pa.Schema) -> None:
+        """Put these rows in the place of all that are there, and take this mark, in one commit."""
         ...
 
     def erase(self, positions: Sequence[int]) -> int:
@@ -92,12 +111,93 @@ def table_at(destination: str | Path | Place, format: str | None = None) -> Tabl
     if chosen is None:
         raise errors.TableNotFound(path=str(place))
     try:
-        from tallystick.pipeline.lake.delta import Delta
-
-        return Delta(place)
+        return _opened(place, chosen)
     except ModuleNotFoundError as missing:
         raise errors.LakeMissing(library=missing.name or chosen) from missing
 
 
+def tried(table: Table, work: Callable[[], Done]) -> Done:
+    """What a commit does, on the newest version; again from there, if another run was faster."""
+    for _ in range(_TRIES):
+        try:
+            return work()
+        except Taken:
+            continue
+    raise errors.TableBusy(path=str(table.place))
+
+
+def marked(table: Table) -> Mark:
+    """The mark of a table that is there."""
+    mark = table.mark()
+    if mark is None:
+        raise errors.TableNotFound(path=str(table.place))
+    return mark
+
+
+def require(table: Table, mark: Mark, *, projection: str) -> None:
+    """Refuse a table that holds something else; no projection means events."""
+    if mark.projection != projection:
+        held = f"the rows of {mark.projection!r}" if mark.projection else "events"
+        raise errors.WrongTable(path=str(table.place), reason=f"it holds {held}")
+
+
+def forgotten(table: Table) -> int:
+    """Remove what no version needs any more; how many data files went."""
+
+    def forget() -> int:
+        marked(table)
+        return table.forget()
+
+    return tried(table, forget)
+
+
+def unreachable(table: Table, problem: Exception) -> errors.TableUnreachable:
+    """What a library says, as an error of ours: one line, without what may be secret in it."""
+    reason = " ".join(_QUERY.sub("", _COLOURS.sub("", str(problem))).split())
+    return errors.TableUnreachable(path=str(table.place), reason=reason[:_REASON_CHARACTERS_MAX])
+
+
+class Rows(Iterator[pa.RecordBatch]):
+    """Rows as they pass by; and what went wrong with them, which a library would hide."""
+
+    def __init__(self, rows: Iterator[pa.RecordBatch]) -> None:
+        self._rows = rows
+        self.count = 0
+        self._problem: BaseException | None = None
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            batch = next(self._rows)
+        except StopIteration:
+            raise
+        except BaseException as problem:
+            self._problem = problem
+            raise
+        self.count += batch.num_rows
+        return batch
+
+    @contextmanager
+    def clearly(self) -> Iterator[None]:
+        """Raise what went wrong with the rows as it was, and not what the library made of it."""
+        try:
+            yield
+        except Exception:
+            if self._problem is not None:
+                raise self._problem from None
+            raise
+
+
+def _opened(place: Place, format: str) -> Table:
+    if format == DELTA:
+        from tallystick.pipeline.lake.delta import Delta
+
+        return Delta(place)
+    from tallystick.pipeline.lake.iceberg import Iceberg
+
+    return Iceberg(place)
+
+
 def _format_at(place: Place) -> str | None:
-    return DELTA if place.names("_delta_log") else None
+    if place.names("_delta_log"):
+        return DELTA
+    return ICEBERG if place.names("metadata") else None

@@ -73,6 +73,12 @@ def _require_form(found: pa.Schema) -> None:
             raise ValueError(f"its column {field.name} is {found.field(at).type}, not {field.type}")
 
 
+def rows_of(place: Place, file: Listed) -> pa.Table:
+    """All rows of a file."""
+    with place.opened(file.name) as path, pq.ParquetFile(path, pre_buffer=False) as opened:
+        return _formed(file, opened.read(use_threads=False))
+
+
 def rows_between(place: Place, known: Known, first: int, last: int) -> Iterator[pa.Table]:
     """The rows of a file with positions from `first` to `last`, as they are."""
     wanted = [group.number for group in known.groups if group.first <= last and group.last >= first]
