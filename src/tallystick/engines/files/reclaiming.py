@@ -271,7 +271,8 @@ class Reclaimer:
         opened = self._view.opened
         names, opened.absorbed = opened.absorbed, joined.remove(opened.handles, opened.absorbed)
         left = [f"{name} is held open by a reader; it is removed later" for name in opened.absorbed]
-        return left + [f"{name} is part of a joined segment: removed" for name in names if name not in opened.absorbed]
+        count = len(names) - len(left)
+        return left + ([f"files of segments that were joined to others: {count} removed"] if count else [])
 
     def _name_holes(self, item: Segment) -> None:
         """Read through a segment that is damaged: the reader notes what it cannot read."""
