@@ -195,7 +195,8 @@ class Campaign:
     def judged(self, site: Site, overlay: Overlay, seconds_max: float) -> Result:
         """Run the tests that are left, within a budget."""
         before, left = self._results.get(site.key), self.left(site)
-        run = overlay.judged(site, self.tasks(left), seconds_max) if left else Run()
+        now = self._known.within(left, seconds_max)
+        run = overlay.judged(site, self.tasks(now), seconds_max) if now else Run()
         passed = {self._known.marks[name] for name in run.passed if name in self._known.marks}
         passed.update(before.passed if before is not None else ())
         outcome = (
