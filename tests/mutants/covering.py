@@ -155,7 +155,10 @@ def _kept(place: Path, name: str) -> Ran | None:
 
 
 def _holds(ran: Ran | None, text: str, now: Mapping[str, str]) -> bool:
-    return ran is not None and ran.text == text and all(now.get(path) == seen for path, seen in ran.sources.items())
+    """Whether nothing changed since. What failed is tried again: a slow machine may have disturbed it."""
+    if ran is None or ran.failed or ran.text != text:
+        return False
+    return all(now.get(path) == seen for path, seen in ran.sources.items())
 
 
 def _run(root: Path, kept: Path, now: Mapping[str, str], files: Sequence[str]) -> dict[str, Ran]:
