@@ -140,13 +140,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "SPARK_NO_DAEMONIZE": "1",
     }
     master = ("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
-    worker = ("org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "700m")
+    worker = ("org.apache.spark.deploy.worker.Worker", "--cores", "1", "--memory", "700m")
     with ExitStack() as stack:
         stack.enter_context(process(*master, log=place / "master.log", environment=environment))
         wait_for(port)
         address, workers = f"spark://127.0.0.1:{port}", []
-        for name in ("one", "other"):
-            arguments = (*worker, "--webui-port", "0", "-d", str(place / name), address)
+        for name, host in (("one", "127.0.0.1"), ("other", "127.0.0.2")):  # a second attempt goes to another host
+            arguments = (*worker, "--host", host, "--webui-port", "0", "-d", str(place / name), address)
             workers.append(stack.enter_context(process(*arguments, log=place / f"{name}.log", environment=environment)))
         ours = {"WORKERS": ",".join(map(str, workers)), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
         yield Cluster(address, environment | ours)
