@@ -67,6 +67,15 @@ def fill(store: Store, batch: Batch, rows: Sequence[ViewRow]) -> None:
                 raise
 
 
+def fold_again(kept: Kept, batch: Batch, keys: Sequence[str]) -> int:
+    """Fill the batch with the rows of keys whose states were dropped; says how many: 0 if the rows have moved."""
+    with suppress(errors.ViewMoved), kept.open(for_rows=True) as store:
+        rows = Folder(store, kept.projection).again(keys, until=batch.until)
+        fill(store, batch, rows)
+        return len(rows)
+    return 0
+
+
 def filling(kept: Kept, batch: Batch) -> Callable[[Batches], Batches]:
     """The task: from events sorted by key to the number of rows that they changed.
 
