@@ -112,6 +112,66 @@ def test_a_pruned_history_comes_from_the_archive(
     assert verify(files_url, other, place.parent / "archive").problems == []
 
 
+def test_what_is_pruned_while_a_run_reads_is_not_left_out(
+    files_url: str, make_log: MakeLog, prune: Prune, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PIPE-02: retention takes events away between two commits of a run: refused, and never a table without them."""
+    from tallystick.pipeline.lake import events
+
+    make_log(files_url, events=60, streams=1)
+    append(files_url, place, kind)
+    make_log(files_url, events=60, streams=1, seed=2)
+    real, pruned = events.rows_of, []
+
+    def pruning(source: Any, part: Any, *given: Any, **more: Any) -> Any:
+        if part.after >= 80 and not pruned:
+            pruned.append(True)
+            prune(files_url, "order/o0", 95)
+        return real(source, part, *given, **more)
+
+    monkeypatch.setattr(events, "rows_of", pruning)
+    with pytest.raises(errors.HistoryPruned):
+        append(files_url, place, commit_events=20)
+    assert verify(files_url, place).problems == []
+    assert len(events_of(place, kind)) == 80
+
+
+def test_a_table_that_knows_more_than_the_archive_is_no_finding(
+    spark: SparkSession, files_url: str, make_log: MakeLog, prune: Prune, place: Path, kind: str
+) -> None:
+    """PIPE-03: events were pruned before they were archived, and the table has them: their chain is checked."""
+    make_log(files_url, events=40)
+    append(files_url, place, kind)
+    prune(files_url, "order/o1", 2)
+    archive(spark, files_url, place.parent / "archive")
+    found = verify(files_url, place, place.parent / "archive")
+    assert found.problems == []
+    assert any("2 events were pruned" in text for text in found.unsure)
+
+
+def test_an_empty_log_has_an_empty_table(files_url: str, place: Path, kind: str) -> None:
+    """PIPE-02: nothing is there yet, and nothing is wrong with that."""
+    with tallystick.open(files_url):
+        pass
+    assert append(files_url, place, kind).events == 0
+    assert verify(files_url, place).ok
+
+
+def test_what_is_not_ours_stays(spark: SparkSession, files_url: str, make_log: MakeLog, place: Path, kind: str) -> None:
+    """PIPE-02: a table begins at an empty place, and files that somebody put there later are not removed."""
+    make_log(files_url, events=5)
+    archive(spark, files_url, place.parent / "archive")
+    with pytest.raises(errors.WrongTable, match="something else is there"):
+        append(files_url, place.parent / "archive", kind)
+    append(files_url, place, kind)
+    mine = [place / "mine.parquet", place / "data" / "mine.parquet", place / "metadata" / "mine.avro"]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"mine")
+    assert append(files_url, place, forget=True).left == 0
+    assert all(path.exists() for path in mine)
+
+
 @pytest.mark.security
 def test_an_erasure_reaches_the_table(
     spark: SparkSession, files_url: str, make_log: MakeLog, stored: Stored, place: Path, kind: str
@@ -285,6 +345,21 @@ def test_files_put_together_by_another_tool_are_no_finding(
     assert (found.problems, found.events) == ([], 60)
     assert found.files < before
     assert events_of(place, "delta") == stored(files_url)
+
+
+def test_the_mark_outlives_the_log_of_the_table(files_url: str, make_log: MakeLog, stored: Stored, place: Path) -> None:
+    """PIPE-02: Delta puts what its log says into checkpoints, and a tool may remove the entries before."""
+    make_log(files_url, events=105)
+    append(files_url, place, "delta", commit_events=1, buckets=1)
+    checkpoints = sorted(place.glob("_delta_log/*.checkpoint.parquet"))
+    assert checkpoints
+    for path in place.glob("_delta_log/*.json"):
+        if path.name < checkpoints[-1].name:
+            path.unlink()
+    make_log(files_url, events=5, seed=2)
+    assert append(files_url, place).events == 5
+    assert events_of(place, "delta") == stored(files_url)
+    assert verify(files_url, place).problems == []
 
 
 def test_any_reader_of_iceberg_finds_the_newest_version(files_url: str, make_log: MakeLog, place: Path) -> None:
