@@ -26,7 +26,7 @@ from tallystick.pipeline.lake.check import verify
 from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
 from tallystick.pipeline.lake.events import append
 from tallystick.pipeline.lake.form import bucket_of
-from tallystick.pipeline.lake.table import FORMATS, table_at
+from tallystick.pipeline.lake.table import FORMATS
 from tallystick.pipeline.place import place_of
 from tests.pipeline.lake_tables import events_of, rows_of
 
@@ -112,6 +112,42 @@ def test_a_pruned_history_comes_from_the_archive(
     assert verify(files_url, other, place.parent / "archive").problems == []
 
 
+def test_a_table_that_knows_more_than_the_archive_is_no_finding(
+    spark: SparkSession, files_url: str, make_log: MakeLog, prune: Prune, place: Path, kind: str
+) -> None:
+    """PIPE-03: events were pruned before they were archived, and the table has them: their chain is checked."""
+    make_log(files_url, events=40)
+    append(files_url, place, kind)
+    prune(files_url, "order/o1", 2)
+    archive(spark, files_url, place.parent / "archive")
+    found = verify(files_url, place, place.parent / "archive")
+    assert found.problems == []
+    assert any("2 events were pruned" in text for text in found.unsure)
+
+
+def test_an_empty_log_has_an_empty_table(files_url: str, place: Path, kind: str) -> None:
+    """PIPE-02: nothing is there yet, and nothing is wrong with that."""
+    with tallystick.open(files_url):
+        pass
+    assert append(files_url, place, kind).events == 0
+    assert verify(files_url, place).ok
+
+
+def test_what_is_not_ours_stays(spark: SparkSession, files_url: str, make_log: MakeLog, place: Path, kind: str) -> None:
+    """PIPE-02: a table begins at an empty place, and files that somebody put there later are not removed."""
+    make_log(files_url, events=5)
+    archive(spark, files_url, place.parent / "archive")
+    with pytest.raises(errors.WrongTable, match="something else is there"):
+        append(files_url, place.parent / "archive", kind)
+    append(files_url, place, kind)
+    mine = [place / "mine.parquet", place / "data" / "mine.parquet", place / "metadata" / "mine.avro"]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"mine")
+    assert append(files_url, place, forget=True).left == 0
+    assert all(path.exists() for path in mine)
+
+
 @pytest.mark.security
 def test_an_erasure_reaches_the_table(
     spark: SparkSession, files_url: str, make_log: MakeLog, stored: Stored, place: Path, kind: str
@@ -159,99 +195,6 @@ def test_what_was_erased_before_never_gets_there(
     assert verify(files_url, place, place.parent / "archive").problems == []
 
 
-def test_a_run_that_is_overtaken_goes_on_from_there(
-    files_url: str, make_log: MakeLog, stored: Stored, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """PIPE-02: another run commits between the moment a run reads the mark and its own commit: no event twice."""
-    from tallystick.pipeline.lake import events
-
-    make_log(files_url, events=40)
-    append(files_url, place, kind, commit_events=10)
-    make_log(files_url, events=40, seed=2)
-    real, others = events.rows_of, []
-
-    def overtaken(*given: Any) -> Any:
-        if not others:
-            others.append(None)
-            others.append(append(files_url, place, commit_events=25).events)
-        return real(*given)
-
-    monkeypatch.setattr(events, "rows_of", overtaken)
-    done = append(files_url, place, commit_events=10)
-    assert (done.events, others[1]) == (0, 40)
-    assert events_of(place, kind) == stored(files_url)
-    assert verify(files_url, place).problems == []
-
-
-def test_an_erasure_that_is_overtaken_is_done(
-    files_url: str, make_log: MakeLog, stored: Stored, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """PIPE-02: another run appends while one is about to take a payload out: both hold."""
-    make_log(files_url, events=40)
-    append(files_url, place, kind)
-    with tallystick.open(files_url) as store:
-        state.erase(store, "order/o1", 1, reason="asked")
-    table = type(table_at(place))
-    real, others = table.erase, []
-
-    def overtaken(self: Any, positions: Any) -> int:
-        if not others:
-            others.append(None)
-            others.append(append(files_url, place).erased)
-        done: int = real(self, positions)
-        return done
-
-    monkeypatch.setattr(table, "erase", overtaken)
-    append(files_url, place)
-    assert others[1] == 1
-    assert events_of(place, kind) == stored(files_url)
-    assert verify(files_url, place).problems == []
-
-
-def test_a_removal_that_is_overtaken_removes_nothing_that_is_needed(
-    files_url: str, make_log: MakeLog, stored: Stored, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """PIPE-02: another run appends while one removes old files: it goes again, from the version that is newest then."""
-    make_log(files_url, events=20)
-    append(files_url, place, kind)
-    with tallystick.open(files_url) as store:
-        state.erase(store, "order/o1", 1, reason="asked")
-    append(files_url, place)
-    table = type(table_at(place))
-    real, others = table.forget, []
-
-    def overtaken(self: Any) -> int:
-        if not others:
-            others.append(None)
-            make_log(files_url, events=20, seed=2)
-            append(files_url, place)
-        done: int = real(self)
-        return done
-
-    monkeypatch.setattr(table, "forget", overtaken)
-    assert append(files_url, place, forget=True).left == 0
-    assert events_of(place, kind) == stored(files_url)
-    assert verify(files_url, place).problems == []
-
-
-def test_a_run_that_always_comes_late_says_so(
-    files_url: str, make_log: MakeLog, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """PIPE-02: five times overtaken, a run ends by name."""
-    from tallystick.pipeline.place import Taken
-
-    make_log(files_url, events=5)
-    append(files_url, place, kind)
-    make_log(files_url, events=5, seed=2)
-
-    def late(*_: Any, **__: Any) -> None:
-        raise Taken
-
-    monkeypatch.setattr(type(table_at(place)), "append", late)
-    with pytest.raises(errors.TableBusy):
-        append(files_url, place)
-
-
 def test_other_tools_read_it(
     files_url: str, make_log: MakeLog, stored: Stored, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,6 +228,21 @@ def test_files_put_together_by_another_tool_are_no_finding(
     assert (found.problems, found.events) == ([], 60)
     assert found.files < before
     assert events_of(place, "delta") == stored(files_url)
+
+
+def test_the_mark_outlives_the_log_of_the_table(files_url: str, make_log: MakeLog, stored: Stored, place: Path) -> None:
+    """PIPE-02: Delta puts what its log says into checkpoints, and a tool may remove the entries before."""
+    make_log(files_url, events=105)
+    append(files_url, place, "delta", commit_events=1, buckets=1)
+    checkpoints = sorted(place.glob("_delta_log/*.checkpoint.parquet"))
+    assert checkpoints
+    for path in place.glob("_delta_log/*.json"):
+        if path.name < checkpoints[-1].name:
+            path.unlink()
+    make_log(files_url, events=5, seed=2)
+    assert append(files_url, place).events == 5
+    assert events_of(place, "delta") == stored(files_url)
+    assert verify(files_url, place).problems == []
 
 
 def test_any_reader_of_iceberg_finds_the_newest_version(files_url: str, make_log: MakeLog, place: Path) -> None:

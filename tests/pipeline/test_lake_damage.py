@@ -121,6 +121,7 @@ def test_exchanged_rows_are_named(files_url: str, place: Path, kind: str) -> Non
         ("signature", b"x" * 64),
         ("kind", "run"),
         ("bucket", 77),
+        *((name, None) for name in ("stream", "seq", "type", "version", "id", "time", "meta", "checksum", "kind")),
     ],
 )
 def test_a_changed_value_is_named(files_url: str, place: Path, kind: str, name: str, value: object) -> None:
@@ -128,6 +129,12 @@ def test_a_changed_value_is_named(files_url: str, place: Path, kind: str, name: 
     rewrite(place, kind, changed(30, name, value))
     found = verify(files_url, place)
     assert any(item.position == 31 and name in item.reason for item in found.problems if item.what == "row")
+
+
+def test_rows_without_a_position_are_named(files_url: str, place: Path, kind: str) -> None:
+    """PIPE-03: no window of positions has them, and a query without a condition does."""
+    rewrite(place, kind, lambda rows: changed(EVENTS, "position", None)(doubled(3)(rows)))
+    assert any("1 rows without a position" in item.reason for item in verify(files_url, place).problems)
 
 
 def test_a_row_behind_the_mark_is_named(files_url: str, place: Path, kind: str) -> None:
@@ -215,6 +222,22 @@ def test_bounds_that_would_hide_rows_are_named(
     found = verify(files_url, place)
     assert [item.what for item in found.problems] == ["file"]
     assert "the table says that it has the positions" in found.problems[0].reason
+
+
+def test_a_file_in_another_partition_is_named(
+    files_url: str, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PIPE-03: engines leave out whole partitions by what the table says of a file."""
+    table = type(table_at(place))
+    real = table.files
+
+    def misplacing(self: object) -> list[Listed]:
+        first, *rest = real(self)  # type: ignore[arg-type]
+        return [msgspec.structs.replace(first, bucket=77), *rest]
+
+    monkeypatch.setattr(table, "files", misplacing)
+    found = verify(files_url, place)
+    assert any("bucket" in item.reason for item in found.problems)
 
 
 def test_a_payload_that_an_erasure_did_not_reach_is_no_secret(files_url: str, place: Path, kind: str) -> None:

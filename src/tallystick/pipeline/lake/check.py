@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tallystick import errors
 from tallystick.pipeline.archive import erasures
@@ -29,6 +30,7 @@ from tallystick.pipeline.question import open_log
 from tallystick.pipeline.whole import Whole, whole
 from tallystick.store.events import Problem
 
+_ENVELOPE = ("position", "stream", "seq")
 PROBLEMS_MAX = 10_000
 WINDOW = 100_000
 
@@ -69,7 +71,7 @@ def verify(
         mark = marked(table)
         require(table, mark, projection="")
         ends.require_same_log(table, mark, store)
-        source = whole(url, archive, over_pruned=True, over_holes=True)
+        source = whole(url, archive, over_pruned=True, over_holes=True, seen=mark.through)
         later = set(erasures(store, after=mark.through, until=source.until, over_holes=True))
     found = TableVerified(format=table.format, through=mark.through, head=source.until)
     _Check(table, mark, source, later, found).run(show)
@@ -93,7 +95,7 @@ class _Check:
         self._found.add(_beyond(self._table.place, known, self._mark.through))
         for number, window in enumerate(windows):
             rows = self._rows(known, window)
-            self._found.add(self._chains.take(rows))
+            self._found.add(self._chains.take(_placed(rows)))
             self._found.add(self._compared(window, rows))
             if show is not None:
                 show(number + 1, len(windows))
@@ -130,14 +132,20 @@ class _Check:
 
     def _compared(self, window: Range, rows: pa.Table) -> Iterator[Problem]:
         try:
-            batches = list(rows_of(self._source, window, self._mark.buckets))
+            batches = list(rows_of(self._source, window, self._mark.buckets, over_pruned=True))
         except errors.TallyError as problem:
             reason = f"log and archive cannot be read from position {window.after + 1} on: {problem.message}"
             yield Problem("log", reason, window.after + 1)
             return
         expected = pa.Table.from_batches(batches, SCHEMA).combine_chunks()
         with open_log(self._source.url) as store:
-            yield from self._comparison.compare(store, expected, rows, through=self._source.through)
+            yield from self._comparison.compare(store, expected, rows, is_archived=self._is_archived(window))
+
+    def _is_archived(self, window: Range) -> bool:
+        """Whether the archive has every event of a window that there ever was."""
+        manifest = self._source.manifest
+        bucket = manifest.bucket_of(window.until) if manifest is not None else None
+        return bucket is not None and not bucket.lacking
 
     def _payloads(self) -> Iterator[Problem]:
         """Payloads that are gone and that no control fact speaks of, in the table or behind its mark."""
@@ -176,12 +184,14 @@ def _beyond(place: Place, known: list[Known], through: int) -> Iterator[Problem]
     for one in known:
         for first, last in ((-(1 << 63), 0), (through + 1, (1 << 63) - 1)):
             for rows in rows_between(place, one, first, last):
-                for position, stream, seq in zip(*(rows[name].to_pylist() for name in ENVELOPE), strict=True):
+                for position, stream, seq in zip(*(rows[name].to_pylist() for name in _ENVELOPE), strict=True):
                     reason = f"the table goes to position {through}, and has this row beside"
-                    yield Problem("row", reason, position, stream, seq)
+                    yield Problem("row", reason, position, stream or "", seq or 0)
 
 
-ENVELOPE = ("position", "stream", "seq")
+def _placed(rows: pa.Table) -> pa.Table:
+    """The rows that are in a stream; of others there is no chain, and the comparison names them."""
+    return rows.filter(pc.and_(pc.is_valid(rows["stream"]), pc.is_valid(rows["seq"])))
 
 
 def _first_line(problem: Exception) -> str:

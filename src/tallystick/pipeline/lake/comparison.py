@@ -27,8 +27,8 @@ class Comparison:
         self.not_reached = 0
         self.alone = 0  # rows that nothing was there to compare with
 
-    def compare(self, store: Store, expected: pa.Table, rows: pa.Table, *, through: int) -> Iterator[Problem]:
-        """What is wrong in a window; up to `through` the archive was asked, which has what was pruned."""
+    def compare(self, store: Store, expected: pa.Table, rows: pa.Table, *, is_archived: bool) -> Iterator[Problem]:
+        """What is wrong in a window; where it is archived, nothing that was pruned may be missing there."""
         positions, wanted = rows["position"].to_numpy(), expected["position"].to_numpy()
         is_again = np.zeros(len(positions), bool)
         is_again[1:] = positions[1:] == positions[:-1]
@@ -40,14 +40,14 @@ class Comparison:
         is_there[inside] = positions[once][at[inside]] == wanted[inside]
         yield from _problems(expected, np.flatnonzero(~is_there), "the table does not have this event")
         is_known = np.isin(positions, wanted)
-        yield from self._extra(store, rows.filter(pa.array(~is_known)), through)
+        yield from self._extra(store, rows.filter(pa.array(~is_known)), is_archived)
         yield from self._changed(expected.filter(pa.array(is_there)), rows.take(pa.array(once[at[is_there]])))
 
-    def _extra(self, store: Store, rows: pa.Table, through: int) -> Iterator[Problem]:
+    def _extra(self, store: Store, rows: pa.Table, is_archived: bool) -> Iterator[Problem]:
         """Rows that neither log nor archive has. What was pruned may be missing there."""
         places = (rows[name].to_pylist() for name in (*_PLACE, "link"))
         for position, stream, seq, link in zip(*places, strict=True):
-            cut = self._cut(store, stream) if position > through and stream is not None else None
+            cut = self._cut(store, stream) if not is_archived and stream is not None else None
             if cut is not None and seq is not None and seq <= cut.through:
                 self.alone += 1
                 if seq == cut.through and link == cut.link:

@@ -5,6 +5,7 @@ Every commit is tried once, on the version that was read: the library would othe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -30,6 +31,7 @@ from tallystick.pipeline.lake.table import DELTA, FINGERPRINT, OWNER, PROJECTION
 from tallystick.pipeline.place import Place, Taken
 
 _SETTINGS = {"delta.logRetentionDuration": "interval 5200 weeks"}
+_OURS = re.compile(r"(?:day=[^/]+/bucket=[^/]+/)?part-\d+-[0-9a-f-]{36}-c\d+(?:\.\w+)?\.parquet")
 _POSITIONS_AT_A_TIME = 2_000  # a statement with more takes long to plan
 _WRITER = WriterProperties(
     compression="ZSTD",
@@ -175,7 +177,7 @@ class Delta:
         return len(self._there() - {file.name for file in self.files()})
 
     def _there(self) -> set[str]:
-        return {name for name in self.place.names_below("") if name.endswith(".parquet") and name[0] != "_"}
+        return {name for name in self.place.names_below("") if _OURS.fullmatch(name)}
 
     @contextmanager
     def _clearly(self) -> Iterator[None]:

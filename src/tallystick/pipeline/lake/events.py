@@ -20,7 +20,7 @@ from tallystick.pipeline.archive import erasures
 from tallystick.pipeline.columns import COLUMNS
 from tallystick.pipeline.lake import ends
 from tallystick.pipeline.lake.form import BUCKETS, BUCKETS_MAX, SCHEMA, with_partitions
-from tallystick.pipeline.lake.table import Mark, Rows, Table, forgotten, marked, require, table_at, tried
+from tallystick.pipeline.lake.table import Mark, Rows, Table, forgotten, marked, require, require_empty, table_at, tried
 from tallystick.pipeline.partitions import Range
 from tallystick.pipeline.place import Place
 from tallystick.pipeline.progress import Show
@@ -85,6 +85,7 @@ def _begun(table: Table, url: str, buckets: int | None) -> Mark:
         require_order(store, what="make a table of")
         mark = table.mark()
         if mark is None:
+            require_empty(table)
             table.begin(Mark(store_id=store.log.store_id.hex(), through=0, buckets=buckets or BUCKETS), SCHEMA)
             mark = marked(table)
         require(table, mark, projection="")
@@ -101,7 +102,7 @@ def _source(url: str, archive: str | Path | Place | None, through: int) -> Whole
     """Where the rows come from. What was pruned in front of the mark is in the table already."""
     with open_log(url) as store:
         is_there = store.log.floor() <= through
-    return whole(url, archive, over_pruned=is_there)
+    return whole(url, archive, over_pruned=is_there, seen=through)
 
 
 def _erase(table: Table, source: Whole) -> int:
@@ -135,14 +136,17 @@ def _next_end(source: Whole, after: int, commit_events: int) -> int:
     return ends[-1] if ends and end <= source.through else end
 
 
-def rows_of(source: Whole, part: Range, buckets: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a range of positions, as a table has them, in order."""
-    for batch in _events_of(source, part):
+def rows_of(source: Whole, part: Range, buckets: int, *, over_pruned: bool = False) -> Iterator[pa.RecordBatch]:
+    """The rows of a range of positions, as a table has them, in order.
+
+    What is pruned while they are read is refused like what was pruned before, unless what is left is asked for.
+    """
+    for batch in _events_of(source, part, over_pruned):
         batch.validate(full=True)  # a library would take for UTF-8 what is not
         yield with_partitions(batch, buckets)
 
 
-def _events_of(source: Whole, part: Range) -> Iterator[pa.RecordBatch]:
+def _events_of(source: Whole, part: Range, over_pruned: bool) -> Iterator[pa.RecordBatch]:
     if source.manifest is not None and source.place is not None:
         for bucket in source.manifest.buckets:
             file = archive_files.file_of(bucket)
@@ -152,7 +156,7 @@ def _events_of(source: Whole, part: Range) -> Iterator[pa.RecordBatch]:
                 yield archive_files.without_payloads(_within(batch, part), source.erased)
     after = max(part.after, source.through)
     if after < part.until:
-        question = Question(url=absolute(source.url), until=source.until, over_pruned=source.over_pruned, final=True)
+        question = Question(url=absolute(source.url), until=part.until, over_pruned=over_pruned, final=True)
         yield from read_range(question, COLUMNS, Range(after, part.until))
 
 

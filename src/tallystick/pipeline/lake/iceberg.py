@@ -6,6 +6,7 @@ The rows of a commit are in memory until it is done: the library writes partitio
 from __future__ import annotations
 
 import datetime
+import re
 import uuid
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,6 +40,11 @@ _SETTINGS = {
     "write.parquet.compression-codec": "zstd",
     "commit.retry.num-retries": "0",  # it would go on from a version that the mark was not read from
 }
+_OURS = re.compile(
+    r"data/(?:day=[^/]+/bucket=[^/]+/)?\d+-\d+-[0-9a-f-]{36}\.parquet"
+    r"|metadata/(?:snap-\d+-\d+-[0-9a-f-]{36}|[0-9a-f-]{36}-m\d+)\.avro"
+    r"|staging/part-[0-9a-f]{32}\.parquet"
+)
 _EPOCH = datetime.date(1970, 1, 1)
 
 
@@ -183,7 +189,7 @@ class Iceberg:
 
     def _there(self) -> set[str]:
         names = [*self.place.names_below("data"), *self.place.names("metadata"), *staged(self.place)]
-        return {name for name in names if name.endswith((".parquet", ".avro"))}
+        return {name for name in names if _OURS.fullmatch(name)}
 
     def _named(self) -> set[str]:
         """Everything that the newest snapshot needs."""

@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from tallystick import errors
+from tallystick.pipeline.disk_place import STAGING
 from tallystick.pipeline.place import Place, Taken, place_of
 
 DELTA, ICEBERG = "delta", "iceberg"
@@ -24,6 +25,7 @@ FORMATS = (DELTA, ICEBERG)
 OWNER, SHARES = "tallystick.store_id", "tallystick.buckets"
 PROJECTION, FINGERPRINT = "tallystick.projection", "tallystick.fingerprint"
 _TRIES = 5
+_BEGUN = frozenset({"_delta_log", "metadata", STAGING})
 _REASON_CHARACTERS_MAX = 300
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m|↳")
 _QUERY = re.compile(r"\?[^\s:]*")  # in an address that an error quotes: a signature may be in it
@@ -139,6 +141,13 @@ def require(table: Table, mark: Mark, *, projection: str) -> None:
     if mark.projection != projection:
         held = f"the rows of {mark.projection!r}" if mark.projection else "events"
         raise errors.WrongTable(path=str(table.place), reason=f"it holds {held}")
+
+
+def require_empty(table: Table) -> None:
+    """Refuse to begin a table where something else is. A run that began one and was killed may have left a draft."""
+    others = [name for name in table.place.names_below("") if name.partition("/")[0] not in _BEGUN]
+    if others and table.mark() is None:
+        raise errors.WrongTable(path=str(table.place), reason=f"something else is there: {others[0]}")
 
 
 def forgotten(table: Table) -> int:

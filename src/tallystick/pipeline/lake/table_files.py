@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -43,14 +42,27 @@ def look_at(place: Place, file: Listed) -> tuple[Known, list[str]]:
         wrong = [] if next(wrong_statistics(path), None) is None else ["its footer has other bounds than its positions"]
         with pq.ParquetFile(path) as opened:
             _require_form(opened.schema_arrow)
-            groups, rows = [], 0
+            groups, rows, nowhere = [], 0, 0
             for number in range(opened.num_row_groups):
                 found = opened.read_row_group(number, columns=["position"], use_threads=False)["position"]
-                rows += len(found)
+                rows, nowhere = rows + len(found), nowhere + found.null_count
+                wrong += _misplaced(file, opened, number)
                 bounds = pc.min_max(found).as_py()
                 if bounds["min"] is not None:
                     groups.append(Group(number, bounds["min"], bounds["max"]))
+    if nowhere:
+        wrong.append(f"it has {nowhere} rows without a position")
     return Known(file, groups), [*wrong, *_misstated(file, rows, groups)]
+
+
+def _misplaced(file: Listed, opened: pq.ParquetFile, number: int) -> Iterator[str]:
+    """Partition columns that a file has itself, and that are not those of the partition it is listed in."""
+    listed = {"day": file.day, "bucket": file.bucket}
+    names = [name for name in PARTITIONS if name in opened.schema_arrow.names]
+    for name in names:
+        found = opened.read_row_group(number, columns=[name], use_threads=False)[name].unique().to_pylist()
+        if found != [listed[name]]:
+            yield f"the table lists it under the {name} {listed[name]}, and it has rows of {found[:3]}"
 
 
 def _misstated(file: Listed, rows: int, groups: Sequence[Group]) -> Iterator[str]:
@@ -87,8 +99,7 @@ def rows_between(place: Place, known: Known, first: int, last: int) -> Iterator[
     with place.opened(known.file.name) as path, pq.ParquetFile(path, pre_buffer=False) as opened:
         for number in wanted:
             rows = _formed(known.file, opened.read_row_group(number, use_threads=False))
-            positions = rows["position"].to_numpy()
-            yield rows.take(pa.array(np.flatnonzero((positions >= first) & (positions <= last))))
+            yield rows.filter(pc.and_(pc.greater_equal(rows["position"], first), pc.less_equal(rows["position"], last)))
 
 
 def _formed(file: Listed, rows: pa.Table) -> pa.Table:
