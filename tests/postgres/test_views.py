@@ -318,6 +318,7 @@ def test_rows_of_an_older_format_are_given_their_checks(store: Store, reopen: Re
     store.close()
     for table in ("views", "view_rows", "checkpoints"):
         connect().execute(f"ALTER TABLE tally.{table} DROP COLUMN checksum")
+    connect().execute("ALTER TABLE tally.events DROP CONSTRAINT signatures_have_64_bytes")
     connect().execute("DROP TABLE tally_locks.changing, tally_locks.reading")
     for function in ("change", "read", "drop"):
         connect().execute(f"DROP FUNCTION tally.lock_tables_to_{function}")
