@@ -73,13 +73,13 @@ class LogView:
     def begin(self, begun: Segment) -> None:
         """Go on with a new segment behind the others."""
         begun.listen(self.life.take)
-        self.segments = SegmentSet([*self.segments.items, begun])
+        self.segments = self.opened.segments = SegmentSet([*self.segments.items, begun])
 
     def replace(self, fresh: Segment) -> None:
         """Go on with a new generation of a segment in its place."""
         with self.lock:
             old = next(item for item in self.segments if item.header.segment_id == fresh.header.segment_id)
-            self.segments = generation.with_generation(self.segments, fresh)
+            self.segments = self.opened.segments = generation.with_generation(self.segments, fresh)
             self.opened.handles.let_go(old)
             self.reader.forget(old.header.identity)
 
