@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -85,3 +87,24 @@ def test_a_segment_that_was_replaced_is_let_go_at_once() -> None:
         _keep_up(store)
         _look(store)
         assert set(+disk.open_files) <= set(disk.state.names.values())
+
+
+def test_a_close_ends_a_compaction_after_the_segment_it_is_at() -> None:
+    """LH-10: whoever closes a log waits for one segment, not for all of them; the rest is done another time."""
+    store, done = _open(SimulatedDisk()), list[int]()
+    _fill(store)
+    closing = threading.Thread(target=store.close)
+
+    def progress(position: int) -> None:
+        done.append(position)
+        if len(done) == 1:
+            closing.start()
+            tries = iter(range(1000))
+            while not store.log._reclaimer.is_ending and next(tries, None) is not None:
+                time.sleep(0.01)
+
+    store.log.reclaim(compress_before=FAR, progress=progress)
+    closing.join()
+    assert len(done) == 1
+    with pytest.raises(errors.StoreClosed):
+        store.head()
