@@ -78,9 +78,10 @@ class Covering:
         return sorted(names, key=ranks.__getitem__)
 
     def within(self, names: Sequence[str], seconds: float) -> Sequence[str]:
-        """As many of these as should take so long, with a part of what they wait; one at least."""
-        prices = itertools.accumulate(self.costs[name][0] + self.costs[name][1] / 4 for name in names)
-        return names[: max(1, sum(price <= 4 * seconds for price in prices))]
+        """As many of these as should take so long; one at least. Those that wait for long come in a later round."""
+        quick = [name for name in names if self.costs[name][1] <= seconds] or names
+        prices = itertools.accumulate(self.costs[name][0] + self.costs[name][1] / 4 for name in quick)
+        return quick[: max(1, sum(price <= 4 * seconds for price in prices))]
 
     def _price(self, name: str) -> float:
         """Its time, a part of what it waits, and half a millisecond for each line: one that runs little says more."""
