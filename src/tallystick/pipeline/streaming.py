@@ -32,6 +32,7 @@ from tallystick.pipeline.partitions import split
 from tallystick.pipeline.question import Question, absolute, head_past
 from tallystick.pipeline.source import read_range
 from tallystick.projections.places import Keeper
+from tallystick.store import cursors
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
 from tallystick.store.views import ROWS, Place
@@ -118,8 +119,7 @@ def _step(spark: SparkSession, kept: Kept, store: Store, end: int, bounds: Bound
     keyed = with_key(_events(spark, question, place.position, until), projection, kept.catalog)
     counts = in_order(keyed, projection).mapInArrow(filling(kept, batch), COUNT_DDL)
     (found,) = counts.agg(F.sum("rows")).first() or (None,)
-    last = store.log.read(after=until - 1, until=until, limit=1, over_pruned=True).events
-    moved = place.moved(until, last[0] if last else None)
+    moved = place.moved(until, cursors.last_event(store.log, until))
     views.write_batch(moved, batch.number, rows=found or 0, previous=place.position)
     return until
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
 from tallystick import errors
-from tallystick.store.deadletters import DeadLetter
+from tallystick.store.deadletters import DeadLetter, LetterCounts
 from tallystick.store.views import DISCARDED, ROWS_PAGE, Place, Rows, ViewRow, may_switch
 
 
@@ -122,6 +123,13 @@ class MemoryViews:
                     self._places[at] = msgspec.structs.replace(place, drops=place.drops + 1)
                     self._batches.pop(at, None)
 
+    def counted(self, projection: str, *, epoch: int | None = None) -> int | None:
+        with self._lock:
+            place = self.place(projection) if epoch is None else self._places.get((projection, epoch))
+            if place is None or place.discarded:
+                return None
+            return sum(row.state is not None for row in self._rows[projection, place.epoch].values())
+
     def dropped(self, projection: str, epoch: int, *, limit: int) -> list[str]:
         with self._lock:
             rows = self._rows.get((projection, epoch), {})
@@ -150,6 +158,14 @@ class MemoryDeadLetters:
     def remove(self, consumer: str, position: int) -> bool:
         with self._lock:
             return self._letters.pop((position, consumer), None) is not None
+
+    def counts(self) -> LetterCounts:
+        with self._lock:
+            found = Counter(consumer for _, consumer in self._letters)
+        return LetterCounts(kept=found.total(), by_consumer=dict(found))
+
+    def recount(self) -> LetterCounts:
+        return self.counts()
 
     def redact(self, position: int, reason: str) -> None:
         with self._lock:

@@ -17,7 +17,7 @@ from tallystick import errors
 from tallystick.engines.postgres import arrays, statements
 from tallystick.engines.postgres.keeping import Keeping
 from tallystick.store import row_checks
-from tallystick.store.views import ROWS_PAGE, Place, Rows, ViewRow, may_switch
+from tallystick.store.views import ROWS_PAGE, Place, Rows, Seen, ViewRow, may_switch
 
 _PLACE_COLUMNS = slice(1, -4)  # behind the number of the epoch, in front of key, state, mark and check
 
@@ -25,7 +25,10 @@ _PLACE_COLUMNS = slice(1, -4)  # behind the number of the epoch, in front of key
 class PostgresViews:
     """The rows of one database. `locks` keeps live places from moving until the transaction ends."""
 
-    def __init__(self, keeping: Keeping, *, locks: bool = False, refusal: str | None = None) -> None:
+    def __init__(
+        self, keeping: Keeping, *, locks: bool = False, refusal: str | None = None, seen: Seen | None = None
+    ) -> None:
+        self._seen: Seen = set() if seen is None else seen
         self._keeping = keeping
         self._find_live = "lock_live_view" if locks else "find_live_view"
         self._refusal = refusal
@@ -52,15 +55,42 @@ class PostgresViews:
         until: str | None = None,
         limit: int = ROWS_PAGE,
     ) -> Rows:
-        values: dict[str, Any] = {"projection": projection, "epoch": epoch}
-        if keys is not None:
-            found = self._keeping.rows("find_view_rows", values | {"keys": _keys(sorted(set(keys)))})
+        if keys is None:
+            which: dict[str, Any] = {"after": after, "until": until, "limit": limit}
+            found = self._found("read_view_rows", projection, epoch, which)
         else:
-            found = self._keeping.rows("read_view_rows", values | {"after": after, "until": until, "limit": limit})
+            found = self._found("find_view_rows", projection, epoch, {"keys": _keys(sorted(set(keys)))})
+        if found.place is not None and (keys is None or len(found.rows) < len(set(keys))):
+            self._see_all(found.place)
+        return found
+
+    def _found(self, statement: str, projection: str, epoch: int | None, which: dict[str, Any]) -> Rows:
+        found = self._keeping.rows(statement, {"projection": projection, "epoch": epoch} | which)
         if not found:
             return Rows(None, [])
         place = _checked_place(found[0][_PLACE_COLUMNS])
         return Rows(place, row_checks.checked_rows(place, [row[-4:] for row in found[1:]]))
+
+    def _see_all(self, place: Place) -> None:
+        """See once that an epoch has its rows: before it is said what is not among them."""
+        name = (place.projection, place.epoch, place.drops)
+        if name not in self._seen and not place.discarded:
+            counted = self.counted(place.projection, epoch=place.epoch)
+            if counted is not None and counted <= row_checks.FEW_ROWS:
+                which = {"after": "", "until": None, "limit": row_checks.FEW_ROWS}
+                self._found("read_view_rows", place.projection, place.epoch, which)
+            self._seen.add(name)
+
+    def counted(self, projection: str, *, epoch: int | None = None) -> int | None:
+        found = self._keeping.rows("count_view_rows", {"projection": projection, "epoch": epoch})
+        if not found:
+            return None
+        *row, counted, there, served = found[0]
+        place = _checked_place(row)
+        if place.discarded:
+            return None
+        row_checks.require_count(place, counted=counted, found=there)
+        return int(served)
 
     def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
         self._require_whole_log()
@@ -84,8 +114,11 @@ class PostgresViews:
             ((found,),) = _ask(connection, "count_batch_rows", values)
             if found != rows:
                 raise _moved(place, f"a batch of {rows} rows", f"a batch of {found}")
-            for name in ("write_batch_rows", "delete_view_rows_of_batch", "empty_batches"):
-                connection.execute(statements.named(name), values)
+            ((added,),) = _ask(connection, "count_new_batch_rows", values)
+            connection.execute(statements.named("write_batch_rows"), values)
+            gone = connection.execute(statements.named("delete_view_rows_of_batch"), values).rowcount
+            connection.execute(statements.named("empty_batches"), values)
+            connection.execute(statements.named("change_row_count"), values | {"more": added - gone})
 
     def _elsewhere(self, place: Place, expected: int) -> errors.ViewMoved:
         stored = self._keeping.rows("find_view", (place.projection, place.epoch))

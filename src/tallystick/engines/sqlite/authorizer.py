@@ -25,6 +25,7 @@ _READS = frozenset(
 )
 _GROWING = frozenset(
     {"streams", "sources", "org_sources", "leases", "checkpoints", "views", "view_rows", "batch_rows", "dead_letters"}
+    | {"kept_counts"}
 )
 _FILLED_BY_RUNS = frozenset({"runs", "sessions", "jobs", "job_attempts", "nodes"})
 _COMMANDS = frozenset({"commands", "command_ranges"})

@@ -52,6 +52,7 @@ COPIED = (
     "views",
     "view_rows",
     "dead_letters",
+    "kept_counts",
     "runs",
     "sessions",
     "nodes",

@@ -78,6 +78,9 @@ class ViewContract(Contract):
         assert (views.place("p"), views.rows("p").rows) == (at, _rows("a", "b"))
         assert views.rows("p", keys=["c", "d", "e"]).rows == []
         views.write_batch(_moved(place, 9), b"one", rows=4, previous=5)
+        assert views.counted(place.projection, epoch=place.epoch) == len(
+            views.rows(place.projection, epoch=place.epoch).rows
+        )
         assert views.rows("p").rows == [ViewRow("a", b"{}"), ViewRow("c", b"[2]", b"n"), ViewRow("d", b"[]")]
         assert views.place("p") == _moved(place, 9)
         with pytest.raises(errors.ViewMoved, match="a batch of 0,"):  # what else had been filled is gone

@@ -9,6 +9,7 @@ CREATE TABLE IF NOT EXISTS views (
     link BLOB NOT NULL,
     drops INTEGER NOT NULL,
     checksum BLOB,
+    row_count INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (projection, epoch)
 ) STRICT, WITHOUT ROWID;
 
