@@ -25,6 +25,22 @@ def flip_a_payload(path: Path) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_list_of_streams_over_a_hole_is_no_whole_answer(tally, tmp_path, more):
+    """SAFE-05: what is left is listed, the hole is named, and the exit status is not 0."""
+    for number in range(3):
+        tally("append", "files:log", f"order/{number}", "order.placed", "{}")
+    flip = tmp_path / "log" / "current.log"
+    data = bytearray(flip.read_bytes())
+    data[data.index(b"order/1") + 20] ^= 1
+    flip.write_bytes(data)
+    (tmp_path / "log" / "index" / "current.idx").unlink(missing_ok=True)
+    listed = tally("streams", "files:log", *more)
+    assert listed.exit_code == 1
+    assert "order/2" in listed.stdout
+    assert "a stream may be missing or shorter: positions 2 to 2" in listed.stderr
+
+
 def test_verify_says_yes_of_a_good_store(tally, filled):
     """Exit 0, and the counts."""
     result = tally("verify", filled, "--json")

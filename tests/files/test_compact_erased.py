@@ -116,6 +116,24 @@ def test_a_later_reclaim_finishes_it_too(opened: Any, directory: Path, hooked: A
     assert (holding(directory), store.report().problems) == ([], ())
 
 
+def test_a_fragment_that_begins_with_the_id_is_cleaned(opened: Any, directory: Path) -> None:
+    """Settled 25: wherever a torn tail was cut, and however often it holds the event."""
+    with opened(segment_bytes_max=SMALL) as store:
+        secret(store)
+        fill(store)
+        id_ = store.read_stream("order/1")[2].id
+    whole = sorted(directory.glob("2*.log"))[0].read_bytes()
+    fragment = whole[whole.find(id_) :][:100]
+    assert SECRET.encode() in fragment
+    for name, data in (("once", fragment), ("twice", fragment + fragment), ("cut", fragment[:40])):
+        (directory / "quarantine" / name).write_bytes(data)
+    with opened(segment_bytes_max=SMALL) as store:
+        upkeep.erase(store, "order/1", 3)
+        assert not holding(directory, SECRET[:8])
+    for name, size in (("once", 100), ("twice", 200), ("cut", 40)):
+        assert (directory / "quarantine" / name).stat().st_size == size
+
+
 def test_copies_and_quarantine_are_cleaned(opened: Any, directory: Path) -> None:
     """Settled 25: a torn tail, a copied segment and a compressed one in quarantine do not keep it."""
     with opened(segment_bytes_max=SMALL) as store:

@@ -15,6 +15,7 @@ import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.projections import Consumer, Live, ViewReader, rebuild
 from tallystick.store import row_checks
+from tallystick.store.kept_check import problems_beside
 from tallystick.store.views import Definition, Place, ViewRow
 from tallystick.testing import upkeep
 from tallystick.testing.contract.projections import fill, folded, stored
@@ -318,10 +319,14 @@ def test_rows_of_an_older_format_are_given_their_checks(store: Store, reopen: Re
     store.close()
     for table in ("views", "view_rows", "checkpoints"):
         connect().execute(f"ALTER TABLE tally.{table} DROP COLUMN checksum")
-    connect().execute("DROP TABLE tally_locks.changing, tally_locks.reading")
+    for table in ("tally.batch_rows", "tally.kept_counts", "tally_locks.changing", "tally_locks.reading"):
+        connect().execute(f"DROP TABLE {table}")
+    connect().execute("ALTER TABLE tally.views DROP COLUMN row_count")
+    connect().execute("ALTER TABLE tally.events DROP CONSTRAINT signatures_have_64_bytes")
     for function in ("change", "read", "drop"):
         connect().execute(f"DROP FUNCTION tally.lock_tables_to_{function}")
     connect().execute("DELETE FROM tally.migrations WHERE number >= 26")
     older = reopen()
+    assert problems_beside(older.log) == []
     assert dict(ViewReader(older, CustomerBalance().name).items()) == rows
     assert older.load_checkpoint("mailer") == 3

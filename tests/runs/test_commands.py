@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -132,6 +133,26 @@ def test_status_lists_and_shows(tally: Tally, url: str) -> None:
         assert document["artifacts"]["text"]["path"] == "text"
     assert tally("status", url, "nobody").exit_code == 2
     assert tally("status", url, "--follow").exit_code == 2
+
+
+def test_the_list_answers_no_if_a_run_is_damaged(tally: Tally, tmp_path: Path) -> None:
+    """RUN-09, SAFE-05: the others are shown, what is wrong is said, and the exit status is not 0."""
+    for run in ("one", "two", "three"):
+        tally("start", "ndjson:log", "twoflow:flow", "--run", run, "--input", "number=seven")
+    assert tally("status", "ndjson:log").exit_code == 0
+    shutil.rmtree(tmp_path / "log" / "runs" / "one")
+    log = tmp_path / "log" / "runs" / "two" / "events.ndjson"
+    log.write_bytes(log.read_bytes().replace(b"RUN_CREATED", b"RUN_CREATEd"))
+    for options in ([], ["--json"]):
+        listed = tally("status", "ndjson:log", *options)
+        assert listed.exit_code == 1
+        assert "three" in listed.stdout
+        assert "two" in listed.stderr
+        assert "runs/one is gone" in listed.stderr
+    asked = tally("telemetry", "ndjson:log")
+    assert asked.exit_code == 1
+    assert "three" in asked.stdout
+    assert "runs/one is gone" in asked.stderr
 
 
 def test_graph_prints_mermaid_and_draws_svg(tally: Tally, url: str, tmp_path: Path) -> None:

@@ -247,10 +247,12 @@ def test_17_other_methods(served: Any) -> None:
 )
 def test_19_a_batch_with_one_bad_event(served: Any, bad: Any) -> None:
     """All or nothing: the good ones are not recorded either."""
+    before = served.service.store.head()
     body = json.dumps({"events": [ONE, bad, ONE]})
     is_problem(served.client.post(PATH, content=body, headers=JSON), 422)
     parts = {"parts": [{"stream": "order/1", "events": [ONE]}, {"stream": "order/2", "events": [bad]}]}
     is_problem(served.client.post("/v1/append", content=json.dumps(parts), headers=JSON), 422)
+    assert served.service.store.head() == before
 
 
 @pytest.mark.parametrize(

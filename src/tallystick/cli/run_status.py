@@ -28,18 +28,22 @@ _OVER = ("finished", "failed", "interrupted")
 @click.argument("run", metavar="[RUN]", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Show it again when it changes, until the run is over or Ctrl-C.")
 @options.as_json
-def status(url: str, run: str | None, follow: bool, as_json: bool) -> None:
-    """Show how a run stands, node by node; without RUN, every run of the store. It reads beside the runner."""
+def status(url: str, run: str | None, follow: bool, as_json: bool) -> int:
+    """Show how a run stands, node by node; without RUN, every run of the store. It reads beside the runner.
+
+    Exit status 1 if a run is damaged.
+    """
     if follow and run is None:
         raise click.UsageError("--follow needs a RUN.")
     with options.open_reading(url) as store:
         if run is None:
-            _list(store, as_json=as_json)
-        elif not follow:
+            return _list(store, as_json=as_json)
+        if not follow:
             state = _load(store, run)
             output.document(summary(state)) if as_json else show(state)
         else:
             _follow(store, run, as_json=as_json)
+        return failures.DONE
 
 
 @click.command("graph", short_help="Draw a run's graph.")
@@ -93,9 +97,9 @@ def summary(state: RunState) -> dict[str, Any]:
     }
 
 
-def _list(store: Store, *, as_json: bool) -> None:
-    rows = []
-    for state in _runs(store):
+def _list(store: Store, *, as_json: bool) -> int:
+    rows, unreadable = [], list[str]()
+    for state in _runs(store, unreadable):
         done = sum(item.state == "finished" for item in state.work_items)
         issues = sum(issue.state == "open" for issue in state.issues)
         if as_json:
@@ -105,9 +109,11 @@ def _list(store: Store, *, as_json: bool) -> None:
         rows.append((*row, times.to_text(state.created_at), _took(state.updated_at - state.created_at)))
     if not as_json:
         output.table(("run", "workflow", "state", "nodes", "issues", "created", "took"), rows)
+    return failures.NO if unreadable else failures.DONE
 
 
-def _runs(store: Store) -> Iterator[RunState]:
+def _runs(store: Store, unreadable: list[str]) -> Iterator[RunState]:
+    """The runs that can be read; of the others it is said why not, and noted."""
     from tallystick import runs
     from tallystick.runs.journal import UNREADABLE
 
@@ -115,11 +121,12 @@ def _runs(store: Store) -> Iterator[RunState]:
         try:
             yield _load(store, run)
         except UNREADABLE as problem:
-            failures.decide(failures.NO)
-            output.note(f"{run}: {problem.message}")
-    for hole in store.log.holes():  # a run without its directory is not in the list
+            unreadable.append(f"{run}: {problem.message}")
+    unreadable += [hole.reason for hole in store.log.holes()]  # a run without its directory is not in the list
+    if unreadable:
         failures.decide(failures.NO)
-        output.note(hole.reason)
+    for reason in unreadable:
+        output.note(reason)
 
 
 def _took(ns: int) -> str:

@@ -62,7 +62,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Telemetry(msgspec.Struct):
-    """The answer: what was found, in order of run and start; and the runs that could not be read, with the reason."""
+    """The answer: what was found, in order of run and start; and what could not be read, with the reason.
+
+    That is a run by its id, or lost positions: a run that is gone as a whole is in no list.
+    """
 
     activities: list[Activity] = []
     unreadable: dict[str, str] = {}
@@ -82,6 +85,10 @@ def telemetry(store: Store, question: Question | None = None) -> Telemetry:
             (activity for activity in activities(state) if question.wants(activity)),
             key=lambda activity: (activity.started_at, activity.node, activity.attempt),
         )
+    if question.run is None:
+        said = " ".join(found.unreadable.values())
+        holes = [hole for hole in store.log.holes() if hole.reason not in said]
+        found.unreadable |= {f"positions {hole.first} to {hole.last}": hole.reason for hole in holes}
     return found
 
 

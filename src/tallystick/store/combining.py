@@ -114,10 +114,12 @@ def commit_each(
 def apart(
     commit: Callable[[Sequence[Transaction]], list[Outcome]], transactions: Sequence[Transaction]
 ) -> list[Outcome]:
-    """Commit together; if an inline projection refuses one, commit each alone, so that only that one is refused."""
+    """Commit together; if something refuses the commit because of what is in it, as an inline projection or an upcaster
+    does, commit each alone, so that only that one is refused.
+    """
     try:
         return commit(transactions)
-    except errors.ProjectionRefused as refusal:
+    except (errors.Refused, errors.InvalidInput) as refusal:
         if len(transactions) == 1:
             return [refusal]
     return commit_each([[transaction] for transaction in transactions], lambda alone: apart(commit, alone))

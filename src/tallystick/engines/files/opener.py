@@ -11,7 +11,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines import damage_file
-from tallystick.engines.files import discovery, evidence, mark, recovery, segment
+from tallystick.engines.files import discovery, evidence, joined, mark, recovery, segment
 from tallystick.engines.files.mark import Mark, MarkFile
 from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Header
@@ -38,6 +38,7 @@ class Opened(msgspec.Struct):
     lock: Lock | None = None
     mark_file: MarkFile | None = None
     superfluous: list[str] = []
+    absorbed: list[str] = []  # files of segments that were joined to others, still to be removed
     is_open_ended: bool = False
 
 
@@ -121,12 +122,22 @@ def open_for_writing(files: FileSystem, directory: str, *, profile: str, clock: 
         files.make_dir(f"{directory}/{name}")
     lock = files.lock(f"{directory}/lock")
     try:
+        _require_one_name(files, directory)
         if not exists(files, directory):
             _create(files, directory, profile, clock)
         return _recover(files, directory, lock, clock)
     except BaseException:
         lock.release()
         raise
+
+
+def _require_one_name(files: FileSystem, directory: str) -> None:
+    """Refuse to write to a file that another log has too: a copy by hard links, say, with a lock of its own."""
+    for name in (segment.CURRENT, mark.NAME, evidence.BESIDE):
+        if files.exists(f"{directory}/{name}") and files.has_other_names(f"{directory}/{name}"):
+            reason = f"{name} has another name (a hard link, or a mount of this file alone), and would change there too"
+            advice = f"copy it: cp {name} {name}.new && mv {name}.new {name}"
+            raise errors.UnknownUrl(url=f"files:{directory}", reason=f"{reason}; {advice}")
 
 
 def _create(files: FileSystem, directory: str, profile: str, clock: Callable[[], int]) -> None:
@@ -158,6 +169,7 @@ def _recover(files: FileSystem, directory: str, lock: Lock, clock: Callable[[], 
     indexes = [f"index/{name}" for name in files.list(f"{directory}/index") if name.endswith(".idx.tmp")]
     for name in (*found.temporary, *indexes):
         files.unlink(f"{directory}/{name}")
+    opened.absorbed = joined.remove(handles, found.absorbed)
     _settle(opened, last, examined, marked, clock, replaced=segment.CURRENT in found.superfluous)
     return opened
 

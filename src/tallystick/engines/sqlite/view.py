@@ -138,7 +138,7 @@ class SqliteView:
         if row is None:
             return None
         owner = None if row[2] is None else struct_of(leases.Owner, row[2:])
-        return leases.Lease(row[0], row[1], owner)
+        return struct_of(leases.Lease, (*row[:2], owner))
 
     def recorded_at(self, position: int) -> int | None:
         """When the event at a position was recorded."""
