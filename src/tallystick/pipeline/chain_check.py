@@ -127,8 +127,11 @@ class Pieces:
             its = bool(is_signed[at] or is_feed[at]), bool(found.fits[at])
             yield from self._looked_at(rows[at], rows[before] if before >= 0 else None, *its)
         for at in found.last.tolist():
-            position, stream, seq, *_, link, _, _ = rows[at]
-            self._last[stream] = _Last(seq, link, position, self._last[stream].first)
+            row = rows[at]
+            position, stream, seq, link = row[0], row[1], row[2], row[9]
+            known = self._last[stream]
+            if known.position != position or known.seq != seq or known.link != link:
+                self._last[stream] = _Last(seq, link, position, known.first)
 
     def _looked_at(self, row: Row, before: Row | None, is_signed: bool, fits: bool) -> Iterator[Found]:
         """What there is to say of an event, after `before` in its batch, or after what was before the batch."""
@@ -242,7 +245,9 @@ def batches(found: Iterator[Found]) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(rows: list[Found]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([_array(rows, field) for field in SCHEMA], schema=SCHEMA)
+    told = set().union(*rows)  # most kinds of rows leave most columns empty
+    arrays = [_array(rows, field) if field.name in told else pa.nulls(len(rows), field.type) for field in SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def _array(rows: list[Found], field: pa.Field) -> pa.Array:
