@@ -38,3 +38,15 @@ def rewrite(place: str | Path, kind: str, change: Change) -> None:
         DirectoryCatalog(place_of(place)).load_table().overwrite(change(rows_of(place, kind)))
         return
     write_deltalake(str(place), change(rows_of(place, kind)), mode="overwrite", partition_by=list(PARTITIONS))
+
+
+def bounded(place: str | Path, kind: str) -> set[str]:
+    """The columns of which the table itself says anything: bounds, and counts."""
+    if kind == "delta":
+        names = pa.table(DeltaTable(str(place)).get_add_actions(flatten=True)).column_names
+        return {name.partition(".")[2] for name in names if name.startswith(("min.", "max.", "null_count."))}
+    table = DirectoryCatalog(place_of(place)).load_table()
+    fields = {field.field_id: field.name for field in table.schema().fields}
+    said = table.inspect.files().to_pylist()
+    kinds = ("lower_bounds", "upper_bounds", "null_value_counts", "value_counts")
+    return {fields[number] for file in said for kind in kinds for number, _ in file[kind] or ()}

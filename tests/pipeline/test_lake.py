@@ -28,7 +28,7 @@ from tallystick.pipeline.lake.events import append
 from tallystick.pipeline.lake.form import bucket_of
 from tallystick.pipeline.lake.table import FORMATS
 from tallystick.pipeline.place import place_of
-from tests.pipeline.lake_tables import events_of, rows_of
+from tests.pipeline.lake_tables import bounded, events_of, rows_of
 
 MakeLog = Callable[..., None]
 Stored = Callable[[str], list[Event]]
@@ -177,6 +177,17 @@ def test_an_erasure_reaches_the_table(
     assert events_of(place, kind) == stored(files_url)
     found = verify(files_url, place, place.parent / "archive")
     assert (found.problems, found.unsure, found.erased) == ([], [], 1)
+
+
+@pytest.mark.security
+def test_the_table_says_nothing_of_payloads(files_url: str, make_log: MakeLog, place: Path, kind: str) -> None:
+    """PIPE-02: bounds are copied to where no erasure reaches them, so there are some of positions alone."""
+    make_log(files_url, events=20)
+    append(files_url, place, kind)
+    with tallystick.open(files_url) as store:
+        state.erase(store, "order/o1", 1, reason="asked")
+    append(files_url, place)
+    assert bounded(place, kind) == {"position"}
 
 
 @pytest.mark.security

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tallystick
-from tallystick import state
+from tallystick import NewEvent, state
+from tallystick.event import chain
 from tallystick.pipeline.archive import archive
 from tallystick.pipeline.lake.check import TableVerified, verify
 from tallystick.pipeline.lake.events import append
@@ -167,6 +169,24 @@ def test_a_pruned_history_is_held_by_its_chains(files_url: str, place: Path, kin
     assert of_stream + 1 in at_positions(verify(files_url, place))
     rewrite(place, kind, lambda rows: whole.filter(pc.not_equal(whole["stream"], "order/o1")))
     assert any(item.what == "head" and item.stream == "order/o1" for item in verify(files_url, place).problems)
+
+
+def test_the_end_of_what_was_pruned_is_held_by_the_log(files_url: str, place: Path, kind: str, prune: Prune) -> None:
+    """PIPE-03: no row follows in the table, and the link was forged along: the log has on record which one it was."""
+    with tallystick.open(files_url) as store:
+        store.append("order/new", [NewEvent("order.noted", {"cents": number}) for number in range(3)])
+    append(files_url, place)
+    with tallystick.open(files_url) as store:
+        store.append("order/new", NewEvent("order.noted", {"cents": 4}))
+    prune(files_url, "order/new", 3)
+    assert verify(files_url, place).problems == []
+    at = EVENTS + 2
+    before, last = (rows_of(place, kind).slice(number, 1).to_pylist()[0] for number in (at - 1, at))
+    parts = (last["stream"], 3, "order.forged", last["version"], last["id"].hex(), last["time"], last["meta"])
+    text = "\n".join([chain.DOMAIN, before["link"].hex(), *map(str, parts), last["checksum"].hex()])
+    link = sha256(text.encode()).digest()
+    rewrite(place, kind, lambda rows: changed(at, "link", link)(changed(at, "type", "order.forged")(rows)))
+    assert [(item.what, item.position) for item in verify(files_url, place).problems] == [("head", at + 1)]
 
 
 def test_the_archive_says_what_was_pruned(

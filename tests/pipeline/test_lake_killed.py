@@ -125,6 +125,24 @@ def test_a_bucket_that_is_not_there_is_named(files_url: str, make_log: MakeLog, 
         append(files_url, "s3://nobodys/table", kind)
 
 
+def test_a_store_that_ignores_the_condition_is_refused(
+    files_url: str, make_log: MakeLog, objects: Server, bucket_url: str, kind: str
+) -> None:
+    """PIPE-02: each of two writers would be told that it committed: nothing is begun, and nothing is added."""
+    make_log(files_url, events=20)
+    objects.between.ignored.add("if-none-match")
+    with pytest.raises(errors.InvalidValue, match="a name is given once"):
+        append(files_url, bucket_url, kind)
+    objects.between.ignored.clear()
+    append(files_url, bucket_url, kind)
+    make_log(files_url, events=20, seed=2)
+    objects.between.ignored.add("if-none-match")
+    with pytest.raises(errors.InvalidValue, match="a name is given once"):
+        append(files_url, bucket_url)
+    objects.between.ignored.clear()
+    assert len(events_of(bucket_url.replace("s3a:", "s3:"), kind)) == 20
+
+
 def test_of_two_writers_in_a_store_one_commits(
     files_url: str, make_log: MakeLog, stored: Stored, objects: Server, bucket_url: str, kind: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from tallystick import errors, state
 from tallystick.event.model import Event
 from tallystick.pipeline.lake import events
 from tallystick.pipeline.lake.check import verify
+from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
 from tallystick.pipeline.lake.events import append
 from tallystick.pipeline.lake.table import FORMATS, table_at
-from tallystick.pipeline.place import Taken
+from tallystick.pipeline.place import Taken, place_of
 from tests.pipeline.lake_tables import events_of
 
 MakeLog = Callable[..., None]
@@ -79,6 +81,29 @@ def test_a_run_that_is_overtaken_goes_on_from_there(
     assert verify(files_url, place).problems == []
 
 
+def test_a_table_that_was_told_to_try_again_does_not(
+    files_url: str, make_log: MakeLog, stored: Stored, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PIPE-02: another tool sets the property by which the library goes on from a version that nobody looked at."""
+    make_log(files_url, events=40)
+    append(files_url, place, "iceberg")
+    with DirectoryCatalog(place_of(place)).load_table().transaction() as transaction:
+        transaction.set_properties({"commit.retry.num-retries": "2", "commit.retry.min-wait-ms": "1"})
+    make_log(files_url, events=40, seed=2)
+    real, others = events.rows_of, []
+
+    def overtaken(*given: Any, **more: Any) -> Any:
+        if not others:
+            others.append(None)
+            append(files_url, place, commit_events=25)
+        return real(*given, **more)
+
+    monkeypatch.setattr(events, "rows_of", overtaken)
+    append(files_url, place, commit_events=10)
+    assert events_of(place, "iceberg") == stored(files_url)
+    assert verify(files_url, place).problems == []
+
+
 def test_an_erasure_that_is_overtaken_is_done(
     files_url: str, make_log: MakeLog, stored: Stored, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +153,29 @@ def test_a_removal_that_is_overtaken_removes_nothing_that_is_needed(
     assert append(files_url, place, forget=True).left == 0
     assert events_of(place, kind) == stored(files_url)
     assert verify(files_url, place).problems == []
+
+
+def test_what_a_later_run_is_writing_stays(
+    files_url: str, make_log: MakeLog, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PIPE-02: a file that appears after the commit which ends other runs belongs to one that may commit yet."""
+    make_log(files_url, events=20)
+    append(files_url, place, kind)
+    table = table_at(place)
+    table.mark()
+    name = f"00000-0-{uuid.uuid4()}.parquet" if kind == "iceberg" else f"part-00000-{uuid.uuid4()}-c000.parquet"
+    path = place / "data" / name if kind == "iceberg" else place / name
+    real = table.mark
+
+    def writing() -> Any:
+        path.write_bytes(b"on its way")
+        return real()
+
+    monkeypatch.setattr(table, "mark", writing)
+    assert table.forget() == 0
+    assert path.exists()
+    assert table.left() == 1
+    assert append(files_url, place, forget=True).removed == 1
 
 
 def test_a_run_that_always_comes_late_says_so(

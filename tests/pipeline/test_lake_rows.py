@@ -22,6 +22,7 @@ from tallystick.pipeline.lake.projection_rows import replace, verify
 from tallystick.pipeline.lake.table import FORMATS, table_at
 from tallystick.pipeline.place import place_of
 from tallystick.projections import Projection, ViewReader, rebuild
+from tests.pipeline.lake_tables import bounded
 
 MakeLog = Callable[..., None]
 
@@ -141,6 +142,7 @@ def test_an_erasure_reaches_the_rows(files_url: str, make_log: MakeLog, tmp_path
     place = tmp_path / "table"
     replace(files_url, "Paid", place, kind)
     assert [path.suffix for path in holders(place, secret)] == [".parquet"]
+    assert bounded(place, kind) == set()
     with tallystick.open(files_url) as store:
         state.erase(store, "order/secret", 1, reason="asked")
     make_log(files_url, events=1, seed=2)

@@ -20,7 +20,18 @@ from tallystick.pipeline.archive import erasures
 from tallystick.pipeline.columns import COLUMNS
 from tallystick.pipeline.lake import ends
 from tallystick.pipeline.lake.form import BUCKETS, BUCKETS_MAX, SCHEMA, with_partitions
-from tallystick.pipeline.lake.table import Mark, Rows, Table, forgotten, marked, require, require_empty, table_at, tried
+from tallystick.pipeline.lake.table import (
+    Mark,
+    Rows,
+    Table,
+    forgotten,
+    marked,
+    require,
+    require_empty,
+    require_one_winner,
+    table_at,
+    tried,
+)
 from tallystick.pipeline.partitions import Range
 from tallystick.pipeline.place import Place
 from tallystick.pipeline.progress import Show
@@ -86,10 +97,12 @@ def _begun(table: Table, url: str, buckets: int | None) -> Mark:
         mark = table.mark()
         if mark is None:
             require_empty(table)
+            require_one_winner(table)
             table.begin(Mark(store_id=store.log.store_id.hex(), through=0, buckets=buckets or BUCKETS), SCHEMA)
             mark = marked(table)
         require(table, mark, projection="")
         ends.require_same_history(table, mark, store)
+        require_one_winner(table)
         return mark
 
 

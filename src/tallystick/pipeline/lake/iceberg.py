@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.conversions import from_bytes
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError, ValidationException
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import assign_fresh_schema_ids
@@ -205,7 +205,7 @@ class Iceberg:
         """Raise what the library says as an error of ours."""
         try:
             yield
-        except (CommitFailedException, TableAlreadyExistsError):
+        except (CommitFailedException, TableAlreadyExistsError, ValidationException):
             raise Taken from None
         except (OSError, ValueError, pa.ArrowException) as problem:
             raise unreachable(self, problem) from problem

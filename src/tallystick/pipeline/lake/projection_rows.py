@@ -16,7 +16,18 @@ import pyarrow.parquet as pq
 
 from tallystick import errors
 from tallystick.pipeline.lake.form import ROWS
-from tallystick.pipeline.lake.table import Mark, Rows, Table, forgotten, marked, require, require_empty, table_at, tried
+from tallystick.pipeline.lake.table import (
+    Mark,
+    Rows,
+    Table,
+    forgotten,
+    marked,
+    require,
+    require_empty,
+    require_one_winner,
+    table_at,
+    tried,
+)
 from tallystick.pipeline.lake.table_files import UNREADABLE
 from tallystick.pipeline.place import Place, Taken
 from tallystick.pipeline.question import open_log
@@ -92,11 +103,13 @@ def _replaced(table: Table, store: Store, reader: ViewReader) -> tuple[Fingerpri
     mark = table.mark()
     if mark is None:
         require_empty(table)
+        require_one_winner(table)
         table.begin(msgspec.structs.replace(wanted, through=0, fingerprint=""), ROWS)
         mark = marked(table)
     _require_ours(table, mark, wanted)
     if mark == wanted:
         return found, False
+    require_one_winner(table)
     rows = Rows(_batches(store, reader, found))
     with rows.clearly():
         table.replace(rows, wanted, ROWS)

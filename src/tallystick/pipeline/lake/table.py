@@ -8,6 +8,7 @@ killed and whoever runs at the same time.
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,8 @@ FORMATS = (DELTA, ICEBERG)
 OWNER, SHARES = "tallystick.store_id", "tallystick.buckets"
 PROJECTION, FINGERPRINT = "tallystick.projection", "tallystick.fingerprint"
 _TRIES = 5
-_BEGUN = frozenset({"_delta_log", "metadata", STAGING})
+_ONCE = "_tally/once"  # both formats leave out what begins with an underscore
+_BEGUN = frozenset({"_delta_log", "metadata", "_tally", STAGING})
 _REASON_CHARACTERS_MAX = 300
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m|↳")
 _QUERY = re.compile(r"\?[^\s:]*")  # in an address that an error quotes: a signature may be in it
@@ -148,6 +150,17 @@ def require_empty(table: Table) -> None:
     others = [name for name in table.place.names_below("") if name.partition("/")[0] not in _BEGUN]
     if others and table.mark() is None:
         raise errors.WrongTable(path=str(table.place), reason=f"something else is there: {others[0]}")
+
+
+def require_one_winner(table: Table) -> None:
+    """Refuse a place that gives a name twice: some stores ignore the condition of a write, and each run would win."""
+    for _ in range(2):  # the first may be the one that gives the name
+        try:
+            table.place.put_new(_ONCE, uuid.uuid4().hex.encode())
+        except Taken:
+            return
+    must = "where a name is given once: this store ignores the condition of a write (If-None-Match: *)"
+    raise errors.InvalidValue(what="table", value=str(table.place), must=must)
 
 
 def forgotten(table: Table) -> int:
