@@ -52,7 +52,7 @@ soak: $(STAMP) ## append for five minutes and watch the rate and the memory (ARG
 torture: $(STAMP)-test ## damage 10,000 stores, kill 500 writers per engine (ARGS="--count 2000 --kills 50 --seed 7")
 	$(RUN) -m tests.torture $(ARGS)
 
-mutants: $(STAMP)-test ## make 1,000 small mistakes in the code and count what the tests notice (ARGS="--count 100 --only files")
+mutants: $(STAMP)-test ## make 1,000 small mistakes in the code and count what the tests notice (ARGS=--report prints what is known)
 	$(RUN) -m tests.mutants $(ARGS)
 
 clean: ## remove the environment and everything that was made

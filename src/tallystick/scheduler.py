@@ -21,7 +21,7 @@ from tallystick.state.archive import Archive
 from tallystick.state.policy import Policy
 from tallystick.state.reducer import Reducer
 from tallystick.state.retention import retain
-from tallystick.store import facts
+from tallystick.store import facts, iterate
 from tallystick.store.store import Store
 
 CURSOR = "tally.scheduler"
@@ -96,14 +96,12 @@ class Scheduler:
         if wanted is None or not mine:
             return []
         fired = []
-        after, head = self._cursor(), self._store.head()
-        while after < head:
-            page = self._store.log.read(after=after, until=head, limit=PAGE, over_pruned=True)
+        after = self._cursor()
+        for page in iterate.pages(self._store.log, after=after, limit=PAGE, over_pruned=True):
             for stream in sorted({event.stream for event in page.events}):
                 fired += self._stream(stream, mine, wanted)
-            if page.through <= after:
-                break
-            self._store.save_checkpoint(CURSOR, page.through)
+            if page.through > after:
+                self._store.save_checkpoint(CURSOR, page.through)
             after = page.through
         return fired
 
@@ -171,13 +169,9 @@ class Scheduler:
         since, upto, count = self._counted
         if since != position:
             upto, count = position, 0
-        head = self._store.head()
-        while upto < head:
-            page = self._store.log.read(after=upto, until=head, limit=PAGE, over_pruned=True)
+        for page in iterate.pages(self._store.log, after=upto, limit=PAGE, over_pruned=True):
             count += sum(not names.is_reserved(event.stream) for event in page.events)
-            if page.through <= upto:
-                break
-            upto = page.through
+            upto = max(upto, page.through)
         self._counted = (position, upto, count)
         return count
 
@@ -244,11 +238,8 @@ class Scheduler:
 
     def _is_due(self, job: str, every_ns: int) -> bool:
         """Whether a job is due: counted from when it was last done, or from the first event if it never was."""
-        head = self._store.stream_head(f"{SCHEDULE}/{job}")
-        if head is None:
-            last = self._first_recorded()
-        else:
-            last = self._store.log.read_stream(f"{SCHEDULE}/{job}", after=head.seq - 1, limit=1)[0].time
+        done = iterate.last(self._store.log, f"{SCHEDULE}/{job}")
+        last = self._first_recorded() if done is None else done.time
         return last is not None and self._passed(last, every_ns)
 
     def _done(self, job: str, **more: Any) -> None:

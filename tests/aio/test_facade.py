@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -9,7 +10,28 @@ import pytest
 from tallystick import NO_STREAM, aio, errors, select
 from tallystick.event.model import Event
 from tallystick.store.prepare import Part
+from tallystick.store.store import Store
 from tallystick.testing.builders import event, events, named
+
+OUR_OWN = {"record", "resume"}  # what only our own layers call
+NO_WORD_FOR_IT = {"append_batch", "create_snapshot", "fold", "follow", "get_events", "get_events_by_type"} | {
+    "replay_from",
+    "restore_from_snapshot",
+    "waiting",
+}
+
+
+def _public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def test_the_async_store_has_the_same_names() -> None:
+    """What a store does is found under its name here too, with the same arguments."""
+    assert _public(Store) - _public(aio.AsyncStore) == OUR_OWN
+    assert _public(aio.AsyncStore) - _public(Store) == NO_WORD_FOR_IT
+    for name in sorted(_public(Store) & _public(aio.AsyncStore) - {"submit"}):
+        ours, theirs = (list(signature(getattr(kind, name)).parameters) for kind in (aio.AsyncStore, Store))
+        assert ours == theirs, name
 
 
 async def collected(items: Any) -> list[Event]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tallystick import aio, errors, select
+from tallystick.aio import async_store
 from tallystick.testing.builders import event, events
 
 
@@ -80,7 +81,7 @@ def test_a_cancelled_follower_leaves_the_store_in_use(run: Any, url: str) -> Non
 
 def test_more_followers_than_threads_all_see_an_event(run: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """LH-15: waiting followers share a thread, so that hundreds of them leave room for readers and for each other."""
-    monkeypatch.setattr(aio, "FOLLOW_SECONDS", 20.0)
+    monkeypatch.setattr(async_store, "FOLLOW_SECONDS", 20.0)
 
     async def work() -> None:
         async with await aio.open(url) as store:
@@ -101,7 +102,7 @@ def test_more_followers_than_threads_all_see_an_event(run: Any, url: str, monkey
 
 def test_followers_that_are_ahead_hold_up_nobody(run: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """LH-15: one who waits for a position far ahead does not make others wait for it."""
-    monkeypatch.setattr(aio, "FOLLOW_SECONDS", 3.0)
+    monkeypatch.setattr(async_store, "FOLLOW_SECONDS", 3.0)
 
     async def work() -> None:
         async with await aio.open(url) as store:

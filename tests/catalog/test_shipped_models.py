@@ -80,6 +80,25 @@ def test_a_payload_outside_the_model_is_refused(type_: str, change: dict[str, An
         shipped.catalog.validate(type_, 1, canonical.encode(GOOD[type_] | change))
 
 
+@pytest.mark.parametrize(
+    ("type_", "field"),
+    [
+        ("spec_loaded", "spec_id"),
+        ("spec_loaded", "spec_version"),
+        ("evidence_submitted", "evidence_id"),
+        ("evaluation_completed", "evaluation_id"),
+        ("transcript_exported", "transcript_id"),
+    ],
+)
+def test_a_name_has_up_to_200_characters(type_: str, field: str) -> None:
+    """LH-02: names of the REACH events are texts of 1 to 200 characters."""
+    for size in (1, 200):
+        shipped.catalog.validate(type_, 1, canonical.encode(GOOD[type_] | {field: "n" * size}))
+    for size in (0, 201):
+        with pytest.raises(errors.SchemaViolation, match=f"/{field}"):
+            shipped.catalog.validate(type_, 1, canonical.encode(GOOD[type_] | {field: "n" * size}))
+
+
 @pytest.mark.parametrize("type_", GOOD)
 def test_every_field_without_a_default_is_required(type_: str) -> None:
     """LH-02: leaving out a required field is refused by the model and by the exported schema alike."""

@@ -99,7 +99,7 @@ def test_a_missing_upcaster_is_named_when_it_is_needed() -> None:
     """LH-01: an old event without a way to the current version is an error, not old data in new clothes."""
     catalog = made({1: step_one})
     with pytest.raises(errors.SchemaIncompatible, match=r"from version 2 to 3 \(event 01010101"):
-        catalog.upcast([recorded()])
+        _ = catalog.upcast([recorded()])[0].data
 
 
 def crashing(data: dict[str, Any]) -> dict[str, Any]:
@@ -111,8 +111,19 @@ def crashing(data: dict[str, Any]) -> dict[str, Any]:
 def test_a_broken_upcaster_names_event_type_and_version(broken: Callable[[Any], Any]) -> None:
     """LH-01: whoever has to mend it learns which event, type and version it was."""
     with pytest.raises(errors.SchemaIncompatible) as caught:
-        made({1: broken}, current=2).upcast([recorded()])
+        _ = made({1: broken}, current=2).upcast([recorded()])[0].data
     assert all(text in str(caught.value) for text in ("placed: ", "version 1", "01010101-0101-0101-0101-010101010101"))
+
+
+def test_one_that_cannot_be_lifted_keeps_no_other_from_being_read() -> None:
+    """LH-01, SAFE-09: a page is read whole; the event has every field as stored, and its data alone is refused."""
+    sound, broken = recorded(type_="other", version=1), recorded()
+    page = made({1: crashing}, current=2).upcast([sound, broken, sound])
+    assert [event.row for event in page] == [sound.row, broken.row, sound.row]
+    assert [page[0].data, page[2].data] == [sound.data] * 2
+    for _ in range(2):
+        with pytest.raises(errors.SchemaIncompatible, match="KeyError"):
+            _ = page[1].data
 
 
 def test_data_without_an_event_can_be_lifted() -> None:

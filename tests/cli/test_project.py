@@ -12,7 +12,9 @@ import pytest
 
 import tallystick
 from tallystick import NewEvent
-from tallystick.projections import Consumer, ViewReader
+from tallystick.projections import Consumer, Live, ViewReader
+from tallystick.testing import tampering
+from tallystick.testing.contract.tampering import Counted
 
 MODULE = """
 from tallystick import Catalog
@@ -161,6 +163,37 @@ def test_a_runner_follows_beside_a_writer(filled):
 
 def _fail(event: tallystick.Event) -> None:
     raise ValueError("no such address")
+
+
+def test_dead_letters_that_vanished_are_missed_until_they_are_counted_again(tally, filled, lines):
+    """SAFE-01: the list is refused, verify and doctor name it, and --recount records it."""
+    with tallystick.open(filled) as store:
+        Consumer(store, "mailer", _fail, attempts=1).catch_up()
+    assert tally("verify", filled).exit_code == 0
+    tampering.tamper_beside(filled, "DELETE FROM dead_letters WHERE position = 2")
+    assert tally("deadletters", filled).exit_code == 1
+    for command in ("verify", "doctor"):
+        named = tally(command, filled)
+        assert (named.exit_code, "3 were kept, and 2 are found" in named.stdout) == (1, True)
+    assert tally("deadletters", filled, "--recount", "--drop", "1").exit_code == 2
+    (recounted,) = lines(tally("deadletters", filled, "--recount", "--json"))
+    assert (recounted["kept"], recounted["found"]) == (3, 2)
+    assert [found["position"] for found in lines(tally("deadletters", filled, "--json"))] == [1, 3]
+    assert "tally.letters.recounted" in tally("audit", filled).stdout
+    assert tally("verify", filled).exit_code == 0
+
+
+def test_rows_that_vanished_are_named(tally, filled):
+    """SAFE-01: verify and doctor name the projection; appends go on."""
+    with tallystick.open(filled) as store:
+        store.append("run/more", NewEvent("thing.happened", {}))
+        Live(store, Counted()).catch_up()
+    tampering.tamper_beside(filled, "DELETE FROM view_rows")
+    for command in ("verify", "doctor"):
+        named = tally(command, filled)
+        assert (named.exit_code, "the rows of projection 'Counted'" in named.stdout) == (1, True)
+    with tallystick.open(filled) as store:
+        store.append("run/more", NewEvent("thing.happened", {}))
 
 
 def test_dead_letters_are_listed_replayed_and_dropped(tally, filled, lines):

@@ -62,6 +62,21 @@ def test_a_response_is_json_and_bounded(store: Store) -> None:
     assert store.head() == 0
 
 
+def test_a_response_of_exactly_the_limit_is_kept(store: Store) -> None:
+    """CP-06: 1 MiB with its quotes is taken, and a repetition gets it whole; one byte more is refused with its size."""
+    response = "x" * ((1 << 20) - 2)
+    for repeated in (False, True):
+        answer = Commands(store).run(key=KEY, request={}, handler=lambda context: Decision([], response))
+        assert (answer.repeated, answer.response) == (repeated, response)
+    with pytest.raises(errors.TooLarge) as refused:
+        Commands(store).run(
+            key=CommandKey("acme", "ada", "deploy", "other"),
+            request={},
+            handler=lambda context: Decision([], f"{response}x"),
+        )
+    assert (refused.value.size, refused.value.limit) == ((1 << 20) + 1, 1 << 20)
+
+
 def test_conflicts_are_not_retried_for_ever(store: Store) -> None:
     """CP-06: a decision that never fits is given up."""
     calls: list[int] = []

@@ -19,7 +19,7 @@ from tallystick.projections import Gauge, Lag
 from tallystick.server.console import headline
 from tallystick.server.health import Reason, Verdict
 from tallystick.server.jobs import Job
-from tallystick.store.deadletters import DeadLetter
+from tallystick.store.deadletters import DeadLetter, LetterCounts
 from tallystick.store.events import Problem
 from tallystick.testing.builders import event, events
 
@@ -69,6 +69,11 @@ STATES: dict[str, tuple[headline.Seen, str, str]] = {
     "behind by age": (seen(lags=[reader(behind=1, seconds=300)]), "warn", "lag"),
     "far behind by events": (seen(lags=[reader(behind=100_000)]), "bad", "lag"),
     "far behind by age": (seen(lags=[reader(behind=1, seconds=86_400)]), "bad", "lag"),
+    "dead letters that vanished": (
+        seen(letters=LetterCounts(kept=3, by_consumer={"mailer": 2})),
+        "bad",
+        "dead letters",
+    ),
     "one dead letter": (seen(lags=[reader(letters=1)]), "bad", "dead letters"),
     "never verified": (seen(verified=None), "warn", "verification"),
     "verified long ago": (seen(verified=verified(ago_days=7.1)), "warn", "verification"),

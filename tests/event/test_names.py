@@ -57,6 +57,27 @@ def test_a_refused_value_is_shown_short(value: object) -> None:
     assert len(str(names.shown(value))) <= 300
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, None),
+        (True, True),
+        (1.5, 1.5),
+        ((1 << 64) - 1, (1 << 64) - 1),
+        (1 << 64, "an integer of 65 bits"),
+        ("x" * 300, "x" * 300),
+        ("x" * 301, "x" * 300),
+        (["x"], "a list"),
+        (b"x", "a bytes"),
+    ],
+    ids=str,
+)
+def test_a_refused_value_is_shown_as_it_is_or_by_what_it_is(value: object, shown: object) -> None:
+    """Small values as they are, long texts cut, large integers by their size, everything else by its type."""
+    assert names.shown(value) == shown
+    assert type(names.shown(value)) is type(shown)
+
+
 @pytest.mark.parametrize("kind", ["tally.store", "tally.", "tally.x"])
 def test_reserved_kinds(kind: str) -> None:
     """EVT-05: kinds that start with `tally.` are the store's own."""

@@ -1,43 +1,52 @@
-"""Running mutants: each in a copy of the sources, against the tests that run its line, the most telling ones first."""
+"""Running mutants: each in a copy of the sources, against the tests that run its line, the most telling ones first.
+
+A mutant survived only if every test that runs its line passed. If the budget ends before, it is undecided, and what
+passed so far is remembered: the next visit goes on with the others, and so does one after tests were added.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import math
 import os
 import shutil
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 import msgspec
 
 from . import forked
-from .covering import Covering, selectable
+from .covering import Covering, digest_of, selectable
+from .forked import Run, Task
 from .sites import Site, mutated
-from .uses import places
+from .uses import places, runs_at_import
 from .warm import Order, Warm
 
-CPU_SECONDS = 5
-STAGES = (4, 30, 400)  # so many tests at a time: those that a killed mutant does not need are not even collected
-KILLED, SURVIVED, NOT_RUN, BROKEN = "killed", "survived", "no test runs it", "the runner broke"
-BATCH = 20
+STAGES = (4, 30, 300)  # so many tests at a time: those that a killed mutant does not need are not even collected
+KILLED, SURVIVED, UNDECIDED = "killed", "survived", "undecided"
+NOT_RUN, BROKEN = "no test runs it", "the runner broke"
+FIRST_SECONDS = 3.0
+LOOKS_AT_CLASSES = "tests/store/test_values.py"  # it runs no line of theirs
 _ticks = count(1)
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What became of a mutant, of which text, and which test noticed."""
+    """What became of a mutant, of which text, which test noticed, and which tests did not (by their marks)."""
 
     site: Site
     outcome: str
     text: str
     by: str = ""
+    passed: Sequence[int] = ()
+    seconds: float = 0.0
 
     @property
     def test(self) -> str:
         """The test that noticed, if one is named."""
-        return self.by.partition(" - ")[0].partition(" ")[2] if "::" in self.by else ""
+        return self.by.partition(" - ")[0] if "::" in self.by else ""
 
 
 class Overlay:
@@ -50,34 +59,67 @@ class Overlay:
         shutil.copytree(root / "src", self.place / "src", ignore=skipped)
         self._warm = Warm(root, self.place / "src", groups)
 
-    def judged(self, site: Site, tests: Sequence[str], seconds: float) -> Result:
-        """Change the file, run the tests until one fails, and put the file back."""
-        path = self.place / site.path
+    def judged(self, site: Site, tasks: Sequence[Task], seconds_max: float) -> Run:
+        """Change the file, run the tests until one fails or the budget is used, and put the file back."""
+        passed: list[str] = []
+        seconds = 0.0
+        while True:
+            with self._changed(site.path, lambda text: mutated(text, site)) as (path, text):
+                run = self._run(Order(tasks, seconds_max, path, text), range(site.line, site.end_line + 1))
+            passed += run.passed
+            seconds += run.seconds
+            slow = [task for task in tasks if task.name == run.slow]
+            if not slow:
+                return msgspec.structs.replace(run, passed=passed, seconds=seconds)
+            again = self.run(slow)
+            seconds += again.seconds
+            if again.passed:
+                said = f"{run.slow} - it fails or takes too long, and neither without the change"
+                return Run(passed, failed=said, seconds=seconds)
+            done = {run.slow, *run.passed}  # what the machine is too slow for says nothing: the others do
+            tasks = [task for task in tasks if task.name not in done]
+
+    def tried(self, path: str, change: Callable[[str], str], tests: Sequence[str]) -> Run:
+        """All tests of these files, on a change that may be anywhere."""
+        with self._changed(path, change):
+            return forked.run_tests(self._root, self.place / "src", (), tests, math.inf)
+
+    @contextmanager
+    def _changed(self, name: str, change: Callable[[str], str]) -> Iterator[tuple[Path, str]]:
+        path = self.place / name
         text = path.read_text(encoding="utf-8")
-        digest = digest_of(text)
         try:
-            changed = mutated(text, site)
+            changed = change(text)
             self._write(path, changed)
-            run = self._warm.run(Order(tests, CPU_SECONDS + round(2 * seconds), path, changed))
-            if run is None or not (run.failed or self._warm.knows(path, range(site.line, site.end_line + 1))):
-                run = self._cold(tests)
-            outcome = BROKEN if not run.ran else KILLED if run.failed else SURVIVED
-            return Result(site, outcome, digest, "" if outcome == SURVIVED else run.said)
+            yield path, changed
         finally:
             self._write(path, text)
 
-    def run(self, tests: Sequence[str]) -> forked.Run:
-        """The tests on the package as it is."""
-        return self._warm.run(Order(tests, forked.CPU_SECONDS_MAX)) or self._cold(tests)
+    def _run(self, order: Order, lines: range) -> Run:
+        assert order.path is not None
+        if self._warm.knows(order.path, lines):
+            return self._warm.run(order) or self._cold(order)
+        first = self._warm.run(msgspec.structs.replace(order, seconds_max=FIRST_SECONDS)) or Run()
+        if first.failed or first.slow:
+            return first
+        run = self._cold(order)
+        return msgspec.structs.replace(run, seconds=first.seconds + run.seconds)
 
-    def _cold(self, tests: Sequence[str]) -> forked.Run:
+    def run(self, tasks: Sequence[Task]) -> Run:
+        """The tests on the package as it is."""
+        return self._warm.run(Order(tasks, math.inf)) or Run()
+
+    def _cold(self, order: Order) -> Run:
         """The tests in a process that imports the package again."""
-        run = forked.Run(False, True, "")
-        for stage in _stages(list(dict.fromkeys(map(selectable, tests)))):
-            run = forked.run_tests(self._root, self.place / "src", stage, self.place / "said")
-            if run.failed or not run.ran:
-                break
-        return run
+        passed, used = list[str](), 0.0
+        left, names = order.seconds_max, list(dict.fromkeys(selectable(task.name) for task in order.tasks))
+        for stage in _stages(names):
+            run = forked.run_tests(self._root, self.place / "src", order.tasks, stage, left - used)
+            passed += run.passed
+            used += run.seconds
+            if run.failed or run.slow or run.broke or used >= left:
+                return msgspec.structs.replace(run, passed=passed, seconds=used)
+        return Run(passed, seconds=used)
 
     def _write(self, path: Path, text: str) -> None:
         """Every text gets a time of its own: compiled files are told apart by time and size."""
@@ -91,85 +133,111 @@ class Overlay:
         shutil.rmtree(self.place)
 
 
-def digest_of(text: str) -> str:
-    """What tells one text of a file from another."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 def _stages(tests: Sequence[str]) -> Iterator[Sequence[str]]:
+    sizes = iter(STAGES)
     begin = 0
-    for size in STAGES:
-        if begin < len(tests):
-            yield tests[begin : begin + size]
+    while begin < len(tests):
+        size = next(sizes, STAGES[-1])
+        yield tests[begin : begin + size]
         begin += size
 
 
-def run(
-    root: Path,
-    chosen: Sequence[Site],
-    known: Covering,
-    texts: Mapping[str, str],
-    groups: Sequence[str],
-    *,
-    seconds_max: float,
-    before: Sequence[Result] = (),
-) -> Iterator[Result]:
-    """The result of each mutant, as they come. Tests that killed mutants of the same function or file run first."""
-    kills: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for result in before:
-        _count(kills, result)
-    overlay = Overlay(root, groups)
-    try:
-        for site in chosen:
-            likely = kills[site.path] + kills[_function(site)]
-            about = _function(site).removeprefix("src/tallystick/")
-            tests = known.of(places(site, texts, known), about=about, kills=likely, seconds_max=seconds_max)
-            seconds = sum(known.seconds[name] for name in tests)
-            result = overlay.judged(site, tests, seconds) if tests else _not_run(site, texts)
-            _count(kills, result)
-            yield result
-    finally:
-        overlay.remove()
+class Campaign:
+    """The mutants' results as they are known, and what is to be done for those that are not decided."""
 
+    def __init__(self, known: Covering, texts: Mapping[str, str], kept: Sequence[Result]) -> None:
+        self._known, self._texts = known, texts
+        self._now = {path: digest_of(text) for path, text in texts.items()}
+        self._results: dict[str, Result] = {}
+        self._places: dict[str, Sequence[tuple[str, int]]] = {}
+        self._kills: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for result in kept:
+            if self._now.get(result.site.path) == result.text and (not result.test or result.test in known.costs):
+                self.take(result)
 
-def _not_run(site: Site, texts: Mapping[str, str]) -> Result:
-    return Result(site, NOT_RUN, digest_of(texts[site.path]))
+    def take(self, result: Result) -> None:
+        """Remember a result; tests that killed mutants of the same function or file run first from now on."""
+        self._results[result.site.key] = result
+        if result.outcome == KILLED and result.test:
+            self._kills[result.site.path][result.test] += 1
+            self._kills[_function(result.site)][result.test] += 5
+
+    def left(self, site: Site) -> list[str]:
+        """The tests that have still to be run, those that promise most first."""
+        kills = self._kills[site.path] + self._kills[_function(site)]
+        about = _function(site).removeprefix("src/tallystick/")
+        return self._known.ordered(self._tests(site), about=about, kills=kills)
+
+    def _tests(self, site: Site) -> set[str]:
+        """The tests of its line that were not run yet; none if one noticed."""
+        result = self._results.get(site.key)
+        if result is not None and result.outcome == KILLED:
+            return set()
+        if site.key not in self._places:
+            self._places[site.key] = places(site, self._texts)
+        passed = set(result.passed) if result is not None else set()
+        found = self._known.of(self._places[site.key])
+        if runs_at_import(site, self._texts):
+            found |= {name for name in self._known.costs if name.startswith(LOOKS_AT_CLASSES)}
+        return {name for name in found if self._known.marks[name] not in passed}
+
+    def open(self, site: Site) -> bool:
+        """Whether there is anything to do: it was never tried, or tests are left."""
+        return site.key not in self._results or bool(self._tests(site))
+
+    def is_slow(self, site: Site) -> bool:
+        """What runs at import comes last in a round: it takes a process that imports the package again."""
+        return runs_at_import(site, self._texts)
+
+    def last(self, site: Site) -> Result | None:
+        """What the last visit found."""
+        return self._results.get(site.key)
+
+    def of(self, site: Site) -> Result | None:
+        """What is known of a mutant: nothing if it was not tried, undecided if tests are left."""
+        result = self._results.get(site.key)
+        if result is None or result.outcome in (KILLED, BROKEN):
+            return result
+        outcome = UNDECIDED if self._tests(site) else SURVIVED if result.passed else NOT_RUN
+        return msgspec.structs.replace(result, outcome=outcome)
+
+    def judged(self, site: Site, overlay: Overlay, seconds_max: float) -> Result:
+        """Run the tests that are left, within a budget."""
+        before, left = self._results.get(site.key), self.left(site)
+        now = self._known.within(left, seconds_max)
+        run = overlay.judged(site, self.tasks(now), seconds_max) if now else Run()
+        passed = {self._known.marks[name] for name in run.passed if name in self._known.marks}
+        passed.update(before.passed if before is not None else ())
+        outcome = (
+            KILLED if run.failed else BROKEN if run.broke else UNDECIDED if set(left) - set(run.passed) else SURVIVED
+        )
+        if outcome == SURVIVED and not passed:
+            outcome = NOT_RUN
+        marks = () if outcome == KILLED else sorted(passed)
+        seconds = run.seconds + (before.seconds if before is not None else 0.0)
+        result = Result(site, outcome, self._now[site.path], run.failed or run.broke, marks, seconds)
+        self.take(result)
+        return result
+
+    def tasks(self, names: Sequence[str]) -> list[Task]:
+        """These tests, with what they may take."""
+        return [forked.task(name, *self._known.costs[name]) for name in names]
 
 
 def _function(site: Site) -> str:
     return f"{site.path} {site.scope}"
 
 
-def _count(kills: defaultdict[str, Counter[str]], result: Result) -> None:
-    if result.outcome == KILLED and result.test:
-        kills[result.site.path][result.test] += 1
-        kills[_function(result.site)][result.test] += 5
-
-
-def unsound(root: Path, results: Sequence[Result], groups: Sequence[str]) -> list[str]:
-    """Tests that killed a mutant and fail on the code as it is, run in the same way: they count for nothing."""
-    overlay = Overlay(root, groups)
-    names = sorted({result.test for result in results if result.outcome == KILLED and result.test})
-    try:
-        return [name for some in _batched(names) for name in _failing(overlay, some)]
-    finally:
-        overlay.remove()
-
-
-def _failing(overlay: Overlay, names: list[str]) -> Iterator[str]:
-    """Each test of these that fails; what the runner says if none can be named."""
-    left = names
+def unsound(overlay: Overlay, tasks: Sequence[Task]) -> list[str]:
+    """Tests of these that fail on the code as it is, run in the same way: they count for nothing."""
+    failing = []
+    left = list(tasks)
     while left:
         run = overlay.run(left)
-        if run.ran and not run.failed:
-            return
-        failed = next((name for name in left if f"{name} - " in f"{run.said} - "), None)
-        yield failed or run.said
-        if failed is None:
-            return
-        left = left[left.index(failed) + 1 :]
-
-
-def _batched(names: list[str]) -> Iterator[list[str]]:
-    """So many that they do not use up the time of a run."""
-    yield from (names[begin : begin + BATCH] for begin in range(0, len(names), BATCH))
+        wrong = run.failed.partition(" - ")[0] or run.slow
+        if not wrong:
+            break
+        failing.append(wrong)
+        done = {*run.passed, wrong}
+        left = [task for task in left if task.name not in done]
+    return failing

@@ -20,19 +20,24 @@ def functions(source: Path) -> Functions:
     return dict(found)
 
 
-def swap(known: Functions, path: Path, text: str) -> int:
-    """Give the functions of a file the code that its text says; return how many changed."""
+def changes(known: Functions, path: Path, text: str) -> list[tuple[FunctionType, CodeType]]:
+    """The functions of a file whose code is another in its text, with that code."""
     new: dict[tuple[str, int], list[CodeType]] = defaultdict(list)
     for code in _codes(compile(text, str(path), "exec", dont_inherit=True)):
         new[code.co_qualname, code.co_firstlineno].append(code)
-    changed = 0
+    found = []
     for function in known.get(str(path), []):
         old = function.__code__
         codes = new.get((old.co_qualname, old.co_firstlineno), [])
         if len(codes) == 1 and codes[0] != old and codes[0].co_freevars == old.co_freevars:
-            function.__code__ = codes[0]
-            changed += 1
-    return changed
+            found.append((function, codes[0]))
+    return found
+
+
+def swap(known: Functions, path: Path, text: str) -> None:
+    """Give the functions of a file the code that its text says."""
+    for function, code in changes(known, path, text):
+        function.__code__ = code
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .campaign import KILLED, NOT_RUN, SURVIVED
+from .campaign import KILLED, NOT_RUN
 from .harmless import harmless
 from .sites import mutated, sites
 
@@ -101,6 +101,10 @@ def test_largest():
     assert largest(3, 2) == 3
 
 
+def test_largest_of_equals():
+    assert largest(1, 1) == 1
+
+
 def test_few():
     assert few(2) and not few(3)
 
@@ -113,29 +117,48 @@ def test_made():
 RUNNER = """
 import sys
 from pathlib import Path
-from tests.mutants import campaign
+from tests.mutants.campaign import Campaign, Overlay, unsound
 from tests.mutants.covering import covering
 from tests.mutants.sites import sites
 
 root = Path(sys.argv[1])
-source = root / "src/tallystick/toy.py"
-known = covering(root, root / ".mutants", [source], ["tests/test_toy.py"])
-text = source.read_text()
-groups = ["tests/test_toy.py"]
-found = sites("src/tallystick/toy.py", text)
-for result in campaign.run(root, found, known, {"src/tallystick/toy.py": text}, groups, seconds_max=20):
+name, groups = "src/tallystick/toy.py", ["tests/test_toy.py"]
+source = root / name
+
+
+def campaign(kept):
+    return Campaign(covering(root, root / ".mutants", [source], groups), {name: source.read_text()}, kept)
+
+
+first, results = campaign([]), []
+found = sites(name, source.read_text())
+overlay = Overlay(root, groups)
+for site in found:
+    result = first.judged(site, overlay, 0.0 if site.before == "a > b" else 20.0)
+    results.append(result)
     print(result.outcome, result.site.before, result.site.after, result.test, sep="|")
-assert covering(root, root / ".mutants", [source], ["tests/test_toy.py"]) == known
-wrong = campaign.Result(found[0], campaign.KILLED, "", "FAILED tests/test_toy.py::test_few - AssertionError")
-assert campaign.unsound(root, [wrong], groups) == []
-(root / "tests/test_toy.py").write_text("def test_few(): raise OSError")
-assert campaign.unsound(root, [wrong], groups) == ["tests/test_toy.py::test_few"]
+again = campaign(results)
+for site in found:
+    if again.open(site):
+        result = again.judged(site, overlay, 20.0)
+        print("then " + result.outcome, result.site.before, result.site.after, result.test, sep="|")
+assert not any(again.open(site) for site in found)
+overlay.remove()
+killers = again.tasks(["tests/test_toy.py::test_few", "tests/test_toy.py::test_made"])
+(root / "tests/test_toy.py").write_text("def test_few(): raise OSError\\ndef test_made(): pass\\n")
+later = campaign(results)
+gone = {result.site for result in results if result.outcome == "killed" and "test_made" not in result.test}
+assert {site for site in found if later.open(site)} == gone
+overlay = Overlay(root, groups)
+assert unsound(overlay, killers) == ["tests/test_toy.py::test_few"]
+overlay.remove()
 """
 
 
 def test_what_the_tests_notice_is_killed(tmp_path: Path) -> None:
-    """A wrong branch is noticed, a harmless one survives, a line that no test runs is named, a constant is tried where
-    it is used, what was called at import is called again, and a test that fails anyway counts for nothing."""
+    """A wrong branch is noticed, one that makes no difference survives when all its tests ran and not before, a line
+    that no test runs is named, a constant is tried where it is used, what was called at import is called again, what a
+    test killed is tried again when the test is gone, and a test that fails anyway counts for nothing."""
     source = tmp_path / "src" / "tallystick" / "toy.py"
     for path, text in ((source, TOY), (tmp_path / "tests" / "test_toy.py", TESTS)):
         path.parent.mkdir(parents=True)
@@ -152,8 +175,9 @@ def test_what_the_tests_notice_is_killed(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, runner, tmp_path], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.split("|") for line in done.stdout.splitlines() if line.count("|") == 3]
+    assert ["undecided", "a > b", "(a >= b)", ""] in lines
+    assert ["then survived", "a > b", "(a >= b)", ""] in lines
     outcomes = {(before, after): (outcome, test) for outcome, before, after, test in lines}
-    assert outcomes[("a > b", "(a >= b)")] == (SURVIVED, "")
     assert outcomes[("return a", "return None")] == (KILLED, "tests/test_toy.py::test_largest")
     assert outcomes[("2", "3")] == (KILLED, "tests/test_toy.py::test_few")
     assert outcomes[("a + 1", "(a - 1)")] == (NOT_RUN, "")

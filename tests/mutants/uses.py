@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 
-from .covering import Covering
 from .sites import Site
 
 DEPTH_MAX = 3
@@ -14,18 +14,43 @@ DEPTH_MAX = 3
 Place = tuple[str, int]
 
 
-def places(site: Site, texts: Mapping[str, str], known: Covering) -> list[Place]:
-    """The line itself if a test runs it; otherwise the lines that use the name that is defined there."""
-    if known.lines.get(site.path, {}).get(site.line):
+def places(site: Site, texts: Mapping[str, str]) -> list[Place]:
+    """The line itself if it is in the body of a function; otherwise the lines that use what is defined there.
+
+    What runs at import counts for no test: the first one that imports the module would be said to run it.
+    """
+    tree = _parsed(texts[site.path])
+    if _is_in_a_body(tree, site.line):
         return [(site.path, site.line)]
-    names, inside = _defined(ast.parse(texts[site.path]), site.line)
-    found = [(site.path, line) for line in inside]
+    names, inside = _defined(tree, site.line)
+    found = {(site.path, line) for line in inside}
     for _ in range(DEPTH_MAX):
-        found += _mentions(names, texts)
-        if any(known.lines.get(path, {}).get(line) for path, line in found):
-            break
-        names = {name for path, line in found for name in _defined(ast.parse(texts[path]), line)[0]} - names
-    return found
+        mentioned = set(_mentions(names, texts)) - found
+        found |= mentioned
+        at_import = {place for place in mentioned if not _is_in_a_body(_parsed(texts[place[0]]), place[1])}
+        names = {name for path, line in at_import for name in _defined(_parsed(texts[path]), line)[0]} - names
+    return [(path, line) for path, line in sorted(found) if _is_in_a_body(_parsed(texts[path]), line)]
+
+
+def runs_at_import(site: Site, texts: Mapping[str, str]) -> bool:
+    """Whether the line runs when the module is imported."""
+    return not _is_in_a_body(_parsed(texts[site.path]), site.line)
+
+
+@cache
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+def _is_in_a_body(tree: ast.Module, line: int) -> bool:
+    return line in _bodies(tree)
+
+
+@cache
+def _bodies(tree: ast.Module) -> set[int]:
+    """The lines of all functions' bodies."""
+    functions = (each for each in ast.walk(tree) if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return {line for each in functions for line in range(each.body[0].lineno, (each.end_lineno or 0) + 1)}
 
 
 def _defined(tree: ast.Module, line: int) -> tuple[set[str], range]:
@@ -45,7 +70,8 @@ def _defined(tree: ast.Module, line: int) -> tuple[set[str], range]:
 
 
 def _first(node: ast.stmt) -> int:
-    return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])
 
 
 def _targets(node: ast.stmt | None) -> Iterator[str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import shutil
+import signal
 import sys
 import tempfile
 import traceback
@@ -23,16 +23,14 @@ import msgspec
 import pytest
 
 from . import forked, swapped
-from .forked import Run
-
-NOTHING_CHANGED = 71
+from .forked import Guard, Run, Task
 
 
 class Order(msgspec.Struct, frozen=True):
     """Which tests to run, in this order until one fails, on which change, and in how many seconds of the processor."""
 
-    tests: Sequence[str]
-    seconds_max: int
+    tasks: Sequence[Task]
+    seconds_max: float
     path: Path | None = None
     text: str = ""
 
@@ -60,13 +58,16 @@ class Warm:
         return answer
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and what it has under way."""
         self._line.close()
+        os.kill(self._process, signal.SIGTERM)
         os.waitpid(self._process, 0)
 
 
 def _serve(root: Path, source: Path, groups: Sequence[str], line: Any) -> None:
     """Collect, then take orders until nobody is there to give any; never return."""
+    signal.signal(signal.SIGTERM, forked.stopped)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         said = os.open(source.parent / "collected", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(said, 1)
@@ -74,8 +75,7 @@ def _serve(root: Path, source: Path, groups: Sequence[str], line: Any) -> None:
         forked.enter(root, source)
         watch = coverage.Coverage(data_file=None, source=[str(source)])
         watch.start()
-        options = ["-q", "-s", "-p", "no:cacheprovider", "-m", "not slow", "--continue-on-collection-errors"]
-        options += ["--timeout", str(forked.TEST_SECONDS_MAX)]
+        options = ["-q", "-s", "-m", "not slow", "--continue-on-collection-errors", *forked.OPTIONS]
         pytest.main([*options, *groups], plugins=[*forked.PLUGINS, Server(source, watch, line)])
     except BaseException:
         traceback.print_exc()
@@ -90,7 +90,6 @@ class Server:
 
     def __init__(self, source: Path, watch: coverage.Coverage, line: Any) -> None:
         self._source, self._watch, self._line = source, watch, line
-        self._failed: list[str] = []
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run each order in a fork."""
@@ -108,56 +107,43 @@ class Server:
                 return True
             self._line.send(self._answer(order, items, known))
 
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        """Remember what failed."""
-        if report.failed:
-            message = getattr(getattr(report.longrepr, "reprcrash", None), "message", "") or report.when
-            self._failed.append(f"FAILED {report.nodeid} - {message.splitlines()[0] if message else ''}")
-
     def _answer(self, order: Order, items: dict[str, pytest.Item], known: swapped.Functions) -> Run | None:
+        if order.path is not None and not swapped.changes(known, order.path, order.text):
+            return None
+        tasks = [task for task in order.tasks if task.name in items]
         place = Path(tempfile.mkdtemp(prefix="run-", dir=self._source.parent))
-        child = os.fork()
-        if child == 0:
-            self._be_child(order, items, known, place)
-        status = forked.status(child)
         try:
-            said = (place / "said").read_text("utf-8", "replace")
+            notes = place / "notes"
+            notes.write_text("")
+            child = os.fork()
+            if child == 0:
+                _be_child(msgspec.structs.replace(order, tasks=tasks), items, known, place)
+            return forked.ended(child, tasks, notes, place / "said")
         finally:
             shutil.rmtree(place, ignore_errors=True)
-        if status is None or os.WIFSIGNALED(status):
-            return Run(True, True, "time ran out" if status is None else f"signal {os.WTERMSIG(status)}")
-        code = os.waitstatus_to_exitcode(status)
-        if code == NOTHING_CHANGED:
-            return None
-        failed = next((line for line in said.splitlines() if line.startswith("FAILED ")), said[-400:])
-        return Run(code == forked.FAILED, code in (forked.PASSED, forked.FAILED), failed[:200])
 
-    def _be_child(self, order: Order, items: dict[str, pytest.Item], known: swapped.Functions, place: Path) -> None:
-        """Change the functions, run the tests, and never return."""
-        code = 70
-        try:
-            os.setsid()
-            resource.setrlimit(resource.RLIMIT_CPU, (order.seconds_max, order.seconds_max + 5))
-            file = os.open(place / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            for standard in (1, 2):
-                os.dup2(file, standard)
-            tempfile.tempdir = str(place)
-            os.environ["TMPDIR"] = str(place)
-            if order.path is not None and not swapped.swap(known, order.path, order.text):
-                os._exit(NOTHING_CHANGED)
-            failed = self._run([items[name] for name in order.tests if name in items])
-            os.write(1, f"\n{failed}\n".encode())
-            code = forked.FAILED if failed else forked.PASSED
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
 
-    def _run(self, chosen: list[pytest.Item]) -> str:
+def _be_child(order: Order, items: dict[str, pytest.Item], known: swapped.Functions, place: Path) -> None:
+    """Change the functions, run the tests, and never return."""
+    code = 70
+    try:
+        forked.begin(place / "said")
+        tempfile.tempdir = str(place)
+        os.environ["TMPDIR"] = str(place)
+        if order.path is not None:
+            swapped.swap(known, order.path, order.text)
+        guard = Guard(order.tasks, order.seconds_max, place / "notes")
+        chosen = [items[task.name] for task in order.tasks]
         for item, following in zip(chosen, [*chosen[1:], None], strict=True):
+            if not item.config.pluginmanager.is_registered(guard):
+                item.config.pluginmanager.register(guard)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            if self._failed:
-                return self._failed[0]
-        return ""
+            if guard.over:
+                break
+        code = forked.PASSED
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

@@ -8,11 +8,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tallystick
-from tallystick import NewEvent
+from tallystick import NewEvent, Store
 from tallystick.pipeline import fact_search
-from tallystick.pipeline.archive import archive, erasures, witnesses
+from tallystick.pipeline.archive import archive, as_witness, erasures, witnesses
 from tallystick.pipeline.covering import Covering
+from tallystick.pipeline.manifest import Witness
 from tallystick.state import as_reducer, prune
+from tallystick.store import facts
+from tallystick.store.page import Hole
 from tallystick.testing import upkeep
 
 
@@ -49,7 +52,15 @@ def test_tasks_find_what_the_driver_finds(
         known, gone = witnesses(store), erasures(store, after=25, until=head)
         assert len(known) == 1
         assert len(gone) == 2, "the third was recorded later than that"
+        assert known == _among_all_events(store), "they are found beside the cuts"
         monkeypatch.setattr(fact_search, "SHORT_EVENTS", 5)
         monkeypatch.setattr(store.log, "read", None)
-        assert witnesses(store, spark) == known
+        assert witnesses(store) == known, "no event of the log was read for them"
         assert erasures(store, spark, after=25, until=head) == gone
+        monkeypatch.setattr(store.log, "holes", lambda: [Hole(1, 1, "a hole")])
+        assert witnesses(store, spark) == known, "a hole may have held a cut, so tasks look at all events"
+
+
+def _among_all_events(store: Store) -> list[Witness]:
+    told = [facts.parse(event, facts.Pruned) for event in store.events(over_pruned=True) if event.type == facts.PRUNED]
+    return list(dict.fromkeys(as_witness(fact.archive, through=0) for fact in told if fact.archive is not None))

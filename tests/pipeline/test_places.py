@@ -69,6 +69,8 @@ def test_files_are_put_read_listed_and_removed(place: Place) -> None:
     place.put("data/below/b", b"")
     place.put("database/c", b"")
     assert place.names("data") == ["data/a"]
+    assert place.names_below("data") == ["data/a", "data/below/b"]
+    assert [name for name in place.names_below("") if name[0] == "d"] == ["data/a", "data/below/b", "database/c"]
     assert (place.size("data/a"), place.read("data/a")) == (8, b"two more")
     place.remove("data/a")
     place.remove("data/a")

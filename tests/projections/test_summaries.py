@@ -169,12 +169,21 @@ def test_what_cannot_be_run_is_refused_where_it_is_written(written: dict[str, An
         lambda: sum_(payload.a, places=-1),
         lambda: min_(payload.a, per=61),
         lambda: top(0, payload.a),
+        lambda: top(1001, payload.a),
+        lambda: top(True, payload.a),
     ],
 )
 def test_what_no_measure_is_is_refused(write: Any) -> None:
     """Names that mean something else to a database, places that doubles do not hold, odd windows."""
     with pytest.raises(errors.InvalidValue):
         write()
+
+
+def test_the_bounds_themselves_are_taken() -> None:
+    """One and a thousand numbers of `top()`, no place and four of a sum, windows of a minute, an hour and a day."""
+    assert [top(size, payload.a).size for size in (1, 1000)] == [1, 1000]
+    assert [sum_(payload.a, places=places).places for places in (0, 4)] == [0, 4]
+    assert [sum_(payload.a, per=per).per for per in (60, 3600, 86_400)] == [60, 3600, 86_400]
 
 
 def test_a_summary_travels() -> None:

@@ -62,7 +62,7 @@ def skips(count: int) -> bytes:
 
 @pytest.mark.parametrize("began", [False, True])
 def test_a_message_of_ranges_without_end_is_refused(house: Club, began: bool) -> None:
-    """COM-09: 8 MiB of ranges that say nothing are refused after a bounded number, by either side."""
+    """COM-09, SAFE-09: 8 MiB of ranges that say nothing are refused after a bounded number, by either side."""
     side = Reconciler(house.log.items())
     if began:
         side.begin()
@@ -119,7 +119,9 @@ class _Watched:
 
 
 def test_the_lock_is_free_while_a_message_is_read(house: Club, monkeypatch: pytest.MonkeyPatch) -> None:
-    """COM-09: neither a reconciliation nor signatures, of a request or of an answer, are looked at under the lock."""
+    """COM-09, SAFE-09: neither a reconciliation nor signatures, of a request or of an answer, are looked at under the
+    lock.
+    """
     watched = _Watched(house)
     author = house.member(2)
     answer, verify = Reconciler.answer, house.log.replica.verify
@@ -256,7 +258,9 @@ def test_an_event_that_counts_behind_many_that_do_not_is_fetched(house: Club) ->
 
 
 def test_a_round_has_a_budget(house: Club) -> None:
-    """COM-09: a peer that deals out one event at a time is left after some dozens of requests, and the rest is said."""
+    """COM-09, SAFE-09: a peer that deals out one event at a time is left after some dozens of requests, and the rest
+    is said.
+    """
     author = house.member(2)
     liar = Liar(house, author, tip=1100, each=1)
     session = liar.round()

@@ -105,7 +105,7 @@ def statuses(house: Club, asking: list[dict[str, Any]], *, stalling: int, at_ans
 
 
 def test_bodies_that_nobody_signed_are_not_waited_for(house: Club) -> None:
-    """COM-09: 52 of them are refused by their heads, and a member is answered."""
+    """COM-09, SAFE-09: 52 of them are refused by their heads, and a member is answered."""
     asking = [scope(house, None)] * STALLED + [scope(house, 3)]
     answered = statuses(house, asking, stalling=STALLED)
     assert answered[-1] == 400, "the member's body was read and judged"
@@ -113,7 +113,7 @@ def test_bodies_that_nobody_signed_are_not_waited_for(house: Club) -> None:
 
 
 def test_a_member_that_stalls_uses_up_its_own_turns_alone(house: Club) -> None:
-    """COM-09: one more of its own is a 429; another member is answered."""
+    """COM-09, SAFE-09: one more of its own is a 429; another member is answered."""
     asking = [scope(house, 2) for _ in range(STALLED)] + [scope(house, 2), scope(house, 3)]
     answered = statuses(house, asking, stalling=STALLED)
     assert answered[-2:] == [429, 400]
@@ -121,7 +121,7 @@ def test_a_member_that_stalls_uses_up_its_own_turns_alone(house: Club) -> None:
 
 
 def test_made_up_invitations_give_a_member_no_more_turns(house: Club) -> None:
-    """COM-09: a turn is the member's, whatever key it shows beside its own."""
+    """COM-09, SAFE-09: a turn is the member's, whatever key it shows beside its own."""
     asking = [scope(house, 2, invite=100 + at) for at in range(STALLED)] + [scope(house, 2, invite=99), scope(house, 3)]
     answered = statuses(house, asking, stalling=STALLED)
     assert answered[-2:] == [429, 400]
@@ -129,7 +129,7 @@ def test_made_up_invitations_give_a_member_no_more_turns(house: Club) -> None:
 
 
 def test_an_answer_that_is_not_taken_keeps_its_turn(house: Club) -> None:
-    """COM-09: what waits to be taken is in memory, so a peer that takes nothing has few answers made."""
+    """COM-09, SAFE-09: what waits to be taken is in memory, so a peer that takes nothing has few answers made."""
     asking = [scope(house, 2, "/sync/v1/heads", method="GET") for _ in range(4)]
     answered = statuses(house, [*asking, scope(house, 2), scope(house, 3)], stalling=4, at_answer=True)
     assert answered == [None] * 4 + [429, 400]
@@ -145,7 +145,7 @@ def test_an_answer_that_is_not_taken_in_time_is_given_up(house: Club, monkeypatc
 
 
 def test_answers_that_nobody_takes_are_bounded_in_bytes() -> None:
-    """COM-09: many peers together cannot fill the memory; a single large answer is still given."""
+    """COM-09, SAFE-09: many peers together cannot fill the memory; a single large answer is still given."""
     turns = Turns(bytes_max=100)
     first, second = turns.take("a"), turns.take("b")
     first.hold(1000)

@@ -92,7 +92,9 @@ def appended(served: Served, token: str, stream: str, id_: str, payload: dict[st
 
 
 def test_an_id_of_another_org_is_not_told_of(serve: Any) -> None:
-    """CP-10: an id that cannot be used is refused in one way, whether it is of another org, of none, or pruned."""
+    """CP-10, SAFE-09: an id that cannot be used is refused in one way, whether it is of another org, of none, or
+    pruned.
+    """
     served = serve(tokens=tenants())
     store = served.service.store
     others, nobodys, own = (ids.to_text(id_) for id_ in ids.default.mint(3, time_ns=1))

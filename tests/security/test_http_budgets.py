@@ -41,7 +41,9 @@ def serve() -> Iterator[Callable[..., Served]]:
 
 
 def test_no_large_body_keeps_others_from_showing_their_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CP-13: bodies are decoded in threads of their own; who asks is looked up in another, however many there are."""
+    """CP-13, SAFE-09: bodies are decoded in threads of their own; who asks is looked up in another, however many there
+    are.
+    """
     store, going, threads = tallystick.open("memory:"), threading.Event(), []
     tokens = Tokens(store)
     writers = [tokens.issue("writer", actor=f"w{n}", org=f"org{n}").secret for n in range(UPLOADS)]
@@ -113,7 +115,7 @@ def held() -> Iterator[Callable[[socket.socket], socket.socket]]:
 
 
 def test_stalled_uploads_take_no_room(serve: Any, held: Any) -> None:
-    """What a head promises takes none of the room for bodies: others append."""
+    """SAFE-09: What a head promises takes none of the room for bodies: others append."""
     served = serve()
     for _ in range(20):
         held(connect(served.port, stalled_upload("mallory")))
@@ -122,7 +124,7 @@ def test_stalled_uploads_take_no_room(serve: Any, held: Any) -> None:
 
 
 def test_one_caller_cannot_have_all_appends(serve: Any, held: Any) -> None:
-    """With all its tokens an org has no more than its part: others append."""
+    """SAFE-09: With all its tokens an org has no more than its part: others append."""
     served = serve(pending_requests_max=8)
     for number in range(16):
         held(connect(served.port, stalled_upload("mallory" if number % 2 else "second")))
@@ -132,7 +134,7 @@ def test_one_caller_cannot_have_all_appends(serve: Any, held: Any) -> None:
 
 
 def test_one_caller_cannot_have_all_reads(serve: Any, held: Any) -> None:
-    """Readers that do not take their pages hold no more than their part: others read."""
+    """SAFE-09: Readers that do not take their pages hold no more than their part: others read."""
     served = serve(reads_max=8, page_bytes_max=16 << 20)
     for _ in range(16):
         events = [NewEvent("noted", {"text": "x" * 50_000}, meta={"org": "evil"}) for _ in range(25)]
@@ -162,7 +164,7 @@ def test_a_page_is_taken_in_time(serve: Any) -> None:
 
 
 def test_one_caller_cannot_have_all_follows(serve: Any, held: Any) -> None:
-    """Followers of one org leave room for those of others."""
+    """SAFE-09: Followers of one org leave room for those of others."""
     served = serve(followers_max=8)
     for _ in range(16):
         assert held(connect(served.port, request("mallory", "GET /v1/follow"))).recv(12).startswith(b"HTTP/1.1")
@@ -172,7 +174,9 @@ def test_one_caller_cannot_have_all_follows(serve: Any, held: Any) -> None:
 
 @pytest.mark.parametrize("said", [b"", b"GET /v1/events HTTP/1.1\r\nhost: loc", request("mallory", "GET /v1/store")])
 def test_idle_connections_keep_nobody_out(serve: Any, held: Any, said: bytes) -> None:
-    """Anyone who comes is served: an idle connection of those that hold most makes room, with or without a token."""
+    """SAFE-09: Anyone who comes is served: an idle connection of those that hold most makes room, with or without a
+    token.
+    """
     served = serve(connections_max=20)
     with served.as_("honest") as before:
         assert before.get("/v1/store").status_code == 200
@@ -213,7 +217,9 @@ def many_files() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("many_files")
 def test_a_thousand_hostile_connections_leave_an_honest_tenant_alone(tmp_path: Path) -> None:
-    """Idle, slow, stalled and following: an honest tenant is answered within a second, and memory stays bounded."""
+    """SAFE-09: Idle, slow, stalled and following: an honest tenant is answered within a second, and memory stays
+    bounded.
+    """
     url = f"files:{tmp_path}/log"
     with tallystick.open(url) as store:
         tokens = Tokens(store)

@@ -141,7 +141,7 @@ def test_a_place_that_is_not_there_is_refused(serve: Any, place: dict[str, Any])
 
 
 def test_a_place_in_the_future_moves_no_other_follower(serve: Any) -> None:
-    """One follower's place is its own: others miss nothing, get no foreign ids, and are not flooded."""
+    """SAFE-09: One follower's place is its own: others miss nothing, get no foreign ids, and are not flooded."""
     served = serve(limits={"heartbeat_seconds": 0.5})
     served.append("order/1", {})
     with served.as_("") as hostile, hostile.stream("GET", f"/v1/follow?after={FUTURE}"):
@@ -161,7 +161,7 @@ def test_a_place_in_the_future_moves_no_other_follower(serve: Any) -> None:
 
 
 def test_a_place_in_the_past_holds_no_other_follower_back(serve: Any) -> None:
-    """Somebody who reads a long log from its beginning reads it alone: events go to the others at once."""
+    """SAFE-09: Somebody who reads a long log from its beginning reads it alone: events go to the others at once."""
     served = serve()
     store = served.service.store
     for _ in range(30):

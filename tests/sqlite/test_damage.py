@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -256,3 +257,24 @@ def test_no_place_of_a_consumer_is_missing_in_silence(filled, reopen, tmp_path):
                     pass
         Path(f"{filled}.damage").unlink(missing_ok=True)
     assert served > 200
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("where", ["the file", "the write-ahead log"])
+def test_verification_looks_past_pages_that_were_read_before(path, reopen, where):
+    """SAFE-01: a handle that has read everything still verifies what is in the file now."""
+    store = reopen()
+    for number in range(30):
+        store.append("order/a", NewEvent("thing.done", {"text": f"marker{number:04}" + "x" * 300}))
+    if where == "the file":
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert len(store.read_stream("order/a")) == 30
+    assert verify(store.log).ok
+    changed = Path(path if where == "the file" else f"{path}-wal")
+    data = changed.read_bytes()
+    at = data.rindex(b"marker0007")
+    with changed.open("r+b") as file:
+        file.seek(at)
+        file.write(b"M")
+    assert [problem.position for problem in verify(store.log).problems] == [8]

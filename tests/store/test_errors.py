@@ -69,7 +69,7 @@ def test_refusals_answer_no_and_failures_could_not_ask() -> None:
     """Exit status 1 is an answer; 2 says that the question could not be put."""
     assert {kind.exit_status for kind in KINDS if issubclass(kind, (errors.InvalidInput, errors.Refused))} == {1}
     unavailable = {kind.__name__ for kind in KINDS if issubclass(kind, errors.Unavailable) and kind.exit_status == 1}
-    assert unavailable == {"Damaged", "HistoryLost", "RowsDamaged", "CheckpointDamaged"}
+    assert unavailable == {"Damaged", "HistoryLost", "RowsDamaged", "CheckpointDamaged", "DeadLettersDamaged"}
 
 
 def test_braces_in_values_are_left_alone() -> None:

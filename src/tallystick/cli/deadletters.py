@@ -22,6 +22,7 @@ LISTED_MAX = 100_000
 @click.option("--replay", type=options.Position, metavar="POSITION", help="Handle the event there once more.")
 @click.option("--handler", metavar="MODULE:NAME", help="What handles it: a function of one event.")
 @click.option("--drop", type=options.Position, metavar="POSITION", help="Give up on the event there.")
+@click.option("--recount", is_flag=True, help="Some vanished underneath: take those that are left for all there are.")
 @modules.catalog
 @options.as_json
 def command(
@@ -30,14 +31,21 @@ def command(
     replay: int | None,
     handler: str | None,
     drop: int | None,
+    recount: bool,
     catalog: str | None,
     as_json: bool,
 ) -> None:
     """List the events that consumers gave up on, with the reasons. The events themselves stay in the log.
 
     With --consumer and --replay, the handler gets the event once more; its letter goes if that goes well. With
-    --consumer and --drop the letter goes.
+    --consumer and --drop the letter goes. Letters are counted: if some are missing, nothing is listed until --recount
+    has recorded that as a control fact.
     """
+    if recount:
+        if (consumer, replay, handler, drop) != (None, None, None, None):
+            raise click.UsageError("--recount is about all letters: give it alone.")
+        _recount(url, as_json=as_json)
+        return
     if replay is None and drop is None and handler is None:
         _list(url, consumer, as_json=as_json)
         return
@@ -76,6 +84,19 @@ def _drop(url: str, consumer: str, position: int, *, as_json: bool) -> None:
     with open_beside_writer(url) as store:
         letter = drop_letter(store, consumer, position)
     _say("dropped", letter.consumer, letter.position, as_json=as_json)
+
+
+def _recount(url: str, *, as_json: bool) -> None:
+    import tallystick
+    from tallystick.projections import recount_letters
+
+    with tallystick.open(url, create=False) as store:
+        fact = recount_letters(store, reason="tally deadletters --recount")
+    if as_json:
+        output.document(msgspec.structs.asdict(fact))
+        return
+    kept = "nobody knows how many" if fact.kept is None else f"{fact.kept}"
+    click.echo(f"{kept} were counted, {fact.found} are left and are all there are from now on")
 
 
 def _replay(url: str, consumer: str, position: int, reference: str, catalog: str | None, *, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from tallystick.cli import failures, losses, options, output, progress
 from tallystick.cli.verify import show_problems, show_unrecorded
+from tallystick.store import iterate
 
 if TYPE_CHECKING:
     from tallystick import Store
@@ -58,6 +59,7 @@ def command(
     """
     import tallystick
     from tallystick.store.damage import problem_of, put_on_record
+    from tallystick.store.kept_check import problems_beside
 
     is_given = context.get_parameter_source("refill_from") is ParameterSource.COMMANDLINE
     if is_given and not repair:
@@ -78,6 +80,7 @@ def command(
             holes += [hole for hole in _read_through(store) if hole not in holes]
             unrecorded = put_on_record(store.log.damage, [*structures, *map(problem_of, holes)])
             problems += [problem for problem in structures if problem not in problems]
+            problems += problems_beside(store.log)
         found = _facts(store) | {
             "ok": not problems and not holes,
             "repair": repair,
@@ -141,15 +144,10 @@ def _structures(store: Store) -> list[Problem]:
 def _read_through(store: Store) -> list[Hole]:
     """The holes that are met when the log is read from end to end."""
     holes: list[Hole] = []
-    after, head = 0, store.head()
-    with progress.bar("reading", total=head) as move:
-        while after < head:
-            page = store.log.read(after=after, until=head, limit=PAGE, over_holes=True, over_pruned=True)
+    with progress.bar("reading", total=store.head()) as move:
+        for page in iterate.pages(store.log, limit=PAGE, over_holes=True, over_pruned=True):
             holes += [hole for hole in page.holes if not hole.accepted]
-            if page.through <= after:
-                break
-            after = page.through
-            move(after)
+            move(page.through)
     return holes
 
 

@@ -66,23 +66,19 @@ def _export_whole(store: Store, *, snapshots: bool) -> int:
 
 def _export(store: Store, start: int | None, until: int, chosen: Selection, over_holes: bool) -> int:
     status = failures.DONE
-    first = after = start or 0
+    first = start or 0
     with progress.bar("exporting", total=max(until - first, 0), shown=not sys.stdout.isatty()) as move:
-        while after < until:
-            page = store.read(
-                after=after,
-                until=until,
-                selection=chosen,
-                limit=PAGE,
-                over_holes=over_holes,
-                over_pruned=start is None,
-            )
+        for page in store.pages(
+            after=first,
+            until=until,
+            selection=chosen,
+            limit=PAGE,
+            over_holes=over_holes,
+            over_pruned=start is None,
+        ):
             output.write(ndjson.lines(page.events))
             status = _tell_holes(page, status)
-            if page.through <= after:
-                break
-            after = page.through
-            move(after - first)
+            move(page.through - first)
     return status
 
 

@@ -17,6 +17,7 @@ JOBS = {
     "growth": "pipeline_growth",
     "sql": "pipeline_sql",
     "stream": "pipeline_stream",
+    "lake": "pipeline_lake",
 }
 """Name of the job -> module in this package whose `command` it is."""
 

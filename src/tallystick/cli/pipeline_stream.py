@@ -27,6 +27,14 @@ from tallystick.cli import modules, options, output, places, spark
     show_default=True,
     help="Positions a batch at most.",
 )
+@click.option(
+    "--batch-bytes",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=256 << 20,
+    show_default=True,
+    help="Bytes of events a batch at most; one event may have more.",
+)
 @modules.catalog
 @spark.master
 @spark.memory
@@ -37,6 +45,7 @@ def command(
     checkpoint: str,
     follow: bool,
     batch_events: int,
+    batch_bytes: int,
     catalog: str | None,
     master: str,
     memory: str,
@@ -52,9 +61,8 @@ def command(
         from tallystick.pipeline.streaming import stream
 
         with clear():
-            query = stream(
-                session, url, projection, checkpoint, catalog=known, follow=follow, batch_events=batch_events
-            )
+            bounds = {"batch_events": batch_events, "batch_bytes": batch_bytes}
+            query = stream(session, url, projection, checkpoint, catalog=known, follow=follow, **bounds)
             try:
                 query.awaitTermination()
             except KeyboardInterrupt:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 import click
 
 from tallystick.cli import failures, options, output
-
-if TYPE_CHECKING:
-    from tallystick import Store
-    from tallystick.store.page import StreamInfo
-
-PAGE = 1000
+from tallystick.store import iterate
 
 
 @click.command("streams", short_help="List the streams.")
@@ -27,7 +19,8 @@ def command(url: str, kind: str | None, org: str | None, as_json: bool) -> int:
     Exit status 1 if part of the log is damaged: a stream that was there may not be in the list.
     """
     with options.open_reading(url) as store:
-        found = (info for info in _all(store, kind) if org is None or info.org == org)
+        every = iterate.streams(store.log, prefix="" if kind is None else f"{kind}/")
+        found = (info for info in every if org is None or info.org == org)
         if as_json:
             for info in found:
                 output.document({"stream": info.stream, "seq": info.seq, "org": info.org, "link": info.link.hex()})
@@ -38,13 +31,3 @@ def command(url: str, kind: str | None, org: str | None, as_json: bool) -> int:
     for hole in holes:
         output.note(f"a stream may be missing or shorter: positions {hole.first} to {hole.last}: {hole.reason}")
     return failures.NO if holes else failures.DONE
-
-
-def _all(store: Store, kind: str | None) -> Iterator[StreamInfo]:
-    after = "" if kind is None else f"{kind}/"
-    while page := store.streams(after=after, limit=PAGE):
-        for info in page:
-            if kind is not None and not info.stream.startswith(f"{kind}/"):
-                return
-            yield info
-        after = page[-1].stream

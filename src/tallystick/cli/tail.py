@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
@@ -37,23 +37,14 @@ def command(url: str, count: int, follow: bool, chosen: Selection, as_json: bool
 
 
 def _last(store: Store, count: int, head: int, chosen: Selection) -> list[Event]:
-    """The last `count` selected events, looked for in windows that grow backwards."""
-    window = max(count, 1)
-    while count:
-        start = max(0, head - window)
-        found = deque(store.events(after=start, until=head, selection=chosen, over_pruned=True), maxlen=count)
-        if len(found) == count or start == 0:
-            return list(found)
-        window *= 8
-    return []
+    """The last `count` selected events, in order."""
+    newest = store.events(until=head, selection=chosen, over_pruned=True, backward=True)
+    return list(islice(newest, count))[::-1]
 
 
 def _follow(store: Store, after: int, chosen: Selection, *, as_json: bool) -> None:
     while True:
         head = store.wait(after, timeout=WAIT_SECONDS)
-        while after < head:
-            page = store.read(after=after, until=head, selection=chosen, limit=PAGE, over_pruned=True)
+        for page in store.pages(after=after, until=head, selection=chosen, limit=PAGE, over_pruned=True):
             output.events(page.events, as_json=as_json)
-            if page.through <= after:
-                break
             after = page.through

@@ -28,9 +28,11 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
     wrong, 1 otherwise. Losses that were accepted are listed; they are nothing wrong.
 
     Damage that is found goes on record in the store: appends are refused until `tally doctor --repair` finds everything
-    sound. What the reducers and signatures show is reported and not put on record.
+    sound. What the reducers and signatures show, and what is wrong with rows of projections, places of consumers and
+    dead letters, is reported and not put on record.
     """
     from tallystick.state import validation
+    from tallystick.store.kept_check import problems_beside
     from tallystick.store.stating import shown
     from tallystick.store.verify import verify
 
@@ -46,6 +48,8 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
         if store.profile.signed:
             for problem in _wrong_signatures(store, total):
                 found.add(problem)
+        for problem in problems_beside(store.log):
+            found.add(problem)
         status = failures.decide(failures.DONE if found.ok else failures.NO)
         answer = {
             "ok": found.ok,

@@ -23,6 +23,7 @@ from tallystick.community.types import MEMBERSHIP_TYPES, POLICY, Event
 from tallystick.event import canonical, chain, ids, names
 from tallystick.event import model as envelope
 from tallystick.event.model import Draft
+from tallystick.store import iterate
 from tallystick.store.commit import Outcome, Transaction, Write
 from tallystick.store.expectation import ANY
 from tallystick.store.maintenance import before_cut
@@ -94,15 +95,10 @@ class Keeper:
 
     def shortened(self) -> str | None:
         """A stream that ends later by the store's own word than by what was read of it; None if there is none."""
-        after = f"{self.streams.kind}/"
-        while page := self.store.streams(after=after):
-            for info in page:
-                if not info.stream.startswith(f"{self.streams.kind}/"):
-                    return None
-                cut = self.store.cut(info.stream)
-                if info.seq > max(self._read_ends.get(info.stream, 0), cut.through if cut else 0):
-                    return info.stream
-            after = page[-1].stream
+        for info in iterate.streams(self.store.log, prefix=f"{self.streams.kind}/"):
+            cut = self.store.cut(info.stream)
+            if info.seq > max(self._read_ends.get(info.stream, 0), cut.through if cut else 0):
+                return info.stream
         return None
 
     # --- writing ---------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from tallystick.community.types import EVENT_LOG_RETENTION_DAYS
 from tallystick.event.model import Event
 from tallystick.state import prune as prune_stream
 from tallystick.state import reducer
-from tallystick.store.events import PAGE_EVENTS
+from tallystick.store import iterate
 
 DAY_NS = 86_400_000_000_000
 WAIT_DAYS_MAX = 90  # for peers that have not reached the floor yet
@@ -132,7 +132,4 @@ def _prune(log: EventLog, author: str, through: int, horizon_ns: int, *, aside: 
 
 def _remaining(log: EventLog, stream: str) -> Iterator[Event]:
     cut = log.disk.cut(stream)
-    after = NOTHING.seq if cut is None else cut.through
-    while page := log.disk.log.read_stream(stream, after=after, limit=PAGE_EVENTS):
-        yield from page
-        after = page[-1].seq
+    return iterate.stream(log.disk.log, stream, after=NOTHING.seq if cut is None else cut.through)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tallystick import errors
+from tallystick.engines.mounts import is_mounted_alone
 from tallystick.store.backoff import Backoff
 from tallystick.store.filesystem import File, FileSystem, Lock
 
@@ -290,6 +291,10 @@ class Disk:
     def leads_to(self, path: str, file: File) -> bool:
         name, directory = self._place(path)
         return isinstance(file, DiskFile) and _leads_to(name, directory, file.descriptor)
+
+    def has_other_names(self, path: str) -> bool:
+        status = self._stat(path)
+        return (status is not None and status.st_nlink > 1) or is_mounted_alone(path)
 
     def sync_dir(self, path: str) -> None:
         if WINDOWS:  # a directory cannot be opened there; the rename itself is journalled by NTFS

@@ -20,8 +20,12 @@ __all__ = [
     "PlaceUnreachable",
     "SchemaMisfit",
     "SparkMissing",
+    "TableBusy",
+    "TableNotFound",
+    "TableUnreachable",
     "WrongArchive",
     "WrongQuery",
+    "WrongTable",
 ]
 
 
@@ -40,7 +44,7 @@ class SparkMissing(PipelineError):
 class LakeMissing(PipelineError):
     """The library of a lake format is not installed."""
 
-    template = "registering the archive needs {library!r}, which is not installed"
+    template = "a table of this format needs {library!r}, which is not installed"
     advice = "Install it: pip install 'tallystick[lake]'."
     library: str
 
@@ -99,7 +103,7 @@ class ArchiveNotFound(Unavailable):
 class PlaceUnreachable(Unavailable):
     """The object store did not do what was asked; the reason is its own."""
 
-    template = "the archive {path!r} cannot be reached: {reason}"
+    template = "{path!r} cannot be reached: {reason}"
     advice = "Check the bucket, the network, and the settings and rights in the environment (AWS_…, GOOGLE_…, AZURE_…)."
     path: str
     reason: str
@@ -136,5 +140,39 @@ class ArchiveDamaged(Unavailable):
 
     template = "the archive {path!r} is damaged: {reason}"
     advice = "`tally pipeline verify` names what is wrong; put the file back from a copy."
+    path: str
+    reason: str
+
+
+class TableNotFound(Unavailable):
+    """There is no table of a lake format at this place."""
+
+    template = "there is no table at {path!r}"
+    advice = "`tally pipeline lake append … --format delta` (or iceberg) makes one."
+    path: str
+
+
+class TableUnreachable(Unavailable):
+    """The library of a lake format could not read or write the table; the reason is its own."""
+
+    template = "the table {path!r} cannot be read or written: {reason}"
+    advice = "Check the place, the network, and the settings and rights in the environment (AWS_…, GOOGLE_…, AZURE_…)."
+    path: str
+    reason: str
+
+
+class TableBusy(Unavailable):
+    """Other runs change this table, and were always faster to commit."""
+
+    template = "the table {path!r} is being changed by other runs"
+    advice = "Wait for them to end, and run this again: what was committed is whole."
+    path: str
+
+
+class WrongTable(Refused):
+    """The table is not one of this log."""
+
+    template = "the table {path!r} does not belong here: {reason}"
+    advice = "Use the table of this log, or begin a new one at an empty place."
     path: str
     reason: str

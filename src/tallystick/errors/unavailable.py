@@ -8,6 +8,7 @@ __all__ = [
     "Busy",
     "CheckpointDamaged",
     "Damaged",
+    "DeadLettersDamaged",
     "HistoryLost",
     "HistoryReplaced",
     "LargeEventWarning",
@@ -229,6 +230,16 @@ class CheckpointDamaged(Unavailable):
     advice = "Drop it with `tally consumers drop` and let the consumer begin again, or set its place."
     exit_status = 1
     name: str
+
+
+class DeadLettersDamaged(Unavailable):
+    """Dead letters vanished underneath, or came from nowhere. The log is not concerned."""
+
+    template = "dead letters are damaged: {kept} were kept, and {found} are found"
+    advice = "Look at what is left with `tally deadletters --recount`, which records it. The events are in the log."
+    exit_status = 1
+    kept: str
+    found: int
 
 
 class HistoryLost(Damaged):

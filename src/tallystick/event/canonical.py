@@ -94,12 +94,15 @@ def encode_state(value: Any) -> bytes:
     return encoded or _encode(value)
 
 
-def decode(text: bytes) -> Any:
-    """The value of canonical bytes that this module made. What is no JSON any more was damaged where it was stored."""
+def decode(text: bytes, *, position: int = 0) -> Any:
+    """The value of canonical bytes that this module made, at a position if it is known. What it cannot have made, as
+    text that is no JSON or a number that no reader has, is damage.
+    """
     try:
         return _decode(text)
     except msgspec.DecodeError as problem:
-        raise errors.Damaged(first=0, last=0, reason=f"what was stored is no longer JSON: {problem}") from problem
+        reason = f"what is stored at position {position} is not JSON that we wrote: {problem}"
+        raise errors.Damaged(first=position, last=position, reason=reason) from problem
 
 
 def check(value: Any, *, what: str = "payload") -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.event import ids, names, secret_rules
-from tallystick.event.model import Event, UpcastEvent
+from tallystick.event.model import Event, UnreadableEvent, UpcastEvent
 
 if TYPE_CHECKING:  # pydantic takes 0.1 s to import, and whoever registers a model has imported it
     from pydantic import BaseModel
@@ -199,7 +199,11 @@ class Catalog:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def upcast(self, events: list[Event]) -> list[Event]:
-        """The events, those of outdated versions with their current data. The same list if there are none."""
+        """The events, those of outdated versions with their current data. The same list if there are none.
+
+        One that an upcaster fails on raises when it is asked for its data: a page is read whole, and its other events
+        are of other writers.
+        """
         grown = self._grown
         if not grown:
             return events
@@ -211,8 +215,12 @@ class Catalog:
             if changed is None:
                 changed = list(events)
             place = f" (event {ids.to_text(event.id)})"
-            data = _lift(event.type, event.version, event.data, entry, place=place)
-            changed[index] = UpcastEvent(*event.row, current_version=entry.current, current_data=data)
+            try:
+                data = _lift(event.type, event.version, event.data, entry, place=place)
+            except (errors.SchemaIncompatible, errors.Damaged) as problem:
+                changed[index] = UnreadableEvent(*event.row, problem=errors.copy(problem))
+            else:
+                changed[index] = UpcastEvent(*event.row, current_version=entry.current, current_data=data)
         return events if changed is None else changed
 
     def upcast_data(self, type_: str, version: int, data: dict[str, Any]) -> dict[str, Any]:

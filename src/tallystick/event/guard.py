@@ -42,8 +42,10 @@ class WarningGuard(SecretGuard):
         """Warn of every secret in the canonical JSON of `where`."""
         if self.suspects(text):
             for problem in find(where=where, text=text):
-                # The eighth frame up from here is the one that called Store.append.
-                warnings.warn(problem.message, SecretWarning, stacklevel=8)
+                try:  # the eighth frame up from here is the one that called Store.append
+                    warnings.warn(problem.message, SecretWarning, stacklevel=8)
+                except SecretWarning:  # warnings are errors here: of this event, and not of the whole group
+                    raise problem from None
 
 
 def make(mode: str) -> SecretGuard | None:

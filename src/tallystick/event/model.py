@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from tallystick import errors
 from tallystick.event import canonical
 
 Draft: TypeAlias = "tuple[str, int, bytes, int, bytes, bytes, bytes, bytes | None]"
@@ -32,6 +33,17 @@ class NewEvent(msgspec.Struct, frozen=True):
     signature: bytes | None = None
 
 
+class About(msgspec.Struct, frozen=True, gc=False):
+    """Whom an event is about, as far as its meta says so."""
+
+    org: Any = None
+    app: Any = None
+    env: Any = None
+
+
+_about = msgspec.json.Decoder(About).decode
+
+
 class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A recorded event: the envelope of docs/formats/event.md, field by field."""
 
@@ -51,13 +63,22 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def data(self) -> Any:
         """The payload, decoded; None if it was erased."""
-        return None if self.payload is None else canonical.decode(self.payload)
+        return None if self.payload is None else canonical.decode(self.payload, position=self.position)
 
     @property
     def metadata(self) -> dict[str, Any]:
         """The meta object, decoded."""
-        found: dict[str, Any] = canonical.decode(self.meta)
+        found: dict[str, Any] = canonical.decode(self.meta, position=self.position)
         return found
+
+    @property
+    def about(self) -> About:
+        """Its org, app and env. Nothing else in its meta is looked at, which may be what no reader can read."""
+        try:
+            return _about(self.meta)
+        except msgspec.DecodeError:
+            canonical.decode(self.meta, position=self.position)
+            raise
 
     @property
     def erased(self) -> bool:
@@ -98,3 +119,14 @@ class UpcastEvent(Event, frozen=True, array_like=True):
     def data(self) -> Any:
         """The payload in its type's current version."""
         return self.current_data
+
+
+class UnreadableEvent(Event, frozen=True, array_like=True):
+    """A recorded event that an upcaster failed on: every field as stored. Whoever asks for `data` gets the error."""
+
+    problem: Any = None
+
+    @property
+    def data(self) -> Any:
+        """Raises: no data of the current version can be made of what is stored."""
+        raise errors.copy(self.problem)

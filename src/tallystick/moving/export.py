@@ -10,7 +10,7 @@ from tallystick.event import chain
 from tallystick.event.line import lines
 from tallystick.event.model import Event
 from tallystick.moving import frame
-from tallystick.store import capabilities, facts
+from tallystick.store import capabilities, facts, iterate
 from tallystick.store.claims import Claims, read_claims
 from tallystick.store.events import EventLog
 from tallystick.store.maintenance import Cut
@@ -72,19 +72,14 @@ class _Export:
     def _positions(self, head: int, claims: Claims) -> Iterator[bytes]:
         """Events, a page at a time; before each page what was pruned up to its last event, and what is erased of it."""
         gone = _Gone(self._log.pruned_events())
-        after = 0
-        while after < head:
-            page = self._log.read(after=after, until=head, limit=_PAGE, over_pruned=True)
+        for page in iterate.pages(self._log, until=head, limit=_PAGE, over_pruned=True):
             if page.events:
                 yield from self._gone(gone.upto(page.events[-1].position))
                 self._events += len(page.events)
                 _require_checksums(page.events)
                 yield from self._erased(page.events, claims)
                 yield lines(page.events)
-            if page.through <= after:
-                break
-            after = page.through
-            self._progress(after)
+            self._progress(page.through)
 
     def _gone(self, found: list[tuple[int, bytes]]) -> Iterator[bytes]:
         self._pruned += len(found)
@@ -159,23 +154,15 @@ def _begin(log: EventLog, claims: Claims, cuts: list[FoundingCut], head: int) ->
 
 
 def _cuts(log: EventLog) -> list[FoundingCut]:
-    found: list[FoundingCut] = []
-    after = ""
-    while page := log.cuts(after=after, limit=_PAGE):
-        found += [FoundingCut(cut, _fact_position(log, cut)) for cut in page]
-        after = page[-1].stream
-    return found
+    return [FoundingCut(cut, _fact_position(log, cut)) for cut in iterate.cuts(log)]
 
 
 def _fact_position(log: EventLog, cut: Cut) -> int:
     """Where the control fact stands that names a cut: it is the last of its kind, if the log is sound."""
-    about, after = facts.stream_about(cut.stream), 0
     position = 0
-    while page := log.read_stream(about, after=after, limit=_PAGE):
-        for event in page:
-            if event.type == facts.PRUNED and facts.parse(event, facts.Pruned).through == cut.through:
-                position = event.position
-        after = page[-1].seq
+    for event in iterate.stream(log, facts.stream_about(cut.stream)):
+        if event.type == facts.PRUNED and facts.parse(event, facts.Pruned).through == cut.through:
+            position = event.position
     if not position:
         raise errors.Damaged(first=0, last=0, reason=f"no control fact names the cut of {cut.stream!r}")
     return position

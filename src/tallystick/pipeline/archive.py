@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -122,32 +123,48 @@ def require_same_log(place: Place, found: Manifest, store: Store, *, over_holes:
 
 
 def why_not_witnessed(
-    found: Manifest, store: Store, spark: SparkSession | None = None, *, over_holes: bool = False
+    found: Manifest, store: Store, spark: SparkSession | None = None, *, known: Iterable[Witness] | None = None
 ) -> Iterator[str]:
-    """What the archive does not have any more of what the log has on record: that it relied on when it was pruned."""
+    """What the archive does not have any more of what the log has on record: that it relied on when it was pruned.
+
+    `known`: what the caller has found of it in the log; without it the log is asked.
+    """
     roots = manifest.roots(found)
-    for known in sorted(witnesses(store, spark, over_holes=over_holes), key=lambda item: item.through):
-        if known.blocks >= len(roots) or roots[known.blocks] != known.root:
-            yield f"it is not what the log relied on when it was pruned by the archive up to position {known.through}"
+    for one in sorted(witnesses(store, spark) if known is None else known, key=lambda item: item.through):
+        if one.blocks >= len(roots) or roots[one.blocks] != one.root:
+            yield f"it is not what the log relied on when it was pruned by the archive up to position {one.through}"
 
 
-def witnesses(store: Store, spark: SparkSession | None = None, *, over_holes: bool = False) -> list[Witness]:
-    """What the control facts about prunes say of archives. With a session, its tasks look for them."""
-    sought = fact_search.Sought(facts.PRUNED, after=0, until=store.log.head(), over_holes=over_holes)
-    return fact_search.picked(store, spark, sought, _witness_of, Witness)
+def witnesses(store: Store, spark: SparkSession | None = None) -> list[Witness]:
+    """What the control facts about prunes say of archives: they are found beside the streams that were cut.
+
+    A hole may have held a cut. Then the whole log is read, by tasks if there is a session, up to where that is refused.
+    """
+    if store.log.holes():
+        sought = fact_search.Sought(facts.PRUNED, after=0, until=store.log.head())
+        return fact_search.picked(store, spark, sought, _witness_of, Witness)
+    told = (event for cut in _cuts(store) for event in _prunes(store, cut.stream))
+    return list(dict.fromkeys(found for event in told if (found := _witness_of(event)) is not None))
+
+
+def _prunes(store: Store, stream: str) -> Iterator[Event]:
+    about, after = facts.stream_about(stream), 0
+    while found := store.log.read_stream(about, after=after, limit=_PAGE):
+        yield from (event for event in found if event.type == facts.PRUNED)
+        after = found[-1].seq
 
 
 def _witness_of(event: Event) -> Witness | None:
     fact = facts.parse(event, facts.Pruned)
-    return None if fact.archive is None else _witness(fact)
+    return None if fact.archive is None else as_witness(fact.archive, through=fact.last_position)
 
 
-def _witness(fact: facts.Pruned) -> Witness:
+def as_witness(said: Any, *, through: int) -> Witness:
     """What a fact says of the archive; something that no archive has, if it is not of a known form."""
     try:
-        return msgspec.convert(fact.archive, Witness)
+        return msgspec.convert(said, Witness)
     except msgspec.ValidationError:
-        return Witness(through=fact.last_position, blocks=sys.maxsize, root="")
+        return Witness(through=through, blocks=sys.maxsize, root="")
 
 
 def erasures(

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick import errors
@@ -21,8 +21,8 @@ from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
 from tallystick.pipeline.carrying import carry, only_upcasters
 from tallystick.pipeline.failures import clear, told
-from tallystick.pipeline.folding import applied, in_order, keyed_events
-from tallystick.pipeline.keys import key_name, with_key
+from tallystick.pipeline.folding import Batches, Runs, applied, encoded, fold, keyed
+from tallystick.pipeline.pieces import Streams
 from tallystick.pipeline.progress import Show, watched
 from tallystick.pipeline.whole import Whole, whole
 from tallystick.projections import model
@@ -32,8 +32,8 @@ from tallystick.store.views import BY_STREAM
 KEYS_MAX = 1000
 PATHS_MAX = 20
 _ABSENT = object()
+_DIFFERS = b"differs"
 
-Batches = Iterator[pa.RecordBatch]
 _TEXT = pa.schema([("key", pa.string()), ("found", pa.binary())])
 
 
@@ -97,6 +97,30 @@ def as_folded(given: Any) -> Folded:
     return Folded(name=given.name, types=types, key=key, order=order, initial=given.initial, change=given.apply)
 
 
+class Both:
+    """Two versions as one projection: its state is the state of each."""
+
+    def __init__(self, old: Folded, new: Folded) -> None:
+        self.name, self.key, self.order = old.name, old.key, old.order
+        self.types = tuple(sorted({*old.types, *new.types})) if old.types and new.types else ()  # none mean all
+        self.versions = (old, new)
+
+    def initial(self) -> tuple[Any, Any]:
+        """Nothing yet, of each."""
+        old, new = self.versions
+        return old.initial(), new.initial()
+
+    def apply(self, states: tuple[Any, Any], event: Event) -> tuple[Any, Any]:
+        """What each makes of an event."""
+        old, new = self.versions
+        return applied(old, states[0], event), applied(new, states[1], event)
+
+    def differ(self, states: tuple[Any, Any], last: Any) -> bool:
+        """Whether the states are not the same."""
+        old, new = (encoded(version, state, last) for version, state in zip(self.versions, states, strict=True))
+        return old != new
+
+
 def diff(
     spark: SparkSession,
     url: str,
@@ -108,99 +132,50 @@ def diff(
     show: Show | None = None,
 ) -> Compared:
     """Compare two reducers, or two projections with the same key and order, over the whole history."""
-    pair = (as_folded(old), as_folded(new))
-    if (pair[0].key, pair[0].order) != (pair[1].key, pair[1].order):
+    both = Both(as_folded(old), as_folded(new))
+    if (both.versions[1].key, both.versions[1].order) != (both.key, both.order):
         reason = "the two versions have another key or order: every row differs"
-        raise errors.ProjectionInvalid(name=pair[1].name, reason=reason)
+        raise errors.ProjectionInvalid(name=both.versions[1].name, reason=reason)
     known = only_upcasters(catalog)
     carry(old, new, known)
+    streams = Streams(kinds=tuple(sorted(old.kinds)) if isinstance(old, Reducer) else ())
     with clear(), watched(spark, "diff", show):
         source = whole(url, archive, spark=spark)
-        events = in_order(with_key(_chosen(spark, source, pair, old), _by_both(pair), known), pair[0]).persist()
+        ends = fold(spark, source, both, known, streams=streams, row=_end).persist()
+        differing = F.col("state") == F.lit(_DIFFERS)
         try:
-            ends = events.mapInArrow(_ends(pair, known), "key string, found binary").persist()
-            keys = ends.count()
-            differing = ends.where(F.col("found").isNotNull()).select("key")
-            count = differing.count()
-            parted = _parted(events, differing, pair, known) if count else []
-            ends.unpersist()
+            keys, count = ends.agg(F.count("key"), F.count_if(differing)).collect()[0]
+            chosen = ends.where(differing).orderBy("key").limit(KEYS_MAX).select("key").collect()
         finally:
-            events.unpersist()
-    return Compared(keys=keys, differing=count, until=source.until, differences=parted)
+            ends.unpersist()
+        found = _parted(spark, source, both, known, streams, [row["key"] for row in chosen]) if count else []
+    return Compared(keys=keys, differing=count, until=source.until, differences=found)
 
 
-def _chosen(spark: SparkSession, source: Whole, pair: tuple[Folded, Folded], given: Any) -> DataFrame:
-    """The events that either version takes; none of the control facts, and only of a reducer's kinds."""
-    events = source.table(spark, types=_by_both(pair).types)
-    events = events.where(~F.col("stream").startswith("tally."))
-    kinds = sorted(given.kinds) if isinstance(given, Reducer) else []
-    if kinds:
-        events = events.where(F.substring_index("stream", "/", 1).isin(kinds))
-    return events
+def _end(both: Any, key: str, states: Any, last: Any) -> tuple[str, bytes, bytes]:
+    """What is kept of a key: whether both versions end with the same state."""
+    return key, _DIFFERS if both.differ(states, last) else b"", b""
 
 
-def _by_both(pair: tuple[Folded, Folded]) -> Folded:
-    """The first version with the types of both: no types mean all."""
-    both = tuple(sorted({*pair[0].types, *pair[1].types})) if pair[0].types and pair[1].types else ()
-    return msgspec.structs.replace(pair[0], types=both)
-
-
-def _states(events: Iterator[tuple[str, Event]], pair: tuple[Folded, Folded]) -> Iterator[tuple[str, Event, Any, Any]]:
-    """After every event: key, event, and the state of each version."""
-    current: str | None = None
-    states: list[Any] = []
-    for key, event in events:
-        if key != current:
-            current, states = key, [version.initial() for version in pair]
-        states = [applied(version, state, event) for version, state in zip(pair, states, strict=True)]
-        yield key, event, states[0], states[1]
-
-
-def _ends(pair: tuple[Folded, Folded], catalog: Catalog) -> Callable[[Batches], Batches]:
-    """A row a key; `found` is null where both versions end with the same state."""
-
-    def run(batches: Batches) -> Batches:
-        with told():
-            last: tuple[str, Any, Any] | None = None
-            rows: list[tuple[str, bytes | None]] = []
-            for key, _, old, new in _states(keyed_events(batches, pair[0], catalog), pair):
-                if last is not None and last[0] != key:
-                    rows.append(_end(*last))
-                last = (key, old, new)
-            if last is not None:
-                rows.append(_end(*last))
-            if rows:
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array([row[0] for row in rows], pa.string()), pa.array([row[1] for row in rows], pa.binary())],
-                    schema=_TEXT,
-                )
-
-    return run
-
-
-def _end(key: str, old: Any, new: Any) -> tuple[str, bytes | None]:
-    same = canonical.encode_state(old) == canonical.encode_state(new)
-    return key, None if same else b"differs"
-
-
-def _parted(events: DataFrame, differing: DataFrame, pair: tuple[Folded, Folded], catalog: Catalog) -> list[Difference]:
-    """For the first differing keys: where they part, and how they end."""
-    name = key_name(pair[0])
-    chosen = differing.orderBy("key").limit(KEYS_MAX).withColumnRenamed("key", name)
-    again = in_order(events.join(F.broadcast(chosen), name, "left_semi"), pair[0])
-    rows = again.mapInArrow(_partings(pair, catalog), "key string, found binary").orderBy("key").collect()
+def _parted(
+    spark: SparkSession, source: Whole, both: Both, catalog: Catalog, streams: Streams, keys: list[str]
+) -> list[Difference]:
+    """Where these keys part, and how they end."""
+    events, runs = keyed(spark, source, both, catalog, streams=streams, keys=keys)
+    rows = events.mapInArrow(_partings(both, catalog, runs), "key string, found binary").orderBy("key").collect()
     return [msgspec.json.decode(bytes(row["found"]), type=Difference) for row in rows]
 
 
-def _partings(pair: tuple[Folded, Folded], catalog: Catalog) -> Callable[[Batches], Batches]:
+def _partings(both: Both, catalog: Catalog, runs: Runs) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
         with told():
             first: dict[str, Event] = {}
             ends: dict[str, tuple[Any, Any]] = {}
-            for key, event, old, new in _states(keyed_events(batches, pair[0], catalog), pair):
-                if key not in first and canonical.encode_state(old) != canonical.encode_state(new):
-                    first[key] = event
-                ends[key] = (old, new)
+            for keys, _, events in runs(batches, both, catalog):
+                for key, event in zip(keys, events, strict=True):
+                    ends[key] = both.apply(ends[key] if key in ends else both.initial(), event)
+                    if key not in first and both.differ(ends[key], event):
+                        first[key] = event
             found = [(key, _difference(key, first[key], *ends[key])) for key in first]
             if found:
                 arrays = [

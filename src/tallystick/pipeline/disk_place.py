@@ -40,6 +40,11 @@ class Disk(msgspec.Struct, frozen=True):
         found = there.iterdir() if there.is_dir() else ()
         return sorted(f"{folder}/{path.name}" for path in found if path.is_file())
 
+    def names_below(self, folder: str) -> list[str]:
+        """The files of a folder and of all folders in it."""
+        found = (path for path in (self.directory / folder).rglob("*") if path.is_file())
+        return sorted(path.relative_to(self.directory).as_posix() for path in found)
+
     def read(self, name: str) -> bytes:
         """A small file."""
         return (self.directory / name).read_bytes()

@@ -46,6 +46,16 @@ def pruned_claims(events: DataFrame) -> DataFrame:
     return found.select("stream", "through", F.col("link").alias("cut_link"), "count", "accepted", "archive", "at")
 
 
+def relied_on(events: DataFrame) -> DataFrame:
+    """(archive, through): what facts about prunes say of archives, each once."""
+    told = events.where((F.col("type") == facts.PRUNED) & F.col("stream").startswith(_ABOUT))
+    found = told.select(
+        F.get_json_object("payload", "$.archive").alias("archive"),
+        F.get_json_object("payload", "$.last_position").try_cast("bigint").alias("through"),
+    )
+    return found.where("archive is not null").groupBy("archive").agg(F.max("through").alias("through"))
+
+
 def erased_claims(events: DataFrame) -> DataFrame:
     """(stream, seq, erased_checksum): which payloads were erased."""
     found = claims(events, facts.ERASED, "stream string, seq bigint, checksum string")

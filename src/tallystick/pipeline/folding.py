@@ -9,7 +9,7 @@ key with more events than memory is folded all the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from tallystick.event.model import Event
 from tallystick.pipeline import columns, packets, pieces, tasks
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.keys import key_name, with_key
+from tallystick.pipeline.pieces import Streams
 from tallystick.pipeline.whole import Whole
 from tallystick.projections import model
 from tallystick.state.reducer import Reducer
@@ -36,18 +37,44 @@ _HASH = "hash_of_key"
 Batches = Iterator[pa.RecordBatch]
 Keyed = tuple[list[str], list[Any], list[Event]]  # keys, groups of keys whose states are held together, events
 Runs = Callable[[Batches, Any, Catalog], Iterator[Keyed]]
+Row = tuple[str, bytes, bytes]
+AsRow = Callable[[Any, str, Any, Any], Row]  # of a projection, a key, its last state, and where its last event was
 
 
-def fold(spark: SparkSession, source: Whole, projection: Any, catalog: Catalog) -> DataFrame:
-    """(key, state, mark): the rows of a projection over the whole log."""
+def fold(
+    spark: SparkSession,
+    source: Whole,
+    projection: Any,
+    catalog: Catalog,
+    *,
+    streams: Streams | None = None,
+    row: AsRow | None = None,
+) -> DataFrame:
+    """(key, state, mark): the rows of a projection over the whole log, or what `row` makes of each state instead."""
+    events, runs = keyed(spark, source, projection, catalog, streams=streams)
+    return events.mapInArrow(_folding(projection, catalog, runs, row or _row), ROWS_DDL)
+
+
+def keyed(
+    spark: SparkSession,
+    source: Whole,
+    projection: Any,
+    catalog: Catalog,
+    *,
+    streams: Streams | None = None,
+    keys: Sequence[str] | None = None,
+) -> tuple[DataFrame, Runs]:
+    """The events of each key together and in order, as a table that `Runs` understands; of `keys` alone, if given."""
     parts_max = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     plan = packets.plan(source.until, parts_max=parts_max) if projection.order == model.BY_POSITION else None
     if plan is None:
-        keyed = with_key(source.table(spark, types=projection.types), projection, catalog)
-        return in_order(keyed, projection).mapInArrow(_folding(projection, catalog, _keyed), ROWS_DDL)
-    found, reader = pieces.cut(source, projection.types, cores=tasks.cores(spark))
-    sent = packets.packed(spark, found, reader, projection, catalog, plan)
-    return sent.mapInArrow(_folding(projection, catalog, packets.unpacked), ROWS_DDL)
+        events = source.table(spark, types=projection.types)
+        found = with_key(events if streams is None else streams.among(events), projection, catalog)
+        if keys is not None:
+            found = found.where(F.col(key_name(projection)).isin(list(keys)))
+        return in_order(found, projection), _keyed
+    cut, reader = pieces.cut(source, projection.types, cores=tasks.cores(spark), streams=streams)
+    return packets.packed(spark, cut, reader, projection, catalog, plan, keys), packets.unpacked
 
 
 def in_order(keyed: DataFrame, projection: Any) -> DataFrame:
@@ -69,14 +96,6 @@ def _keyed(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[Keye
         yield keys, keys, catalog.upcast(list(columns.to_events(batch)))
 
 
-def keyed_events(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[tuple[str, Event]]:
-    """The events with their keys, upcast; a key that is no text is refused with the event's name."""
-    for keys, _, events in _keyed(batches, projection, catalog):
-        for key, event in zip(keys, events, strict=True):
-            require_key(projection, key, event)
-            yield key, event
-
-
 def require_key(projection: Any, key: str | None, event: Event) -> None:
     """Refuse what is no key, as the in-process runner does."""
     if not key or len(key) > KEY_CHARACTERS_MAX:
@@ -84,11 +103,11 @@ def require_key(projection: Any, key: str | None, event: Event) -> None:
         raise errors.JobFailed(reason=f"no key was found for seq {event.seq} of {event.stream!r}")
 
 
-def _folding(projection: Any, catalog: Catalog, runs: Runs) -> Callable[[Batches], Batches]:
+def _folding(projection: Any, catalog: Catalog, runs: Runs, as_row: AsRow) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
         with told():
-            rows: list[tuple[str, bytes, bytes]] = []
-            for row in _rows(runs(batches, projection, catalog), projection):
+            rows: list[Row] = []
+            for row in _rows(runs(batches, projection, catalog), projection, as_row):
                 rows.append(row)
                 if len(rows) >= ROWS_A_BATCH:
                     yield _batch(rows)
@@ -99,12 +118,12 @@ def _folding(projection: Any, catalog: Catalog, runs: Runs) -> Callable[[Batches
     return run
 
 
-def _batch(rows: list[tuple[str, bytes, bytes]]) -> pa.RecordBatch:
+def _batch(rows: list[Row]) -> pa.RecordBatch:
     arrays = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), ROWS_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=ROWS_SCHEMA)
 
 
-def _rows(runs: Iterator[Keyed], projection: Any) -> Iterator[tuple[str, bytes, bytes]]:
+def _rows(runs: Iterator[Keyed], projection: Any, as_row: AsRow) -> Iterator[Row]:
     """The row of each key, once the last event of its group has passed. The one loop that every event goes through."""
     current: str | None = None
     group: Any = None
@@ -119,7 +138,7 @@ def _rows(runs: Iterator[Keyed], projection: Any) -> Iterator[tuple[str, bytes, 
                 if current is not None and last is not None:
                     waiting[current] = (state, noted(last))
                 if at != group:
-                    yield from _ended(projection, waiting)
+                    yield from _ended(projection, waiting, as_row)
                     waiting.clear()
                     group = at
                 current = key
@@ -135,7 +154,7 @@ def _rows(runs: Iterator[Keyed], projection: Any) -> Iterator[tuple[str, bytes, 
             last = event
     if current is not None and last is not None:
         waiting[current] = (state, noted(last))
-    yield from _ended(projection, waiting)
+    yield from _ended(projection, waiting, as_row)
 
 
 class _Place(NamedTuple):
@@ -154,8 +173,8 @@ def _whole(event: Event) -> Event:
     return event
 
 
-def _ended(projection: Any, waiting: dict[str, tuple[Any, Any]]) -> Iterator[tuple[str, bytes, bytes]]:
-    return (_row(projection, key, state, last) for key, (state, last) in waiting.items())
+def _ended(projection: Any, waiting: dict[str, tuple[Any, Any]], as_row: AsRow) -> Iterator[Row]:
+    return (as_row(projection, key, state, last) for key, (state, last) in waiting.items())
 
 
 def applied(projection: Any, state: Any, event: Event) -> Any:
@@ -180,11 +199,16 @@ def failed(projection: Any, event: Event | _Place, reason: str) -> errors.TallyE
     )
 
 
-def _row(projection: Any, key: str, state: Any, last: Any) -> tuple[str, bytes, bytes]:
+def encoded(projection: Any, state: Any, last: Any) -> bytes:
+    """The canonical bytes of a state; one that has none is told with the name of its last event."""
     try:
-        body = canonical.encode_state(state)
+        return canonical.encode_state(state)
     except errors.InvalidInput as problem:
         raise failed(projection, last, problem.message) from problem
+
+
+def _row(projection: Any, key: str, state: Any, last: Any) -> Row:
+    body = encoded(projection, state, last)
     if projection.order == model.BY_POSITION:
         return key, body, b""
     mark = projection.mark(last)

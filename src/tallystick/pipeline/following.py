@@ -26,6 +26,7 @@ from tallystick.pipeline import columns, partitions
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.question import Question, described, head_past, open_asked, require_order
 from tallystick.pipeline.source import read_range
+from tallystick.store import cursors
 from tallystick.store.checkpoints import Checkpoint
 
 Offset = dict[str, Any]
@@ -99,12 +100,10 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return head if self._question.until is None else min(head, self._question.until)
 
     def _offset(self, store: Store, position: int) -> Offset:
-        """The offset of a position. It names no link where no event that the reader may see is at the position."""
+        """The offset of a position. It rests on the last event up to there, if one is near."""
         offset = {"position": position, "store": store.log.store_id.hex(), "asks": self._asks}
-        if position < 1:
-            return offset
-        found = store.log.read(after=position - 1, until=position, limit=1, over_pruned=True, over_holes=True).events
-        return offset | {"link_position": position, "link": found[0].link.hex()} if found else offset
+        event = cursors.last_event(store.log, position)
+        return offset | {"link_position": event.position, "link": event.link.hex()} if event else offset
 
     def _require_same(self, offset: Offset, store: Store) -> None:
         """Refuse an offset of another log, of another history of this one, or of another query."""

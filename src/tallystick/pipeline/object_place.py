@@ -57,9 +57,13 @@ class ObjectStore(msgspec.Struct, frozen=True):
 
     def names(self, folder: str) -> list[str]:
         """The files of a folder."""
+        return [name for name in self.names_below(folder) if name.rpartition("/")[0] == folder]
+
+    def names_below(self, folder: str) -> list[str]:
+        """The files of a folder and of all folders in it."""
         with self._clearly():
-            found = [item["path"] for page in self._store().list(f"{folder}/") for item in page]
-        return sorted(name for name in found if name.rpartition("/")[0] == folder)
+            found = self._store().list(f"{folder}/" if folder else None)
+            return sorted(item["path"] for page in found for item in page)
 
     def read(self, name: str) -> bytes:
         """A small file."""

@@ -10,13 +10,14 @@ pieces, so the packets of a group one after the other have the events of each ke
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from tallystick.event.catalog import Catalog
@@ -67,9 +68,15 @@ def plan(events: int, *, parts_max: int) -> Plan | None:
 
 
 def packed(
-    spark: SparkSession, pieces: list[Piece], reader: Reader, projection: Any, catalog: Catalog, plan: Plan
+    spark: SparkSession,
+    pieces: list[Piece],
+    reader: Reader,
+    projection: Any,
+    catalog: Catalog,
+    plan: Plan,
+    keys: Collection[str] | None = None,
 ) -> DataFrame:
-    """The packets of all pieces, each part with its groups one after the other."""
+    """The packets of all pieces, each part with its groups one after the other; of these keys, if any are given."""
     told_of = [msgspec.msgpack.encode(piece) for piece in pieces]  # a task makes sense of its own alone
 
     def pack(batches: Batches) -> Batches:
@@ -77,7 +84,7 @@ def packed(
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     piece = msgspec.msgpack.decode(told_of[number], type=Piece)
-                    yield from _sent(_packets(reader, piece, number, projection, catalog, plan))
+                    yield from _sent(_packets(reader, piece, number, projection, catalog, plan, keys))
                     pa.default_memory_pool().release_unused()  # the worker goes on to other tasks
 
     numbers = spark.range(0, len(pieces), 1, max(len(pieces), 1))
@@ -104,13 +111,22 @@ def _batch(packets: list[Packet]) -> pa.RecordBatch:
 
 
 def _packets(
-    reader: Reader, piece: Piece, number: int, projection: Any, catalog: Catalog, plan: Plan
+    reader: Reader,
+    piece: Piece,
+    number: int,
+    projection: Any,
+    catalog: Catalog,
+    plan: Plan,
+    keys: Collection[str] | None = None,
 ) -> Iterator[Packet]:
     """The packets of one piece."""
-    codec = pa.Codec("zstd", 1)
+    codec, name = pa.Codec("zstd", 1), key_name(projection)
     at = number << _PACKETS_A_PIECE_BITS
     for table in reader.tables(piece, plan.table_bytes):
-        for group, batch in _split(_with_key(table, projection, catalog), key_name(projection), plan):
+        keyed = _with_key(table, projection, catalog)
+        if keys is not None:
+            keyed = keyed.filter(pc.is_in(keyed.column(name), pa.array(keys, pa.string())))
+        for group, batch in _split(keyed, name, plan):
             body = batch.serialize()
             yield group % plan.parts, group, at, body.size, codec.compress(body, asbytes=True)
             at += 1

@@ -78,13 +78,14 @@ def _size(store: Store, question: Question, until: int) -> int | None:
             after=begin, until=until, limit=SAMPLE_EVENTS, over_pruned=True, over_holes=True, unchecked=True
         )
         found += page.events
-    size = sum(map(_bytes_of, found))
+    size = sum(map(bytes_of, found))
     fit = PARTITION_BYTES_MAX * len(found) // max(size, 1)
     even = -(-count // (_cores(question) * PARTITIONS_A_CORE))
     return max(fit, 1) if fit < min(max(even, PARTITION_EVENTS_MIN), PARTITION_EVENTS_MAX) else None
 
 
-def _bytes_of(event: Event) -> int:
+def bytes_of(event: Event) -> int:
+    """About how many bytes an event is."""
     return len(event.payload or b"") + len(event.meta) + EVENT_BYTES
 
 
@@ -94,7 +95,7 @@ def end_by_bytes(store: Store, question: Question, after: int, until: int) -> in
     left, last = question.trigger_bytes, after
     for events in pages(store, question, Range(after, until)):
         for event in events:
-            left -= _bytes_of(event)
+            left -= bytes_of(event)
             if left < 0:
                 return last if last > after else event.position
             last = event.position

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator
+from functools import reduce
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.pipeline import archive_files
 from tallystick.pipeline.archive_files import File
@@ -24,6 +27,8 @@ from tallystick.pipeline.source import read_range
 from tallystick.pipeline.whole import Whole
 from tallystick.store.selection import Selection
 
+CONTROL = "tally."
+
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """What one task reads: some files, of which positions were erased since, or a range of the live log."""
@@ -34,12 +39,35 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     until: int = 0
 
 
+class Streams(msgspec.Struct, frozen=True, kw_only=True):
+    """The streams of users, without those of control facts; of these kinds, if any are named."""
+
+    kinds: tuple[str, ...] = ()
+
+    def of(self, events: pa.RecordBatch) -> pa.RecordBatch:
+        """The events of a batch that are in such streams."""
+        streams = events.column("stream")
+        wanted = pc.invert(pc.starts_with(streams, CONTROL))
+        if self.kinds:
+            own = [pc.starts_with(streams, f"{kind}/") for kind in self.kinds]
+            wanted = pc.and_(wanted, reduce(pc.or_, own))
+        return events if pc.all(wanted).as_py() else events.filter(wanted)
+
+    def among(self, events: DataFrame) -> DataFrame:
+        """The same of a table."""
+        wanted = ~F.col("stream").startswith(CONTROL)
+        if self.kinds:
+            wanted &= F.substring_index("stream", "/", 1).isin(list(self.kinds))
+        return events.where(wanted)
+
+
 class Reader(msgspec.Struct, frozen=True, kw_only=True):
     """How pieces are read; it travels to the workers."""
 
     question: Question
     place: Place | None = None
     names: tuple[str, ...] = COLUMNS  # `position` first, and `type` among them
+    streams: Streams | None = None  # None: all of them
 
     def tables(self, piece: Piece, table_bytes: int) -> Iterator[pa.Table]:
         """The events of a piece that are asked for, in order, in tables of about so many bytes."""
@@ -48,6 +76,8 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
             found = (batch for file in piece.files for batch in self._of_file(file, piece.erased, table_bytes))
         else:
             found = read_range(self.question, self.names, Range(piece.after, piece.until))
+        if self.streams is not None:
+            found = filter(len, map(self.streams.of, found))
         return grouped((part for batch in found for part in _bounded(batch, table_bytes)), table_bytes)
 
     def _of_file(self, file: File, erased: tuple[int, ...], table_bytes: int) -> Batches:
@@ -77,8 +107,10 @@ def _bounded(batch: pa.RecordBatch, table_bytes: int) -> Batches:
         yield batch.slice(begin, rows)
 
 
-def cut(source: Whole, types: tuple[str, ...], *, cores: int) -> tuple[list[Piece], Reader]:
-    """The pieces of the whole log, in order, and how to read the events of these types in them."""
+def cut(
+    source: Whole, types: tuple[str, ...], *, cores: int, streams: Streams | None = None
+) -> tuple[list[Piece], Reader]:
+    """The pieces of the whole log, in order, and how to read the events of these types and streams in them."""
     question = Question(
         url=absolute(source.url),
         until=source.until,
@@ -89,7 +121,7 @@ def cut(source: Whole, types: tuple[str, ...], *, cores: int) -> tuple[list[Piec
     )
     ranges = split(source.through, source.until, partition_events=None, cores=cores)
     live = [Piece(after=part.after, until=part.until) for part in ranges]
-    return [*_archived(source, cores), *live], Reader(question=question, place=source.place)
+    return [*_archived(source, cores), *live], Reader(question=question, place=source.place, streams=streams)
 
 
 def _archived(source: Whole, cores: int) -> list[Piece]:

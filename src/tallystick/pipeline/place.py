@@ -32,6 +32,10 @@ class Place(Protocol):
         """The files of a folder, by their names from the place on, in order. A folder that is not there has none."""
         ...
 
+    def names_below(self, folder: str) -> list[str]:
+        """The files of a folder and of all folders in it, in order; the whole place, if no folder is named."""
+        ...
+
     def read(self, name: str) -> bytes:
         """A small file; `FileNotFoundError` if it is not there."""
         ...
@@ -74,7 +78,7 @@ def scheme_of(given: str | Path) -> str | None:
     return str(given).partition(":")[0].lower() if _URL.match(str(given)) else None
 
 
-def place_of(given: str | Path | Place) -> Place:
+def place_of(given: str | Path | Place, *, what: str = "archive") -> Place:
     """The place that somebody named: by a path, or by a URL. What is not understood is refused by its name."""
     from tallystick.pipeline.disk_place import Disk
 
@@ -89,7 +93,7 @@ def place_of(given: str | Path | Place) -> Place:
         from tallystick.pipeline.object_place import ObjectStore
 
         return ObjectStore.at(given)
-    raise errors.InvalidValue(what="archive", value=_told(given), must=_MUST)
+    raise errors.InvalidValue(what=what, value=_told(given), must=_MUST)
 
 
 def disk_of(given: str | Path, *, what: str) -> Path:

@@ -7,8 +7,9 @@ everything that knows of them; and, where there is no archive, two events that e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import reduce
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,12 +19,14 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from pyspark.storagelevel import StorageLevel
 
+from tallystick import errors
 from tallystick.pipeline import findings, manifest, own_session, piece_check, shelving, tasks
-from tallystick.pipeline.archive import why_not_witnessed
+from tallystick.pipeline.archive import as_witness, why_not_witnessed, witnesses
 from tallystick.pipeline.bucketing import HEADS
 from tallystick.pipeline.chain_check import FACT, PROBLEM, READABLE, SUSPECT
 from tallystick.pipeline.columns import Batches
 from tallystick.pipeline.failures import clear, told
+from tallystick.pipeline.manifest import Manifest
 from tallystick.pipeline.progress import Show, watched
 from tallystick.pipeline.question import absolute, open_log
 from tallystick.pipeline.whole import Whole, whole
@@ -75,7 +78,7 @@ def verify(spark: SparkSession, url: str, archive: str | Path | None = None, *, 
             spark=spark,
         )
         found = Verified(until=source.until, archived=source.through, streams=seen[0] - 1)
-        _driver_side(spark, source, found)
+        _driver_side(source, found)
         pieces = piece_check.pieces_of(source, cores=tasks.cores(spark))
         with _kept(piece_check.checked(own, source, pieces)) as checked:
             _rows(source, checked, heads.where("stream != ''"), 0 if source.by_stream else seen[1], found)
@@ -106,16 +109,15 @@ def _as_batch(rows: list[Head]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(values, kind) for values, kind in columns], schema=HEADS)
 
 
-def _driver_side(spark: SparkSession, source: Whole, found: Verified) -> None:
-    """What is known without reading an event: holes, the manifest and the log's record of it, what is left to erase."""
+def _driver_side(source: Whole, found: Verified) -> None:
+    """What is known without reading an event: holes, the manifest, what is left to erase."""
     with open_log(source.url) as store:
         for hole in store.log.holes():
             reason = f"positions {hole.first} to {hole.last}: {hole.reason}"
             found.problems.append(Problem("hole", reason, hole.first))
         if source.manifest is not None:
-            lacking = why_not_witnessed(source.manifest, store, spark, over_holes=True)
-            wrong = [*manifest.faults(source.manifest), *lacking]
-            found.problems += [Problem("archive", reason) for reason in wrong[:PROBLEMS_MAX]]
+            wrong = islice(manifest.faults(source.manifest), PROBLEMS_MAX)
+            found.problems += [Problem("archive", reason) for reason in wrong]
     found.unsure += _unreached(source)
 
 
@@ -185,6 +187,8 @@ def _rows(source: Whole, checked: DataFrame, heads: DataFrame, until: int, found
     with _kept(findings.stitched(checked)) as beside:
         unknown = findings.unknown_facts(control, heads, until=until)
         with _kept(_trusted(control, unknown, beside, suspects) if counts.facts else control) as trusted:
+            if source.manifest is not None:
+                _witnessed(source, source.manifest, control if counts.facts else None, found)
             if counts.facts:
                 found.pruned = _pruned(findings.pruned_claims(trusted))
             said = _said(source, heads, trusted, suspects)
@@ -195,6 +199,20 @@ def _rows(source: Whole, checked: DataFrame, heads: DataFrame, until: int, found
             _places(source, checked, said, counts, wrong, found)
             if found.signed or found.community:
                 _signatures(following, found)
+
+
+def _witnessed(source: Whole, listed: Manifest, control: DataFrame | None, found: Verified) -> None:
+    """Whether the archive has what the log says it was pruned by: in facts that were seen, and beside every cut."""
+    known = []
+    for row in findings.relied_on(control).collect() if control is not None else ():
+        with suppress(msgspec.DecodeError):  # then it is not what was written, and is named as that
+            known.append(as_witness(msgspec.json.decode(row["archive"]), through=row["through"] or 0))
+    with open_log(source.url) as store:
+        if not store.log.holes():
+            with suppress(errors.TallyError):  # likewise
+                known += witnesses(store)
+        wrong = list(why_not_witnessed(listed, store, known=dict.fromkeys(known)))
+    found.problems += [Problem("archive", reason) for reason in wrong[:PROBLEMS_MAX]]
 
 
 def _said(source: Whole, heads: DataFrame, trusted: DataFrame, suspects: DataFrame) -> _Said:

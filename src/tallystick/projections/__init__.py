@@ -1,7 +1,7 @@
 """Projections: rows folded from the log, written once and run inline, live or as a rebuild; and consumers of events."""
 
 from tallystick.projections.consumer import Consumer
-from tallystick.projections.deadletters import drop_letter, replay_letter
+from tallystick.projections.deadletters import drop_letter, recount_letters, replay_letter
 from tallystick.projections.fingerprint import Fingerprint
 from tallystick.projections.gauges import Gauge, gauges
 from tallystick.projections.inline import InlineProjections, run_inline
@@ -35,6 +35,7 @@ __all__ = [
     "gauges",
     "load",
     "rebuild",
+    "recount_letters",
     "replay_letter",
     "reset_consumer",
     "run_inline",

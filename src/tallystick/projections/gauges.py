@@ -8,11 +8,8 @@ import msgspec
 
 from tallystick import errors
 from tallystick.projections.lag import Lag, lag_at
-from tallystick.store import deadletters
 from tallystick.store.store import Store
 from tallystick.store.tables import live_places
-
-LETTERS = 1000  # counted at a time
 
 
 class Gauge(msgspec.Struct, frozen=True):
@@ -28,8 +25,9 @@ def gauges(store: Store) -> Iterator[Gauge]:
     """Every projection and every consumer of a store."""
     for place in live_places(store.log.views, store.log.view_tables):
         yield Gauge("projection", place.projection, lag_at(store, place.position))
+    parked = store.log.dead_letters.counts().by_consumer
     for name in consumers(store):
-        yield Gauge("consumer", name, lag_at(store, _position(store, name)), _letters(store, name))
+        yield Gauge("consumer", name, lag_at(store, _position(store, name)), parked.get(name, 0))
 
 
 def _position(store: Store, name: str) -> int:
@@ -43,14 +41,4 @@ def _position(store: Store, name: str) -> int:
 
 def consumers(store: Store) -> list[str]:
     """The names of the consumers that keep a place, or have parked something before they kept one."""
-    parked = {letter.consumer for letter in deadletters.every(store.log.dead_letters)}
-    return sorted(parked.union(store.log.checkpoints.names()))
-
-
-def _letters(store: Store, consumer: str) -> int:
-    """How many dead letters a consumer has."""
-    count = after = 0
-    while page := store.log.dead_letters.letters(consumer, after=after, limit=LETTERS):
-        count += len(page)
-        after = page[-1].position
-    return count
+    return sorted(store.log.dead_letters.counts().by_consumer.keys() | store.log.checkpoints.names())

@@ -14,6 +14,7 @@ from tallystick.projections import model
 from tallystick.projections.folding import Folder
 from tallystick.projections.lag import Lag, lag_at
 from tallystick.projections.places import Keeper, require_order
+from tallystick.store import cursors
 from tallystick.store.page import Page
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
@@ -75,11 +76,10 @@ class Live:
         return page.through
 
     def _moved(self, place: Place, page: Page) -> Place:
-        """The place behind a page, with the link of the very event there, taken or not: so another history shows."""
+        """The place behind a page, with the link of the last event up to it, taken or not: so another history shows."""
         if page.events and page.events[-1].position == page.through:
             return place.moved(page.through, page.events[-1])
-        found = self.store.log.read(after=page.through - 1, until=page.through, limit=1, over_pruned=True).events
-        return place.moved(page.through, found[0] if found else None)
+        return place.moved(page.through, cursors.last_event(self.store.log, page.through))
 
     def _rows(self, place: Place, keys: Any) -> Any:
         return self._views.rows(place.projection, epoch=place.epoch, keys=keys).rows

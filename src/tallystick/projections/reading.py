@@ -11,6 +11,7 @@ from tallystick import errors
 from tallystick.event import canonical, names
 from tallystick.projections.fingerprint import Digest, Fingerprint
 from tallystick.projections.lag import Lag, lag_at
+from tallystick.store.kept_check import require_listed
 from tallystick.store.store import Store
 from tallystick.store.views import ROWS_PAGE, Place, ViewRow
 
@@ -83,9 +84,14 @@ class ViewReader:
 
     def items(self, *, after: str = "", until: str | None = None) -> Iterator[tuple[str, Any]]:
         """All keys and states, page after page; pages may be of different moments, never of earlier ones."""
+        place = self.place() if after == "" and until is None else None
+        listed = 0
         while page := self.rows(after=after, until=until, limit=ROWS_PAGE):
             yield from page
             after = page[-1][0]
+            listed += len(page)
+        if place is not None:
+            require_listed(self._views, place, listed)
 
     def fingerprint(self) -> Fingerprint:
         """The fingerprint of all rows at one moment."""
@@ -97,6 +103,7 @@ class ViewReader:
             while page := self._views.rows(self.name, epoch=place.epoch, after=after).rows:
                 digest.add(page)
                 after = page[-1].key
+            require_listed(self._views, place, digest.rows)
             if self._views.place(self.name) == place:
                 return Fingerprint(
                     name=self.name,

@@ -63,7 +63,7 @@ def drop_projection(store: Store, name: str, *, by: str = "", reason: str = "") 
         epochs=sorted(place.epoch for place in (*rows, *tables)),
         reason=reason,
     )
-    _record(store, PROJECTION_DROPPED, fact, by)
+    record(store, PROJECTION_DROPPED, fact, by)
     if tables:  # first: an engine may keep all places in one table, and then the rows below take theirs along
         with store.log.view_tables.writing() as session:
             for place in session.views.places():
@@ -85,7 +85,7 @@ def drop_consumer(store: Store, name: str, *, letters: bool = False, by: str = "
     if parked and not letters:
         raise errors.LettersLeft(consumer=name, count=len(parked))
     fact = ConsumerDropped(name=name, position=place or 0, dead_letters=len(parked), reason=reason)
-    _record(store, CONSUMER_DROPPED, fact, by)
+    record(store, CONSUMER_DROPPED, fact, by)
     for position in parked:
         store.log.dead_letters.remove(name, position)
     store.log.checkpoints.delete(name)
@@ -100,13 +100,13 @@ def reset_consumer(store: Store, name: str, position: int, *, by: str = "", reas
         must = f"from {floor}, up to which the log was pruned, to the head, {head}"
         raise errors.InvalidValue(what="position", value=names.shown(position), must=must)
     fact = ConsumerReset(name=name, before=before or 0, position=position, reason=reason)
-    _record(store, CONSUMER_RESET, fact, by)
+    record(store, CONSUMER_RESET, fact, by)
     stored = store.log.checkpoints.load(name)
     store.save_checkpoint(name, position, previous=stored.position if stored is not None else None)
     return fact
 
 
-def _record(store: Store, type_: str, fact: msgspec.Struct, by: str) -> None:
+def record(store: Store, type_: str, fact: msgspec.Struct, by: str) -> None:
     """Record a fact as done by somebody; without a name, by whom the store is opened for."""
     meta = {"actor_type": "user", "actor_id": by} if by else None
     store.record([(STREAM, NewEvent(type_, msgspec.to_builtins(fact), meta))])

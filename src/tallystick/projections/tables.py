@@ -26,6 +26,7 @@ from tallystick.projections import model
 from tallystick.projections.live import BATCH_EVENTS, WAIT_SECONDS
 from tallystick.projections.places import Keeper, require_order
 from tallystick.projections.reasons import reason_of
+from tallystick.store import cursors
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
 from tallystick.store.tables import Execute, Session, Values, table_name
@@ -90,8 +91,8 @@ class TableRunner:
         for event in page.events:
             self._apply(execute, event)
         if page.through > place.position:
-            at = self.store.log.read(after=page.through - 1, until=page.through, limit=1, over_pruned=True).events
-            session.views.write(place.moved(page.through, at[0] if at else None), [], previous=place.position)
+            last = cursors.last_event(self.store.log, page.through)
+            session.views.write(place.moved(page.through, last), [], previous=place.position)
         return page.through
 
     def _apply(self, execute: Execute, event: Event) -> None:

@@ -76,10 +76,10 @@ def _vouched(store: Store, documents: RunDocuments, run: str, until: int | None)
         return None
     if chain.checksum(data[:-1]).hex() != fact.state_hash:
         return None
-    last = store.read_stream(RUN + run, after=fact.seq - 1, until=fact.seq, limit=1)
-    if not last or last[0].link.hex() != fact.link:
+    last = store.at(RUN + run, fact.seq)
+    if last is None or last.link.hex() != fact.link:
         return None
-    end, first = last[0].position, last[0].position - fact.seq + 1
+    end, first = last.position, last.position - fact.seq + 1
     is_whole = not any(hole.first <= end and hole.last >= first for hole in store.log.holes())
     return Reducer(run, decode(data)) if is_whole else None  # a damaged log is named, even if its state is known
 

@@ -17,7 +17,7 @@ from tallystick.event.model import NewEvent
 from tallystick.server import idempotency, reading
 from tallystick.server.access import Principal
 from tallystick.server.service import Service
-from tallystick.store import expectation
+from tallystick.store import expectation, iterate
 from tallystick.store.commit import Appended
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.prepare import Part, Request
@@ -201,10 +201,12 @@ def _repeated(service: Service, record: CommandRecord) -> list[dict[str, Any]] |
 
 def _read_back(service: Service, stream: str, first: int, last: int) -> dict[str, Any]:
     try:
-        ends = [service.store.log.read_stream(stream, after=seq - 1, limit=1)[0] for seq in (first, last)]
+        begin, end = (iterate.at(service.store.log, stream, seq) for seq in (first, last))
     except errors.HistoryPruned:
+        begin = end = None
+    if begin is None or end is None:
         return {"stream": stream, "first_seq": first, "last_seq": last, "pruned": True}
-    return _told(Appended(stream, first, last, ends[0].position, ends[1].position, ends[1].link))
+    return _told(Appended(stream, first, last, begin.position, end.position, end.link))
 
 
 def _told(done: Appended) -> dict[str, Any]:

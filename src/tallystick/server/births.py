@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 from tallystick import errors
 from tallystick.event.model import Event
-from tallystick.store import facts
-from tallystick.store.events import PAGE_EVENTS
+from tallystick.store import facts, iterate
 from tallystick.store.store import Store
 
 KEPT_MAX = 1 << 16
@@ -39,7 +38,7 @@ class Births:
             return True
         if len(self._kept) >= KEPT_MAX:
             self._kept.clear()
-        self._kept[stream] = first[0].metadata.get("org") == org
+        self._kept[stream] = first[0].about.org == org
         return self._kept[stream]
 
     def is_whole(self, stream: str, org: str) -> bool:
@@ -47,8 +46,8 @@ class Births:
         if self._has_lost_others(stream):
             return False
         after = max(self._whole.get(stream, 0), self._cut(stream))
-        while page := self._store.log.read_stream(stream, after=after, limit=PAGE_EVENTS):
-            if any(event.metadata.get("org") != org for event in page):
+        for page in iterate.stream_pages(self._store.log, stream, after=after):
+            if any(event.about.org != org for event in page):
                 return False
             after = page[-1].seq
         if len(self._whole) >= KEPT_MAX:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -15,9 +14,9 @@ from tallystick.event.model import Event
 from tallystick.server.access import Principal
 from tallystick.server.service import Service
 from tallystick.state import Reducer
-from tallystick.store import capabilities, control
+from tallystick.store import capabilities, control, iterate
 from tallystick.store.ledger import Head
-from tallystick.store.page import Hole, Page, StreamInfo
+from tallystick.store.page import Hole, Page
 from tallystick.store.selection import Selection
 
 STEP_EVENTS = 16  # the first step of a page, before it is known how large the events are
@@ -25,8 +24,6 @@ STEP_GROWTH = 8
 STREAMS_SCANNED_MAX = 20_000
 LOOKED_MAX = 200_000  # positions that a filter looks at for one page
 EVENT_BYTES = 600  # what the fields beside payload and meta take in a page, about
-
-STREAMS = 1000  # asked for at a time
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,7 +166,7 @@ def _is_theirs(service: Service, principal: Principal, found: Event) -> bool:
     """Whether the principal may see an event: their org's own, as in a page of the log."""
     if principal.org is None:
         return True
-    return found.metadata.get("org") == principal.org and not service.is_infrastructure(found.stream)
+    return found.about.org == principal.org and not service.is_infrastructure(found.stream)
 
 
 def stream_head(service: Service, principal: Principal, stream: str) -> Head:
@@ -219,7 +216,8 @@ def streams(
         raise errors.NothingHere()
     after = service.bookmarks.place(after)
     found, last, scanned = [], after, 0
-    for info in islice(_streams(service, max(after, f"{kind}/" if kind else ""), kind), STREAMS_SCANNED_MAX):
+    some = iterate.streams(service.store.log, after=after, prefix="" if kind is None else f"{kind}/")
+    for info in islice(some, STREAMS_SCANNED_MAX):
         last, scanned = info.stream, scanned + 1
         if not service.hides(principal, info.stream, info.org) and org in (None, info.org):
             found.append({"stream": info.stream, "seq": info.seq, "org": info.org, "link": info.link.hex()})
@@ -229,15 +227,6 @@ def streams(
     if following is None and scanned == STREAMS_SCANNED_MAX:
         following = last if principal.org is None else service.bookmarks.keep(last)  # it may be another's
     return msgspec.json.encode({"streams": found, "next": following})
-
-
-def _streams(service: Service, after: str, kind: str | None) -> Iterator[StreamInfo]:
-    while page := service.store.streams(after=after, limit=STREAMS):
-        for info in page:
-            if kind is not None and not info.stream.startswith(f"{kind}/"):
-                return
-            yield info
-        after = page[-1].stream
 
 
 def state_of(

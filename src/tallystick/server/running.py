@@ -15,13 +15,12 @@ from tallystick.runs.state import RunState
 from tallystick.server import problems, reading
 from tallystick.server.access import Principal
 from tallystick.server.service import Service
+from tallystick.store import iterate
 from tallystick.store.page import StreamInfo
 
 RUNS = "run/"
 FIRST = "RUN_CREATED"
 SCANNED_MAX = 5_000
-
-STREAMS = 1000  # asked for at a time
 
 
 def listed(service: Service, principal: Principal, *, after: str, limit: int) -> dict[str, Any]:
@@ -45,13 +44,7 @@ def _chosen(service: Service, principal: Principal, *, after: str, limit: int) -
 
 
 def _streams(service: Service, after: str) -> Iterator[StreamInfo]:
-    place = RUNS + after
-    while page := service.store.streams(after=place, limit=STREAMS):
-        for info in page:
-            if not info.stream.startswith(RUNS):
-                return
-            yield info
-        place = page[-1].stream
+    return iterate.streams(service.store.log, after=RUNS + after, prefix=RUNS)
 
 
 def _is_run(service: Service, stream: str) -> bool:

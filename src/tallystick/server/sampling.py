@@ -16,6 +16,7 @@ from tallystick import errors
 from tallystick.event import chain
 from tallystick.projections import Gauge, gauges
 from tallystick.store import gauges as store_gauges
+from tallystick.store.deadletters import LetterCounts
 from tallystick.store.events import Problem
 from tallystick.store.store import Store
 
@@ -37,6 +38,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     readonly: bool = False
     holes: int = 0
     lags: tuple[Gauge, ...] = ()
+    letters: LetterCounts = LetterCounts(kept=0, by_consumer={})
     problems: tuple[Problem, ...] = ()
     failure: str = ""
 
@@ -101,6 +103,7 @@ def look(store: Store, *, taken: float) -> Sample:
         readonly=store.log.readonly,
         holes=len(store.holes()),
         lags=tuple(gauges(store)) if has_order(store) else (),
+        letters=store.log.dead_letters.counts(),
         problems=(*report.problems, *newest_event_problems(store)),
     )
 

@@ -15,13 +15,11 @@ from tallystick.server.service import Service
 from tallystick.state import shelf, validation
 from tallystick.state.retention import retain
 from tallystick.state.shelf import Entry
-from tallystick.store import facts
+from tallystick.store import facts, iterate
 
 STREAMS_SCANNED_MAX = 2_000
 ID_BYTES = 16
 BEFORE_STREAMS = "!"  # sorts before every stream, behind the store itself
-
-STREAMS = 1000  # asked for at a time
 
 
 def of_stream(service: Service, stream: str, *, after: str, limit: int) -> dict[str, Any]:
@@ -51,9 +49,8 @@ def of_all(service: Service, *, after: str, limit: int) -> dict[str, Any]:
 def _subjects(service: Service, after: str) -> Iterator[str]:
     if not after:
         yield ""
-    while page := service.store.streams(after=after, limit=STREAMS):
-        yield from (info.stream for info in page if not names.is_reserved(info.stream))
-        after = page[-1].stream
+    every = iterate.streams(service.store.log, after=after)
+    yield from (info.stream for info in every if not names.is_reserved(info.stream))
 
 
 def told(entry: Entry) -> dict[str, Any]:

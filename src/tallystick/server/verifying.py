@@ -8,6 +8,7 @@ import msgspec
 
 from tallystick.server.jobs import Job, Progress, halves
 from tallystick.server.service import Service
+from tallystick.store.kept_check import problems_beside
 from tallystick.store.store import Store
 from tallystick.store.verify import Verification, verify
 
@@ -28,7 +29,7 @@ def known(service: Service) -> dict[str, Any]:
 
 
 def begin_verify(service: Service, *, by: str) -> Job:
-    """Verify every frame, checksum, sequence, link and fact, and in a community's log every signature."""
+    """Verify every frame, checksum, sequence, link and fact, all signatures of a community, and what is beside."""
     store = service.store
     size = store.head()
     signed = store.profile.signed
@@ -37,6 +38,8 @@ def begin_verify(service: Service, *, by: str) -> Job:
         move = halves(progress, size)
         found = verify(store.log, progress=move)
         unchecked = _add_wrong_signatures(store, found, progress=move) if signed else []
+        for problem in problems_beside(store.log):
+            found.add(problem)
         counted = {
             name: getattr(found, name) for name in ("events", "streams", "erased", "pruned", "snapshots", "head")
         }

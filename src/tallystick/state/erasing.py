@@ -21,7 +21,7 @@ from tallystick.state.fold import State, Until, beginning, replay
 from tallystick.state.reducer import Reducer
 from tallystick.state.shelf import Entry
 from tallystick.state.snapshots import control, draft, dropped_facts, end_of, named, unhurried
-from tallystick.store import facts
+from tallystick.store import facts, iterate
 from tallystick.store.idempotency import ERASED_RESPONSE, CommandKey
 from tallystick.store.maintenance import Erasure, Maintenance
 from tallystick.store.snapshots import Snapshot
@@ -78,10 +78,16 @@ def erase(
                 erased_responses=tuple(responses),
             ),
         )
-        kept = isinstance(event.data, dict) and SALT in event.data
-        return Erased(stream, seq, len(dropped), len(again), len(seals), len(responses), kept)
+        return Erased(stream, seq, len(dropped), len(again), len(seals), len(responses), _is_salted(event))
 
     return unhurried(store, stream, attempt)
+
+
+def _is_salted(event: Event) -> bool:
+    try:
+        return isinstance(event.data, dict) and SALT in event.data
+    except errors.Damaged:  # a number that no reader has
+        return False
 
 
 def _responses(store: Store, stream: str, seq: int) -> list[CommandKey]:
@@ -96,14 +102,14 @@ def _event(store: Store, stream: str, seq: int) -> Event:
     cut = store.cut(stream)
     if cut is not None and seq <= cut.through:
         raise errors.EraseRefused(stream=stream, seq=seq, reason="it was pruned")
-    found = store.log.read_stream(stream, after=seq - 1, until=seq, limit=1) if seq > 0 else []
-    if not found:
+    found = iterate.at(store.log, stream, seq)
+    if found is None:
         raise errors.EraseRefused(stream=stream, seq=seq, reason="there is no such event")
-    if found[0].payload is None:
+    if found.payload is None:
         raise errors.EraseRefused(stream=stream, seq=seq, reason="it is erased already")
     if names.is_reserved(stream):
         raise errors.EraseRefused(stream=stream, seq=seq, reason="control facts are never erased")
-    return found[0]
+    return found
 
 
 def _consequences(

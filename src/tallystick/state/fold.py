@@ -16,6 +16,7 @@ from tallystick import errors
 from tallystick.event import canonical, chain, names
 from tallystick.event.model import Event
 from tallystick.state.reducer import Reducer
+from tallystick.store import iterate
 from tallystick.store.store import Store
 
 PAGE = 5_000
@@ -170,10 +171,7 @@ def _pages(store: Store, reducer: Reducer, start: State, until: Until) -> Iterat
 
 
 def _stream_pages(store: Store, start: State, until: Until) -> Iterator[list[Event]]:
-    after = start.seq
-    while page := store.read_stream(start.stream, after=after, until=until.seq, limit=PAGE):
-        yield page
-        after = page[-1].seq
+    return store.stream_pages(start.stream, after=start.seq, until=until.seq, limit=PAGE)
 
 
 def _store_pages(store: Store, reducer: Reducer, start: State, until: Until) -> Iterator[list[Event]]:
@@ -185,13 +183,10 @@ def _store_pages(store: Store, reducer: Reducer, start: State, until: Until) -> 
     after, head = start.position, store.head()
     end = head if until.position is None else min(until.position, head)
     require_own_history(store, reducer, after=start.position)
-    while after < end:
-        page = store.read(after=after, until=end, limit=PAGE, over_pruned=True)
+    for page in store.pages(after=after, until=end, limit=PAGE, over_pruned=True):
         require_own_history(store, reducer, after=after)
         kinds = {name: reducer.wants(name) for name in {event.stream for event in page.events}}
         yield [event for event in page.events if kinds[event.stream]]
-        if page.through <= after:
-            return
         after = page.through
 
 
@@ -199,10 +194,7 @@ def require_own_history(store: Store, reducer: Reducer, *, after: int) -> None:
     """Refuse a fold that begins below a pruned event which the reducer would have folded."""
     if after >= store.floor():
         return
-    last, name = 0, ""
-    while page := store.log.cuts(after=name, limit=PAGE):
-        last = max([last, *(cut.last_position for cut in page if reducer.wants(cut.stream))])
-        name = page[-1].stream
+    last = max((cut.last_position for cut in iterate.cuts(store.log) if reducer.wants(cut.stream)), default=0)
     if after < last:
         raise errors.HistoryPruned(what="positions", first=after + 1, last=last)
 

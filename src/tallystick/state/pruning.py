@@ -277,7 +277,7 @@ def _is_mixed(store: Store, found: Plan, org: str) -> bool:
     """Whether some of what goes does not name the stream's org: afterwards nobody can tell."""
     after = found.before - 1 - found.count
     while page := store.log.read_stream(found.stream, after=after, until=found.before - 1, limit=PAGE_EVENTS):
-        if any(event.metadata.get("org") != org for event in page):
+        if any(event.about.org != org for event in page):
             return True
         after = page[-1].seq
     return False

@@ -19,7 +19,7 @@ from tallystick.event.model import Event
 from tallystick.state import diffs
 from tallystick.state.fold import END, State, Until
 from tallystick.state.reducer import Reducer
-from tallystick.store import facts
+from tallystick.store import facts, iterate
 from tallystick.store.store import Store
 
 _PAGE = 100
@@ -48,7 +48,7 @@ def facts_backwards(store: Store, stream: str) -> Iterator[Event]:
     while last > 0:
         first = max(last - _PAGE, 0)
         try:
-            yield from reversed(store.log.read_stream(name, after=first, until=last, limit=_PAGE))
+            yield from store.log.read_stream(name, after=first, until=last, limit=_PAGE)[::-1]
         except errors.Damaged:  # facts that cannot be read tell of nothing; those that can are still good
             yield from _one_by_one(store, name, first, last)
         last = first
@@ -57,9 +57,11 @@ def facts_backwards(store: Store, stream: str) -> Iterator[Event]:
 def _one_by_one(store: Store, name: str, first: int, last: int) -> Iterator[Event]:
     for seq in range(last, first, -1):
         try:
-            yield from store.log.read_stream(name, after=seq - 1, until=seq, limit=1)
+            found = iterate.at(store.log, name, seq)
         except errors.Damaged:
             continue
+        if found is not None:
+            yield found
 
 
 def entries(store: Store, stream: str) -> Iterator[Entry]:
@@ -236,7 +238,7 @@ def _stands_in_the_log(store: Store, fact: facts.Snapshotted) -> bool:
     if cut is not None and fact.seq <= cut.through:
         return fact.seq == cut.through and cut.link.hex() == fact.link
     try:
-        found = store.log.read_stream(fact.stream, after=fact.seq - 1, until=fact.seq, limit=1)
+        found = iterate.at(store.log, fact.stream, fact.seq)
     except errors.Damaged:  # the event lies in a hole: the chained fact, which names this link, stands for it
         return True
-    return bool(found) and found[0].link.hex() == fact.link
+    return found is not None and found.link.hex() == fact.link

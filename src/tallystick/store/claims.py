@@ -10,10 +10,8 @@ import msgspec
 from tallystick import errors
 from tallystick.event import chain
 from tallystick.event.model import Event
-from tallystick.store import facts
+from tallystick.store import facts, iterate
 from tallystick.store.events import EventLog, Problem
-
-_PAGE = 1000
 
 
 class Claims(msgspec.Struct):
@@ -93,46 +91,32 @@ def read_claims(log: EventLog) -> Claims:
     except errors.Damaged:  # the end of the log is lost, and with it the ends of streams
         about, claims.is_cut = [], True
     for stream in (facts.STORE_SNAPSHOTS, *about):
-        after = 0
         try:
-            while page := log.read_stream(stream, after=after, limit=_PAGE):
-                for event in page:
-                    claims.take(event)
-                after = page[-1].seq
+            for event in iterate.stream(log, stream):
+                claims.take(event)
         except errors.Damaged:  # the hole itself is named by whoever reads the log
             claims.unread.add(stream)
     return claims
 
 
 def _streams_about_streams(log: EventLog) -> Iterator[str]:
-    after = facts.KIND + "/"
-    while page := log.streams(after=after, limit=_PAGE):
-        for info in page:
-            if not info.stream.startswith(facts.KIND + "/"):
-                return
-            yield info.stream
-        after = page[-1].stream
+    return (info.stream for info in iterate.streams(log, prefix=facts.KIND + "/"))
 
 
 def check_cuts(log: EventLog, claims: Claims) -> Iterator[Problem]:
     """Every cut that the engine knows is claimed by a fact, and the other way round."""
     known: set[str] = set()
-    after = ""
-    while page := log.cuts(after=after, limit=_PAGE):
-        for cut in page:
-            known.add(cut.stream)
-            fact = claims.pruned.get(cut.stream)
-            if not claims.tells(cut.stream):
-                continue
-            if fact is None:
-                reason = f"the store says that it is pruned up to seq {cut.through}, and no control fact does"
-                yield Problem("cut", reason, 0, cut.stream, cut.through)
-            elif (fact.through, fact.link) != (cut.through, cut.link.hex()):
-                reason = (
-                    f"the store says pruned up to seq {cut.through}, the control fact {fact.through}, or another link"
-                )
-                yield Problem("cut", reason, 0, cut.stream, cut.through)
-        after = page[-1].stream
+    for cut in iterate.cuts(log):
+        known.add(cut.stream)
+        fact = claims.pruned.get(cut.stream)
+        if not claims.tells(cut.stream):
+            continue
+        if fact is None:
+            reason = f"the store says that it is pruned up to seq {cut.through}, and no control fact does"
+            yield Problem("cut", reason, 0, cut.stream, cut.through)
+        elif (fact.through, fact.link) != (cut.through, cut.link.hex()):
+            reason = f"the store says pruned up to seq {cut.through}, the control fact {fact.through}, or another link"
+            yield Problem("cut", reason, 0, cut.stream, cut.through)
     for stream in sorted(name for name in claims.pruned.keys() - known if claims.tells(name)):
         reason = "a control fact says that it was pruned, and the store does not know of it"
         yield Problem("cut", reason, 0, stream, claims.pruned[stream].through)

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from tallystick import errors
 from tallystick.event import names, profiles
 from tallystick.event.model import Event
-from tallystick.store.events import PAGE_EVENTS, EventLog
+from tallystick.store import iterate
+from tallystick.store.events import EventLog
 from tallystick.store.selection import Selection
 
 SETTINGS_STREAM = "tally.store/settings"
@@ -58,29 +59,15 @@ def audit(log: EventLog, *, after: int = 0, selection: Selection | None = None) 
 
 def _around_losses(log: EventLog, after: int) -> Iterator[Event]:
     """The control facts that are left: a stream that lost some cannot be read as a whole."""
-    head = log.head()
-    while after < head:
-        page = log.read(after=after, until=head, limit=PAGE_EVENTS, over_holes=True, over_pruned=True)
+    for page in iterate.pages(log, after=after, over_holes=True, over_pruned=True):
         yield from (event for event in page.events if names.is_reserved(event.stream))
-        if page.through <= after:
-            return
-        after = page.through
 
 
 def control_streams(log: EventLog) -> Iterator[str]:
     """The reserved streams, in order of name."""
-    after = names.RESERVED
-    while page := log.streams(after=after, limit=PAGE_EVENTS):
-        for info in page:
-            if not names.is_reserved(info.stream):
-                return
-            yield info.stream
-        after = page[-1].stream
+    return (info.stream for info in iterate.streams(log, prefix=names.RESERVED))
 
 
 def _behind(log: EventLog, stream: str, position: int) -> Iterator[Event]:
     """The events of a stream behind a position."""
-    after = 0
-    while page := log.read_stream(stream, after=after, limit=PAGE_EVENTS):
-        yield from (event for event in page if event.position > position)
-        after = page[-1].seq
+    return (event for event in iterate.stream(log, stream) if event.position > position)

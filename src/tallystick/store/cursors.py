@@ -19,6 +19,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event import limits, names
 from tallystick.event.model import Event
+from tallystick.store import iterate
 from tallystick.store.events import EventLog
 
 DOMAIN = b"tallystick/cursor/1\n"
@@ -62,7 +63,7 @@ def parse(given: object) -> Cursor:
 
 def made(log: EventLog, position: int) -> str:
     """The cursor of any position of a log: it rests on the last event up to there."""
-    event = _last_event(log, position)
+    event = last_event(log, position)
     evidence, link = (event.position, event.link) if event else (0, b"")
     return text(log.store_id, position, evidence, link)
 
@@ -82,7 +83,7 @@ def _is_ours(log: EventLog, found: Cursor, over_holes: bool) -> bool:
     if found.position > log.head() and log.wait(found.position - 1, timeout=_HEAD_S) < found.position:
         return False  # a head that has to be proven may follow a moment later
     try:
-        event = _event_at(log, found.evidence)
+        event = iterate.event_at(log, found.evidence)
     except errors.Damaged:
         if over_holes:
             return True
@@ -92,14 +93,7 @@ def _is_ours(log: EventLog, found: Cursor, over_holes: bool) -> bool:
     return event is not None and found.mark == mark(log.store_id, found.evidence, event.link)
 
 
-def _event_at(log: EventLog, position: int) -> Event | None:
-    if position < 1:
-        return None
-    page = log.read(after=position - 1, until=position, limit=1, over_pruned=True)
-    return page.events[0] if page.events else None
-
-
-def _last_event(log: EventLog, position: int) -> Event | None:
+def last_event(log: EventLog, position: int) -> Event | None:
     """The last event up to a position, unless it lies far below."""
     for window in _WINDOWS:
         after = max(0, position - window)

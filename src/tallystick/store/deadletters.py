@@ -7,6 +7,8 @@ from typing import Protocol
 
 import msgspec
 
+from tallystick import errors
+
 REASON_CHARACTERS_MAX = 500
 
 
@@ -26,8 +28,36 @@ class DeadLetter(msgspec.Struct, frozen=True, array_like=True):
     reason: str
 
 
+class LetterCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many letters were kept, None if nobody knows any more; and how many each consumer has."""
+
+    kept: int | None
+    by_consumer: dict[str, int]
+
+    @property
+    def found(self) -> int:
+        """How many there are."""
+        return sum(self.by_consumer.values())
+
+    @property
+    def whole(self) -> bool:
+        """Whether there are as many as were kept."""
+        return self.kept == self.found
+
+    def require_whole(self) -> None:
+        """Refuse to say what is not there, if some of what was there is gone."""
+        if not self.whole:
+            raise errors.DeadLettersDamaged(
+                kept="nobody knows how many" if self.kept is None else str(self.kept), found=self.found
+            )
+
+
 class DeadLetters(Protocol):
-    """The letters that an engine holds, by consumer and position."""
+    """The letters that an engine holds, by consumer and position.
+
+    They are counted. That a letter is not there, or that a list has ended, is said only where all that were kept are
+    found; otherwise `DeadLettersDamaged` is raised.
+    """
 
     def park(self, letter: DeadLetter) -> None:
         """Keep a letter; one of the same consumer and position is replaced."""
@@ -40,6 +70,12 @@ class DeadLetters(Protocol):
 
     def remove(self, consumer: str, position: int) -> bool:
         """Take a letter away; says whether it was there."""
+
+    def counts(self) -> LetterCounts:
+        """How many there should be and are; never refused."""
+
+    def recount(self) -> LetterCounts:
+        """Take what is there for all there is; returns what the counts were before."""
 
     def redact(self, position: int, reason: str) -> None:
         """Replace the reasons of every letter about this event: they may quote what was erased."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,16 @@ def check_version(version: object) -> int:
     if type(version) is int and 1 <= version <= names.VERSION_MAX:
         return version
     raise errors.InvalidValue(what="version", value=names.shown(version), must="from 1 to 2^31-1")
+
+
+def warn_of_size(what: str, size: int) -> None:
+    """Warn of an event past the advised size. Where warnings are errors it is refused, and not its whole group."""
+    advised = limits.EVENT_BYTES_ADVISED
+    text = f"{what} has {size} bytes, more than the advised {advised}"
+    try:  # the ninth frame up from here is the one that called Store.append
+        warnings.warn(text, errors.LargeEventWarning, stacklevel=9)
+    except errors.LargeEventWarning:
+        raise errors.TooLarge(what=what, size=size, unit="bytes", limit=advised) from None
 
 
 def times(given: list[Any], now: int) -> list[int]:

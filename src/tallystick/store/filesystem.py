@@ -81,6 +81,9 @@ class FileSystem(Protocol):
     def leads_to(self, path: str, file: File) -> bool:
         """Whether this name still leads to an open file."""
 
+    def has_other_names(self, path: str) -> bool:
+        """Whether other names lead to this file too: a hard link, or a mount of this file alone."""
+
     def anchored(self, directory: str) -> FileSystem:
         """This file system with a directory held open: its paths lead there, also when it is moved. Until `release`."""
 

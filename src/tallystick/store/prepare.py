@@ -7,7 +7,6 @@ that only the culprit fails.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain as chained
 from itertools import islice
@@ -324,8 +323,7 @@ class Preparer:
             if size > limits.EVENT_BYTES_MAX:
                 raise errors.TooLarge(what=what, size=size, unit="bytes", limit=limits.EVENT_BYTES_MAX)
             if size > limits.EVENT_BYTES_ADVISED:
-                text = f"{what} has {size} bytes, more than the advised {limits.EVENT_BYTES_ADVISED}"
-                warnings.warn(text, errors.LargeEventWarning, stacklevel=8)
+                fields.warn_of_size(what, size)
         if total > limits.COMMIT_BYTES_MAX:
             raise errors.TooLarge(what="the append", size=total, unit="bytes", limit=limits.COMMIT_BYTES_MAX)
 

@@ -16,7 +16,7 @@ from tallystick import errors
 from tallystick.event import chain
 from tallystick.event.line import FRAME, event_of
 from tallystick.event.model import Event, NewEvent
-from tallystick.store import control, facts
+from tallystick.store import control, facts, iterate
 from tallystick.store.claims import read_claims, unsound_snapshots
 from tallystick.store.events import EventLog
 from tallystick.store.page import Hole
@@ -98,13 +98,8 @@ class StoreDonor:
         return self._log
 
     def events(self, first: int, last: int) -> Iterator[Event]:
-        after, until = first - 1, min(last, self._log.head())
-        while after < until:
-            page = self._log.read(after=after, until=until, limit=_PAGE, over_pruned=True)
+        for page in iterate.pages(self._log, after=first - 1, until=last, limit=_PAGE, over_pruned=True):
             yield from page.events
-            if page.through <= after:
-                return
-            after = page.through
 
 
 class ExportDonor:

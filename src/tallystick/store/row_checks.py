@@ -4,6 +4,9 @@ Events have checksums and links; these rows have nothing of the kind, and a data
 an engine stores a check with each of them, and gives out none that does not have it. A check is the first 16 bytes of
 the SHA-256 over the fields, a newline between two; bytes are written in hex, but for JSON, which is taken as it is. The
 field that may itself hold a newline comes last. PostgreSQL and SQLite make the same ones when they are migrated.
+
+A check says nothing about a row that is gone. So the rows of an epoch are counted, in its place, and the count is
+changed with them. It needs no check: what it is compared with are the rows.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.views import Place, ViewRow
 
 CHECK_BYTES = 16
+FEW_ROWS = 10_000  # so many are held against their checks when it is asked for the first time what is not there
 
 
 def check_of(*fields: bytes | str | int) -> bytes:
@@ -72,6 +76,13 @@ def checked_rows(place: Place, found: Sequence[Sequence[Any]]) -> list[ViewRow]:
         reason = f"the row of key {wrong[0]!r} is not what was written"
         raise errors.RowsDamaged(name=place.projection, reason=reason)
     return rows
+
+
+def require_count(place: Place, *, counted: object, found: int) -> None:
+    """Refuse an epoch that has more or fewer rows than were counted."""
+    if counted != found:
+        reason = f"{found} rows of epoch {place.epoch} are found, and {counted} were counted"
+        raise errors.RowsDamaged(name=place.projection, reason=reason)
 
 
 def checked_checkpoint(found: Checkpoint, check: object) -> Checkpoint:

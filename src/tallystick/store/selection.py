@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from tallystick import errors
-from tallystick.event import canonical, limits, names
+from tallystick.event import limits, names
 from tallystick.event.model import Event
 
 
@@ -69,8 +69,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
             if self.time_until is not None and event.time >= self.time_until:
                 return False
             if scope:
-                meta = canonical.decode(event.meta)
-                return all(meta.get(key) == value for key, value in scope.items())
+                about = event.about
+                return all(getattr(about, key) == value for key, value in scope.items())
             return True
 
         return wanted

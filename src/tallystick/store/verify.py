@@ -17,7 +17,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event import chain
 from tallystick.event.model import Event
-from tallystick.store import loss, transfer
+from tallystick.store import iterate, loss, transfer
 from tallystick.store.claims import Claims, check_cuts, check_snapshots, read_claims
 from tallystick.store.damage import UNFINISHED, problem_of, put_on_record, with_known
 from tallystick.store.events import EventLog, Problem
@@ -146,9 +146,8 @@ def _look_through(log: EventLog, found: Verification, progress: Callable[[int], 
     _hold_against(log, claims, found)
     heads = _begin(log, claims, is_moving=is_moving)
     torn: set[str] | None = None  # streams seen again since the last hole; None while there was no hole
-    after = 0
-    while after < found.head:
-        page = log.read(after=after, until=found.head, limit=_PAGE, over_holes=True, over_pruned=True, unchecked=True)
+    whole = iterate.pages(log, until=found.head, limit=_PAGE, over_holes=True, over_pruned=True, unchecked=True)
+    for page in whole:
         pending = list(page.holes)
         found.accepted += [hole for hole in pending if hole.accepted]
         for hole in pending:
@@ -169,9 +168,6 @@ def _look_through(log: EventLog, found: Verification, progress: Callable[[int], 
             torn = set()
         found.events += len(page.events)
         progress(found.events)
-        if page.through <= after:
-            break
-        after = page.through
     _known_holes(log, found)
     _accepted(log, found)
     found.streams = len(heads)
@@ -192,15 +188,10 @@ def _known_holes(log: EventLog, found: Verification) -> None:
 def accepted_ranges(log: EventLog) -> set[tuple[int, int]]:
     """The ranges whose loss a control fact accepts."""
     found: set[tuple[int, int]] = set()
-    after = f"{loss.KIND}/"
-    while page := log.streams(after=after, limit=_PAGE):
-        for info in page:
-            if not info.stream.startswith(f"{loss.KIND}/"):
-                return found
-            for event in log.read_stream(info.stream, limit=_PAGE):
-                if event.type == loss.ACCEPTED and event.data is not None:
-                    found |= {(each["first"], each["last"]) for each in event.data["ranges"]}
-        after = page[-1].stream
+    for info in iterate.streams(log, prefix=f"{loss.KIND}/"):
+        for event in iterate.stream(log, info.stream):
+            if event.type == loss.ACCEPTED and event.data is not None:
+                found |= {(each["first"], each["last"]) for each in event.data["ranges"]}
     return found
 
 
@@ -226,12 +217,9 @@ def _hold_against(log: EventLog, claims: Claims, found: Verification) -> None:
 def _begin(log: EventLog, claims: Claims, *, is_moving: bool) -> dict[str, Head]:
     """What the first remaining event of each pruned stream follows: as the facts say, else as the engine does."""
     heads = {name: Head(fact.through, bytes.fromhex(fact.link)) for name, fact in claims.pruned.items()}
-    after = ""
-    while (claims.unread or claims.is_cut or is_moving) and (page := log.cuts(after=after, limit=_PAGE)):
-        for cut in page:
-            if not claims.tells(cut.stream) or (is_moving and cut.stream not in claims.pruned):
-                heads[cut.stream] = Head(cut.through, cut.link)
-        after = page[-1].stream
+    for cut in iterate.cuts(log) if claims.unread or claims.is_cut or is_moving else ():
+        if not claims.tells(cut.stream) or (is_moving and cut.stream not in claims.pruned):
+            heads[cut.stream] = Head(cut.through, cut.link)
     return heads
 
 
@@ -296,16 +284,13 @@ def _sealed_are_there(claims: Claims, heads: dict[str, Head], found: Verificatio
 
 def _heads(log: EventLog, heads: dict[str, Head], found: Verification) -> None:
     """Compare what the log holds with what the engine says of each stream."""
-    after = ""
     listed: set[str] = set()
-    while page := log.streams(after=after, limit=_PAGE):
-        for info in page:
-            listed.add(info.stream)
-            head = heads.get(info.stream, NO_HEAD)
-            if (head.seq, head.link) != (info.seq, info.link) and not _grew(log, info, head, found.head):
-                reason = f"the log ends at seq {head.seq}, the store says {info.seq}"
-                found.add(Problem("head", reason, 0, info.stream, info.seq))
-        after = page[-1].stream
+    for info in iterate.streams(log):
+        listed.add(info.stream)
+        head = heads.get(info.stream, NO_HEAD)
+        if (head.seq, head.link) != (info.seq, info.link) and not _grew(log, info, head, found.head):
+            reason = f"the log ends at seq {head.seq}, the store says {info.seq}"
+            found.add(Problem("head", reason, 0, info.stream, info.seq))
     for stream in sorted(heads.keys() - listed):
         found.add(
             Problem("head", "the log has the stream, and the store does not list it", 0, stream, heads[stream].seq)
@@ -318,11 +303,10 @@ def _grew(log: EventLog, info: StreamInfo, head: Head, upto: int) -> bool:
         return False
     link, seq = head.link, head.seq
     try:
-        while seq < info.seq and (page := log.read_stream(info.stream, after=seq, until=info.seq, limit=_PAGE)):
-            for event in page:
-                if event.position <= upto or chain.link(event, link) != event.link:
-                    return False
-                link, seq = event.link, event.seq
+        for event in iterate.stream(log, info.stream, after=seq, until=info.seq):
+            if event.position <= upto or chain.link(event, link) != event.link:
+                return False
+            link, seq = event.link, event.seq
     except (errors.HistoryPruned, errors.Damaged):
         return False
     return (seq, link) == (info.seq, info.link)

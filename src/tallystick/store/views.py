@@ -9,7 +9,8 @@ runners of one projection, or one that was killed, leave no effect twice and non
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from contextlib import suppress
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -105,6 +106,10 @@ class Rows(msgspec.Struct, frozen=True):
     rows: list[ViewRow]
 
 
+Seen: TypeAlias = "set[tuple[str, int, int]]"
+"""Epochs of projections that had all their rows when a handle looked, with the number of their drops."""
+
+
 class Views(Protocol):
     """The rows that an engine holds. Each call is one transaction."""
 
@@ -138,6 +143,18 @@ class Views(Protocol):
         A row without a state is removed.
         """
 
+    def fill_batch(self, place: Place, batch: bytes, rows: Sequence[ViewRow]) -> None:
+        """Keep rows of a batch where nobody sees them, if their epoch is still at `place` and its `drops`.
+
+        Many tasks may fill one batch, each again and again: of two rows of one key, the batch has the later one.
+        """
+
+    def write_batch(self, place: Place, batch: bytes, *, rows: int, previous: int) -> None:
+        """As `write`, with the rows that fill the batch; `ViewMoved` also if there are not exactly so many.
+
+        Batches of the epoch are empty afterwards, as they are after a `drop` or a `discard`.
+        """
+
     def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
         """Make an epoch live in place of `over` (None: there is none); `ViewMoved` unless it has reached it."""
 
@@ -150,6 +167,13 @@ class Views(Protocol):
 
     def drop(self, projection: str, keys: Sequence[str]) -> None:
         """Drop the states of these keys in every epoch, and count it: they may repeat what was erased."""
+
+    def counted(self, projection: str, *, epoch: int | None = None) -> int | None:
+        """How many rows with a state an epoch has, if it has as many rows as were written; else `RowsDamaged`.
+
+        Of the live epoch unless one is named. None if there is no such epoch, or if it is being removed. `rows` sees to
+        this too, once a handle, before it gives a page or says that a key is not there.
+        """
 
     def dropped(self, projection: str, epoch: int, *, limit: int) -> list[str]:
         """Keys whose states were dropped and not folded again yet."""
@@ -205,8 +229,9 @@ def sound_definition(views: Views, place: Place) -> Definition | None:
 def drop_rows_of(views: Views, event: Event, digest: Callable[[list[str]], bytes]) -> list[tuple[str, str]]:
     """Drop the states that this event, upcast, went into, and say where they stood. Its payload has to be there still.
 
-    `digest` names the upcasters at hand. Rows that were made through others may stand under a key that cannot be told
-    from here, and what a damaged place holds nobody knows: then all of them go, and the next runner begins again.
+    `digest` names the upcasters at hand. Rows that were made through others, or of an event these fail on, may have
+    a key that cannot be told from here, and what a damaged place holds nobody knows: then all of them go, and the next
+    runner begins again.
     """
     wanted: set[tuple[str, str]] = set()
     for place in views.places():
@@ -214,12 +239,13 @@ def drop_rows_of(views: Views, event: Event, digest: Callable[[list[str]], bytes
         if made is not None and (made.kind != ROWS or event.type not in made.types):
             continue
         if made is not None and (made.key in (BY_STREAM, BY_KIND) or made.upcasters == digest(made.types).hex()):
-            wanted.add((place.projection, made.key))
-        else:
-            while views.discard(place.projection, place.epoch, limit=DISCARD_ROWS, live=True) == DISCARD_ROWS:
-                pass
-    found = [(projection, value_at(path, event)) for projection, path in sorted(wanted)]
-    rows = [(projection, key) for projection, key in found if type(key) is str]
+            with suppress(errors.SchemaIncompatible, errors.Damaged):
+                key = value_at(made.key, event)
+                wanted.update([(place.projection, key)] if type(key) is str else [])
+                continue
+        while views.discard(place.projection, place.epoch, limit=DISCARD_ROWS, live=True) == DISCARD_ROWS:
+            pass
+    rows = sorted(wanted)
     for projection, key in rows:
         views.drop(projection, [key])
     return rows

@@ -179,6 +179,9 @@ class FaultyFileSystem:
     def leads_to(self, path: str, file: File) -> bool:
         return self.inner.leads_to(path, file.inner if isinstance(file, FaultyFile) else file)
 
+    def has_other_names(self, path: str) -> bool:
+        return self.inner.has_other_names(path)
+
     def anchored(self, directory: str) -> FileSystem:
         self.inner = self.inner.anchored(directory)
         return self

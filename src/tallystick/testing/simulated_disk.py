@@ -322,6 +322,9 @@ class SimulatedDisk:
     def leads_to(self, path: str, file: File) -> bool:
         return isinstance(file, SimulatedFile) and self.state.names.get(self._path(path)) == file.inode
 
+    def has_other_names(self, path: str) -> bool:
+        return False
+
     def anchored(self, directory: str) -> SimulatedDisk:
         return self  # its directories cannot be moved
 

@@ -17,7 +17,7 @@ from tallystick.event.model import Draft, Row
 from tallystick.store.ledger import NO_HEAD, Head
 
 FUNCTIONS = ("append_event", "append_command", "append_batch", "write_stream", "write_batch")
-_EVENT = "SELECT status, position FROM tally.{}(%s, -1, %s, %s, %s::uuid, %s, %s, %s, NULL, 1, false, NULL, NULL{})"
+_EVENT = "SELECT status, position FROM tally.{}(%s, -1, %s, %s, %s::uuid, %s, %s, %s, %s, 1, false, NULL, NULL{})"
 
 
 class Draws(msgspec.Struct):
@@ -28,12 +28,22 @@ class Draws(msgspec.Struct):
     type: str = "thing.done"
     version: int = 1
     time: int = 1
+    signature: bytes | None = None
 
     def draft(self) -> Draft:
         """As a ledger takes it."""
         (id_,) = ids.default.mint(1, time_ns=time.time_ns())
         payload = self.payload.encode()
-        return (self.type, self.version, id_, self.time, payload, self.meta.encode(), chain.checksum(payload), None)
+        return (
+            self.type,
+            self.version,
+            id_,
+            self.time,
+            payload,
+            self.meta.encode(),
+            chain.checksum(payload),
+            self.signature,
+        )
 
 
 def connect(url: str, org: str | None = None) -> psycopg.Connection[Any]:
@@ -57,13 +67,22 @@ def call(
     """Have a function write these events at the end of a stream."""
     if function in ("append_event", "append_command"):
         more = ""
-        given: list[Any] = []
         if function == "append_command":
             more = ", '', 'me', 'here', %s, '\\x00', '\\x00', 1"
-            given = [secrets.token_hex(8)]
         for each in forged:
             _, _, id_, *_ = each.draft()
-            values = [stream, each.type, each.version, id_.hex(), each.time, each.payload, each.meta, *given]
+            given = [secrets.token_hex(8)] if more else []
+            values = [
+                stream,
+                each.type,
+                each.version,
+                id_.hex(),
+                each.time,
+                each.payload,
+                each.meta,
+                each.signature,
+                *given,
+            ]
             done = connection.execute(_EVENT.format(function, more).encode(), values).fetchone()
             assert done is not None
             if done[0] != "done":

@@ -6,18 +6,23 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import islice
+from typing import Any
 
 import psycopg
 import pytest
 
 import tallystick
-from tallystick import NewEvent, Store
+from tallystick import NewEvent, Store, errors, state
 from tallystick.engines.postgres import batches
 from tallystick.event.line import line
+from tallystick.projections import Consumer, Live, Projection, ViewReader
 from tallystick.server.tokens import ISSUED, STREAM, Tokens
 from tallystick.store.ledger import Head
 from tallystick.store.verify import verify
 from tallystick.testing.builders import event_id, named
+from tests.server.conftest import Book, serving
 
 from .raw import FUNCTIONS, Draws, call, connect, rows_of, write_batch
 
@@ -63,6 +68,21 @@ def test_a_login_with_the_control_role_issues_tokens(store: Store, login: Login)
     assert len(Tokens(store).all()) == 1
 
 
+class Counted(Projection):
+    """How often each thing was done."""
+
+    types = ("thing.done",)
+    key = "payload.a"
+
+    def initial(self) -> Any:
+        """Never."""
+        return {"n": 0}
+
+    def apply(self, state: Any, event: Any) -> Any:
+        """Once more."""
+        return {"n": state["n"] + 1}
+
+
 NO_EVENTS = {
     "no JSON": Draws("nothing"),
     "nothing": Draws(""),
@@ -85,11 +105,21 @@ NO_EVENTS = {
     "an empty org": Draws(meta='{"org":""}'),
     "an org too long for an index": Draws(meta='{"org":"' + secrets.token_hex(2000) + '"}'),
     "a list for an app": Draws(meta='{"app":[]}'),
+    "a signature that is too short": Draws(signature=b"x" * 63),
+    "a signature that is too long": Draws(signature=b"x" * 65),
+    "an empty signature": Draws(signature=b""),
     "no type": Draws(type=""),
     "a type with a line break": Draws(type="thing.done\n"),
     "no version": Draws(version=0),
     "a negative time": Draws(time=-1),
 }
+
+
+EVENTS = (
+    '{"a":"\\n","b":1e308,"c":[-9223372036854775808]}',
+    '{"a":9223372036854775807,"b":5e-324,"c":-1.7976931348623157E+308,"d":0.1234567890123456789012345}',
+    '{"a":":99999999999999999999","b":"x,1e999","c":"[1e999","d":"\\",-1e999","e":[1E5,0e0,-0.0]}',
+)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -113,10 +143,64 @@ def test_what_is_no_event_is_not_appended(store: Store, login: Login, function: 
         ):
             with pytest.raises(psycopg.Error):
                 call(connection, function, name, [Draws()])
-        call(connection, function, "order/b", [Draws('{"a":"\\n","b":1e308,"c":[-9223372036854775808]}')])
-    assert [event.stream for event in store.read().events] == ["order/a", "order/b"]
+        call(connection, function, "order/b", [Draws(each, signature=b"x" * 64) for each in EVENTS])
+    found = store.read().events
+    assert [event.data for event in found[1:]] == [json.loads(each) for each in EVENTS]
+    assert [event.stream for event in found] == ["order/a"] + ["order/b"] * len(EVENTS)
     assert all(json.loads(line(event)) and "\n" not in line(event) for event in store.read().events)
     assert verify(store.log).ok
+
+
+UNREADABLE = ('{"a":' + "9" * 5000 + "}", '{"a":[-1e999]}')
+
+
+@pytest.mark.parametrize("payload", UNREADABLE, ids=["5,000 digits", "infinity"])
+def test_a_number_that_no_reader_has_costs_its_own_event_alone(store: Store, login: Login, payload: str) -> None:
+    """CP-01, SAFE-09: the database takes any number. Pages have its bytes, consumers go on, and it can be erased."""
+    Live(store, Counted()).catch_up()
+    with connect(login("tally_app")) as connection:
+        call(connection, "append_event", "order/a", [Draws(payload)])
+    store.append("order/b", NewEvent("thing.done", {"a": "x"}))
+    found = store.read().events
+    assert f'"payload":{payload},' in line(found[0])
+    with pytest.raises(errors.Damaged, match="position 1"):
+        _ = found[0].data
+    seen: list[str] = []
+    assert Consumer(store, "mails", lambda event: seen.append(event.data["a"]), attempts=1).catch_up() == 2
+    assert seen == ["x"]
+    state.erase(store, "order/a", 1, reason="no reader has such a number")
+    assert Live(store, Counted()).catch_up() == store.head()
+    assert ViewReader(store, "Counted").get("x") == {"n": 1}
+    assert verify(store.log).ok
+
+
+def test_meta_that_no_reader_has_ends_no_stream(store: Store, login: Login) -> None:
+    """CP-01, SAFE-09: whose an event is can be read from its meta, and no more than that is needed to give it out."""
+    meta = '{"org":"acme","a":1e999}'
+    tokens = Book(ann=("tenant", "acme"), ben=("tenant", "bolt"), ada=("admin", None))
+    with serving() as serve:
+        served = serve(store, tokens=tokens)
+        with ExitStack() as open_:
+            clients = {name: open_.enter_context(served.as_(name)) for name in ("ann", "ben", "ada")}
+            streams = {
+                name: open_.enter_context(client.stream("GET", "/v1/follow?after=0")).iter_lines()
+                for name, client in clients.items()
+            }
+            with connect(login("tally_app")) as connection:
+                call(connection, "append_event", "order/a", [Draws(meta=meta)])
+            for org in ("acme", "bolt"):
+                store.append(f"order/{org}", NewEvent("thing.done", {}, meta={"org": org}))
+            told = {}
+            for (name, lines), count in zip(streams.items(), (2, 1, 3), strict=True):
+                told[name] = list(islice((each for each in lines if each.startswith("data: ")), count))
+            assert {name: len(found) for name, found in told.items()} == {"ann": 2, "ben": 1, "ada": 3}
+            pages = {name: client.get("/v1/events").json()["events"] for name, client in clients.items()}
+            assert {name: len(found) for name, found in pages.items()} == {"ann": 2, "ben": 1, "ada": 3}
+            assert f'"meta":{meta},' in clients["ann"].get(f"/v1/events/{pages['ann'][0]['id']}").text
+            assert clients["ben"].get(f"/v1/events/{pages['ann'][0]['id']}").status_code == 404
+            paths = ("/console", "/console/streams/order/a", f"/console/events/{pages['ann'][0]['id']}")
+            answers = {path: clients["ada"].get(path, follow_redirects=True).status_code for path in paths}
+            assert set(answers.values()) == {200}, answers
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

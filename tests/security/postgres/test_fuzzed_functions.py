@@ -72,7 +72,9 @@ class Fuzzer:
         if dice.random() < 0.4:
             setattr(wrong, *dice.choice((("payload", dice.choice(PAYLOADS)), ("meta", dice.choice(METAS)))))
         if dice.random() < 0.1:
-            setattr(wrong, *dice.choice((("type", "x\n"), ("type", ""), ("version", 0), ("time", -1))))
+            setattr(
+                wrong, *dice.choice((("type", "x\n"), ("type", ""), ("version", 0), ("time", -1), ("signature", b"x")))
+            )
         head = self._store.log.stream_head(stream) or NO_HEAD
         if dice.random() < 0.1:
             head = Head(head.seq + dice.choice((-1, 1)), head.link)

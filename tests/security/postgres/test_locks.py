@@ -55,7 +55,7 @@ def _things(store: Store, count: int = 3) -> None:
 def test_a_login_without_our_roles_holds_up_nothing(
     store: Store, reopen: Callable[..., Store], login: Login, held: str
 ) -> None:
-    """CP-04, CP-14: whatever advisory lock it holds, appends are taken and readers see them."""
+    """CP-04, CP-14, SAFE-09: whatever advisory lock it holds, appends are taken and readers see them."""
     store.append("order/a", NewEvent("thing.done", {}, meta={"org": "acme"}))
     with psycopg.connect(login(), autocommit=True) as other:
         other.execute(held.encode())
@@ -105,7 +105,9 @@ def test_the_tables_that_are_locked_are_out_of_reach(store: Store, login: Login)
 
 
 def test_a_login_without_our_roles_holds_up_no_tables(store: Store, login: Login, tmp_path: Path) -> None:
-    """CP-04, CP-10: tables of projections and of runs are filled, read, rebuilt and dropped, whatever lock it holds."""
+    """CP-04, CP-10, SAFE-09: tables of projections and of runs are filled, read, rebuilt and dropped, whatever lock it
+    holds.
+    """
     store.append("order/a", NewEvent("thing.done", {}))
     flow = runs.Workflow("one")
     flow.add("a", lambda work: None)

@@ -32,7 +32,7 @@ def _hostile(what: str) -> Request:
 
 @pytest.mark.parametrize("what", ["org", "source", "command"])
 def test_one_that_the_database_refuses_fails_alone(store: Store, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    """LH-04, CP-10: even what our own checks let through; and the answer names neither database nor index."""
+    """LH-04, CP-10, SAFE-09: even what our own checks let through; and the answer names neither database nor index."""
     monkeypatch.setattr(names, "LABEL_MAX", 1 << 20)
     monkeypatch.setattr(idempotency, "KEY_BYTES_MAX", 1 << 20)
     neighbours = [Request([Part(f"order/a{number}", [NewEvent("thing.done", {})])]) for number in range(3)]

@@ -16,7 +16,6 @@ from tallystick.engines.files.side import SideRecords
 from tallystick.event.model import Event
 from tallystick.store import facts
 from tallystick.store.claims import Claims
-from tallystick.store.events import PAGE_EVENTS
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.maintenance import Cut, Erasure
 from tallystick.store.page import Hole
@@ -29,14 +28,6 @@ def copy_of_this(donor: Donor, store_id: bytes) -> FilesLog | None:
     """The donor's log, if it is a file log with this store's id."""
     log = donor.log
     return log if isinstance(log, FilesLog) and log.store_id == store_id else None
-
-
-def all_cuts(log: FilesLog) -> Iterator[Cut]:
-    """Every cut of a log."""
-    after = ""
-    while page := log.cuts(after=after, limit=PAGE_EVENTS):
-        yield from page
-        after = page[-1].stream
 
 
 class Given:

@@ -122,12 +122,22 @@ def open_for_writing(files: FileSystem, directory: str, *, profile: str, clock: 
         files.make_dir(f"{directory}/{name}")
     lock = files.lock(f"{directory}/lock")
     try:
+        _require_one_name(files, directory)
         if not exists(files, directory):
             _create(files, directory, profile, clock)
         return _recover(files, directory, lock, clock)
     except BaseException:
         lock.release()
         raise
+
+
+def _require_one_name(files: FileSystem, directory: str) -> None:
+    """Refuse to write to a file that another log has too: a copy by hard links, say, with a lock of its own."""
+    for name in (segment.CURRENT, mark.NAME, evidence.BESIDE):
+        if files.exists(f"{directory}/{name}") and files.has_other_names(f"{directory}/{name}"):
+            reason = f"{name} has another name (a hard link, or a mount of this file alone), and would change there too"
+            advice = f"copy it: cp {name} {name}.new && mv {name}.new {name}"
+            raise errors.UnknownUrl(url=f"files:{directory}", reason=f"{reason}; {advice}")
 
 
 def _create(files: FileSystem, directory: str, profile: str, clock: Callable[[], int]) -> None:

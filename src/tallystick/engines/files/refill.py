@@ -27,7 +27,7 @@ from tallystick.engines.files import (
     segment,
 )
 from tallystick.engines.files.damage import Gap, Part, Run
-from tallystick.engines.files.donated import Given, all_cuts, copy_of_this
+from tallystick.engines.files.donated import Given, copy_of_this
 from tallystick.engines.files.evidence import Reached
 from tallystick.engines.files.index_file import SealedIndex
 from tallystick.engines.files.mark import Mark
@@ -36,7 +36,7 @@ from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segments import Handles, Segment, SegmentSet
 from tallystick.event import chain
 from tallystick.event.model import Event
-from tallystick.store import facts
+from tallystick.store import facts, iterate
 from tallystick.store.claims import Claims
 from tallystick.store.filesystem import FileSystem
 from tallystick.store.ledger import NO_HEAD, Head
@@ -170,7 +170,7 @@ class Plan:
         copy = copy_of_this(self.donor, self.parts[0].header.store_id)
         if copy is None:
             return 0
-        theirs = {cut.stream: cut.through for cut in all_cuts(copy)}
+        theirs = {cut.stream: cut.through for cut in iterate.cuts(copy)}
         ours = {name: fact.through for name, fact in self.claims.pruned.items()}
         return copy.floor() if all(ours.get(name, 0) >= through for name, through in theirs.items()) else 0
 

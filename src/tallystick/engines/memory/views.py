@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
 from tallystick import errors
-from tallystick.store.deadletters import DeadLetter
+from tallystick.store.deadletters import DeadLetter, LetterCounts
 from tallystick.store.views import DISCARDED, ROWS_PAGE, Place, Rows, ViewRow, may_switch
 
 
@@ -19,6 +20,7 @@ class MemoryViews:
         self._lock = threading.Lock()
         self._places: dict[tuple[str, int], Place] = {}
         self._rows: dict[tuple[str, int], dict[str, ViewRow]] = {}
+        self._batches: dict[tuple[str, int], dict[bytes, dict[str, ViewRow]]] = {}
 
     def place(self, projection: str) -> Place | None:
         return next((place for place in self.places() if place.projection == projection and place.live), None)
@@ -56,15 +58,37 @@ class MemoryViews:
 
     def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
         with self._lock:
-            stored = self._places.get((place.projection, place.epoch))
-            if stored is None or (stored.position, stored.drops) != (previous, place.drops):
-                raise _moved(place, str(previous), "gone" if stored is None else str(stored.position))
-            self._places[place.projection, place.epoch] = msgspec.structs.replace(place, live=stored.live)
-            kept = self._rows[place.projection, place.epoch]
-            kept |= {row.key: row for row in rows}
-            for row in rows:
-                if row.state is None:
-                    del kept[row.key]
+            self._write(place, rows, previous)
+
+    def fill_batch(self, place: Place, batch: bytes, rows: Sequence[ViewRow]) -> None:
+        with self._lock:
+            self._require_at(place, place.position)
+            batches = self._batches.setdefault((place.projection, place.epoch), {})
+            batches.setdefault(batch, {}).update({row.key: row for row in rows})
+
+    def write_batch(self, place: Place, batch: bytes, *, rows: int, previous: int) -> None:
+        with self._lock:
+            self._require_at(place, previous)
+            found = self._batches.get((place.projection, place.epoch), {}).get(batch, {})
+            if len(found) != rows:
+                raise _moved(place, f"a batch of {rows} rows", f"a batch of {len(found)}")
+            self._write(place, list(found.values()), previous)
+            self._batches.pop((place.projection, place.epoch), None)
+
+    def _require_at(self, place: Place, position: int) -> Place:
+        stored = self._places.get((place.projection, place.epoch))
+        if stored is None or (stored.position, stored.drops) != (position, place.drops):
+            raise _moved(place, str(position), "gone" if stored is None else str(stored.position))
+        return stored
+
+    def _write(self, place: Place, rows: Sequence[ViewRow], previous: int) -> None:
+        stored = self._require_at(place, previous)
+        self._places[place.projection, place.epoch] = msgspec.structs.replace(place, live=stored.live)
+        kept = self._rows[place.projection, place.epoch]
+        kept |= {row.key: row for row in rows}
+        for row in rows:
+            if row.state is None:
+                del kept[row.key]
 
     def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
         with self._lock:
@@ -81,6 +105,7 @@ class MemoryViews:
             if place is None or (place.live and not live):
                 return 0
             self._places[projection, epoch] = msgspec.structs.replace(place, position=DISCARDED, live=False)
+            self._batches.pop((projection, epoch), None)
             rows = self._rows[projection, epoch]
             gone = list(rows)[:limit]
             for key in gone:
@@ -96,6 +121,14 @@ class MemoryViews:
                     rows = self._rows[at]
                     rows |= {key: ViewRow(key, None) for key in keys if key in rows}
                     self._places[at] = msgspec.structs.replace(place, drops=place.drops + 1)
+                    self._batches.pop(at, None)
+
+    def counted(self, projection: str, *, epoch: int | None = None) -> int | None:
+        with self._lock:
+            place = self.place(projection) if epoch is None else self._places.get((projection, epoch))
+            if place is None or place.discarded:
+                return None
+            return sum(row.state is not None for row in self._rows[projection, place.epoch].values())
 
     def dropped(self, projection: str, epoch: int, *, limit: int) -> list[str]:
         with self._lock:
@@ -125,6 +158,14 @@ class MemoryDeadLetters:
     def remove(self, consumer: str, position: int) -> bool:
         with self._lock:
             return self._letters.pop((position, consumer), None) is not None
+
+    def counts(self) -> LetterCounts:
+        with self._lock:
+            found = Counter(consumer for _, consumer in self._letters)
+        return LetterCounts(kept=found.total(), by_consumer=dict(found))
+
+    def recount(self) -> LetterCounts:
+        return self.counts()
 
     def redact(self, position: int, reason: str) -> None:
         with self._lock:

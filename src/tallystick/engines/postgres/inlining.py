@@ -19,7 +19,7 @@ from tallystick.engines.postgres.keeping import Within
 from tallystick.engines.postgres.safe_head import SafeHead
 from tallystick.engines.postgres.views import PostgresViews
 from tallystick.event.model import Row
-from tallystick.store.views import Inline
+from tallystick.store.views import Inline, Seen
 
 
 class Inlining:
@@ -29,6 +29,7 @@ class Inlining:
         self.projections = projections
         self._connections = connections
         self._safe_head = safe_head
+        self._seen: Seen = set()
 
     def store(self, connection: psycopg.Connection[Any], rows: Sequence[Row], *, below: int) -> int:
         """Store what the rows of a commit add up to, which count from `below`; says where the first one will stand."""
@@ -37,7 +38,7 @@ class Inlining:
         last, first = found
         self._safe_head.reach(last)
         placed = [(row[0] - below + first, *row[1:]) for row in rows]
-        views = PostgresViews(Within(connection), locks=True)
+        views = PostgresViews(Within(connection), locks=True, seen=self._seen)
         with self._connections.reading_over(connection):
             self.projections.prepare(placed, views)(views)
         return int(first)

@@ -2,6 +2,7 @@
 
 Invariants: at most one epoch of a projection is live (a unique index says so); whoever changes rows of an epoch has
 locked its row in `tally.views`, so a comparison of where the epoch was holds until the commit. One statement a batch.
+`tally.batch_rows` has what tasks computed for a batch that is not written yet; no reader may look there.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tallystick import errors
 from tallystick.engines.postgres import arrays, statements
 from tallystick.engines.postgres.keeping import Keeping
 from tallystick.store import row_checks
-from tallystick.store.views import ROWS_PAGE, Place, Rows, ViewRow, may_switch
+from tallystick.store.views import ROWS_PAGE, Place, Rows, Seen, ViewRow, may_switch
 
 _PLACE_COLUMNS = slice(1, -4)  # behind the number of the epoch, in front of key, state, mark and check
 
@@ -24,7 +25,10 @@ _PLACE_COLUMNS = slice(1, -4)  # behind the number of the epoch, in front of key
 class PostgresViews:
     """The rows of one database. `locks` keeps live places from moving until the transaction ends."""
 
-    def __init__(self, keeping: Keeping, *, locks: bool = False, refusal: str | None = None) -> None:
+    def __init__(
+        self, keeping: Keeping, *, locks: bool = False, refusal: str | None = None, seen: Seen | None = None
+    ) -> None:
+        self._seen: Seen = set() if seen is None else seen
         self._keeping = keeping
         self._find_live = "lock_live_view" if locks else "find_live_view"
         self._refusal = refusal
@@ -51,30 +55,74 @@ class PostgresViews:
         until: str | None = None,
         limit: int = ROWS_PAGE,
     ) -> Rows:
-        values: dict[str, Any] = {"projection": projection, "epoch": epoch}
-        if keys is not None:
-            found = self._keeping.rows("find_view_rows", values | {"keys": _keys(sorted(set(keys)))})
+        if keys is None:
+            which: dict[str, Any] = {"after": after, "until": until, "limit": limit}
+            found = self._found("read_view_rows", projection, epoch, which)
         else:
-            found = self._keeping.rows("read_view_rows", values | {"after": after, "until": until, "limit": limit})
+            found = self._found("find_view_rows", projection, epoch, {"keys": _keys(sorted(set(keys)))})
+        if found.place is not None and (keys is None or len(found.rows) < len(set(keys))):
+            self._see_all(found.place)
+        return found
+
+    def _found(self, statement: str, projection: str, epoch: int | None, which: dict[str, Any]) -> Rows:
+        found = self._keeping.rows(statement, {"projection": projection, "epoch": epoch} | which)
         if not found:
             return Rows(None, [])
         place = _checked_place(found[0][_PLACE_COLUMNS])
         return Rows(place, row_checks.checked_rows(place, [row[-4:] for row in found[1:]]))
 
+    def _see_all(self, place: Place) -> None:
+        """See once that an epoch has its rows: before it is said what is not among them."""
+        name = (place.projection, place.epoch, place.drops)
+        if name not in self._seen and not place.discarded:
+            counted = self.counted(place.projection, epoch=place.epoch)
+            if counted is not None and counted <= row_checks.FEW_ROWS:
+                which = {"after": "", "until": None, "limit": row_checks.FEW_ROWS}
+                self._found("read_view_rows", place.projection, place.epoch, which)
+            self._seen.add(name)
+
+    def counted(self, projection: str, *, epoch: int | None = None) -> int | None:
+        found = self._keeping.rows("count_view_rows", {"projection": projection, "epoch": epoch})
+        if not found:
+            return None
+        *row, counted, there, served = found[0]
+        place = _checked_place(row)
+        if place.discarded:
+            return None
+        row_checks.require_count(place, counted=counted, found=there)
+        return int(served)
+
     def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
         self._require_whole_log()
-        kept = [row for row in rows if row.state is not None]
-        values = _values(place) | {
-            "previous": previous,
-            "keys": _keys([row.key for row in kept]),
-            "states": arrays.texts([row.state for row in kept if row.state is not None]),
-            "marks": arrays.blobs([row.mark for row in kept]),
-            "checks": arrays.blobs(row_checks.of_rows(place, kept)),
-            "gone": _keys([row.key for row in rows if row.state is None]),
-        }
+        values = _values(place) | _columns(place, rows) | {"previous": previous}
         if not self._keeping.change("write_view", values):
-            stored = self._keeping.rows("find_view", (place.projection, place.epoch))
-            raise _moved(place, str(previous), str(_place(stored[0]).position) if stored else "gone")
+            raise self._elsewhere(place, previous)
+
+    def fill_batch(self, place: Place, batch: bytes, rows: Sequence[ViewRow]) -> None:
+        self._require_whole_log()
+        values = _values(place) | _columns(place, rows) | {"batch": batch}
+        if not self._keeping.change("fill_view_batch", values):
+            raise self._elsewhere(place, place.position)
+
+    def write_batch(self, place: Place, batch: bytes, *, rows: int, previous: int) -> None:
+        self._require_whole_log()
+        with self._keeping.writing() as connection:
+            moved = _ask(connection, "move_view", _values(place) | {"previous": previous})
+            if not moved:
+                raise self._elsewhere(place, previous)
+            values = {"number": moved[0][0], "batch": batch}
+            ((found,),) = _ask(connection, "count_batch_rows", values)
+            if found != rows:
+                raise _moved(place, f"a batch of {rows} rows", f"a batch of {found}")
+            ((added,),) = _ask(connection, "count_new_batch_rows", values)
+            connection.execute(statements.named("write_batch_rows"), values)
+            gone = connection.execute(statements.named("delete_view_rows_of_batch"), values).rowcount
+            connection.execute(statements.named("empty_batches"), values)
+            connection.execute(statements.named("change_row_count"), values | {"more": added - gone})
+
+    def _elsewhere(self, place: Place, expected: int) -> errors.ViewMoved:
+        stored = self._keeping.rows("find_view", (place.projection, place.epoch))
+        return _moved(place, str(expected), str(_place(stored[0]).position) if stored else "gone")
 
     def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
         self._require_whole_log()
@@ -99,6 +147,7 @@ class PostgresViews:
             if not closed:
                 return 0
             values = {"number": closed[0][0], "limit": limit}
+            connection.execute(statements.named("empty_batches"), values)
             gone = connection.execute(statements.named("delete_view_rows"), values).rowcount
             if gone < limit:
                 connection.execute(statements.named("delete_view"), values)
@@ -121,6 +170,7 @@ def drop_within(connection: psycopg.Connection[Any], projection: str, keys: Sequ
     connection.execute(statements.named("lock_views"), (projection,))
     connection.execute(statements.named("count_view_drop"), (projection,))
     connection.execute(statements.named("drop_view_rows"), (projection, _keys(keys)))
+    connection.execute(statements.named("empty_batches_of"), (projection,))
 
 
 def not_whole(org: str | None) -> str | None:
@@ -130,6 +180,18 @@ def not_whole(org: str | None) -> str | None:
 
 def _values(place: Place) -> dict[str, Any]:
     return msgspec.structs.asdict(place) | {"checksum": row_checks.of_place(place)}
+
+
+def _columns(place: Place, rows: Sequence[ViewRow]) -> dict[str, Any]:
+    """Rows as an array a column; those without a state by their keys alone."""
+    kept = [row for row in rows if row.state is not None]
+    return {
+        "keys": _keys([row.key for row in kept]),
+        "states": arrays.texts([row.state for row in kept if row.state is not None]),
+        "marks": arrays.blobs([row.mark for row in kept]),
+        "checks": arrays.blobs(row_checks.of_rows(place, kept)),
+        "gone": _keys([row.key for row in rows if row.state is None]),
+    }
 
 
 def _place(row: Sequence[Any]) -> Place:

@@ -24,14 +24,15 @@ _READS = frozenset(
     }
 )
 _GROWING = frozenset(
-    {"streams", "sources", "org_sources", "leases", "checkpoints", "views", "view_rows", "dead_letters"}
+    {"streams", "sources", "org_sources", "leases", "checkpoints", "views", "view_rows", "batch_rows", "dead_letters"}
+    | {"kept_counts"}
 )
 _FILLED_BY_RUNS = frozenset({"runs", "sessions", "jobs", "job_attempts", "nodes"})
 _COMMANDS = frozenset({"commands", "command_ranges"})
 _APPENDS = {
     sqlite3.SQLITE_INSERT: frozenset({"events", "writers"}) | _COMMANDS | _GROWING | _FILLED_BY_RUNS,
     sqlite3.SQLITE_UPDATE: _GROWING | _FILLED_BY_RUNS,
-    sqlite3.SQLITE_DELETE: frozenset({"writers", "checkpoints", "views", "view_rows", "dead_letters"}),
+    sqlite3.SQLITE_DELETE: frozenset({"writers", "checkpoints", "views", "view_rows", "batch_rows", "dead_letters"}),
     sqlite3.SQLITE_PRAGMA: frozenset({"wal_checkpoint", "busy_timeout"}),
 }
 _MAINTENANCE = _APPENDS | {

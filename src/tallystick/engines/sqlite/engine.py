@@ -145,7 +145,7 @@ class SqliteLog(Receiver):
                     outcomes.append(refusal)
             writing.write(connection, ledger, recorded=self._clock())
             if self.inline is not None and ledger.rows:
-                views = SqliteViews(Within(connection))
+                views = SqliteViews(Within(connection), self.views.seen)
                 self.inline.prepare(ledger.rows, views)(views)
         ledger.committed()
         if ledger.rows:
@@ -347,6 +347,7 @@ class SqliteLog(Receiver):
         return []
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
+        self._database.readers.forget()  # what is verified is the file, and no pages of it that were read before
         finding = self._opened.finding
         if finding.damage is not None and finding.lost is None:  # what is lost is a hole
             yield Problem("opening", finding.damage)

@@ -52,6 +52,7 @@ COPIED = (
     "views",
     "view_rows",
     "dead_letters",
+    "kept_counts",
     "runs",
     "sessions",
     "nodes",
@@ -59,7 +60,7 @@ COPIED = (
     "job_attempts",
     "sqlite_sequence",
 )
-MADE_AGAIN = ("events", "streams", "writers")
+MADE_AGAIN = ("events", "streams", "writers", "batch_rows")
 PLACES = {width: ", ".join("?" * width) for width in range(1, 65)}
 _AT_ONCE = 500
 

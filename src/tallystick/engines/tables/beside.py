@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from tallystick import errors
 from tallystick.engines.tables import checkpoints, deadletters, statements, views
 from tallystick.engines.tables.connection import connect
+from tallystick.engines.tables.database import resting_mode
 from tallystick.engines.tables.lazily import LazyDatabase
 from tallystick.engines.tables.owned import OwnedTables
 from tallystick.event.model import Row
@@ -111,10 +112,8 @@ def places_in(path: str) -> list[tuple[str, bytes, int]]:
     It is looked at and not opened: nothing is created, and no write-ahead log is brought home.
     """
     path = os.path.realpath(path)
-    wal = f"{path}-wal"
-    mode = "ro" if os.path.exists(wal) and os.path.getsize(wal) else "ro&immutable=1"
     try:
-        with closing(connect(path, mode=mode, settings=())) as connection:
+        with closing(connect(path, mode=resting_mode(path), settings=())) as connection:
             return list(connection.execute(statements.named("list_consumer_places")))
     except (sqlite3.Error, OSError, UnicodeDecodeError):
         return []

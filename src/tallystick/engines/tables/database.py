@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 
 from tallystick import errors
-from tallystick.engines.tables import checksums, translate
+from tallystick.engines.tables import additions, translate
 from tallystick.engines.tables.connection import BUSY_MS, connect, create_file, enter_wal
 from tallystick.engines.tables.readers import Readers
 from tallystick.engines.tables.writer import Writer
@@ -89,18 +89,25 @@ def open_beside(path: str, schema: str, *, readonly: bool = False, busy_ms: int 
     """The small database that an engine without tables keeps beside its log. `schema` creates what does not exist."""
     path = os.path.realpath(path)
     if readonly:
-        return Database(path, None, readonly_reason=f"{path} was opened for reading", busy_ms=busy_ms)
+        reason = f"{path} cannot be written"
+        return Database(path, None, readonly_reason=reason, busy_ms=busy_ms, mode=resting_mode(path))
     create_file(path)
     with translated(path, busy_ms):
         writer = connect(path, mode="rw", busy_ms=busy_ms)
         try:
             enter_wal(writer, busy_ms=busy_ms)
             writer.executescript(schema)
-            checksums.add(writer)
+            additions.add(writer)
         except BaseException:
             writer.close()
             raise
     return Database(path, writer, busy_ms=busy_ms)
+
+
+def resting_mode(path: str) -> str:
+    """How to look at a file that nobody writes, where nothing can be created: without a log beside it, it is all."""
+    wal = f"{path}-wal"
+    return "ro" if os.path.exists(wal) and os.path.getsize(wal) else "ro&immutable=1"
 
 
 def damage_in(path: str) -> str:

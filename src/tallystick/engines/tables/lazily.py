@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 
 from tallystick import errors
-from tallystick.engines.tables import statements
+from tallystick.engines.tables import additions, statements
 from tallystick.engines.tables.database import Database, damage_in, open_beside
 
 MARK = ".mark"  # how many writes there were, in digits; written after each, and not synced
@@ -50,6 +50,7 @@ class LazyDatabase:
         if not self.exists:
             with closing(sqlite3.connect(":memory:")) as nothing:
                 nothing.executescript(self._schema)
+                additions.add(nothing)
                 yield nothing
             return
         with self._named(), self._opened().snapshot() as connection:
@@ -169,5 +170,7 @@ class LazyDatabase:
                 raise errors.StoreClosed()
             if self._database is None:
                 counting = statements.named("create_commits") if self._has_mark else ""
-                self._database = self._checked(open_beside(self._path, self._schema + counting))
+                here = os.path.dirname(self._path) or "."
+                readonly = os.path.exists(self._path) and not os.access(here, os.W_OK)
+                self._database = self._checked(open_beside(self._path, self._schema + counting, readonly=readonly))
             return self._database

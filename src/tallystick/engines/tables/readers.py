@@ -24,6 +24,7 @@ class Readers:
         self._birthplace = Birthplace()
         self._lock = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
+        self._generation = 0
         self._closed = False
 
     @contextmanager
@@ -31,7 +32,7 @@ class Readers:
         """A connection for one read. Its errors come out translated."""
         self._birthplace.require()
         connection: sqlite3.Connection | None = None
-        sound = False
+        sound, generation = False, self._generation
         try:
             connection = self._take()
             yield connection
@@ -42,7 +43,7 @@ class Readers:
             raise errors.Damaged(first=0, last=0, reason=f"a value is not what was written: {problem}") from problem
         finally:
             if connection is not None:
-                self._give_back(connection, sound=sound)
+                self._give_back(connection, sound=sound and generation == self._generation)
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
@@ -70,12 +71,19 @@ class Readers:
                 return
         connection.close()
 
+    def forget(self) -> None:
+        """Go on with connections that have read nothing yet: each one keeps pages that the file may have lost since."""
+        self._birthplace.require()
+        with self._lock:
+            self._generation += 1
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
     def close(self) -> None:
         """Close what is idle; what is borrowed is closed when it comes back."""
         if not self._birthplace.is_here:
             return
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        self.forget()

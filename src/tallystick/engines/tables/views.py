@@ -1,7 +1,8 @@
-"""The rows of projections in two SQLite tables: `views` has a row an epoch, `view_rows` one a key.
+"""The rows of projections in SQLite tables: `views` has a row an epoch, `view_rows` one a key.
 
-Invariants: at most one epoch of a projection is live (a unique index says so); rows and the position of their epoch
-change in the same transaction, after comparing where the epoch was.
+Invariants: at most one epoch of a projection is live (a unique index says so); rows, their number and the position of
+their epoch change in the same transaction, after comparing where the epoch was. `batch_rows` has what tasks computed
+for a batch that is not written yet; no reader looks there.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import msgspec
 from tallystick import errors
 from tallystick.engines.tables import statements
 from tallystick.store import row_checks
-from tallystick.store.views import ROWS_PAGE, Place, Rows, ViewRow, may_switch
+from tallystick.store.views import ROWS_PAGE, Place, Rows, Seen, ViewRow, may_switch
 
 SCHEMA = statements.named("create_views")
+
+
+_AT_ONCE = 500  # keys of one statement
 
 
 class Connections(Protocol):
@@ -44,8 +48,9 @@ class Within:
 class SqliteViews:
     """The tables `views` and `view_rows` of a database."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, seen: Seen | None = None) -> None:
         self._connections = connections
+        self.seen: Seen = set() if seen is None else seen
 
     def place(self, projection: str) -> Place | None:
         with self._connections.snapshot() as connection:
@@ -76,24 +81,52 @@ class SqliteViews:
             if place is None:
                 return Rows(None, [])
             if keys is not None:
-                return Rows(place, row_checks.checked_rows(place, _find(connection, place, keys)))
+                by_key = row_checks.checked_rows(place, _find(connection, place, keys))
+                if len(by_key) < len(set(keys)):
+                    self._see_all(connection, place)
+                return Rows(place, by_key)
+            self._see_all(connection, place)
             values = {"projection": projection, "epoch": place.epoch, "after": after, "until": until, "limit": limit}
             found = connection.execute(statements.named("read_view_rows"), values).fetchall()
             return Rows(place, row_checks.checked_rows(place, found))
 
     def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
         with self._connections.writing() as connection:
-            moved = _values(place) | {"previous": previous}
-            if connection.execute(statements.named("move_view"), moved).rowcount != 1:
-                stored = _place(connection, place.projection, place.epoch)
-                raise _moved(place, str(previous), "gone" if stored is None else str(stored.position))
+            _move(connection, place, previous)
             named = (place.projection, place.epoch)
             kept = [row for row in rows if row.state is not None]
             checked = zip(kept, row_checks.of_rows(place, kept), strict=True)
             values = [(*named, row.key, row.state, row.mark, check) for row, check in checked]
+            keys = list(dict.fromkeys(row.key for row in kept))
+            added = len(keys) - _number_of(connection, place, keys)
             connection.executemany(statements.named("put_view_row"), values)
-            gone = [(*named, row.key) for row in rows if row.state is None]
-            connection.executemany(statements.named("delete_view_row"), gone)
+            removed = [(*named, row.key) for row in rows if row.state is None]
+            gone = connection.executemany(statements.named("delete_view_row"), removed).rowcount
+            if added != gone:
+                _count(connection, place, added - gone)
+
+    def fill_batch(self, place: Place, batch: bytes, rows: Sequence[ViewRow]) -> None:
+        with self._connections.writing() as connection:
+            if connection.execute(statements.named("is_view_at"), _values(place)).fetchone() is None:
+                raise _elsewhere(connection, place, place.position)
+            checked = zip(rows, row_checks.of_rows(place, rows), strict=True)
+            named = (place.projection, place.epoch, batch)
+            values = [(*named, row.key, row.state, row.mark, check) for row, check in checked]
+            connection.executemany(statements.named("put_batch_row"), values)
+
+    def write_batch(self, place: Place, batch: bytes, *, rows: int, previous: int) -> None:
+        with self._connections.writing() as connection:
+            _move(connection, place, previous)
+            values = {"projection": place.projection, "epoch": place.epoch, "batch": batch}
+            (found,) = connection.execute(statements.named("count_batch_rows"), values).fetchone()
+            if found != rows:
+                raise _moved(place, f"a batch of {rows} rows", f"a batch of {found}")
+            (added,) = connection.execute(statements.named("count_new_batch_rows"), values).fetchone()
+            connection.execute(statements.named("write_batch_rows"), values)
+            gone = connection.execute(statements.named("delete_view_rows_of_batch"), values).rowcount
+            connection.execute(statements.named("empty_batches"), values)
+            if added != gone:
+                _count(connection, place, added - gone)
 
     def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
         with self._connections.writing() as connection:
@@ -111,6 +144,7 @@ class SqliteViews:
             values = {"projection": projection, "epoch": epoch, "limit": limit, "live": live}
             if connection.execute(statements.named("close_view"), values).rowcount != 1:
                 return 0
+            connection.execute(statements.named("empty_batches"), values)
             gone = connection.execute(statements.named("delete_view_rows"), values).rowcount
             if gone < limit:
                 connection.execute(statements.named("delete_view"), values)
@@ -122,11 +156,63 @@ class SqliteViews:
             named = [(projection, epoch, key) for epoch in epochs for key in keys]
             connection.executemany(statements.named("drop_view_row"), named)
             connection.execute(statements.named("count_view_drop"), {"projection": projection})
+            connection.execute(statements.named("empty_batches"), {"projection": projection, "epoch": None})
+
+    def counted(self, projection: str, *, epoch: int | None = None) -> int | None:
+        with self._connections.snapshot() as connection:
+            place = _checked_place(connection, projection, epoch)
+            return None if place is None or place.discarded else _counted(connection, place)
+
+    def _see_all(self, connection: sqlite3.Connection, place: Place) -> None:
+        """See once that an epoch has its rows: before it is said what is not among them."""
+        name = (place.projection, place.epoch, place.drops)
+        if name not in self.seen and not place.discarded:
+            if _counted(connection, place) <= row_checks.FEW_ROWS:
+                named = {"projection": place.projection, "epoch": place.epoch}
+                found = connection.execute(statements.named("list_view_rows"), named).fetchall()
+                rows = row_checks.checked_rows(place, found)
+                by_key = _find(connection, place, [row.key for row in rows])
+                row_checks.require_count(place, counted=len(rows), found=len(by_key))
+            self.seen.add(name)
 
     def dropped(self, projection: str, epoch: int, *, limit: int) -> list[str]:
         with self._connections.snapshot() as connection:
             values = {"projection": projection, "epoch": epoch, "limit": limit}
             return [key for (key,) in connection.execute(statements.named("list_dropped_rows"), values)]
+
+
+def _move(connection: sqlite3.Connection, place: Place, previous: int) -> None:
+    """Move an epoch to `place`, if it is still at `previous` and `drops`."""
+    if connection.execute(statements.named("move_view"), _values(place) | {"previous": previous}).rowcount != 1:
+        raise _elsewhere(connection, place, previous)
+
+
+def _elsewhere(connection: sqlite3.Connection, place: Place, expected: int) -> errors.ViewMoved:
+    stored = _place(connection, place.projection, place.epoch)
+    return _moved(place, str(expected), "gone" if stored is None else str(stored.position))
+
+
+def _count(connection: sqlite3.Connection, place: Place, more: int) -> None:
+    values = {"projection": place.projection, "epoch": place.epoch, "more": more}
+    connection.execute(statements.named("change_row_count"), values)
+
+
+def _counted(connection: sqlite3.Connection, place: Place) -> int:
+    named = {"projection": place.projection, "epoch": place.epoch}
+    found = connection.execute(statements.named("count_view_rows"), named).fetchone()
+    counted, there, served = found or (None, 0, 0)
+    row_checks.require_count(place, counted=counted, found=there)
+    return int(served)
+
+
+def _number_of(connection: sqlite3.Connection, place: Place, keys: Sequence[str]) -> int:
+    """How many of these keys have a row."""
+    number = 0
+    for first in range(0, len(keys), _AT_ONCE):
+        some = keys[first : first + _AT_ONCE]
+        statement = statements.named("count_rows_of_keys").format(keys=", ".join("?" * len(some)))
+        number += connection.execute(statement, (place.projection, place.epoch, *some)).fetchone()[0]
+    return int(number)
 
 
 def _find(connection: sqlite3.Connection, place: Place, keys: Sequence[str]) -> list[tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from tallystick.projections.live import Live
 from tallystick.projections.rebuild import discard, stage, switch
 from tallystick.projections.summary.model import Summary
 from tallystick.projections.summary.summing import hindrance, summed
+from tallystick.store import cursors
 from tallystick.store.store import Store
 from tallystick.store.summing import Summing
 from tallystick.store.views import Place, ViewRow
@@ -49,6 +50,4 @@ def _fill(store: Store, summary: Summary, staged: Place) -> None:
     found = (ViewRow(key, canonical.encode_state(summary.to_state(its))) for key, its in accounts.items())
     while rows := list(islice(found, ROWS_A_WRITE)):
         views.write(staged, rows, previous=staged.position)
-    page = store.log.read(after=until - 1, until=until, limit=1, over_pruned=True) if until else None
-    last = page.events[0] if page is not None and page.events else None
-    views.write(staged.moved(until, last), [], previous=staged.position)
+    views.write(staged.moved(until, cursors.last_event(store.log, until)), [], previous=staged.position)

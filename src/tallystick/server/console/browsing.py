@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import msgspec
 
@@ -51,22 +50,11 @@ def _look(store: Store, found: Found, selection: Selection, window: int, limit: 
     """Look one window further back; if it holds more than is wanted, the cursor stays in it."""
     last, first = found.reached, max(0, found.reached - window)
     seen: list[Event] = []
-    for page_events, holes in _pages(store, first, last, selection):
-        seen += page_events
-        found.holes += [hole for hole in holes if hole not in found.holes]
+    for page in store.pages(
+        after=first, until=last, selection=selection, limit=last - first, over_holes=True, over_pruned=True
+    ):
+        seen += page.events
+        found.holes += [hole for hole in page.holes if hole not in found.holes]
     taken = seen[::-1][: limit - len(found.events)]
     found.events += taken
     found.reached = taken[-1].position - 1 if len(taken) < len(seen) else first
-
-
-def _pages(
-    store: Store, after: int, until: int, selection: Selection
-) -> Iterator[tuple[list[Event], tuple[Hole, ...]]]:
-    while after < until:
-        page = store.read(
-            after=after, until=until, selection=selection, limit=until - after, over_holes=True, over_pruned=True
-        )
-        yield page.events, page.holes
-        if page.through <= after:
-            return
-        after = page.through

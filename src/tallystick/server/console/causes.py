@@ -85,8 +85,7 @@ def _find(store: Store, id_: str) -> Event | None:
 def _find_consequences(store: Store, found: Story, own: str, reach: int) -> None:
     after, until = found.event.position, min(found.event.position + reach, found.head)
     begun = {own}
-    while after < until:
-        page = store.read(after=after, until=until, limit=_PAGE, over_holes=True, over_pruned=True)
+    for page in store.pages(after=after, until=until, limit=_PAGE, over_holes=True, over_pruned=True):
         for event in page.events:
             cause = cause_of(event)
             if cause in begun:
@@ -94,8 +93,6 @@ def _find_consequences(store: Store, found: Story, own: str, reach: int) -> None
                     found.reached, found.full = event.position - 1, True
                     return
                 _add(found, begun, str(cause), event)
-        if page.through <= after:
-            break
         after = page.through
     found.reached = after
 

@@ -14,7 +14,7 @@ from tallystick.event.model import Event
 from tallystick.server.console import asking, browsing, causes, rendering, shown
 from tallystick.server.console.routing import PageRoute
 from tallystick.server.console.signing_in import Operator
-from tallystick.store import facts
+from tallystick.store import facts, iterate
 from tallystick.store.store import Store
 
 META_CHARACTERS_MAX = 2_000
@@ -111,14 +111,10 @@ def _neighbour(store: Store, event: Event, by: int) -> str | None:
 
 
 def _beside(store: Store, event: Event, by: int) -> Event | None:
-    seq = event.seq + by
-    if seq < 1:
-        return None
     try:
-        found = store.log.read_stream(event.stream, after=seq - 1, until=seq, limit=1)
+        return iterate.at(store.log, event.stream, event.seq + by)
     except (errors.Damaged, errors.HistoryPruned):
         return None
-    return found[0] if found else None
 
 
 def _hashes(store: Store, event: Event) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from tallystick.projections import Gauge
 from tallystick.server.console import shown
 from tallystick.server.health import Verdict
 from tallystick.server.jobs import Job
+from tallystick.store.deadletters import LetterCounts
 
 LAG_EVENTS_WARN, LAG_EVENTS_BAD = 1_000, 100_000
 LAG_SECONDS_WARN, LAG_SECONDS_BAD = 300, 86_400
@@ -46,6 +47,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     verdict: Verdict
     lags: Sequence[Gauge]
+    letters: LetterCounts | None = None
     verified: Job | None
     free_bytes: int | None
     free_bytes_min: int
@@ -57,7 +59,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 def lines(seen: Seen) -> list[Line]:
     """A line for each check, in the order of the page."""
     found = [_checked(seen, check) for check in _SAID]
-    found += [_verification(seen), _lag(seen.lags), _dead_letters(seen.lags)]
+    found += [_verification(seen), _lag(seen.lags), _dead_letters(seen)]
     found += [Line(f"projection {name}", BAD, f"its runner stopped: {why}") for name, why in seen.failures.items()]
     return found
 
@@ -124,12 +126,16 @@ def _tone(gauge: Gauge) -> str:
     return WARN if events >= LAG_EVENTS_WARN or seconds >= LAG_SECONDS_WARN else OK
 
 
-def _dead_letters(lags: Sequence[Gauge]) -> Line:
-    parked = sorted((gauge for gauge in lags if gauge.dead_letters), key=lambda gauge: -gauge.dead_letters)
+def _dead_letters(seen: Seen) -> Line:
+    if seen.letters is not None and not seen.letters.whole:
+        kept = "nobody knows how many" if seen.letters.kept is None else shown.count(seen.letters.kept)
+        told = f"{kept} were kept, and {shown.count(seen.letters.found)} are found"
+        return Line("dead letters", BAD, f"{told}; `tally deadletters --recount` records it")
+    parked = sorted((gauge for gauge in seen.lags if gauge.dead_letters), key=lambda gauge: -gauge.dead_letters)
     if not parked:
         return Line("dead letters", OK, "none")
-    told = [f"{shown.count(gauge.dead_letters)} of {gauge.name}" for gauge in parked]
-    return Line("dead letters", BAD, f"{_some(told)}; `tally deadletters` shows, replays and drops them")
+    named = [f"{shown.count(gauge.dead_letters)} of {gauge.name}" for gauge in parked]
+    return Line("dead letters", BAD, f"{_some(named)}; `tally deadletters` shows, replays and drops them")
 
 
 def _some(told: list[str]) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event import chain
 from tallystick.event.model import Event
+from tallystick.store import iterate
 from tallystick.store.page import Hole
 from tallystick.store.store import Store
 
@@ -58,12 +59,12 @@ def _before(store: Store, stream: str, seq: int) -> Event | bytes | None:
 
 def _event(store: Store, stream: str, seq: int) -> Event | Ring:
     try:
-        found = store.log.read_stream(stream, after=seq - 1, until=seq, limit=1)
+        found = iterate.at(store.log, stream, seq)
     except errors.HistoryPruned:
         return Ring("pruned", str(seq), why="pruned")
     except errors.Damaged as damage:
         return Ring("hole", str(seq), why=damage.message)
-    return found[0] if found else Ring("missing", str(seq), why="no event can be read here")
+    return found if found is not None else Ring("missing", str(seq), why="no event can be read here")
 
 
 def _ring(event: Event, before: Event | bytes | None) -> Ring:

@@ -142,6 +142,7 @@ def _health(service: Service, sample: Sample | None) -> list[headline.Line]:
         headline.Seen(
             verdict=health(operations),
             lags=sample.lags if sample is not None else (),
+            letters=sample.letters if sample is not None else None,
             verified=operations.verified,
             free_bytes=sample.free_bytes if sample is not None else None,
             free_bytes_min=operations.free_bytes_min,

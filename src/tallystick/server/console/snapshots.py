@@ -20,7 +20,7 @@ from tallystick.state import shelf
 from tallystick.state.policy import DAY, PRESETS, Policy, policy
 from tallystick.state.retention import retain
 from tallystick.state.shelf import Entry
-from tallystick.store import facts
+from tallystick.store import facts, iterate
 from tallystick.store.store import Store
 
 STREAMS_PAGE = 40
@@ -68,10 +68,10 @@ def _streams_with_facts(store: Store, after: str) -> tuple[list[str], str]:
 def _subject(store: Store, about: str, seq: int) -> str:
     """The stream that the newest fact of a stream of facts is about."""
     try:
-        found = store.log.read_stream(about, after=seq - 1, until=seq, limit=1)
+        found = iterate.at(store.log, about, seq)
     except errors.Damaged:
         return ""
-    name = (found[0].data or {}).get("stream", "") if found else ""
+    name = (found.data or {}).get("stream", "") if found else ""
     return name if isinstance(name, str) and facts.stream_about(name) == about else ""
 
 

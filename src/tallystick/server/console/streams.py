@@ -17,7 +17,7 @@ from tallystick.server.console.signing_in import Operator
 from tallystick.server.service import Service
 from tallystick.state import Reducer, State, Until
 from tallystick.state.fold import replay
-from tallystick.store import facts
+from tallystick.store import facts, iterate
 from tallystick.store.ledger import Head
 from tallystick.store.store import Store
 
@@ -114,9 +114,11 @@ def _readable(store: Store, stream: str, begin: int, last: int) -> list[Event]:
     found = []
     for seq in range(last, begin, -1):
         try:
-            found += store.read_stream(stream, after=seq - 1, until=seq, limit=1)
+            event = store.at(stream, seq)
         except errors.Damaged:
             continue
+        if event is not None:
+            found.append(event)
     return found
 
 
@@ -153,8 +155,7 @@ def _around(store: Store, reducer: Reducer, stream: str, at: int, first: int) ->
 
 
 def _told(store: Store, stream: str, at: int, before: Any, after: State) -> dict[str, Any]:
-    found = store.log.read_stream(stream, after=at - 1, until=at, limit=1)
-    event = found[0] if found else None
+    event = iterate.at(store.log, stream, at)
     changed, more = changes.between(before, after.value)
     text, left = shown.pretty(after.body, STATE_CHARACTERS_MAX)
     source = "from a snapshot on" if after.snapshot else "from the first event on"

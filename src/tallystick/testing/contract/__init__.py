@@ -18,6 +18,7 @@ THEMES = (
     "retry",
     "atomicity",
     "reading",
+    "iterating",
     "filters",
     "orgs_and_sources",
     "profiles",
@@ -29,6 +30,7 @@ THEMES = (
     "processes",
     "limits",
     "bad_input",
+    "neighbours",
     "maintenance",
     "views",
     "projections",
@@ -37,6 +39,7 @@ THEMES = (
     "moving",
     "readers",
     "tampering",
+    "vanished",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
 
@@ -51,6 +54,7 @@ from tallystick.testing.contract.damage import DamageContract  # noqa: E402
 from tallystick.testing.contract.expectations import ExpectationContract  # noqa: E402
 from tallystick.testing.contract.filters import FilterContract  # noqa: E402
 from tallystick.testing.contract.harness import EngineHarness, UrlHarness, needs  # noqa: E402
+from tallystick.testing.contract.iterating import IteratingContract  # noqa: E402
 from tallystick.testing.contract.leases import LeaseContract  # noqa: E402
 from tallystick.testing.contract.limits import LimitContract  # noqa: E402
 from tallystick.testing.contract.maintenance import (  # noqa: E402
@@ -60,6 +64,7 @@ from tallystick.testing.contract.maintenance import (  # noqa: E402
     SnapshotContract,
 )
 from tallystick.testing.contract.moving import MovingContract  # noqa: E402
+from tallystick.testing.contract.neighbours import NeighbourContract  # noqa: E402
 from tallystick.testing.contract.orgs_and_sources import OrgAndSourceContract  # noqa: E402
 from tallystick.testing.contract.processes import ProcessContract  # noqa: E402
 from tallystick.testing.contract.profiles import ProfileContract  # noqa: E402
@@ -69,6 +74,7 @@ from tallystick.testing.contract.reading import ReadingContract  # noqa: E402
 from tallystick.testing.contract.reopening import ReopeningContract  # noqa: E402
 from tallystick.testing.contract.retry import RetryContract  # noqa: E402
 from tallystick.testing.contract.tampering import TamperingContract  # noqa: E402
+from tallystick.testing.contract.vanished import VanishedContract  # noqa: E402
 from tallystick.testing.contract.views import DeadLetterContract, ViewContract  # noqa: E402
 
 CONTRACTS = (
@@ -77,6 +83,7 @@ CONTRACTS = (
     RetryContract,
     AtomicityContract,
     ReadingContract,
+    IteratingContract,
     FilterContract,
     OrgAndSourceContract,
     ProfileContract,
@@ -88,6 +95,7 @@ CONTRACTS = (
     ProcessContract,
     LimitContract,
     BadInputContract,
+    NeighbourContract,
     PruningContract,
     ErasureContract,
     SnapshotContract,
@@ -101,6 +109,7 @@ CONTRACTS = (
     MovingContract,
     ReaderContract,
     TamperingContract,
+    VanishedContract,
 )
 
 
@@ -110,6 +119,7 @@ class AllContracts(
     RetryContract,
     AtomicityContract,
     ReadingContract,
+    IteratingContract,
     FilterContract,
     OrgAndSourceContract,
     ProfileContract,
@@ -121,6 +131,7 @@ class AllContracts(
     ProcessContract,
     LimitContract,
     BadInputContract,
+    NeighbourContract,
     PruningContract,
     ErasureContract,
     SnapshotContract,
@@ -134,6 +145,7 @@ class AllContracts(
     MovingContract,
     ReaderContract,
     TamperingContract,
+    VanishedContract,
 ):
     """Everything an engine must do."""
 

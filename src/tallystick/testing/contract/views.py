@@ -67,6 +67,72 @@ class ViewContract(Contract):
         assert views.place("p") == _moved(place, 7)
 
     @needs(GLOBAL_ORDER)
+    def test_a_batch_is_filled_in_parts_and_seen_whole(self, store: Store) -> None:
+        """PIPE-07: nobody sees a batch before it is written; a part that comes twice counts once; gone keys go."""
+        views, place = store.log.views, _begun(store, live=True)
+        views.write(_moved(place, 5), _rows("a", "b"), previous=0)
+        at = _moved(place, 5)
+        views.fill_batch(at, b"one", [ViewRow("c", b"[1]", b"m"), *_rows("d", state=b"[]"), ViewRow("b", None)])
+        views.fill_batch(at, b"one", [ViewRow("c", b"[2]", b"n"), ViewRow("never", None)])
+        views.fill_batch(at, b"other", _rows("e"))
+        assert (views.place("p"), views.rows("p").rows) == (at, _rows("a", "b"))
+        assert views.rows("p", keys=["c", "d", "e"]).rows == []
+        views.write_batch(_moved(place, 9), b"one", rows=4, previous=5)
+        assert views.counted(place.projection, epoch=place.epoch) == len(
+            views.rows(place.projection, epoch=place.epoch).rows
+        )
+        assert views.rows("p").rows == [ViewRow("a", b"{}"), ViewRow("c", b"[2]", b"n"), ViewRow("d", b"[]")]
+        assert views.place("p") == _moved(place, 9)
+        with pytest.raises(errors.ViewMoved, match="a batch of 0,"):  # what else had been filled is gone
+            views.write_batch(_moved(place, 12), b"other", rows=1, previous=9)
+        views.write_batch(_moved(place, 12), b"nothing", rows=0, previous=9)
+        assert views.place("p") == _moved(place, 12)
+
+    @needs(GLOBAL_ORDER)
+    def test_half_a_batch_is_not_written(self, store: Store) -> None:
+        """PIPE-07: where a row is missing, or there is one too many, neither rows nor place change."""
+        views, place = store.log.views, _begun(store, live=True)
+        views.fill_batch(place, b"one", _rows("a", "b"))
+        for count in (1, 3):
+            with pytest.raises(errors.ViewMoved, match="a batch of 2,"):
+                views.write_batch(_moved(place, 5), b"one", rows=count, previous=0)
+        assert (views.place("p"), views.rows("p").rows) == (place, [])
+        views.write_batch(_moved(place, 5), b"one", rows=2, previous=0)
+        assert views.rows("p").rows == _rows("a", "b")
+
+    @needs(GLOBAL_ORDER)
+    def test_an_older_batch_is_neither_filled_nor_written(self, store: Store) -> None:
+        """PIPE-07: a task or a driver that is late finds the place moved, and changes nothing."""
+        views, place = store.log.views, _begun(store, live=True)
+        views.fill_batch(place, b"old", _rows("a", state=b"1"))
+        views.fill_batch(place, b"new", _rows("a", state=b"2"))
+        views.write_batch(_moved(place, 5), b"new", rows=1, previous=0)
+        with pytest.raises(errors.ViewMoved):
+            views.fill_batch(place, b"old", _rows("b", state=b"1"))
+        with pytest.raises(errors.ViewMoved):
+            views.write_batch(_moved(place, 5), b"old", rows=1, previous=0)
+        assert views.rows("p").rows == _rows("a", state=b"2")
+
+    @needs(GLOBAL_ORDER)
+    def test_a_drop_and_a_discard_empty_batches(self, store: Store) -> None:
+        """PIPE-07: what tasks computed may repeat what was erased, and is not stored after it."""
+        views, place = store.log.views, _begun(store, live=True)
+        views.fill_batch(place, b"one", _rows("a"))
+        views.drop("p", ["b"])
+        with pytest.raises(errors.ViewMoved):
+            views.fill_batch(place, b"one", _rows("c"))
+        (after,) = views.places()
+        with pytest.raises(errors.ViewMoved, match="a batch of 0,"):
+            views.write_batch(_moved(after, 5), b"one", rows=1, previous=0)
+        views.fill_batch(after, b"one", _rows("a"))
+        assert views.discard("p", 1, limit=10, live=True) == 0
+        with pytest.raises(errors.ViewMoved):
+            views.fill_batch(after, b"one", _rows("a"))
+        again = _begun(store, live=True, drops=after.drops)
+        with pytest.raises(errors.ViewMoved, match="a batch of 0,"):
+            views.write_batch(_moved(again, 5), b"one", rows=1, previous=0)
+
+    @needs(GLOBAL_ORDER)
     def test_two_writers_of_one_epoch_are_noticed(self, store: Store) -> None:
         """CP-08: a write whose place has moved stores neither rows nor place."""
         views, place = store.log.views, _begun(store, live=True)

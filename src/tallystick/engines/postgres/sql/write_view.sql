@@ -1,15 +1,23 @@
--- Compare, move and store in one statement. Whoever is second waits for the first, and then finds the place elsewhere.
-WITH moved AS (
-    UPDATE tally.views SET position = %(position)s, link_position = %(link_position)s, link = %(link)s, checksum = %(checksum)s
+-- Compare, move, store and count in one statement. Whoever is second waits for the first, and then finds the place
+-- elsewhere. A row that was there before is told by `xmax`: what an upsert has replaced, it had locked.
+WITH place AS MATERIALIZED (
+    SELECT number FROM tally.views
     WHERE projection = %(projection)s AND epoch = %(epoch)s AND position = %(previous)s AND drops = %(drops)s
-    RETURNING number
+    FOR UPDATE
 ), kept AS (
     INSERT INTO tally.view_rows AS stored (view, key, dropped, state, mark, checksum)
-    SELECT moved.number, given.key, false, given.state, given.mark, given.checksum
-    FROM moved, unnest(%(keys)s, %(states)s, %(marks)s, %(checks)s) AS given(key, state, mark, checksum)
+    SELECT place.number, given.key, false, given.state, given.mark, given.checksum
+    FROM place, unnest(%(keys)s, %(states)s, %(marks)s, %(checks)s) AS given(key, state, mark, checksum)
     ON CONFLICT (view, key) DO UPDATE SET dropped = false, state = excluded.state, mark = excluded.mark,
         checksum = excluded.checksum
+    RETURNING stored.xmax = 0 AS is_new
 ), gone AS (
-    DELETE FROM tally.view_rows AS stored USING moved WHERE stored.view = moved.number AND stored.key = ANY (%(gone)s)
+    DELETE FROM tally.view_rows AS stored USING place WHERE stored.view = place.number AND stored.key = ANY (%(gone)s)
+    RETURNING 1
 )
-SELECT number FROM moved
+UPDATE tally.views AS moved SET position = %(position)s, link_position = %(link_position)s, link = %(link)s,
+    checksum = %(checksum)s,
+    row_count = moved.row_count + (SELECT count(*) FROM kept WHERE is_new) - (SELECT count(*) FROM gone)
+FROM place
+WHERE moved.number = place.number
+RETURNING moved.number

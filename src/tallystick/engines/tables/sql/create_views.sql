@@ -9,6 +9,7 @@ CREATE TABLE IF NOT EXISTS views (
     link BLOB NOT NULL,
     drops INTEGER NOT NULL,
     checksum BLOB,
+    row_count INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (projection, epoch)
 ) STRICT, WITHOUT ROWID;
 
@@ -25,3 +26,14 @@ CREATE TABLE IF NOT EXISTS view_rows (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX IF NOT EXISTS view_rows_dropped ON view_rows (projection, epoch) WHERE state IS NULL;
+
+CREATE TABLE IF NOT EXISTS batch_rows (
+    projection TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    batch BLOB NOT NULL,
+    key TEXT NOT NULL,
+    state BLOB,
+    mark BLOB NOT NULL,
+    checksum BLOB,
+    PRIMARY KEY (projection, epoch, batch, key)
+) STRICT, WITHOUT ROWID;

@@ -7,28 +7,29 @@ events are on disk. A task that is cancelled while it waits may have appended: r
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
-from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from tallystick import errors, opening, state
+from tallystick.aio.group_commit import Committer
 from tallystick.event.model import Event, NewEvent
-from tallystick.store.commit import Appended, Outcome
-from tallystick.store.events import PAGE_EVENTS
+from tallystick.store.commit import Appended
+from tallystick.store.events import PAGE_EVENTS, Report
 from tallystick.store.expectation import ANY
 from tallystick.store.ledger import Head
-from tallystick.store.page import Page
+from tallystick.store.maintenance import Cut
+from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.prepare import Part, Request
 from tallystick.store.selection import EVERYTHING, Selection, select
 from tallystick.store.store import Store
 
 WINDOW_MS_MAX = 10.0
-GROUP_REQUESTS_MAX = 4096
-PENDING_MAX = 65_536
 FOLLOW_SECONDS = 1.0
+
+Found = TypeVar("Found")
 
 
 async def open(url: str, *, window_ms: float = 0.0, reducers: Iterable[Any] = (), **options: Any) -> AsyncStore:
@@ -88,6 +89,18 @@ class AsyncStore:
             await self._committer.room()
         return await self._committer.hand_in(request)
 
+    async def configure(self, *, secrets: str) -> None:
+        """Change the secret guard of this store (`reject`, `warn`, `off`); the change is recorded as a control fact."""
+        await asyncio.to_thread(self.store.configure, secrets=secrets)
+
+    async def acquire_lease(self, stream: str, *, steal: bool = False) -> None:
+        """Take the writer lease of a run now; see `Store.acquire_lease`."""
+        await asyncio.to_thread(self.store.acquire_lease, stream, steal=steal)
+
+    async def release_lease(self, stream: str) -> None:
+        """Give a lease back before closing."""
+        await asyncio.to_thread(self.store.release_lease, stream)
+
     @property
     def waiting(self) -> int:
         """How many requests wait for the writer thread to take them."""
@@ -103,10 +116,17 @@ class AsyncStore:
         selection: Selection = EVERYTHING,
         limit: int = PAGE_EVENTS,
         over_holes: bool = False,
+        over_pruned: bool = False,
     ) -> Page:
         """One page of the log in order of position; go on with `after=page.through`."""
         return await asyncio.to_thread(
-            self.store.read, after=after, until=until, selection=selection, limit=limit, over_holes=over_holes
+            self.store.read,
+            after=after,
+            until=until,
+            selection=selection,
+            limit=limit,
+            over_holes=over_holes,
+            over_pruned=over_pruned,
         )
 
     async def read_stream(
@@ -115,20 +135,83 @@ class AsyncStore:
         """Events of one stream with after < seq <= until: all of them, or the first `limit`."""
         return await asyncio.to_thread(self.store.read_stream, stream, after=after, until=until, limit=limit)
 
-    async def stream(self, name: str, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
-        """Every event of one stream with after < seq <= until, page after page."""
-        while page := await self.read_stream(name, after=after, until=until, limit=PAGE_EVENTS):
-            for event in page:
-                yield event
-            after = page[-1].seq
+    def pages(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        selection: Selection = EVERYTHING,
+        limit: int = PAGE_EVENTS,
+        over_holes: bool = False,
+        over_pruned: bool = False,
+    ) -> AsyncIterator[Page]:
+        """Every page up to `until`, or up to the head at the time of the call; arguments as for `read`."""
+        find = partial(
+            self.store.pages,
+            after=after,
+            until=until,
+            selection=selection,
+            limit=limit,
+            over_holes=over_holes,
+            over_pruned=over_pruned,
+        )
+        return _each(find)
 
-    async def consume(
+    def events(
+        self,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        selection: Selection = EVERYTHING,
+        over_holes: bool = False,
+        over_pruned: bool = False,
+        backward: bool = False,
+    ) -> AsyncIterator[Event]:
+        """Every event with after < position <= `until`, or up to the head; `backward` gives the newest first."""
+        find = partial(
+            self.store.events,
+            after=after,
+            until=until,
+            selection=selection,
+            over_holes=over_holes,
+            over_pruned=over_pruned,
+            backward=backward,
+        )
+        return _each(find, at_once=PAGE_EVENTS)
+
+    def stream(
+        self, name: str, *, after: int = 0, until: int | None = None, backward: bool = False
+    ) -> AsyncIterator[Event]:
+        """Every event of one stream with after < seq <= until; `backward` gives the newest first."""
+        find = partial(self.store.stream, name, after=after, until=until, backward=backward)
+        return _each(find, at_once=PAGE_EVENTS)
+
+    def stream_pages(
+        self,
+        name: str,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        limit: int = PAGE_EVENTS,
+        backward: bool = False,
+    ) -> AsyncIterator[list[Event]]:
+        """The events of one stream as `stream` gives them, in lists of at most `limit`."""
+        find = partial(self.store.stream_pages, name, after=after, until=until, limit=limit, backward=backward)
+        return _each(find)
+
+    def consume(
         self, name: str, *, selection: Selection = EVERYTHING, batch_events: int = PAGE_EVENTS
     ) -> AsyncIterator[Page]:
         """What the consumer `name` has not handled yet, page after page; its place is saved as `Store.consume` does."""
-        pages = self.store.consume(name, selection=selection, batch_events=batch_events)
-        while (page := await asyncio.to_thread(next, pages, None)) is not None:
-            yield page
+        return _each(partial(self.store.consume, name, selection=selection, batch_events=batch_events))
+
+    async def at(self, stream: str, seq: int) -> Event | None:
+        """The event of a stream at a seq; None if the stream does not reach it."""
+        return await asyncio.to_thread(self.store.at, stream, seq)
+
+    async def last(self, stream: str) -> Event | None:
+        """The newest event of a stream; None if the stream does not exist."""
+        return await asyncio.to_thread(self.store.last, stream)
 
     async def find(self, id: Any) -> Event | None:
         """The event with this id, or None."""
@@ -138,22 +221,49 @@ class AsyncStore:
         """The highest position that is final."""
         return await asyncio.to_thread(self.store.head)
 
+    async def floor(self) -> int:
+        """The highest position that was pruned; 0 if there is none."""
+        return await asyncio.to_thread(self.store.floor)
+
     async def stream_head(self, stream: str) -> Head | None:
         """The end of a stream, or None if it does not exist."""
         return await asyncio.to_thread(self.store.stream_head, stream)
 
-    async def events(
-        self, *, after: int = 0, until: int | None = None, selection: Selection = EVERYTHING
-    ) -> AsyncIterator[Event]:
-        """Every event up to `until`, or up to the head at the time of the call."""
-        until = await self.head() if until is None else until
-        while after < until:
-            page = await self.read(after=after, until=until, selection=selection)
-            for event in page.events:
-                yield event
-            if page.through <= after:
-                return
-            after = page.through
+    async def streams(self, *, after: str = "", limit: int | None = None) -> list[StreamInfo]:
+        """Streams in order of name, those after `after`: all of them, or the first `limit`."""
+        return await asyncio.to_thread(self.store.streams, after=after, limit=limit)
+
+    async def cut(self, stream: str) -> Cut | None:
+        """What was pruned of a stream; None if nothing was."""
+        return await asyncio.to_thread(self.store.cut, stream)
+
+    async def holes(self) -> list[Hole]:
+        """The damaged ranges that are known."""
+        return await asyncio.to_thread(self.store.holes)
+
+    async def report(self) -> Report:
+        """Facts for the operator: what `tally doctor` shows."""
+        return await asyncio.to_thread(self.store.report)
+
+    async def wait(self, after: int, *, timeout: float) -> int:
+        """The head, as soon as it is past `after`, or when `timeout` seconds are over."""
+        return await asyncio.to_thread(self.store.wait, after, timeout=timeout)
+
+    async def load_checkpoint(self, name: str) -> int:
+        """The position a consumer may go on after: 0 if it is new."""
+        return await asyncio.to_thread(self.store.load_checkpoint, name)
+
+    async def save_checkpoint(self, name: str, position: int, *, previous: int | None = None) -> None:
+        """Remember that everything up to `position` took effect; see `Store.save_checkpoint`."""
+        await asyncio.to_thread(self.store.save_checkpoint, name, position, previous=previous)
+
+    async def cursor(self, at: Event | int) -> str:
+        """The place after an event, or after a position, as a text that only this history accepts."""
+        return await asyncio.to_thread(self.store.cursor, at)
+
+    async def after(self, cursor: str | int, *, over_holes: bool = False) -> int:
+        """The position to read on after. A cursor of another history is `WrongStore`; a number is not checked."""
+        return await asyncio.to_thread(self.store.after, cursor, over_holes=over_holes)
 
     def get_events(self, start_time: int, end_time: int) -> AsyncIterator[Event]:
         """Events whose time is in [start_time, end_time), in ns, in order of position."""
@@ -225,85 +335,9 @@ class AsyncStore:
         await self.close()
 
 
-class Committer:
-    """The writer thread. Tasks hand it requests; it takes all that wait and submits them as one group."""
-
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, *, window_seconds: float) -> None:
-        self._store = store
-        self._loop = loop
-        self._window_seconds = window_seconds
-        self._queue: deque[tuple[Request, asyncio.Future[list[Appended]]]] = deque()
-        self._work = threading.Event()
-        self._room: asyncio.Event = asyncio.Event()
-        self._closing = False
-        self._thread = threading.Thread(target=self._run, name="tallystick-writer", daemon=True)
-        self._thread.start()
-
-    async def room(self) -> None:
-        """Wait while too many requests are on their way."""
-        while self.is_full:
-            self._room.clear()
-            await self._room.wait()
-
-    def hand_in(self, request: Request) -> asyncio.Future[list[Appended]]:
-        """Hand in a request; the future has its outcome."""
-        if self._closing:
-            raise errors.StoreClosed()
-        done: asyncio.Future[list[Appended]] = self._loop.create_future()
-        self._queue.append((request, done))
-        if not self._work.is_set():
-            self._work.set()
-        return done
-
-    @property
-    def waiting(self) -> int:
-        """How many were handed in and not taken yet."""
-        return len(self._queue)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether a new request has to wait for room."""
-        return len(self._queue) >= PENDING_MAX
-
-    def refuse(self) -> None:
-        """Take no more. Called in the loop's thread, so that no append slips in behind the writer's last look."""
-        self._closing = True
-        self._work.set()
-
-    def close(self) -> None:
-        """Finish what was handed in, and stop the thread. Call `refuse` first."""
-        self._thread.join()
-
-    def _run(self) -> None:
-        while True:
-            self._work.wait()
-            if self._window_seconds and not self._closing:
-                time.sleep(self._window_seconds)
-            self._work.clear()
-            while group := [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_REQUESTS_MAX))]:
-                self._commit(group)
-            if self._closing and not self._queue:
-                return
-
-    def _commit(self, group: list[tuple[Request, asyncio.Future[list[Appended]]]]) -> None:
-        outcomes: Sequence[Outcome | BaseException]
-        try:
-            outcomes = self._store.submit([request for request, _ in group])
-        except BaseException as failure:  # the writer thread must answer every task, whatever happened
-            outcomes = [errors.copy(failure) for _ in group]
-        answers = list(zip([done for _, done in group], outcomes, strict=True))
-        try:
-            self._loop.call_soon_threadsafe(self._answer, answers)
-        except RuntimeError:  # the loop was closed; nobody waits any more
-            return
-
-    def _answer(self, answers: list[tuple[asyncio.Future[list[Appended]], Any]]) -> None:
-        for done, outcome in answers:
-            if done.cancelled():
-                continue
-            if isinstance(outcome, BaseException):
-                done.set_exception(outcome)
-            else:
-                done.set_result(outcome)
-        if not self._room.is_set():
-            self._room.set()
+async def _each(find: Callable[[], Iterator[Found]], *, at_once: int = 1) -> AsyncIterator[Found]:
+    """Iterate in threads of the pool, `at_once` items a turn."""
+    found = await asyncio.to_thread(find)
+    while some := await asyncio.to_thread(lambda: list(islice(found, at_once))):
+        for item in some:
+            yield item

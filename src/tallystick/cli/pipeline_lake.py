@@ -1,0 +1,176 @@
+"""`tally pipeline lake`: a log as a table of Delta Lake or Apache Iceberg, for tools that know those."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from tallystick import errors
+from tallystick.cli import failures, options, output, places, progress, spark
+from tallystick.cli.verify import show_problems
+
+if TYPE_CHECKING:
+    from tallystick.pipeline.lake.check import TableVerified
+    from tallystick.pipeline.lake.projection_rows import RowsVerified
+
+_FORMAT = click.option(
+    "--format", type=click.Choice(("delta", "iceberg")), help="The format of a table that is not there yet."
+)
+
+
+@click.group("lake", short_help="Keep the log as a table of Delta Lake or Iceberg.")
+def command() -> None:
+    """Keep the events of a log, or the rows of a projection, as a table of Delta Lake or Apache Iceberg.
+
+    Needs the extras `spark` and `lake` (pip install 'tallystick[spark,lake]'), but no Java and no Spark session. DEST
+    is a directory or s3://BUCKET/PATH.
+    """
+
+
+@contextmanager
+def _libraries() -> Iterator[None]:
+    """Say what to install if a library is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        raise errors.SparkMissing(library=missing.name or "pyarrow") from missing
+
+
+@command.command("append", short_help="Add what is new to the table.")
+@options.url
+@click.argument("destination", metavar="DEST", type=places.PLACE)
+@_FORMAT
+@spark.archive
+@click.option(
+    "--buckets",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Into how many buckets a new table puts streams. Default: 16.",
+)
+@click.option(
+    "--commit",
+    "commit_events",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Positions a commit. Default: 1000000 for Delta, 250000 for Iceberg, which keeps them in memory.",
+)
+@click.option("--forget", is_flag=True, help="Remove old versions of the table, and what killed runs left.")
+@options.as_json
+def append_(
+    url: str,
+    destination: str,
+    format: str | None,
+    archive_directory: str | None,
+    buckets: int | None,
+    commit_events: int | None,
+    forget: bool,
+    as_json: bool,
+) -> None:
+    """Add every event up to the safe head that the table does not have yet, and take out what was erased.
+
+    Each event gets there once, whatever is killed and whoever runs at the same time. An erased payload is still in old
+    versions of the table until --forget removes them.
+    """
+    with _libraries(), progress.tasks("appending") as show:
+        from tallystick.pipeline.lake.events import append
+
+        done = append(
+            url,
+            destination,
+            format,
+            archive=archive_directory,
+            buckets=buckets,
+            commit_events=commit_events,
+            forget=forget,
+            show=show,
+        )
+    if as_json:
+        output.document(done)
+        return
+    erased = f", {done.erased} erased payloads taken out" if done.erased else ""
+    removed = f", {done.removed} old files removed" if done.removed else ""
+    click.echo(f"appended {done.events} events in {done.commits} commits{erased}{removed}")
+    click.echo(f"{destination} ({done.format}) holds the log through position {done.through}")
+    _tell_left(done.left)
+
+
+@command.command("rows", short_help="Put the rows of a projection into a table.")
+@options.url
+@click.argument("name", metavar="NAME")
+@click.argument("destination", metavar="DEST", type=places.PLACE)
+@_FORMAT
+@click.option("--forget", is_flag=True, help="Remove old versions of the table, and what killed runs left.")
+@options.as_json
+def rows_(url: str, name: str, destination: str, format: str | None, forget: bool, as_json: bool) -> None:
+    """Replace the table by the live rows of the projection NAME, in one commit that says at which position they are.
+
+    What was erased from the rows is still in old versions of the table until --forget removes them.
+    """
+    with _libraries():
+        from tallystick.pipeline.lake.projection_rows import replace
+
+        done = replace(url, name, destination, format, forget=forget)
+    if as_json:
+        output.document(done)
+        return
+    what = "replaced by" if done.changed else "has already"
+    click.echo(f"{destination} ({done.format}) {what} the {done.rows} rows of {name} at position {done.position}")
+    _tell_left(done.left)
+
+
+def _tell_left(left: int) -> None:
+    if left:
+        output.note(f"{left} data files of old versions are still there: --forget removes them")
+
+
+@command.command("verify", short_help="Check every row of the table.")
+@options.url
+@click.argument("destination", metavar="DEST", type=places.PLACE)
+@spark.archive
+@options.as_json
+def verify_(url: str, destination: str, archive_directory: str | None, as_json: bool) -> int:
+    """Check checksums, sequences and links of the table, and hold every row against the log and its archive.
+
+    Events that are missing, doubled, exchanged or changed are listed. Of a table with the rows of a projection: their
+    fingerprint, and the log's rows if they are still at that position. Exit status 0 if nothing is wrong, 1 otherwise.
+    """
+    with _libraries(), progress.tasks("verifying") as show:
+        from tallystick.pipeline.lake import check, projection_rows
+        from tallystick.pipeline.lake.table import marked, table_at
+
+        found: TableVerified | RowsVerified
+        if marked(table_at(destination)).projection:
+            found = projection_rows.verify(url, destination)
+        else:
+            found = check.verify(url, destination, archive_directory, show=show)
+    status = failures.decide(failures.DONE if found.ok else failures.NO)
+    if as_json:
+        output.document({"ok": found.ok} | msgspec.to_builtins(found))
+    else:
+        _show(found)
+    return status
+
+
+def _show(found: TableVerified | RowsVerified) -> None:
+    if found.problems:
+        show_problems(found.problems)
+        more = " or more" if getattr(found, "truncated", False) else ""
+        click.echo(f"{len(found.problems)}{more} wrong")
+    else:
+        click.echo(f"ok: {_counted(found)}")
+    for text in found.unsure:
+        output.note(f"not looked at: {text}")
+
+
+def _counted(found: TableVerified | RowsVerified) -> str:
+    from tallystick.pipeline.lake.check import TableVerified
+
+    if not isinstance(found, TableVerified):
+        return f"{found.rows} rows of {found.projection} at position {found.position}"
+    erased = f", {found.erased} of them erased" if found.erased else ""
+    where = f"{found.files} files, through position {found.through} of {found.head}"
+    return f"{found.events} events{erased} in {found.streams} streams, {where}"

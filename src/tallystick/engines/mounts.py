@@ -1,0 +1,23 @@
+"""Files that are mounted one by one (`mount --bind a.db b.db`, `docker run -v a.db:/b.db`): what is beside them is not.
+
+A write-ahead log, a mark or a lock would then be made beside the one name, where nobody sees it from the other.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+_MOUNTS = "/proc/self/mountinfo"  # where there is no such file, nothing is known of mounts
+_POINT = 4  # the field with the place of a mount; blanks, tabs, newlines and backslashes in it are octal
+
+
+def is_mounted_alone(path: str) -> bool:
+    """Whether a mount leads to this very file, and to no directory around it."""
+    path = os.path.realpath(path)
+    try:
+        with open(_MOUNTS, "rb") as file:
+            points = {line.split(b" ", _POINT + 1)[_POINT] for line in file}
+    except (OSError, IndexError):
+        return False
+    return os.fsencode(path) in {re.sub(rb"\\([0-7]{3})", lambda code: bytes([int(code[1], 8)]), at) for at in points}

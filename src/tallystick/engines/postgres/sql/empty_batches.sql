@@ -1,0 +1,1 @@
+DELETE FROM tally.batch_rows WHERE view = %(number)s

@@ -1,0 +1,1 @@
+LOCK TABLE tally.dead_letters IN SHARE ROW EXCLUSIVE MODE

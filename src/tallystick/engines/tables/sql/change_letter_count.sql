@@ -1,0 +1,1 @@
+UPDATE kept_counts SET number = number + ? WHERE what = 'dead_letters'

@@ -1,0 +1,1 @@
+SELECT consumer, count(*) FROM dead_letters GROUP BY consumer

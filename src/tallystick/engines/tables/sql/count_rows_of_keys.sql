@@ -1,0 +1,1 @@
+SELECT count(*) FROM view_rows WHERE projection = ? AND epoch = ? AND key IN ({keys})

@@ -1,0 +1,4 @@
+CREATE TABLE kept_counts (
+    what TEXT PRIMARY KEY,
+    number INTEGER NOT NULL
+) STRICT, WITHOUT ROWID

@@ -1,0 +1,1 @@
+DELETE FROM batch_rows WHERE projection = :projection AND (:epoch IS NULL OR epoch = :epoch)

@@ -1,0 +1,1 @@
+SELECT number FROM kept_counts WHERE what = 'dead_letters'

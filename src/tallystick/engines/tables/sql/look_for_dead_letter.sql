@@ -1,0 +1,2 @@
+-- Through the whole table, whatever order its rows are in.
+SELECT 1 FROM dead_letters WHERE +consumer = ? AND +position = ?

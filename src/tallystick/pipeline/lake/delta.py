@@ -1,0 +1,215 @@
+"""A table of Delta Lake, by `deltalake`. The mark is the version of an application transaction (`txn`) of the table.
+
+Every commit is tried once, on the version that was read: the library would otherwise try again on a newer one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+from deltalake import (
+    ColumnProperties,
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from tallystick import errors
+from tallystick.pipeline.disk_place import Disk
+from tallystick.pipeline.lake.form import BARE, PARTITIONS, ROWS, SCHEMA
+from tallystick.pipeline.lake.table import DELTA, FINGERPRINT, OWNER, PROJECTION, SHARES, Listed, Mark, unreachable
+from tallystick.pipeline.place import Place, Taken
+
+_SETTINGS = {"delta.logRetentionDuration": "interval 5200 weeks"}
+_OURS = re.compile(r"(?:day=[^/]+/bucket=[^/]+/)?part-\d+-[0-9a-f-]{36}-c\d+(?:\.\w+)?\.parquet")
+_POSITIONS_AT_A_TIME = 2_000  # a statement with more takes long to plan
+_WRITER = WriterProperties(
+    compression="ZSTD",
+    column_properties={name: ColumnProperties(statistics_enabled="NONE", dictionary_enabled=False) for name in BARE},
+)
+_WRITER_OF_ROWS = WriterProperties(
+    compression="ZSTD", default_column_properties=ColumnProperties(statistics_enabled="NONE")
+)
+
+
+class Delta:
+    """A table in a directory or in an object store."""
+
+    format = DELTA
+    commit_events = 1_000_000
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._url = str(place.directory) if isinstance(place, Disk) else str(place)
+        self._mark: Mark | None = None
+        self._table: Any = None
+
+    def mark(self) -> Mark | None:
+        """The mark of the newest version."""
+        with self._clearly():
+            try:
+                self._table = DeltaTable(self._url)
+            except TableNotFoundError:
+                return None
+            said = self._table.metadata().configuration
+            if OWNER not in said or not str(said.get(SHARES, "")).isdecimal():
+                raise errors.WrongTable(path=str(self.place), reason="no run of `lake` has made it")
+            projection = said.get(PROJECTION, "")
+            self._mark = Mark(
+                store_id=said[OWNER],
+                through=self._table.transaction_version(_application(said[OWNER], projection)) or 0,
+                buckets=int(said[SHARES]),
+                projection=projection,
+                fingerprint=self._fingerprint() if projection else "",
+            )
+        return self._mark
+
+    def _fingerprint(self) -> str:
+        """What the newest commit says of its rows; nothing, if it is not one of ours."""
+        try:
+            lines = self.place.read(f"_delta_log/{self._table.version():020d}.json").splitlines()
+        except FileNotFoundError:
+            return ""
+        said = [found["commitInfo"] for line in lines if "commitInfo" in (found := msgspec.json.decode(line))]
+        return str(said[0].get(FINGERPRINT, "")) if said else ""
+
+    def begin(self, mark: Mark, schema: pa.Schema) -> None:
+        """Make a table without rows."""
+        with self._clearly():
+            DeltaTable.create(
+                self._url,
+                schema,
+                partition_by=list(PARTITIONS) if mark.buckets else None,
+                name=mark.projection or "events",
+                configuration=_configuration(mark),
+                raise_if_key_not_exists=False,
+            )
+
+    def append(self, rows: Iterator[pa.RecordBatch], *, through: int) -> None:
+        """Add rows and move the mark."""
+        assert self._mark is not None
+        self._write(rows, SCHEMA, "append", msgspec.structs.replace(self._mark, through=through))
+
+    def replace(self, rows: Iterator[pa.RecordBatch], mark: Mark, schema: pa.Schema) -> None:
+        """Put rows in the place of all that are there, and take this mark."""
+        self._write(rows, schema, "overwrite", mark)
+
+    def _write(
+        self, rows: Iterator[pa.RecordBatch], schema: pa.Schema, mode: Literal["append", "overwrite"], mark: Mark
+    ) -> None:
+        with self._clearly():
+            write_deltalake(
+                self._table,
+                pa.RecordBatchReader.from_batches(schema, rows),
+                mode=mode,
+                writer_properties=_WRITER_OF_ROWS if mark.projection else _WRITER,
+                commit_properties=_commit(mark),
+                post_commithook_properties=_hooks(),
+            )
+
+    def erase(self, positions: Sequence[int]) -> int:
+        """Write the files again that hold payloads at these positions. The mark stays; a commit may be several."""
+        assert self._mark is not None
+        gone = 0
+        for begin in range(0, len(positions), _POSITIONS_AT_A_TIME):
+            some = positions[begin : begin + _POSITIONS_AT_A_TIME]
+            listed = ", ".join(map(str, some))
+            with self._clearly():
+                done = self._table.update(
+                    updates={"payload": "cast(null as string)"},
+                    predicate=f"payload is not null and position between {min(some)} and {max(some)} "
+                    f"and position in ({listed})",
+                    writer_properties=_WRITER,
+                    commit_properties=_commit(self._mark),
+                    post_commithook_properties=_hooks(),
+                )
+            gone += done["num_updated_rows"]
+        return gone
+
+    def files(self) -> list[Listed]:
+        """The data files of the version that was read."""
+        with self._clearly():
+            found = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
+        return [
+            Listed(
+                name=unquote(item["path"]),
+                rows=item["num_records"],
+                first=item.get("min.position"),
+                last=item.get("max.position"),
+                day=item.get("partition.day"),
+                bucket=item.get("partition.bucket"),
+            )
+            for item in found
+        ]
+
+    def hidden(self) -> str | None:
+        """Deletion vectors take rows away without changing a file; nothing here writes them."""
+        with self._clearly():
+            vectors = pa.table(self._table.deletion_vectors())
+        return f"{vectors.num_rows} of its files have deletion vectors" if vectors.num_rows else None
+
+    def forget(self) -> int:
+        """Remove every data file that was there before a commit of ours and that the version after it does not name.
+
+        The commit ends every other run that is under way, so nobody is about to list what is removed.
+        """
+        assert self._mark is not None
+        there = self._there()
+        self._write(iter(()), SCHEMA if self._mark.buckets else ROWS, "append", self._mark)
+        self.mark()
+        old = there - {file.name for file in self.files()}
+        for name in sorted(old):
+            self.place.remove(name)
+        return len(old)
+
+    def left(self) -> int:
+        """How many data files no version of ours needs."""
+        return len(self._there() - {file.name for file in self.files()})
+
+    def _there(self) -> set[str]:
+        return {name for name in self.place.names_below("") if _OURS.fullmatch(name)}
+
+    @contextmanager
+    def _clearly(self) -> Iterator[None]:
+        """Raise what the library says as an error of ours."""
+        try:
+            yield
+        except CommitFailedError:
+            raise Taken from None
+        except (DeltaError, OSError) as problem:
+            if "already exists" in str(problem):
+                raise Taken from None
+            raise unreachable(self, problem) from problem
+
+
+def _application(store_id: str, projection: str) -> str:
+    return f"tallystick/{store_id}/{projection}" if projection else f"tallystick/{store_id}"
+
+
+def _configuration(mark: Mark) -> dict[str, str | None]:
+    """What a table says of itself. Rows of a projection have no statistics: what events held may be in any of them."""
+    own = {OWNER: mark.store_id, SHARES: str(mark.buckets)}
+    if mark.projection:
+        return {**_SETTINGS, **own, PROJECTION: mark.projection, "delta.dataSkippingNumIndexedCols": "0"}
+    return {**_SETTINGS, **own, "delta.dataSkippingStatsColumns": "position"}
+
+
+def _commit(mark: Mark) -> CommitProperties:
+    said = Transaction(_application(mark.store_id, mark.projection), mark.through)
+    more = {FINGERPRINT: mark.fingerprint} if mark.projection else None
+    return CommitProperties(custom_metadata=more, app_transactions=[said], max_commit_retries=0)
+
+
+def _hooks() -> PostCommitHookProperties:
+    """Checkpoints of the log, by the library's rule; and no old version is removed unless that is asked for."""
+    return PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)

@@ -1,0 +1,165 @@
+"""The events of a log into a table: whatever is behind the mark, from the archive as far as it goes and then the log.
+
+First the payloads go that were erased since the mark; then rows are added, one commit for about a million of them, and
+the mark moves in the same commit. Killed anywhere, the next run does what is left: an erasure that was done already
+finds nothing, and a commit that did not come about left the mark where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tallystick import errors
+from tallystick.pipeline import archive_files
+from tallystick.pipeline.archive import erasures
+from tallystick.pipeline.columns import COLUMNS
+from tallystick.pipeline.lake import ends
+from tallystick.pipeline.lake.form import BUCKETS, BUCKETS_MAX, SCHEMA, with_partitions
+from tallystick.pipeline.lake.table import Mark, Rows, Table, forgotten, marked, require, require_empty, table_at, tried
+from tallystick.pipeline.partitions import Range
+from tallystick.pipeline.place import Place
+from tallystick.pipeline.progress import Show
+from tallystick.pipeline.question import Question, absolute, open_log, require_order
+from tallystick.pipeline.source import read_range
+from tallystick.pipeline.whole import Whole, whole
+from tallystick.store.store import Store
+
+
+class Appended(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run did. `left`: data files that the newest version does not name and that may hold erased payloads."""
+
+    format: str
+    events: int
+    commits: int
+    erased: int
+    through: int
+    removed: int
+    left: int
+
+
+def append(
+    url: str,
+    destination: str | Path | Place,
+    format: str | None = None,
+    *,
+    archive: str | Path | Place | None = None,
+    buckets: int | None = None,
+    commit_events: int | None = None,
+    forget: bool = False,
+    show: Show | None = None,
+) -> Appended:
+    """Bring a table up to the safe head; `forget` removes old versions, and what killed runs left."""
+    if buckets is not None and not 1 <= buckets <= BUCKETS_MAX:
+        raise errors.InvalidValue(what="buckets", value=str(buckets), must=f"from 1 to {BUCKETS_MAX}")
+    table = table_at(destination, format)
+    begun = tried(table, lambda: _begun(table, url, buckets))
+    _require_buckets(table, begun, buckets)
+    source = _source(url, archive, begun.through)
+    erased = tried(table, lambda: _erase(table, source))
+    events = commits = 0
+    while (added := tried(table, lambda: _added(table, source, commit_events or table.commit_events))) is not None:
+        events, commits = events + added, commits + 1
+        if show is not None:
+            show(marked(table).through - begun.through, source.until - begun.through)
+    removed = forgotten(table) if forget else 0
+    through = marked(table).through
+    return Appended(
+        format=table.format,
+        events=events,
+        commits=commits,
+        erased=erased,
+        through=through,
+        removed=removed,
+        left=table.left(),
+    )
+
+
+def _begun(table: Table, url: str, buckets: int | None) -> Mark:
+    """The mark of a table that is of this log; of a new one if there is none."""
+    with open_log(url) as store:
+        require_order(store, what="make a table of")
+        mark = table.mark()
+        if mark is None:
+            require_empty(table)
+            table.begin(Mark(store_id=store.log.store_id.hex(), through=0, buckets=buckets or BUCKETS), SCHEMA)
+            mark = marked(table)
+        require(table, mark, projection="")
+        ends.require_same_history(table, mark, store)
+        return mark
+
+
+def _require_buckets(table: Table, mark: Mark, buckets: int | None) -> None:
+    if buckets not in (None, mark.buckets):
+        raise errors.WrongTable(path=str(table.place), reason=f"it has {mark.buckets} buckets, not {buckets}")
+
+
+def _source(url: str, archive: str | Path | Place | None, through: int) -> Whole:
+    """Where the rows come from. What was pruned in front of the mark is in the table already."""
+    with open_log(url) as store:
+        is_there = store.log.floor() <= through
+    return whole(url, archive, over_pruned=is_there, seen=through)
+
+
+def _erase(table: Table, source: Whole) -> int:
+    mark = marked(table)
+    with open_log(source.url) as store:
+        positions = _erased_since(store, mark, source)
+    return table.erase(positions) if positions else 0
+
+
+def _erased_since(store: Store, mark: Mark, source: Whole) -> list[int]:
+    return erasures(store, after=mark.through, until=source.until)
+
+
+def _added(table: Table, source: Whole, commit_events: int) -> int | None:
+    """Add the next rows behind the mark; how many, or None if there is nothing behind it."""
+    mark = marked(table)
+    if mark.through >= source.until:
+        return None
+    through = _next_end(source, mark.through, commit_events)
+    rows = Rows(rows_of(source, Range(mark.through, through), mark.buckets))
+    with rows.clearly():
+        table.append(rows, through=through)
+    return rows.count
+
+
+def _next_end(source: Whole, after: int, commit_events: int) -> int:
+    """Where a commit ends: with a bucket of the archive, so that no file is read for two commits without need."""
+    end = min(after + commit_events, source.until)
+    buckets = source.manifest.buckets if source.manifest is not None else []
+    ends = [bucket.last for bucket in buckets if after < bucket.last <= end]
+    return ends[-1] if ends and end <= source.through else end
+
+
+def rows_of(source: Whole, part: Range, buckets: int, *, over_pruned: bool = False) -> Iterator[pa.RecordBatch]:
+    """The rows of a range of positions, as a table has them, in order.
+
+    What is pruned while they are read is refused like what was pruned before, unless what is left is asked for.
+    """
+    for batch in _events_of(source, part, over_pruned):
+        batch.validate(full=True)  # a library would take for UTF-8 what is not
+        yield with_partitions(batch, buckets)
+
+
+def _events_of(source: Whole, part: Range, over_pruned: bool) -> Iterator[pa.RecordBatch]:
+    if source.manifest is not None and source.place is not None:
+        for bucket in source.manifest.buckets:
+            file = archive_files.file_of(bucket)
+            if file is None or bucket.last <= part.after or bucket.first > part.until:
+                continue
+            for batch in archive_files.read(source.place, file):
+                yield archive_files.without_payloads(_within(batch, part), source.erased)
+    after = max(part.after, source.through)
+    if after < part.until:
+        question = Question(url=absolute(source.url), until=part.until, over_pruned=over_pruned, final=True)
+        yield from read_range(question, COLUMNS, Range(after, part.until))
+
+
+def _within(batch: pa.RecordBatch, part: Range) -> pa.RecordBatch:
+    position = batch.column(batch.schema.get_field_index("position"))
+    return batch.filter(pc.and_(pc.greater(position, part.after), pc.less_equal(position, part.until)))

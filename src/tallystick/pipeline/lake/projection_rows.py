@@ -1,0 +1,207 @@
+"""The rows of a projection as a table: all of them, as they were at one position of the log, replaced in one commit.
+
+With them goes their fingerprint, which is that of the rows in the log. Rows that move while they are read are read
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tallystick import errors
+from tallystick.pipeline.lake.form import ROWS
+from tallystick.pipeline.lake.table import Mark, Rows, Table, forgotten, marked, require, require_empty, table_at, tried
+from tallystick.pipeline.lake.table_files import UNREADABLE
+from tallystick.pipeline.place import Place, Taken
+from tallystick.pipeline.question import open_log
+from tallystick.projections import ViewReader
+from tallystick.projections.fingerprint import Digest, Fingerprint
+from tallystick.store.events import Problem
+from tallystick.store.store import Store
+from tallystick.store.views import ROWS_PAGE, ViewRow
+
+_AT_A_TIME = 10_000
+
+
+class Replaced(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run did. `left`: data files that the newest version does not name."""
+
+    format: str
+    projection: str
+    rows: int
+    position: int
+    fingerprint: str
+    changed: bool
+    removed: int
+    left: int
+
+
+class RowsVerified(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found in a table of rows; `unsure` says what could not be looked at."""
+
+    format: str
+    projection: str
+    rows: int
+    position: int
+    problems: list[Problem]
+    unsure: list[str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+def replace(
+    url: str, projection: str, destination: str | Path | Place, format: str | None = None, *, forget: bool = False
+) -> Replaced:
+    """Put the live rows of a projection into a table, in place of those that are there."""
+    table = table_at(destination, format)
+    with open_log(url) as store:
+        reader = ViewReader(store, projection)
+        found, changed = tried(table, lambda: _replaced(table, store, reader))
+    return Replaced(
+        format=table.format,
+        projection=projection,
+        rows=found.rows,
+        position=found.position,
+        fingerprint=found.digest,
+        changed=changed,
+        removed=forgotten(table) if forget else 0,
+        left=_left(table),
+    )
+
+
+def _left(table: Table) -> int:
+    marked(table)
+    return table.left()
+
+
+def _replaced(table: Table, store: Store, reader: ViewReader) -> tuple[Fingerprint, bool]:
+    """Write the rows as they are now, if the table has others."""
+    found = reader.fingerprint()
+    wanted = Mark(
+        store_id=store.log.store_id.hex(), through=found.position, projection=found.name, fingerprint=found.digest
+    )
+    mark = table.mark()
+    if mark is None:
+        require_empty(table)
+        table.begin(msgspec.structs.replace(wanted, through=0, fingerprint=""), ROWS)
+        mark = marked(table)
+    _require_ours(table, mark, wanted)
+    if mark == wanted:
+        return found, False
+    rows = Rows(_batches(store, reader, found))
+    with rows.clearly():
+        table.replace(rows, wanted, ROWS)
+    return found, True
+
+
+def _require_ours(table: Table, mark: Mark, wanted: Mark) -> None:
+    """Refuse a table of other rows, and one whose rows are newer than those of the log."""
+    if mark.store_id != wanted.store_id:
+        raise errors.WrongTable(path=str(table.place), reason=f"it is of store {mark.store_id}")
+    require(table, mark, projection=wanted.projection)
+    if mark.through > wanted.through:
+        reason = f"its rows are those of position {mark.through}, the log's only of {wanted.through}"
+        raise errors.WrongTable(path=str(table.place), reason=reason)
+
+
+def _batches(store: Store, reader: ViewReader, expected: Fingerprint) -> Iterator[pa.RecordBatch]:
+    """The live rows; `Taken` if they are others by now."""
+    digest, after = Digest(), ""
+    waiting: list[ViewRow] = []
+    while page := store.log.views.rows(reader.name, after=after, limit=ROWS_PAGE).rows:
+        if any(row.state is None for row in page):
+            raise Taken
+        digest.add(page)
+        after = page[-1].key
+        waiting += page
+        if len(waiting) >= _AT_A_TIME:
+            yield _batch(waiting)
+            waiting = []
+    if digest.hex() != expected.digest:
+        raise Taken
+    if waiting:
+        yield _batch(waiting)
+
+
+def _batch(rows: list[ViewRow]) -> pa.RecordBatch:
+    states = pa.array([row.state for row in rows], pa.binary()).cast(pa.string())
+    return pa.RecordBatch.from_arrays([pa.array([row.key for row in rows], pa.string()), states], schema=ROWS)
+
+
+def verify(url: str, destination: str | Path | Place) -> RowsVerified:
+    """Whether a table has the rows that were written, and those that the log has if it is still there."""
+    table = table_at(destination)
+    mark = marked(table)
+    if not mark.projection:
+        raise errors.WrongTable(path=str(table.place), reason="it holds events")
+    with open_log(url) as store:
+        if mark.store_id != store.log.store_id.hex():
+            raise errors.WrongTable(path=str(table.place), reason=f"it is of store {mark.store_id}")
+        rows, problems = _read(table)
+        if _fingerprint(rows) != mark.fingerprint:
+            problems.append(Problem("fingerprint", "the rows do not have the fingerprint that they were written with"))
+        place = ViewReader(store, mark.projection).place()
+        unsure = []
+        if place is None or place.position != mark.through:
+            at = "gone" if place is None else f"at position {place.position}"
+            unsure.append(f"whether they were the log's rows: the table is at position {mark.through}, the log's {at}")
+        else:
+            problems += _differing(store, mark.projection, rows)
+    return RowsVerified(
+        format=table.format,
+        projection=mark.projection,
+        rows=len(rows),
+        position=mark.through,
+        problems=problems,
+        unsure=unsure,
+    )
+
+
+def _read(table: Table) -> tuple[list[ViewRow], list[Problem]]:
+    """All rows in the order of their keys, and what is wrong with files or keys."""
+    rows: list[ViewRow] = []
+    problems: list[Problem] = []
+    for file in table.files():
+        try:
+            with table.place.opened(file.name) as path, pq.ParquetFile(path) as opened:
+                found = opened.read(columns=ROWS.names, use_threads=False)
+            columns = (found[name].cast(pa.string()).cast(pa.binary()).to_pylist() for name in ROWS.names)
+            rows += [
+                ViewRow((key or b"").decode(errors="replace"), state or b"")
+                for key, state in zip(*columns, strict=True)
+            ]
+        except UNREADABLE as problem:
+            reason = "it is missing" if isinstance(problem, FileNotFoundError) else str(problem).partition("\n")[0]
+            problems.append(Problem("file", f"{file.name}: {reason}"))
+    rows.sort(key=lambda row: row.key.encode())
+    again = sorted({one.key for one, other in pairwise(rows) if one.key == other.key})
+    return rows, problems + [Problem("row", f"the key {key!r} is there more than once") for key in again]
+
+
+def _fingerprint(rows: list[ViewRow]) -> str:
+    digest = Digest()
+    digest.add(rows)
+    return digest.hex()
+
+
+def _differing(store: Store, projection: str, rows: list[ViewRow]) -> Iterator[Problem]:
+    """Keys that the log's rows have otherwise."""
+    theirs = {row.key: row.state for row in rows}
+    after = ""
+    while page := store.log.views.rows(projection, after=after, limit=ROWS_PAGE).rows:
+        for row in page:
+            if row.key not in theirs:
+                yield Problem("row", f"the table does not have the key {row.key!r}")
+            elif theirs.pop(row.key) != row.state:
+                yield Problem("row", f"the table has another state of the key {row.key!r}")
+        after = page[-1].key
+    yield from (Problem("row", f"the log does not have the key {key!r}") for key in theirs)

@@ -1,0 +1,114 @@
+"""The data files of a table, read as they are: by their names, with nothing taken from what is said of them.
+
+What the table and the files' footers say of positions is compared with the rows, since every engine goes by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tallystick.pipeline.archive_check import wrong_statistics
+from tallystick.pipeline.lake.form import PARTITIONS, SCHEMA
+from tallystick.pipeline.lake.table import Listed
+from tallystick.pipeline.place import Place
+
+UNREADABLE = (OSError, ValueError, KeyError, pa.ArrowException)
+_SAME = {"large_string": "string", "string_view": "string", "large_binary": "binary", "binary_view": "binary"}
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A row group, with the bounds that its positions really have."""
+
+    number: int
+    first: int
+    last: int
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A file that can be read."""
+
+    file: Listed
+    groups: Sequence[Group]
+
+
+def look_at(place: Place, file: Listed) -> tuple[Known, list[str]]:
+    """Where the rows of a file are, and what is wrong with what is said of them. Raises one of `UNREADABLE`."""
+    with place.opened(file.name) as path:
+        wrong = [] if next(wrong_statistics(path), None) is None else ["its footer has other bounds than its positions"]
+        with pq.ParquetFile(path) as opened:
+            _require_form(opened.schema_arrow)
+            groups, rows, nowhere = [], 0, 0
+            for number in range(opened.num_row_groups):
+                found = opened.read_row_group(number, columns=["position"], use_threads=False)["position"]
+                rows, nowhere = rows + len(found), nowhere + found.null_count
+                wrong += _misplaced(file, opened, number)
+                bounds = pc.min_max(found).as_py()
+                if bounds["min"] is not None:
+                    groups.append(Group(number, bounds["min"], bounds["max"]))
+    if nowhere:
+        wrong.append(f"it has {nowhere} rows without a position")
+    return Known(file, groups), [*wrong, *_misstated(file, rows, groups)]
+
+
+def _misplaced(file: Listed, opened: pq.ParquetFile, number: int) -> Iterator[str]:
+    """Partition columns that a file has itself, and that are not those of the partition it is listed in."""
+    listed = {"day": file.day, "bucket": file.bucket}
+    names = [name for name in PARTITIONS if name in opened.schema_arrow.names]
+    for name in names:
+        found = opened.read_row_group(number, columns=[name], use_threads=False)[name].unique().to_pylist()
+        if found != [listed[name]]:
+            yield f"the table lists it under the {name} {listed[name]}, and it has rows of {found[:3]}"
+
+
+def _misstated(file: Listed, rows: int, groups: Sequence[Group]) -> Iterator[str]:
+    """What the table says of a file that is not so. A bound may be missing, and may not leave out a row."""
+    if file.rows != rows:
+        yield f"the table says that it has {file.rows} rows, and it has {rows}"
+    if groups:
+        first, last = min(group.first for group in groups), max(group.last for group in groups)
+        if (file.first is not None and file.first > first) or (file.last is not None and file.last < last):
+            yield f"the table says that it has the positions from {file.first} to {file.last}, not {first} to {last}"
+
+
+def _require_form(found: pa.Schema) -> None:
+    """Refuse a file without the columns of the table. Delta keeps partition columns out of its files."""
+    for field in SCHEMA:
+        at = found.get_field_index(field.name)
+        if at < 0 and field.name not in PARTITIONS:
+            raise ValueError(f"it has no column {field.name}")
+        if at >= 0 and _SAME.get(str(found.field(at).type), str(found.field(at).type)) != str(field.type):
+            raise ValueError(f"its column {field.name} is {found.field(at).type}, not {field.type}")
+
+
+def rows_of(place: Place, file: Listed) -> pa.Table:
+    """All rows of a file."""
+    with place.opened(file.name) as path, pq.ParquetFile(path, pre_buffer=False) as opened:
+        return _formed(file, opened.read(use_threads=False))
+
+
+def rows_between(place: Place, known: Known, first: int, last: int) -> Iterator[pa.Table]:
+    """The rows of a file with positions from `first` to `last`, as they are."""
+    wanted = [group.number for group in known.groups if group.first <= last and group.last >= first]
+    if not wanted:
+        return
+    with place.opened(known.file.name) as path, pq.ParquetFile(path, pre_buffer=False) as opened:
+        for number in wanted:
+            rows = _formed(known.file, opened.read_row_group(number, use_threads=False))
+            yield rows.filter(pc.and_(pc.greater_equal(rows["position"], first), pc.less_equal(rows["position"], last)))
+
+
+def _formed(file: Listed, rows: pa.Table) -> pa.Table:
+    """Rows with all columns of the table, of its types. The partition is what the table says, as engines take it."""
+    listed = {"day": file.day, "bucket": file.bucket}
+    columns = []
+    for field in SCHEMA:
+        if field.name in listed:
+            columns.append(pa.chunked_array([pa.array([listed[field.name]] * rows.num_rows, field.type)]))
+        else:
+            columns.append(rows[field.name].cast(field.type, safe=False))
+    return pa.table(columns, schema=SCHEMA)

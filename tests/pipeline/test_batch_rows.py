@@ -1,0 +1,175 @@
+"""What a task of `stream` does, without a session: it fills a batch with rows, whatever the pages and the histories."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import tallystick
+from tallystick import NewEvent, Store, errors
+from tallystick.event.catalog import Catalog
+from tallystick.event.model import Event
+from tallystick.pipeline import batch_rows, columns
+from tallystick.pipeline.batch_rows import Batch, Filler, Kept
+from tallystick.pipeline.keys import KEY, key_name
+from tallystick.projections import Live, Projection, ViewReader, model
+from tallystick.projections import rebuild as rebuild_in_process
+from tallystick.projections.places import Keeper
+from tallystick.projections.summary import Summary, latest, payload, sum_
+from tallystick.store.selection import Selection
+from tallystick.testing.shop import PAID, PLACED, CustomerBalance, MergedFeed, OrderTotals, order_event
+
+
+class Paid(Summary):
+    """What each customer paid, and the latest amount."""
+
+    types = (PLACED, PAID)
+    key = payload.customer
+    total = sum_(payload.amount, of=PAID)
+    last = latest(payload.amount)
+
+
+PROJECTIONS = [OrderTotals(), CustomerBalance(), MergedFeed(), Paid()]
+
+
+def pages(store: Store, projection: Any, after: int, until: int, size: int) -> Iterator[pa.RecordBatch]:
+    """The events of a batch as Spark hands them to a task: by key, in the order of the projection, so many a page."""
+    chosen = store.events(after=after, until=until, selection=Selection(types=frozenset(projection.types)))
+    keyed = [(model.key_of(projection, event), event) for event in chosen]
+    there = [(key, event) for key, event in keyed if key is not None]
+    if projection.order == model.BY_POSITION:
+        there.sort(key=lambda pair: (pair[0], pair[1].position))
+    else:
+        there.sort(key=lambda pair: (pair[0], pair[1].metadata["lamport"], pair[1].id))
+    for number in range(0, len(there), size):
+        yield page_of(projection, there[number : number + size])
+
+
+def page_of(projection: Any, some: Sequence[tuple[str, Event]]) -> pa.RecordBatch:
+    """A page of Arrow, with a column for the key unless that is the stream."""
+    page = columns.batch_maker(columns.COLUMNS)([event for _, event in some])
+    if key_name(projection) != KEY:
+        return page
+    keys = pa.array([key for key, _ in some], pa.string())
+    return pa.RecordBatch.from_arrays([*page.columns, keys], [*columns.COLUMNS, KEY])
+
+
+def apply(store: Store, projection: Any, until: int, chance: random.Random) -> Batch:
+    """Bring the rows up to a position as a step of `stream` does, with one task."""
+    views = store.log.views
+    place = Keeper(store, projection, views).live()
+    batch = Batch(chance.randbytes(16), place, until)
+    filler = Filler(store, Kept("", projection, Catalog()), batch)
+    for page in pages(store, projection, place.position, until, chance.randint(1, 9)):
+        filler.take(page)
+    views.write_batch(place.moved(until, None), batch.number, rows=filler.end(), previous=place.position)
+    return batch
+
+
+def fill(store: Store, chance: random.Random, events: int) -> None:
+    """Orders of few customers, some with a lamport far behind."""
+    for _ in range(events):
+        kind, customer = chance.choice([PLACED, PAID]), f"c{chance.randrange(4)}"
+        made = order_event(kind, customer=customer, amount=chance.randrange(99), lamport=chance.randrange(1, 40))
+        store.append(f"order/{chance.randrange(3)}", made)
+
+
+def stored(store: Store, name: str) -> list[tuple[str, Any]]:
+    """The live rows."""
+    return ViewReader(store, name).rows()
+
+
+@pytest.mark.parametrize("projection", PROJECTIONS, ids=lambda item: item.name)
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_do_not_depend_on_pages(
+    projection: Projection, seed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """PIPE-07: keys over many pages, few keys at a time, late events: after each batch the rows are those of a fold."""
+    chance = random.Random(seed)
+    monkeypatch.setattr(batch_rows, "KEYS_MAX", chance.choice([1, 2, 1000]))
+    with tallystick.open(f"sqlite:{tmp_path}/log.db") as store:
+        for _ in range(4):
+            fill(store, chance, 25)
+            apply(store, projection, store.head(), chance)
+        found = stored(store, projection.name)
+        rebuild_in_process(store, projection)
+        assert found == stored(store, projection.name)
+
+
+def test_a_dropped_state_is_folded_once_over_many_pages(tmp_path: Path) -> None:
+    """PIPE-07: a key that is folded again has every event of its batch; the rest of them in later pages are skipped."""
+    chance = random.Random(1)
+    for projection in PROJECTIONS:
+        with tallystick.open(f"sqlite:{tmp_path}/{projection.name}.db") as store:
+            fill(store, chance, 40)
+            Live(store, projection).catch_up()
+            expected_keys = [key for key, _ in stored(store, projection.name)]
+            store.log.views.drop(projection.name, expected_keys)
+            fill(store, chance, 40)
+            apply(store, projection, store.head(), chance)
+            found = stored(store, projection.name)
+            rebuild_in_process(store, projection)
+            assert found == stored(store, projection.name)
+
+
+class Large(Projection):
+    """A state of many bytes a stream."""
+
+    types = ("order.noted",)
+    key = "stream"
+
+    def initial(self) -> dict[str, Any]:
+        """Nothing yet."""
+        return {"text": ""}
+
+    def apply(self, found: dict[str, Any], event: Any) -> dict[str, Any]:
+        """A large text."""
+        return {"text": event.data["mark"] * 10_000}
+
+
+def test_few_keys_are_held_where_states_are_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PIPE-07: after the first rows a task looks how large they are, and asks for as many as fit."""
+    monkeypatch.setattr(batch_rows, "STATES_BYTES", 50_000)
+    monkeypatch.setattr(batch_rows, "KEYS_MAX", 10)
+    with tallystick.open(f"sqlite:{tmp_path}/log.db") as store:
+        for number in range(40):
+            store.append(f"order/{number}", NewEvent("order.noted", {"mark": "x"}))
+        asked: list[int] = []
+        read = store.log.views.rows
+
+        def counting(*arguments: Any, **options: Any) -> Any:
+            asked.append(len(options["keys"]))
+            return read(*arguments, **options)
+
+        place = Keeper(store, Large(), store.log.views).live()
+        monkeypatch.setattr(store.log.views, "rows", counting)
+        filler = Filler(store, Kept("", Large(), Catalog()), Batch(b"one", place, 40))
+        for page in pages(store, Large(), 0, 40, 20):
+            filler.take(page)
+        assert filler.end() == 40
+        assert asked[0] == 10
+        assert max(asked[1:]) <= 5
+
+
+def test_a_task_of_an_older_batch_is_refused(tmp_path: Path) -> None:
+    """PIPE-07: a task that goes on after its batch, or a later one, is in force, changes nothing."""
+    chance = random.Random(2)
+    with tallystick.open(f"sqlite:{tmp_path}/log.db") as store:
+        fill(store, chance, 30)
+        late = Filler(
+            store,
+            Kept("", OrderTotals(), Catalog()),
+            Batch(b"late", Keeper(store, OrderTotals(), store.log.views).live(), 30),
+        )
+        apply(store, OrderTotals(), store.head(), chance)
+        before = stored(store, "OrderTotals")
+        with pytest.raises(errors.ViewMoved):
+            for page in pages(store, OrderTotals(), 0, 30, 7):
+                late.take(page)
+            late.end()
+        assert stored(store, "OrderTotals") == before

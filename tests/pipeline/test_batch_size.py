@@ -1,0 +1,117 @@
+"""How far a batch of `stream` goes: the bytes of its events decide, and each batch is put in force by itself."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import tallystick
+from tallystick import NewEvent, Store
+from tallystick.engines.postgres.views import PostgresViews
+from tallystick.engines.tables.views import SqliteViews
+from tallystick.event.model import Event
+from tallystick.pipeline import batch_size
+from tallystick.pipeline.batch_size import last_within, marks_in
+from tallystick.pipeline.partitions import Range, bytes_of, split
+from tallystick.pipeline.question import Question
+from tallystick.pipeline.streaming import stream
+from tallystick.projections import Projection, ViewReader
+from tallystick.projections import rebuild as rebuild_in_process
+from tallystick.store.selection import Selection
+
+CHOSEN = Selection(types=frozenset({"order.noted"}))
+
+
+class Sizes(Projection):
+    """How long the notes of each stream are together."""
+
+    types = ("order.noted",)
+    key = "stream"
+
+    def initial(self) -> dict[str, int]:
+        """Nothing yet."""
+        return {"size": 0, "mixed": 0}
+
+    def apply(self, found: dict[str, int], event: Any) -> dict[str, int]:
+        """One note more."""
+        size = len(event.data["note"])
+        return {"size": found["size"] + size, "mixed": (found["mixed"] * 31 + size) % 1_000_003}
+
+
+def fill(store: Store, chance: random.Random, events: int) -> None:
+    """Small notes, some large ones, and what nobody asks for."""
+    for _ in range(events):
+        kind, size = chance.choice(["order.noted", "x.y"]), chance.choice([0, 10, 300, 300, 9000, 40_000])
+        store.append(f"order/{chance.randrange(5)}", NewEvent(kind, {"note": "n" * size}))
+
+
+def chosen(store: Store, after: int, until: int) -> list[Event]:
+    """The events of a batch."""
+    return list(store.events(after=after, until=until, selection=CHOSEN))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_batches_keep_to_their_bytes_and_are_nearly_full(seed: int, tmp_path: Path) -> None:
+    """PIPE-07: at most so many bytes, or one event; one event more and what marks leave out would not fit."""
+    chance = random.Random(seed)
+    url = f"sqlite:{tmp_path}/log.db"
+    with tallystick.open(url) as store:
+        fill(store, chance, 200)
+        head, question = store.head(), Question(url=url, selection=CHOSEN)
+        after, bytes_max = 0, chance.choice([500, 20_000, 90_000, 1 << 30])
+        while after < head:
+            parts = split(after, head, partition_events=chance.choice([1, 17, None]))
+            marks = [mark for part in parts for mark in marks_in(store, question, part, bytes_max=bytes_max)]
+            end = last_within(marks, after, head, bytes_max=bytes_max)
+            sizes = [bytes_of(event) for event in chosen(store, after, end)]
+            assert after < end <= head
+            assert sum(sizes) <= bytes_max or len(sizes) == 1
+            following = chosen(store, end, head)
+            if following and sum(sizes) <= bytes_max:
+                spare = max(bytes_max // batch_size.MARKS, bytes_of(following[0]))
+                assert sum(sizes) + spare + bytes_of(following[0]) > bytes_max or len(parts) > 1
+            after = end
+
+
+def test_a_range_with_too_much_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PIPE-07: a task stops counting where its range alone has more than the batch."""
+    monkeypatch.setattr("tallystick.pipeline.partitions.BATCH_EVENTS", 5)
+    url = f"sqlite:{tmp_path}/log.db"
+    with tallystick.open(url) as store:
+        for _ in range(50):
+            store.append("order/1", NewEvent("order.noted", {"note": "n" * 1000}))
+        marks = marks_in(store, Question(url=url), Range(0, 50), bytes_max=4000)
+    assert marks[-1][0] == 4
+
+
+def test_no_transaction_has_more_bytes_than_asked(
+    spark: SparkSession, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PIPE-07: on every engine, the rows move on by at most so many bytes of events, to the rows of one process."""
+    bytes_max = 100_000
+    with tallystick.open(url) as store:
+        fill(store, random.Random(7), 150)
+    steps: list[tuple[int, int]] = []
+    made: Any = PostgresViews if url.startswith("postgres") else SqliteViews
+    write = made.write_batch
+
+    def noting(self: Any, place: Any, batch: bytes, *, rows: int, previous: int) -> None:
+        write(self, place, batch, rows=rows, previous=previous)
+        steps.append((previous, place.position))
+
+    monkeypatch.setattr(made, "write_batch", noting)
+    stream(spark, url, Sizes(), str(tmp_path / "checkpoint"), batch_bytes=bytes_max).awaitTermination()
+    with tallystick.open(url) as store:
+        sizes = [sum(map(bytes_of, chosen(store, *step))) for step in steps]
+        found = ViewReader(store, "Sizes").fingerprint().digest
+        rebuild_in_process(store, Sizes())
+        assert ViewReader(store, "Sizes").fingerprint().digest == found
+    assert steps[0][0] == 0
+    assert all(this[1] == following[0] for this, following in pairwise(steps))
+    assert len(steps) > 3
+    assert max(sizes) <= bytes_max
