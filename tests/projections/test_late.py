@@ -86,6 +86,14 @@ def test_what_comes_twice_is_applied_once(snapshot_events: int) -> None:
         assert late.view.snapshot_state() == [1, 2, 3]
 
 
+def test_a_view_that_was_used_before_begins_empty() -> None:
+    """COM-07: what it held is of another order of events."""
+    view = Trace()
+    view.seen = [7]
+    late = LateView(view, Feed().history)
+    assert (late.view.snapshot_state(), late.last) == ([], b"")
+
+
 def test_an_event_without_a_lamport_is_refused() -> None:
     """COM-07: it has no place in the merged order."""
     feed = Feed()
