@@ -174,7 +174,7 @@ class Campaign:
         if result is not None and result.outcome == KILLED:
             return set()
         if site.key not in self._places:
-            self._places[site.key] = places(site, self._texts)
+            self._places[site.key] = places(site, self._texts, lambda place: bool(self._known.of([place])))
         passed = set(result.passed) if result is not None else set()
         found = self._known.of(self._places[site.key])
         if runs_at_import(site, self._texts):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 from .sites import Site
@@ -14,15 +14,15 @@ DEPTH_MAX = 3
 Place = tuple[str, int]
 
 
-def places(site: Site, texts: Mapping[str, str]) -> list[Place]:
-    """The line itself if it is in the body of a function; otherwise the lines that use what is defined there.
+def places(site: Site, texts: Mapping[str, str], run: Callable[[Place], bool]) -> list[Place]:
+    """The line itself if it is in the body of a function that tests run; otherwise what uses what is defined there.
 
     What runs at import counts for no test: the first one that imports the module would be said to run it.
     """
     tree = _parsed(texts[site.path])
-    if _is_in_a_body(tree, site.line):
-        return [(site.path, site.line)]
     names, inside = _defined(tree, site.line)
+    if _is_in_a_body(tree, site.line) and any(run((site.path, line)) for line in inside):
+        return [(site.path, site.line)]
     found = {(site.path, line) for line in inside}
     for _ in range(DEPTH_MAX):
         mentioned = set(_mentions(names, texts)) - found

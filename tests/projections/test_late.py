@@ -75,6 +75,25 @@ def test_a_late_batch_goes_back_once_and_not_to_the_beginning() -> None:
     assert late.view.snapshot_state() == sorted([*range(1, 104), 97, 98, 99])
 
 
+@pytest.mark.parametrize("snapshot_events", [1, 2, 100])
+def test_what_comes_twice_is_applied_once(snapshot_events: int) -> None:
+    """COM-07: peers send again what they do not know to have arrived, also the very last event."""
+    feed = Feed()
+    late = LateView(Trace(), feed.history, snapshot_events=snapshot_events)
+    events = feed.arrive(1, 2, 3)
+    for again in (events, events[2:], events[1:2], events):
+        late.take(again)
+        assert late.view.snapshot_state() == [1, 2, 3]
+
+
+def test_a_view_that_was_used_before_begins_empty() -> None:
+    """COM-07: what it held is of another order of events."""
+    view = Trace()
+    view.seen = [7]
+    late = LateView(view, Feed().history)
+    assert (late.view.snapshot_state(), late.last) == ([], b"")
+
+
 def test_an_event_without_a_lamport_is_refused() -> None:
     """COM-07: it has no place in the merged order."""
     feed = Feed()

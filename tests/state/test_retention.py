@@ -158,6 +158,20 @@ def test_snapshots_thin_out_with_age() -> None:
     assert max(kept) <= 365 * 24
 
 
+@pytest.mark.parametrize(
+    ("knob", "days"),
+    [("keep_all_ns", 1), ("keep_daily_ns", 30), ("keep_weekly_ns", 365)],
+    ids=["all", "daily", "weekly"],
+)
+def test_a_snapshot_goes_when_it_is_older_than_the_limit(knob: str, days: int) -> None:
+    """LH-14: at exactly that age it is still kept, a nanosecond later it is not."""
+    now, limit = 1000 * DAY, days * DAY
+    latest, at_it, past_it = _entry(3, made=now), _entry(2, made=now - limit), _entry(1, made=now - limit - 1)
+    policy = msgspec.structs.replace(PRESETS["keep-all"], **{knob: limit})
+    assert superfluous([latest, at_it], policy, now=now, cut=0) == []
+    assert superfluous([latest, past_it], policy, now=now, cut=0) == [past_it]
+
+
 def test_what_is_needed_or_protected_is_never_let_go() -> None:
     """LH-14: the latest of each reducer, the one at the cut, a protected one, and the base of a kept diff stay."""
     now = 1000 * DAY

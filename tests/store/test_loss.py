@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tallystick import errors
+from tallystick import Event, errors
 from tallystick.event import chain
 from tallystick.store import loss
 from tallystick.store.ledger import Head
@@ -75,6 +75,17 @@ def test_a_stream_whose_end_an_index_knew_is_as_it_knew_it() -> None:
 def test_a_loss_gives_the_end_of_the_stream_that_was_asked_for() -> None:
     """SAFE-01: of none that ends elsewhere."""
     assert [end and end.seq for end in map(TWENTY.end_of, ("order/a", "order/b", "order/c"))] == [None, 7, None]
+
+
+def test_the_end_of_a_stream_that_goes_on_in_a_loss_names_the_next_one() -> None:
+    """SAFE-01: the first loss after the last event that was found, from position 1 on if none was."""
+    first, second = Loss(1, 2, "the very first"), Loss(5, 6, "a later one")
+    head, event = Head(9, b"a" * 32, None), Event(3, "order/1", 1, "t", 1, bytes(16), 0, b"{}", b"{}", b"", b"")
+    for found, loss_ in (([], first), ([event], second)):
+        with pytest.raises(errors.HistoryLost) as refused:
+            loss.require_none_after((first, second), found, head=head, reached=len(found))
+        assert (refused.value.first, refused.value.last) == (loss_.first, loss_.last)
+    loss.require_none_after((first, second), [event], head=Head(1, b"a" * 32, None), reached=1)
 
 
 def test_a_reserved_stream_of_which_nothing_is_left_is_not_taken_for_a_new_one() -> None:

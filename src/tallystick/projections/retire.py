@@ -101,8 +101,7 @@ def reset_consumer(store: Store, name: str, position: int, *, by: str = "", reas
         raise errors.InvalidValue(what="position", value=names.shown(position), must=must)
     fact = ConsumerReset(name=name, before=before or 0, position=position, reason=reason)
     record(store, CONSUMER_RESET, fact, by)
-    stored = store.log.checkpoints.load(name)
-    store.save_checkpoint(name, position, previous=stored.position if stored is not None else None)
+    store.save_checkpoint(name, position)
     return fact
 
 
