@@ -60,6 +60,7 @@ class Scheduler:
         self._policy = policy
         self._archive = archive
         self._cleaned: int | None = None  # when a cleanup was last looked at
+        self._retained: int | None = None  # when retention was last looked at
         self._counted = (0, 0, 0)  # since which position, up to which, and how many events of users are between
 
     def tick(self) -> list[Fired]:
@@ -194,18 +195,23 @@ class Scheduler:
     # --- retention and validation -----------------------------------------------------------------------------------
 
     def _retention(self) -> list[Fired]:
-        if not self._is_due("retention", self._policy.retain_every_ns):
+        every_ns = self._policy.retain_every_ns
+        if self._retained is not None and not self._passed(self._retained, every_ns):
             return []
-        done = self._retain()
-        self._done("retention")
-        return [Fired("retention", "time", "; ".join(done) or "nothing to do")]
+        if not self._is_due("retention", every_ns):
+            return []
+        went, reclaimed = self._retain()
+        self._retained = self._store.clock()
+        if went:  # else each hour of an idle store would leave an event; after a restart it is looked at once more
+            self._done("retention")
+        return [Fired("retention", "time", "; ".join([*went, *reclaimed]) or "nothing to do")]
 
-    def _retain(self) -> list[str]:
-        """Let go of what the policy lets go; says what that was."""
+    def _retain(self) -> tuple[list[str], Sequence[str]]:
+        """Let go of what the policy lets go; says what went, and what was done about its room."""
         archive = self._archive() if self._archive is not None else None
         deeds, reclaimed = retain(self._store, self._reducers, self._policy, archive=archive)
-        done = [f"{deed.what} {deed.stream} ({deed.count})" for deed in deeds if not deed.why_not]
-        return [*done, *(reclaimed.done if reclaimed else ())]
+        went = [f"{deed.what} {deed.stream} ({deed.count})" for deed in deeds if not deed.why_not]
+        return went, reclaimed.done if reclaimed else ()
 
     def _cleanup(self) -> list[Fired]:
         """When the disk is nearly full: retention now instead of later. When it is full, appends are refused."""
@@ -215,7 +221,8 @@ class Scheduler:
         self._cleaned, before = self._store.clock(), _free_bytes(self._store)
         if before is None or before >= wanted:
             return []
-        done, after = self._retain(), _free_bytes(self._store)
+        went, reclaimed = self._retain()
+        done, after = [*went, *reclaimed], _free_bytes(self._store)
         told = f"{before} bytes were free, wanted {wanted}, now {after}"
         if not done:
             return [Fired(CLEANUP, "space", f"failed: {told}; retention lets nothing more go")]

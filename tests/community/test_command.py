@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +169,37 @@ def test_retention_is_written_down(tally: Tally, tmp_path: Path) -> None:
         messages = community.engine.states()["chat"]["messages"]
         assert states["chat"]["messages"].items() < messages.items()
         assert community.place.base == community.log.replica.base.lamport
+
+
+def test_every_insert_gives_a_line_if_that_is_asked_for(
+    tally: Tally, listening: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """COM-01: what is written here and what a peer sends, also in a node that listens; never what an event says."""
+
+    def told(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+        for line in lines:
+            assert "a secret" not in line
+            if '"an event was inserted"' in line:
+                found = json.loads(line)
+                yield found["type"], found["origin"]
+
+    def logged(*arguments: str, stdin: str | None = None) -> list[tuple[str, str]]:
+        done = CliRunner().invoke(group, ["community", *arguments], input=stdin, prog_name="tally")
+        assert done.exit_code == 0, done.output
+        return list(told(done.stderr.splitlines()))
+
+    monkeypatch.setenv("TALLY_LOG", "info")
+    assert logged("init", "a") == [("community.created", "local")]
+    assert logged("append", "a", "chat.message.sent", '{"text":"a secret"}') == [("chat.message.sent", "local")]
+    listener = listening("a")
+    joined = logged("join", "b", "-", "--allow-private", stdin=invited(tally, listener))
+    assert ("community.member.joined", "local") in joined
+    assert ("community.created", "received") in [*joined, *logged("sync", "b")]
+    assert listener.process.stderr is not None
+    heard = told(line.decode() for line in listener.process.stderr)
+    assert ("community.member.joined", "received") in heard
+    monkeypatch.delenv("TALLY_LOG")
+    assert logged("append", "a", "chat.message.sent", '{"text":"more"}') == []
 
 
 def test_mistakes_are_named(tally: Tally) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +13,11 @@ import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.store.repair import repair
 from tallystick.store.verify import verify
+from tallystick.testing import upkeep
 from tallystick.testing.builders import text
 from tallystick.testing.simulated_disk import SimulatedDisk
+
+FAR = 1 << 62
 
 
 def _open(disk: SimulatedDisk, **options: Any) -> Store:
@@ -24,6 +29,13 @@ def _fill(store: Store) -> None:
         store.append(f"order/{number % 2}", NewEvent("order.placed", {"text": text(500, seed=number)}))
 
 
+def _keep_up(store: Store) -> None:
+    upkeep.snapshot(store, "order/0")
+    upkeep.prune(store, "order/1", 3)
+    upkeep.erase(store, "order/0", 2)
+    store.log.reclaim(compress_before=FAR, progress=lambda position: None)
+
+
 def _look(store: Store) -> None:
     assert len(list(store.events(over_pruned=True))) > 8
     assert list(store.stream("order/0"))[-1].seq == 6
@@ -31,9 +43,9 @@ def _look(store: Store) -> None:
     assert verify(store.log).ok
 
 
-@pytest.mark.parametrize("acts", [(_fill,), (_fill, _look)], ids=["full", "read"])
+@pytest.mark.parametrize("acts", [(_fill,), (_fill, _look), (_fill, _keep_up, _look)], ids=["full", "read", "kept"])
 def test_a_closed_log_holds_no_file(acts: tuple[Callable[[Store], None], ...]) -> None:
-    """A writer and a reader give back every file: segments, indexes, the mark."""
+    """A writer and a reader give back every file: segments, indexes, the mark, snapshots, compressed parts."""
     disk = SimulatedDisk()
     with _open(disk) as store:
         for act in acts:
@@ -63,3 +75,36 @@ def test_a_repair_leaves_no_file_open() -> None:
         assert repair(store) is not None
         assert any("quarantine" in path for path in disk.image())
     assert +disk.open_files == {}
+
+
+def test_a_segment_that_was_replaced_is_let_go_at_once() -> None:
+    """LH-10: a writer keeps no file open that has no name any more: the room of such a file is not free."""
+    disk = SimulatedDisk()
+    with _open(disk) as store:
+        _fill(store)
+    with _open(disk) as store:
+        _look(store)
+        _keep_up(store)
+        _look(store)
+        assert set(+disk.open_files) <= set(disk.state.names.values())
+
+
+def test_a_close_ends_a_compaction_after_the_segment_it_is_at() -> None:
+    """LH-10: whoever closes a log waits for one segment, not for all of them; the rest is done another time."""
+    store, done = _open(SimulatedDisk()), list[int]()
+    _fill(store)
+    closing = threading.Thread(target=store.close)
+
+    def progress(position: int) -> None:
+        done.append(position)
+        if len(done) == 1:
+            closing.start()
+            tries = iter(range(1000))
+            while not store.log._reclaimer.is_ending and next(tries, None) is not None:
+                time.sleep(0.01)
+
+    store.log.reclaim(compress_before=FAR, progress=progress)
+    closing.join()
+    assert len(done) == 1
+    with pytest.raises(errors.StoreClosed):
+        store.head()

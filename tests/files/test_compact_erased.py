@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import tallystick
 from tallystick import NewEvent, errors
+from tallystick.store.filesystem import PIECE_BYTES
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.maintenance import Maintenance
 from tallystick.store.prepare import Part, Request
@@ -132,6 +134,42 @@ def test_a_fragment_that_begins_with_the_id_is_cleaned(opened: Any, directory: P
         assert not holding(directory, SECRET[:8])
     for name, size in (("once", 100), ("twice", 200), ("cut", 40)):
         assert (directory / "quarantine" / name).stat().st_size == size
+
+
+@pytest.mark.parametrize("before", [-8, 0, 40, 300])
+def test_a_large_file_in_quarantine_is_cleaned_in_pieces(opened: Any, directory: Path, before: int) -> None:
+    """EVT-14, settled 25: also where the payload, or the id in front of it, lies on the border of two pieces."""
+    with opened() as store:
+        secret(store)
+    whole = (directory / "current.log").read_bytes()
+    at = whole.find(SECRET.encode())
+    kept = directory / "quarantine" / "tail"
+    kept.write_bytes(bytes(PIECE_BYTES - before - 200) + whole[at - 200 :] + b"z" * 5000)
+    store = opened()
+    upkeep.erase(store, "order/1", 3)
+    assert holding(directory, SECRET[:10]) == []
+    assert kept.stat().st_size == PIECE_BYTES - before + len(whole) - at + 5000
+    assert kept.read_bytes().endswith(b"z" * 5000)
+
+
+@pytest.mark.security
+def test_what_unpacks_to_a_gigabyte_in_quarantine_takes_little_memory(opened: Any, directory: Path) -> None:
+    """LH-08: a small file that unpacks to a large one does not stop an erasure."""
+    store = opened()
+    secret(store)
+    packing = zlib.compressobj(1, wbits=31)
+    with (directory / "quarantine" / "packed").open("wb") as file:
+        for _ in range(64):
+            file.write(packing.compress(bytes(4 << 20)))
+        file.write(packing.flush())
+    tracemalloc.start()
+    try:
+        upkeep.erase(store, "order/1", 3)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 << 20
+    assert holding(directory) == []
 
 
 def test_copies_and_quarantine_are_cleaned(opened: Any, directory: Path) -> None:

@@ -78,3 +78,38 @@ def test_an_index_that_knew_more_than_the_file_holds_is_evidence_of_a_cut(
         store.append("order/1", events(1))
     assert len(list(store.events(over_holes=True))) == 6 - missing
     assert path.stat().st_size == size
+
+
+@pytest.mark.parametrize(("known", "last"), [("mark", 3), ("nothing", 1)])
+def test_a_log_without_a_readable_segment_says_how_much_is_lost(
+    opened: Any, directory: Path, flip: Any, known: str, last: int
+) -> None:
+    """LH-08: positions 1 to the last that the mark knows; the first at least, if nobody knows."""
+    with opened() as store:
+        store.append("order/1", events(3))
+    flip(directory / "current.log", 40)
+    for path in (directory / "index").iterdir():
+        path.unlink()
+    if known == "nothing":
+        (directory / "synced").unlink()
+    for options in ({"readonly": True}, {}):
+        with pytest.raises(errors.Damaged, match=r"no segment of .* can be read") as refused:
+            opened(**options)
+        assert (refused.value.first, refused.value.last) == (1, last)
+
+
+def test_a_reader_that_follows_into_damage_names_it(opened: Any, directory: Path, flip: Any) -> None:
+    """LH-16: what was synced since and cannot be read is a hole for a reader that was open before, not the end."""
+    store = opened()
+    store.append("order/1", events(2))
+    reader = opened(readonly=True)
+    assert reader.head() == 2
+    begin = (directory / "current.log").stat().st_size
+    store.append("order/1", events(3, first=3))
+    flip(directory / "current.log", begin + 60)
+    with pytest.raises(errors.Damaged) as refused:
+        list(reader.events())
+    assert (refused.value.first, refused.value.last) == (3, 5)
+    assert [(hole.first, hole.last) for hole in reader.holes()] == [(3, 5)]
+    assert reader.report().problems
+    assert [event.position for event in reader.events(over_holes=True)] == [1, 2]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import signal
 import sys
 import time
@@ -125,9 +124,10 @@ def _rounds(campaign: Campaign, chosen: Sequence[Site], overlay: Overlay, second
 
 
 def _progress(campaign: Campaign, chosen: Sequence[Site], where: str) -> None:
-    ends = Counter(result.outcome for result in map(campaign.last, chosen) if result is not None)
-    said = ", ".join(f"{count:,} {end}" for end, count in ends.most_common())
-    print(f"{time.strftime('%H:%M')} {where}; {said}; {sum(os.times()[:4]):,.0f} s of the processor", file=sys.stderr)
+    results = [result for result in map(campaign.last, chosen) if result is not None]
+    said = ", ".join(f"{count:,} {end}" for end, count in Counter(each.outcome for each in results).most_common())
+    seconds = sum(result.seconds for result in results)
+    print(f"{time.strftime('%H:%M')} {where}; {said}; {seconds:,.0f} s of the processor", file=sys.stderr, flush=True)
 
 
 def _keep(result: Result) -> None:

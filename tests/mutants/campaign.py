@@ -41,6 +41,7 @@ class Result(msgspec.Struct, frozen=True):
     text: str
     by: str = ""
     passed: Sequence[int] = ()
+    seconds: float = 0.0
 
     @property
     def test(self) -> str:
@@ -61,15 +62,20 @@ class Overlay:
     def judged(self, site: Site, tasks: Sequence[Task], seconds_max: float) -> Run:
         """Change the file, run the tests until one fails or the budget is used, and put the file back."""
         passed: list[str] = []
+        seconds = 0.0
         while True:
             with self._changed(site.path, lambda text: mutated(text, site)) as (path, text):
                 run = self._run(Order(tasks, seconds_max, path, text), range(site.line, site.end_line + 1))
             passed += run.passed
+            seconds += run.seconds
             slow = [task for task in tasks if task.name == run.slow]
             if not slow:
-                return msgspec.structs.replace(run, passed=passed)
-            if self.run(slow).passed:
-                return Run(passed, failed=f"{run.slow} - it fails or takes too long, and neither without the change")
+                return msgspec.structs.replace(run, passed=passed, seconds=seconds)
+            again = self.run(slow)
+            seconds += again.seconds
+            if again.passed:
+                said = f"{run.slow} - it fails or takes too long, and neither without the change"
+                return Run(passed, failed=said, seconds=seconds)
             done = {run.slow, *run.passed}  # what the machine is too slow for says nothing: the others do
             tasks = [task for task in tasks if task.name not in done]
 
@@ -93,8 +99,11 @@ class Overlay:
         assert order.path is not None
         if self._warm.knows(order.path, lines):
             return self._warm.run(order) or self._cold(order)
-        run = self._warm.run(msgspec.structs.replace(order, seconds_max=FIRST_SECONDS))
-        return run if run is not None and (run.failed or run.slow) else self._cold(order)
+        first = self._warm.run(msgspec.structs.replace(order, seconds_max=FIRST_SECONDS)) or Run()
+        if first.failed or first.slow:
+            return first
+        run = self._cold(order)
+        return msgspec.structs.replace(run, seconds=first.seconds + run.seconds)
 
     def run(self, tasks: Sequence[Task]) -> Run:
         """The tests on the package as it is."""
@@ -102,15 +111,15 @@ class Overlay:
 
     def _cold(self, order: Order) -> Run:
         """The tests in a process that imports the package again."""
-        passed: list[str] = []
+        passed, used = list[str](), 0.0
         left, names = order.seconds_max, list(dict.fromkeys(selectable(task.name) for task in order.tasks))
         for stage in _stages(names):
-            run = forked.run_tests(self._root, self.place / "src", order.tasks, stage, left)
+            run = forked.run_tests(self._root, self.place / "src", order.tasks, stage, left - used)
             passed += run.passed
-            left -= sum(task.cpu_max - forked.CPU_SECONDS for task in order.tasks if task.name in set(run.passed)) / 5
-            if run.failed or run.slow or run.broke or left <= 0:
-                return msgspec.structs.replace(run, passed=passed)
-        return Run(passed)
+            used += run.seconds
+            if run.failed or run.slow or run.broke or used >= left:
+                return msgspec.structs.replace(run, passed=passed, seconds=used)
+        return Run(passed, seconds=used)
 
     def _write(self, path: Path, text: str) -> None:
         """Every text gets a time of its own: compiled files are told apart by time and size."""
@@ -195,7 +204,8 @@ class Campaign:
     def judged(self, site: Site, overlay: Overlay, seconds_max: float) -> Result:
         """Run the tests that are left, within a budget."""
         before, left = self._results.get(site.key), self.left(site)
-        run = overlay.judged(site, self.tasks(left), seconds_max) if left else Run()
+        now = self._known.within(left, seconds_max)
+        run = overlay.judged(site, self.tasks(now), seconds_max) if now else Run()
         passed = {self._known.marks[name] for name in run.passed if name in self._known.marks}
         passed.update(before.passed if before is not None else ())
         outcome = (
@@ -204,7 +214,8 @@ class Campaign:
         if outcome == SURVIVED and not passed:
             outcome = NOT_RUN
         marks = () if outcome == KILLED else sorted(passed)
-        result = Result(site, outcome, self._now[site.path], run.failed or run.broke, marks)
+        seconds = run.seconds + (before.seconds if before is not None else 0.0)
+        result = Result(site, outcome, self._now[site.path], run.failed or run.broke, marks, seconds)
         self.take(result)
         return result
 

@@ -56,6 +56,7 @@ class Run(msgspec.Struct, frozen=True):
     failed: str = ""
     slow: str = ""  # a test that was ended, or that took long before it failed
     broke: str = ""
+    seconds: float = 0.0  # of the processor
 
 
 def task(name: str, cpu: float, wall: float) -> Task:
@@ -153,8 +154,12 @@ def enter(root: Path, source: Path) -> None:
 
 
 def ended(child: int, tasks: Sequence[Task], notes: Path, said: Path) -> Run:
-    """Wait for the child, and say what its notes and its status mean."""
-    status = _status(child, {each.name: each.wall_max for each in tasks}, notes)
+    """Wait for the child, and say what its notes and its status mean, and what it took."""
+    status, seconds = _status(child, {each.name: each.wall_max for each in tasks}, notes)
+    return msgspec.structs.replace(_meant(status, notes, said), seconds=seconds)
+
+
+def _meant(status: int | None, notes: Path, said: Path) -> Run:
     lines = notes.read_text("utf-8", "replace").splitlines()
     passed = [line.partition(" ")[2] for line in lines if line.startswith("passed ")]
     failed = next((line.partition(" ")[2] for line in lines if line.startswith("failed ")), "")
@@ -175,7 +180,7 @@ def ended(child: int, tasks: Sequence[Task], notes: Path, said: Path) -> Run:
     return Run(passed, broke="" if code in (PASSED, COLLECTION_FAILED) else text[-400:])
 
 
-def _status(child: int, walls: dict[str, float], notes: Path) -> int | None:
+def _status(child: int, walls: dict[str, float], notes: Path) -> tuple[int | None, float]:
     """How the child ended; nothing if one test took too long. What it started goes with it."""
     waiting = os.pidfd_open(child)
     text, since, over = "", time.monotonic(), True
@@ -191,8 +196,8 @@ def _status(child: int, walls: dict[str, float], notes: Path) -> int | None:
         os.close(waiting)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
-        code = os.waitpid(child, 0)[1]
-    return None if over else code
+        _, code, used = os.wait4(child, 0)
+    return None if over else code, used.ru_utime + used.ru_stime
 
 
 def stopped(number: int, frame: object) -> None:

@@ -16,6 +16,7 @@ import pytest
 _costs: dict[str, tuple[float, float]] = {}
 _failed: set[str] = set()
 _skipped: set[str] = set()
+_process = os.getpid()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -43,7 +44,9 @@ def pytest_runtest_logreport(report: Any) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Write the costs down."""
+    """Write the costs down. A process that a test forked is none of it."""
+    if os.getpid() != _process:
+        return
     passed = {name: cost for name, cost in _costs.items() if name not in _failed | _skipped}
     found = {"passed": passed, "failed": sorted(_failed)}
     Path(os.environ["TALLY_MUTANTS_COSTS"]).write_text(json.dumps(found))

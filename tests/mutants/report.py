@@ -72,4 +72,6 @@ class Report:
             yield f"{package or 'all':16}" + "".join(f"{counts[name]:10,}" for name in COLUMNS)
         counts = self.counts()
         rest = max(1, counts["judged"] - counts["harmless"])
+        seconds = sum(result.seconds for result in self._results)
+        yield f"the tests of the mutants took {seconds:,.0f} s of the processor"
         yield f"killed: {self.rate():.1%} of those judged, {counts['killed'] / rest:.1%} without the harmless ones"

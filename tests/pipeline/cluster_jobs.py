@@ -1,6 +1,7 @@
 """Every job, as a driver on a cluster runs it: `python cluster_jobs.py MASTER PLACE KILL JOB…`; prints what each says.
 
-KILL is `kill` (an executor, as soon as Spark works on the job) or `none`. Expected answers come from the store itself.
+KILL is what is killed as soon as Spark works on a job: an `executor`; or the `driver`, by the test, which waits until
+it says that the job began. Expected answers come from the store itself.
 """
 
 from __future__ import annotations
@@ -22,6 +23,14 @@ from tallystick.projections import rebuild as rebuild_in_process
 from tallystick.state import reducer
 
 EVENTS, STREAMS, ROWS = 3000, 9, 240
+SLOW_SECONDS = 0.05
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.1",
+    "spark.sql.adaptive.enabled": "false",  # else small parts are one task, and there is nothing to compare it with
+}
 SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
@@ -53,6 +62,24 @@ class Others(Visits):
     """Another version of it."""
 
     factor = 37
+
+
+class Slow(Visits):
+    """The same, slow in the first attempt at the part of one stream; a second attempt leaves a file."""
+
+    def __init__(self, place: Path) -> None:
+        self.seen = str(place / "again")
+
+    def apply(self, found: dict[str, int], event: Any) -> dict[str, int]:
+        """One event more."""
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        if task is not None and task.attemptNumber():
+            Path(self.seen).touch()
+        elif task is not None and event.stream == "order/o0":
+            time.sleep(SLOW_SECONDS)
+        return super().apply(found, event)
 
 
 @reducer(name="cluster.count", initial={"events": 0})
@@ -175,6 +202,18 @@ def stream(spark: Any, place: Path) -> Any:
         return ViewReader(store, "Others").fingerprint().digest
 
 
+def speculate(spark: Any, place: Path) -> Any:
+    """The fingerprint of rows that two attempts of a task fill at a time, and whether there were two."""
+    from tallystick.pipeline.streaming import stream as run
+
+    for name, value in SPECULATION.items():
+        if name.startswith("spark.sql."):
+            spark.conf.set(name, value)
+    run(spark, log(place), Slow(place), str(place / "slow"), batch_events=900).awaitTermination()
+    with tallystick.open(log(place), readonly=True) as store:
+        return [ViewReader(store, "Slow").fingerprint().digest, (place / "again").exists()]
+
+
 JOBS: dict[str, Callable[[Any, Path], Any]] = {
     job.__name__: job
     for job in (source, sink, archive, verify, rebuild, diff, replay_check, compact, growth, sql, stream)
@@ -223,36 +262,49 @@ def executors(workers: str) -> list[int]:
     return found
 
 
-def kill_when_running(spark: Any, name: str, over: threading.Event) -> None:
-    """Kill an executor as soon as Spark has a job, once."""
+def kill_executor(name: str) -> bool:
+    """Kill an executor, if there is one."""
+    found = executors(os.environ["WORKERS"])
+    if found:
+        os.kill(min(found), signal.SIGKILL)
+        print("killed", name, flush=True)
+    return bool(found)
+
+
+def say_begun(name: str) -> bool:
+    """Say that the job is on its way, so that this process can be killed."""
+    print("began", name, flush=True)
+    return True
+
+
+WHEN_RUNNING: dict[str, Callable[[str], bool]] = {"executor": kill_executor, "driver": say_begun}
+
+
+def when_running(spark: Any, name: str, over: threading.Event, act: Callable[[str], bool]) -> None:
+    """Do something as soon as Spark has a job, once."""
     tracker = spark.sparkContext.statusTracker()
-    while not over.is_set():
-        if tracker.getActiveJobsIds() and (found := executors(os.environ["WORKERS"])):
-            os.kill(min(found), signal.SIGKILL)
-            print("killed", name, flush=True)
-            return
+    while not over.is_set() and not (tracker.getActiveJobsIds() and act(name)):
         time.sleep(0.005)
 
 
-def run(spark: Any, place: Path, name: str, *, kill: bool) -> None:
+def run(spark: Any, place: Path, name: str, act: Callable[[str], bool]) -> None:
     """Run a job, and say what it said."""
     over = threading.Event()
-    watcher = threading.Thread(target=kill_when_running, args=(spark, name, over))
-    if kill:
-        watcher.start()
-    print("said", name, json.dumps(JOBS[name](spark, place)), flush=True)
+    watcher = threading.Thread(target=when_running, args=(spark, name, over, act))
+    watcher.start()
+    print("said", name, json.dumps((JOBS | {"speculate": speculate})[name](spark, place)), flush=True)
     over.set()
-    if kill:
-        watcher.join()
+    watcher.join()
 
 
 def main(master: str, place: Path, kill: str, names: list[str]) -> None:
     """Run the jobs one after the other."""
     from tallystick.pipeline import session
 
-    spark = session(master, memory="512m", settings=SETTINGS)
+    settings = SETTINGS | (SPECULATION if names == ["speculate"] else {})
+    spark = session(master, memory="512m", settings=settings)
     for name in names:
-        run(spark, place, name, kill=kill == "kill")
+        run(spark, place, name, WHEN_RUNNING[kill])
     spark.stop()
 
 

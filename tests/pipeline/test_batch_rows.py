@@ -12,10 +12,11 @@ import pytest
 
 import tallystick
 from tallystick import NewEvent, Store, errors
+from tallystick.engines.tables import views
 from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
 from tallystick.pipeline import batch_rows, columns
-from tallystick.pipeline.batch_rows import Batch, Filler, Kept
+from tallystick.pipeline.batch_rows import Batch, Filler, Kept, filling
 from tallystick.pipeline.keys import KEY, key_name
 from tallystick.projections import Live, Projection, ViewReader, model
 from tallystick.projections import rebuild as rebuild_in_process
@@ -173,3 +174,24 @@ def test_a_task_of_an_older_batch_is_refused(tmp_path: Path) -> None:
                 late.take(page)
             late.end()
         assert stored(store, "OrderTotals") == before
+
+
+def test_tasks_of_one_process_count_the_rows_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PIPE-07: each task opens the log for itself; that the rows are all there is seen once by a process."""
+    url, projection, chance = f"sqlite:{tmp_path}/log.db", OrderTotals(), random.Random(3)
+    counted: list[int] = []
+    count = views._counted
+
+    def counting(*arguments: Any) -> int:
+        counted.append(1)
+        return count(*arguments)
+
+    monkeypatch.setattr(views, "_counted", counting)
+    with tallystick.open(url) as store:
+        fill(store, chance, 30)
+        for number in range(4):
+            batch = Batch(b"%d" % number, Keeper(store, projection, store.log.views).live(), 30)
+            found = list(pages(store, projection, 0, 30, 50))
+            (rows,) = filling(Kept(url, projection, Catalog()), batch)(iter(found))
+            assert rows.column(0).to_pylist() == [3]
+    assert len(counted) == 1

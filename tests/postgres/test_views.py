@@ -197,6 +197,50 @@ def test_a_discard_reaches_the_write_it_waited_for(store: Store, connect: Connec
     assert connect().execute("SELECT count(*) FROM tally.view_rows").fetchone() == (0,)
 
 
+def test_a_task_that_waited_for_a_move_fills_no_batch(store: Store, connect: Connect) -> None:
+    """PIPE-07: a task that is late finds the place moved, also by a transaction that was under way when it came."""
+    place = _begun(store)
+    mover = connect("tally_app", autocommit=False)
+    _move(mover, _at(place, 5))
+    outcome: list[BaseException] = []
+
+    def fill_late() -> None:
+        try:
+            store.log.views.fill_batch(place, b"late", [ViewRow("a", b"{}")])
+        except errors.ViewMoved as problem:
+            outcome.append(problem)
+
+    filling = threading.Thread(target=fill_late)
+    filling.start()
+    wait_for_a_lock(connect)
+    mover.commit()
+    filling.join(30)
+    assert len(outcome) == 1
+    assert connect().execute("SELECT count(*) FROM tally.batch_rows").fetchone() == (0,)
+
+
+def test_a_drop_reaches_the_batch_it_waited_for(store: Store, connect: Connect) -> None:
+    """PIPE-07: what a task was writing when an erasure came does not stay in the batch."""
+    _begun(store)
+    filling = connect("tally_app", autocommit=False)
+    filling.execute("SELECT number FROM tally.views FOR SHARE")
+    filling.execute("INSERT INTO tally.batch_rows SELECT number, 'one', 'a', '{}', '', NULL FROM tally.views")
+    dropping = threading.Thread(target=store.log.views.drop, args=("p", ["a"]))
+    dropping.start()
+    wait_for_a_lock(connect)
+    filling.commit()
+    dropping.join(30)
+    assert connect().execute("SELECT count(*) FROM tally.batch_rows").fetchone() == (0,)
+
+
+def test_nobody_but_the_service_sees_a_batch(store: Store, connect: Connect) -> None:
+    """CP-10: the reader's role sees rows when they are in force, and not before."""
+    store.log.views.fill_batch(_begun(store), b"one", [ViewRow("a", b"{}")])
+    assert connect("tally_app").execute("SELECT count(*) FROM tally.batch_rows").fetchone() == (1,)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connect("tally_reader").execute("SELECT * FROM tally.batch_rows")
+
+
 def test_a_switch_beside_a_first_live_epoch_is_told(store: Store, connect: Connect) -> None:
     """CP-08: two epochs that both find none live, and one of them becomes it."""
     _begun(store, 1, live=False)

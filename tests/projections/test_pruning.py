@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tallystick import Event, errors, state
+from tallystick import Event, NewEvent, errors, state
 from tallystick.projections import Live, ViewReader, rebuild
 from tallystick.store.facts import PRUNED, Pruned, parse, stream_about
+from tallystick.testing import upkeep
 from tallystick.testing.contract.projections import fill, stored
 from tallystick.testing.shop import CustomerBalance, OrderTotals
 
@@ -49,3 +50,23 @@ def test_a_prune_waits_for_projections_and_names_what_is_lost(open_store: Any, e
     fill(store, 5, first=30)
     live.catch_up()
     assert ViewReader(store, "OrderTotals").get("order/1")["trace"].endswith("a7")
+
+
+def test_a_prune_in_the_middle_of_a_step_does_no_harm(open_store: Any, engine: str) -> None:
+    """The last event of a page may be pruned after the page was read: the place is behind it all the same."""
+    store = open_store(engine)
+    end = fill(store, 6)
+    for _ in range(3):
+        end = store.append("note/1", NewEvent("note.written", {})).position
+    live, read = Live(store, OrderTotals()), store.read
+
+    def read_and_prune(**options: Any) -> Any:
+        page = read(**options)
+        upkeep.prune(store, "note/1", 3)
+        return page
+
+    store.read = read_and_prune
+    assert live.step(until=end) == end
+    store.read = read
+    assert live.catch_up() == store.head()
+    assert sorted(stored(store, OrderTotals())) == ["order/0", "order/1", "order/3", "order/4"]

@@ -111,6 +111,13 @@ def shortened_segment(log: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+def shortened_last_sealed_segment(log: Path) -> None:
+    """The segment before current.log lost its second half and its index: only current.log says where it ended."""
+    path = segments(log)[-1]
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    (log / "index" / path.with_suffix(".idx").name).unlink()
+
+
 def damaged_header(log: Path) -> None:
     """The header of a sealed segment cannot be read."""
     bitten(segments(log)[1], 0.0)
@@ -169,6 +176,7 @@ DAMAGES: dict[str, Damage] = {
         missing_first_segment,
         two_missing_segments,
         shortened_segment,
+        shortened_last_sealed_segment,
         damaged_header,
         damaged_current,
         shortened_current,

@@ -61,6 +61,31 @@ def test_the_rest_of_a_delivery_is_taken(house: Club, spoil: Spoil) -> None:
     assert rejected["event_id"] == named
 
 
+TEXTS = {
+    "bytes that are no UTF-8": b'"\xff"',
+    "infinity": b"1e999",
+    "5,000 digits": b"9" * 5000,
+    "U+0000": b'"\\u0000"',
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+@pytest.mark.parametrize("where", ["data", "event_id"])
+def test_the_rest_is_taken_though_a_value_cannot_be_read(house: Club, text: bytes, where: str) -> None:
+    """COM-09, SAFE-09: a value that no decoder takes costs the event that it is in."""
+    good, bad = house.member(2), house.member(3)
+    events = [json.dumps(msgspec.to_builtins(each)).encode() for each in (good.write(), bad.write(), good.write())]
+    spoilt = (
+        events[1].replace(b'{"text": "x"}', b'{"text": %b}' % text) if where == "data" else b'{"event_id":%b}' % text
+    )
+    body = b'{"community_id":"%b","events":[%b]}' % (
+        house.keys.node.encode(),
+        b",".join([events[0], spoilt, events[2]]),
+    )
+    receipt = house.ask(keys(2), "POST", "/sync/v1/events", body).json()
+    assert (receipt["accepted"], receipt["rejected"]) == (2, 1)
+
+
 def test_a_bad_pair_of_evidence_does_not_hide_a_good_one(house: Club) -> None:
     """COM-05: a fork is proven though the pair before it is nonsense."""
     liar = house.member(2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ import tallystick
 from tallystick import Catalog, NewEvent, Store, errors, state
 from tallystick.event import shipped
 from tallystick.projections import Consumer, Live, Projection, ViewReader, rebuild
+from tallystick.testing import postgres
+from tallystick.testing.contract.neighbours import dense
 from tests.server.conftest import ENGINES, Book, Served, serving
 
 pytestmark = pytest.mark.security
@@ -108,22 +112,64 @@ class Calls(Projection):
 
 
 @pytest.fixture(params=ENGINES)
-def store(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Store]:
-    """A store of each engine, with an event that cannot be lifted between two that can."""
-    from tallystick.testing import postgres
-
-    def filled(url: str) -> Iterator[Store]:
-        with tallystick.open(url, catalog=grown()) as opened:
-            for call in ({"n": 1}, {}, {"n": 2}):
-                opened.append("order/1", NewEvent(GROWN, CALL | {"tool_input": call}, version=1))
-            yield opened
-
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A place for a store of each engine."""
     engine = str(request.param)
     if engine == "postgres":
-        with postgres.database() as url:
-            yield from filled(url)
+        with postgres.database() as found:
+            yield str(found)
     else:
-        yield from filled("memory:" if engine == "memory" else f"{engine}:{tmp_path}/log")
+        yield "memory:" if engine == "memory" else f"{engine}:{tmp_path}/log"
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    """A store with an event that cannot be lifted between two that can."""
+    with tallystick.open(url, catalog=grown()) as opened:
+        for call in ({"n": 1}, {}, {"n": 2}):
+            opened.append("order/1", NewEvent(GROWN, CALL | {"tool_input": call}, version=1))
+        yield opened
+
+
+def hostile_bodies() -> Iterator[dict[str, Any]]:
+    """Appends with names and sizes at the limits and past them."""
+    event: dict[str, Any] = {"type": "noted", "payload": {}}
+    for size in (900, 1100, 5000):
+        yield event | {"meta": {"source": dense(size, seed=size), "source_seq": 1}}
+        yield event | {"meta": {"app": dense(size, seed=size), "tags": {dense(size, seed=1): dense(size, seed=2)}}}
+    yield event | {"meta": {"source": "s", "source_seq": (1 << 63) - 1}}
+    yield event | {"time": (1 << 63) - 1, "version": (1 << 31) - 1, "type": "t" * 128}
+    yield event | {"payload": {"x": "a" * 900_000}}
+    yield event | {"payload": {"x": "a" * (1 << 20)}}
+
+
+def test_hostile_names_fail_no_append_of_another_tenant(serve: Any, url: str, tmp_path: Path) -> None:
+    """SAFE-09: 150 × 201 against 884 × 503 it once was: those who share commits with them are all answered with 201."""
+    served = serve(url, tokens=Book(mallory=("writer", "acme"), ben=("writer", "beta")))
+    told: list[str] = []
+
+    def attack(number: int) -> set[int]:
+        found = set()
+        with served.as_("mallory") as client:
+            for at, event in enumerate(hostile_bodies()):
+                key = dense(400 + 1000 * (at % 2), seed=number * 100 + at).encode()
+                answer = client.post(
+                    f"/v1/streams/order/m{number}-{at}/events",
+                    json={"events": [event]},
+                    headers={"idempotency-key": key} if at % 3 else {},
+                )
+                found.add(answer.status_code)
+                told.append(answer.text)
+        return found
+
+    def honest(number: int) -> list[int]:
+        return [served.append(f"order/b{number}", {"n": at}, token="ben").status_code for at in range(25)]
+
+    with ThreadPoolExecutor(8) as pool:
+        attacks, appends = ([pool.submit(act, number) for number in range(4)] for act in (attack, honest))
+        assert set().union(*[each.result() for each in attacks]) == {201, 409, 413, 422}
+        assert {status for each in appends for status in each.result()} == {201}
+    assert not [text for text in told if any(word in text for word in ("postgresql:", str(tmp_path), "_pkey", "btree"))]
 
 
 def test_a_consumer_goes_past_an_event_that_cannot_be_lifted(store: Store) -> None:

@@ -41,7 +41,15 @@ def test_the_names_of_the_control_plane_mean_ours(served: Any, theirs: str, ours
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1/events?orgs=acme", "/v1/events?after=1&after=2", "/v1/streams?afer=x", "/v1/store?x", "/v1/audit?orgs="],
+    [
+        "/v1/streams/account/acme/events?after_event_id=1",
+        "/v1/streams?after_event_id=1",
+        "/v1/events?orgs=acme",
+        "/v1/events?after=1&after=2",
+        "/v1/streams?afer=x",
+        "/v1/store?x",
+        "/v1/audit?orgs=",
+    ],
 )
 def test_a_parameter_that_is_not_known_is_refused(served: Any, path: str) -> None:
     """SAFE-05: a misspelt filter does not answer with everything; the refusal names it and what there is."""

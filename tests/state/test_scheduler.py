@@ -188,6 +188,18 @@ def test_an_idle_store_makes_no_snapshots_of_its_own_facts(store: Store, total: 
     assert made == 1
 
 
+def test_retention_that_has_nothing_to_do_leaves_no_trace(store: Store, total: Reducer, clock: ManualClock) -> None:
+    """EVT-12, LH-09: a store that nobody writes to does not grow by itself, however long the scheduler looks at it."""
+    store.append("order/1", paid(1))
+    scheduler = Scheduler(store, [total], Policy(stream_events=None, prune_ns=30 * DAY, retain_every_ns=HOUR))
+    before, looked = store.head(), 0
+    for _ in range(24):
+        clock.advance(seconds=3600)
+        looked += len(scheduler.tick())
+        assert scheduler.tick() == []
+    assert (looked, store.head()) == (24, before)
+
+
 def test_a_clock_that_ran_ahead_once_does_not_stop_retention(store: Store, total: Reducer, clock: ManualClock) -> None:
     """EVT-12: a job that was done in the future is due again."""
     policy = Policy(stream_events=None, retain_every_ns=HOUR)

@@ -38,3 +38,20 @@ def test_what_is_committed_alone_after_a_refusal_has_its_own_outcome() -> None:
     """SAFE-05: a group that an inline projection refuses is committed one by one; a full disk fails one of them."""
     outcomes = apart(Disk(2).commit, [Transaction([]) for _ in range(3)])
     assert [isinstance(outcome, errors.NoSpace) for outcome in outcomes] == [False, True, False]
+
+
+def test_a_bad_one_among_many_costs_the_others_few_commits() -> None:
+    """SAFE-09: a group of 1,024 with one that is refused takes some twenty commits, not a thousand."""
+    group = [Transaction([]) for _ in range(1024)]
+    commits: list[int] = []
+
+    def commit(given: Sequence[Transaction]) -> list[Outcome]:
+        commits.append(len(given))
+        if any(each is group[700] for each in given):
+            raise errors.ProjectionRefused(projection="p", position=1, reason="not this one")
+        return [[] for _ in given]
+
+    outcomes = apart(commit, group)
+    refused = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, errors.ProjectionRefused)]
+    assert refused == [700]
+    assert len(commits) == 21

@@ -22,6 +22,7 @@ tls_ca = click.option(
 )
 pem = click.Path(exists=True, dir_okay=False)
 STATE_DIR = "TALLY_COMMUNITY_STATE_DIR"
+LOG = "TALLY_LOG"
 
 
 def _in_state_dir(_context: click.Context, _parameter: click.Parameter, value: Path) -> Path:
@@ -39,7 +40,12 @@ def command() -> None:
     """Signed logs of many authors, kept in a directory and brought together by gossip.
 
     A community is known by the NodeID of its founder (ed25519:…). Every directory has a key of its own.
+    With TALLY_LOG=info each event that is written or taken in gives a line of JSON on stderr.
     """
+    if os.environ.get(LOG):
+        from tallystick.server import logs
+
+        click.get_current_context().with_resource(logs.Logs(level=logs.level_from(os.environ)))
 
 
 @command.command("init", short_help="Found a community.")

@@ -120,10 +120,14 @@ Response: TypeAlias = "HeadsReport | Receipt | Delivery | Reconcile"
 
 
 def delivery_of(body: bytes) -> Delivery:
-    """A delivery from its JSON. Where an event is malformed, that event is, and not the delivery."""
+    """A delivery from its JSON. Where an event is malformed, that event is, and not the delivery.
+
+    What breaks the form of JSON itself (a control in a text, half a surrogate pair, nesting past what a parser follows)
+    leaves no events to be told apart: then the delivery is refused.
+    """
     try:
         return msgspec.json.decode(body, type=Delivery)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeDecodeError):
         parts = msgspec.json.decode(body, type=_Parts)
     return Delivery(
         community_id=parts.community_id,
@@ -136,14 +140,14 @@ def delivery_of(body: bytes) -> Delivery:
 def _event(text: msgspec.Raw) -> Event:
     try:
         return msgspec.json.decode(text, type=Event)
-    except msgspec.ValidationError as problem:
+    except (msgspec.ValidationError, UnicodeDecodeError) as problem:
         return Malformed(event_id=_id_in(text), reason=str(problem)[:200])
 
 
 def _id_in(text: msgspec.Raw) -> str:
     try:
         return msgspec.json.decode(text, type=_Named).event_id[:80]
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeDecodeError):
         return ""
 
 

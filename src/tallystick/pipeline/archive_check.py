@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tallystick import errors
-from tallystick.event import chain
+from tallystick.event.chain import checksum as checksum_of
 from tallystick.pipeline import shelving
 from tallystick.pipeline.archive_files import without_payloads, wrong_blocks, wrong_form
 from tallystick.pipeline.bucketing import HEADS
 from tallystick.pipeline.chain_check import READABLE, Found, Pieces, of_problem
-from tallystick.pipeline.columns import COLUMNS, Batches, to_rows
+from tallystick.pipeline.columns import COLUMNS, Batches, arrow_schema, to_rows
 from tallystick.pipeline.manifest import BLOCK_POSITIONS, Bucket, DataFile
 from tallystick.pipeline.partitions import Range
 from tallystick.pipeline.place import Place
@@ -33,6 +33,7 @@ from tallystick.store.store import Store
 PROBLEMS_MAX = 1000
 _LIVE = ("position", "stream", "seq", "link", "payload", "checksum")
 _KEPT = ["position", "stream", "seq", "link"]
+_IN_BLOCKS = ["position", "link"]
 _ROWS_A_BATCH = 8192
 
 
@@ -41,21 +42,23 @@ def check(question: Question, place: Place, bucket: Bucket, erased: Sequence[int
     if bucket.heads is not None:
         yield from _heads(place, bucket, bucket.heads)
     rows: list[pa.RecordBatch] = []
+    beside = _BesideLog(question, bucket)
     if bucket.events is not None:
         gone = within(erased, bucket.first, bucket.last)
         try:
             with place.opened(bucket.events.name) as path:
                 yield from (_about(bucket, reason) for reason in _wrong_file(path, bucket.events))
                 for batch in rows_of(path):
-                    rows.append(batch.select(_KEPT))
-                    yield from events.take(without_payloads(batch, gone))
+                    batch = without_payloads(batch, gone)
+                    rows.append(batch.select(_IN_BLOCKS))
+                    yield from events.take(batch)
+                    beside.take(batch)
             yield {"kind": READABLE, "what": bucket.events.name}
         except (OSError, ValueError, KeyError, pa.ArrowException) as problem:
             yield _about(bucket, why_unreadable(bucket.events, problem))
             return
-    table = pa.Table.from_batches(rows, _schema()).combine_chunks()
-    found = (*_against_manifest(bucket, table), *_against_log(question, bucket, table))
-    yield from map(of_problem, islice(found, PROBLEMS_MAX))
+    table = pa.Table.from_batches(rows, arrow_schema(_IN_BLOCKS)).combine_chunks()
+    yield from map(of_problem, islice(chain(_against_manifest(bucket, table), beside.problems()), PROBLEMS_MAX))
 
 
 def within(positions: Sequence[int], first: int, last: int) -> Sequence[int]:
@@ -76,10 +79,6 @@ def why_unreadable(file: DataFile, problem: Exception) -> str:
     if isinstance(problem, FileNotFoundError):
         return f"{_named(file)} is missing"
     return f"{_named(file)} cannot be read: {str(problem).partition(chr(10))[0]}"
-
-
-def _schema() -> pa.Schema:
-    return pa.schema([("position", pa.int64()), ("stream", pa.string()), ("seq", pa.int64()), ("link", pa.binary())])
 
 
 def _heads(place: Place, bucket: Bucket, file: DataFile) -> Iterator[Found]:
@@ -137,32 +136,85 @@ def _against_manifest(bucket: Bucket, rows: pa.Table) -> Iterator[Problem]:
     if len(positions) and not (is_ordered and bucket.first <= positions[0] and positions[-1] <= bucket.last):
         reason = f"the rows from position {bucket.first} on do not ascend within their bucket"
         yield Problem("archive", reason, bucket.first)
-    links = [link for chunk in rows["link"].chunks for link in chunk.to_numpy(zero_copy_only=False).tolist()]
-    for block in wrong_blocks(positions.tolist(), links, bucket.blocks):
+    for block in wrong_blocks(iter(rows.to_batches()), bucket.blocks):
         first = max(bucket.first, block.number * BLOCK_POSITIONS + 1)
         reason = f"positions from {first} on do not hold the {block.rows} rows that were archived"
         yield Problem("block", reason, first)
 
 
-def _against_log(question: Question, bucket: Bucket, rows: pa.Table) -> Iterator[Problem]:
-    """What the live log still has of the bucket, and what it lacks although nobody pruned it."""
-    rows = rows.sort_by("position").combine_chunks()
-    is_seen = np.zeros(rows.num_rows, bool)
-    try:
-        for batch in read_range(question, _LIVE, Range(bucket.first - 1, bucket.last)):
-            yield from _payloads(batch)
+class _BesideLog:
+    """A bucket beside what the live log has of it, which is read along.
+
+    Where both have the same rows, payloads too, nothing is kept of them: those of the archive are checked. Else both
+    are, and are looked at in the end.
+    """
+
+    def __init__(self, question: Question, bucket: Bucket) -> None:
+        self._question = question
+        self._bucket = bucket
+        self._live = read_range(question, _LIVE, Range(bucket.first - 1, bucket.last))
+        self._next: pa.RecordBatch | None = None
+        self._rows: list[pa.RecordBatch] = []
+        self._others: list[pa.RecordBatch] = []
+        self._wrong: list[Problem] = []
+        self._is_over = False
+
+    def take(self, rows: pa.RecordBatch) -> None:
+        """Take in the next rows of the bucket."""
+        if self._is_over:
+            return
+        last = pc.max(rows.column("position")).as_py()
+        live = self._up_to(last if last is not None else 0)
+        if not live.equals(pa.Table.from_batches([rows.select(list(_LIVE))])):
+            self._rows.append(rows.select(_KEPT))
+            self._differs(live)
+
+    def problems(self) -> Iterator[Problem]:
+        """What the live log still has and the bucket does not, or has otherwise; and what it lacks unpruned."""
+        self._differs(self._up_to(self._bucket.last))
+        yield from self._wrong
+        if self._is_over:
+            return
+        rows = pa.Table.from_batches(self._rows, arrow_schema(_KEPT)).sort_by("position").combine_chunks()
+        is_seen = np.zeros(rows.num_rows, bool)
+        for batch in self._others:
             yield from _others(batch, rows, is_seen)
-        with open_asked(question) as store:
-            yield from _lost(store, rows.filter(pa.array(~is_seen)))
-    except errors.TallyError as problem:
-        reason = f"the live log cannot be read from position {bucket.first} on: {problem.message}"
-        yield Problem("log", reason, bucket.first)
+        try:
+            with open_asked(self._question) as store:
+                yield from _lost(store, rows.filter(pa.array(~is_seen)))
+        except errors.TallyError as problem:
+            yield self._unreadable(problem)
+
+    def _differs(self, live: pa.Table) -> None:
+        for batch in live.to_batches():
+            room = PROBLEMS_MAX - len(self._wrong)
+            self._wrong += islice(_payloads(batch), room)
+            self._others.append(batch.select(_KEPT))
+
+    def _up_to(self, position: int) -> pa.Table:
+        """The live events behind those before, up to a position."""
+        found: list[pa.RecordBatch] = []
+        try:
+            while (batch := self._next if self._next is not None else next(self._live, None)) is not None:
+                count = int(np.searchsorted(batch.column(0).to_numpy(), position, side="right"))
+                found.append(batch.slice(0, count))
+                self._next = batch.slice(count) if count < batch.num_rows else None
+                if self._next is not None:
+                    break
+        except errors.TallyError as problem:
+            self._is_over = True
+            self._wrong.append(self._unreadable(problem))
+        return pa.Table.from_batches(found, arrow_schema(_LIVE))
+
+    def _unreadable(self, problem: errors.TallyError) -> Problem:
+        reason = f"the live log cannot be read from position {self._bucket.first} on: {problem.message}"
+        return Problem("log", reason, self._bucket.first)
 
 
 def _payloads(batch: pa.RecordBatch) -> Iterator[Problem]:
     """Live payloads without their checksum."""
     for position, stream, seq, _, payload, checksum in to_rows(batch, _LIVE):
-        if payload is not None and chain.checksum(payload) != checksum:
+        if payload is not None and checksum_of(payload) != checksum:
             reason = "in the live log the payload does not have its checksum"
             yield Problem("checksum", reason, position, stream, seq)
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from tallystick import errors
-from tallystick.pipeline import shelving, tasks
+from tallystick.pipeline import shelving, tasks, texts
 from tallystick.pipeline.columns import COLUMNS, SPARK_TYPES, Batches, arrow_schema
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.manifest import BLOCK_POSITIONS, Block, Bucket, Manifest
@@ -236,20 +236,10 @@ def _require_blocks(place: Place, file: File, opened: pq.ParquetFile, begin: int
     if not touched:
         return
     begin, end = edges[touched[0]], edges[touched[-1] + 1]
-    blocks = [file.blocks[at] for at in touched]
-    positions: list[int] = []
-    links: list[bytes | None] = []
-    for batch in _between(opened, begin, end):
-        positions += batch.column(0).to_numpy(zero_copy_only=False).tolist()
-        links += batch.column(1).to_numpy(zero_copy_only=False).tolist()
-        while blocks and len(positions) >= blocks[0].rows:
-            block = blocks.pop(0)
-            if next(wrong_blocks(positions[: block.rows], links[: block.rows], [block]), None) is not None:
-                first = max(file.first, block.number * BLOCK_POSITIONS + 1)
-                raise _damaged(place, file, f"does not hold what was archived of the positions from {first} on")
-            del positions[: block.rows], links[: block.rows]
-    if blocks or positions:
-        raise _damaged(place, file, "does not have the rows of its blocks")
+    wrong = next(wrong_blocks(_between(opened, begin, end), [file.blocks[at] for at in touched]), None)
+    if wrong is not None:
+        first = max(file.first, wrong.number * BLOCK_POSITIONS + 1)
+        raise _damaged(place, file, f"does not hold what was archived of the positions from {first} on")
 
 
 def _between(opened: pq.ParquetFile, begin: int, end: int) -> Batches:
@@ -267,16 +257,18 @@ def _between(opened: pq.ParquetFile, begin: int, end: int) -> Batches:
             at += count
 
 
-def wrong_blocks(positions: Sequence[int], links: Sequence[bytes | None], blocks: Sequence[Block]) -> Iterator[Block]:
-    """The blocks that rows do not have; rows past the last one are a block that should not be there."""
-    at = 0
+def wrong_blocks(rows: Batches, blocks: Sequence[Block]) -> Iterator[Block]:
+    """The blocks that rows of position and link do not have; rows past the last one are a block too many."""
+    waiting = (batch for batch in rows if batch.num_rows)
+    batch = next(waiting, None)
     for block in blocks:
-        end = at + block.rows
-        lines = zip(positions[at:end], links[at:end], strict=True)
-        text = "".join([f"{position}\n{link.hex() if link is not None else ''}\n" for position, link in lines])
-        is_there = end <= len(positions) and hashlib.sha256(text.encode()).hexdigest() == block.digest
-        if not is_there:
+        digest, left = hashlib.sha256(), block.rows
+        while left and batch is not None:
+            its = batch.slice(0, left)
+            digest.update(texts.lines(its.column(0), its.column(1)))
+            left -= its.num_rows
+            batch = batch.slice(its.num_rows) if its.num_rows < batch.num_rows else next(waiting, None)
+        if left or digest.hexdigest() != block.digest:
             yield block
-        at = end
-    if at < len(positions):
-        yield Block((positions[at] - 1) // BLOCK_POSITIONS, 0, "")
+    if batch is not None:
+        yield Block((batch.column(0)[0].as_py() - 1) // BLOCK_POSITIONS, 0, "")

@@ -24,7 +24,7 @@ from tallystick.pipeline.failures import told
 from tallystick.pipeline.keys import key_name
 from tallystick.projections.folding import Folder
 from tallystick.store.store import Store
-from tallystick.store.views import Place, ViewRow
+from tallystick.store.views import Place, Seen, ViewRow
 
 COUNT_DDL = "rows bigint"
 KEYS_MAX = 1000  # whose states are held together
@@ -32,6 +32,7 @@ STATES_BYTES = 16 << 20  # fewer keys are, if their states are large
 BUSY_TRIES = 60  # tasks take turns at a database with one writer
 
 Batches = Iterator[pa.RecordBatch]
+_seen: dict[str, Seen] = {}  # by log: a task opens it for itself, and to count all rows in each task takes too long
 Keyed = tuple[str | None, Event]
 
 
@@ -45,7 +46,9 @@ class Kept(msgspec.Struct, frozen=True):
     def open(self, *, for_rows: bool = False) -> Store:
         """The store; `for_rows`: to write rows. A file log's rows lie beside it, and its one writer is not us."""
         readonly = not for_rows or self.url.startswith("files:")
-        return tallystick.open(self.url, readonly=readonly, create=False, catalog=self.catalog)
+        store = tallystick.open(self.url, readonly=readonly, create=False, catalog=self.catalog)
+        store.log.views.seen = _seen.setdefault(self.url, set())
+        return store
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -65,6 +68,15 @@ def fill(store: Store, batch: Batch, rows: Sequence[ViewRow]) -> None:
         except errors.Busy:
             if not left:
                 raise
+
+
+def fold_again(kept: Kept, batch: Batch, keys: Sequence[str]) -> int:
+    """Fill the batch with the rows of keys whose states were dropped; says how many: 0 if the rows have moved."""
+    with suppress(errors.ViewMoved), kept.open(for_rows=True) as store:
+        rows = Folder(store, kept.projection).again(keys, until=batch.until)
+        fill(store, batch, rows)
+        return len(rows)
+    return 0
 
 
 def filling(kept: Kept, batch: Batch) -> Callable[[Batches], Batches]:

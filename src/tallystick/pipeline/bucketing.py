@@ -8,18 +8,18 @@ say which run wrote them, so that a repeated task disturbs nobody.
 
 from __future__ import annotations
 
-import bisect
 import hashlib
-import operator
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from tallystick.pipeline import shelving, tasks
+from tallystick.pipeline import shelving, tasks, texts
 from tallystick.pipeline.columns import COLUMNS, Batches, arrow_schema
 from tallystick.pipeline.manifest import BLOCK_POSITIONS, Block, DataFile
 from tallystick.pipeline.partitions import Range
@@ -33,7 +33,7 @@ _REPEATING = ["stream", "type", "version", "meta"]  # a dictionary pays off for 
 _PRIVATE = frozenset({"payload", "meta"})  # statistics are copied by tools that no erasure reaches
 HEADS = pa.schema([("stream", pa.string()), ("seq", pa.int64()), ("link", pa.binary())])
 _LAST = [("seq", "last"), ("link", "last")]
-_HEX_DIGITS = 64
+_IN_BLOCKS = ["position", "link"]
 
 
 class Staged(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,21 +111,19 @@ class Blocks:
 
     def take(self, events: pa.Table) -> None:
         """Take in the rows behind those before."""
-        positions = events.column("position").to_numpy().tolist()
-        links = _hexes(events.column("link"))
-        assert all(map(operator.lt, [self._last, *positions], positions)), "a range is read in the order of positions"
-        self._last = positions[-1]
-        begin = 0
-        while begin < len(positions):
-            number = (positions[begin] - 1) // BLOCK_POSITIONS
-            end = bisect.bisect_right(positions, (number + 1) * BLOCK_POSITIONS, lo=begin)
-            self._begin(number)
-            lines: list[str] = [""] * (2 * (end - begin) + 1)
-            lines[0:-1:2] = map(str, positions[begin:end])
-            lines[1::2] = links[begin:end]
-            self._digest.update("\n".join(lines).encode())
+        for batch in events.select(_IN_BLOCKS).to_batches():
+            self._take(batch.column(0), batch.column(1))
+
+    def _take(self, positions: pa.Array, links: pa.Array) -> None:
+        found = positions.to_numpy()
+        assert np.all(found > np.append(self._last, found[:-1])), "a range is read in the order of positions"
+        numbers = (found - 1) // BLOCK_POSITIONS
+        edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(found)]
+        for begin, end in pairwise(edges):
+            self._begin(int(numbers[begin]))
+            self._digest.update(texts.lines(positions.slice(begin, end - begin), links.slice(begin, end - begin)))
             self._rows += end - begin
-            begin = end
+        self._last = int(found[-1])
 
     def _begin(self, number: int) -> None:
         if number != self._number:
@@ -140,13 +138,6 @@ class Blocks:
         """The blocks, in order."""
         self._end()
         return self._found
-
-
-def _hexes(links: pa.ChunkedArray) -> list[str]:
-    """Hashes as lower-case hex."""
-    joined = b"".join(links.to_pylist()).hex()
-    assert len(joined) == _HEX_DIGITS * len(links), "a link is a SHA-256"
-    return [joined[at : at + _HEX_DIGITS] for at in range(0, len(joined), _HEX_DIGITS)]
 
 
 class Ends:

@@ -14,10 +14,13 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from tallystick.event import chain, names
+from tallystick.pipeline import texts
 from tallystick.pipeline.columns import to_rows
+from tallystick.pipeline.pieces import CONTROL
 from tallystick.store.events import Problem
 
 EDGE, BREAK, SUSPECT, FACT = "edge", "break", "suspect", "fact"
@@ -63,12 +66,14 @@ _ASKED = (
     "payload",
     "signature",
 )
-_CONTROL, _FEEDS = b"tally.", names.FEEDS.encode()
+_LINKED = tuple(name for name in _ASKED if name not in ("payload", "signature"))
+_CONTROL = CONTROL.encode()
 _BEGIN = chain.DOMAIN.encode() + b"\n"
 _ROWS_A_BATCH = 2000
 _AT_A_TIME = 2000  # rows of Python's own: near a core
 
 Found = dict[str, Any]
+Row = Sequence[Any]
 
 
 class _Last(NamedTuple):
@@ -78,6 +83,18 @@ class _Last(NamedTuple):
     link: bytes | None
     position: int
     first: Found
+
+
+class _Beside(NamedTuple):
+    """Of each event of a batch: whether its payload fits, which one is before it in its stream, and if it follows it.
+
+    -1 where no event of the stream is before it in the batch. `last` are the last ones of each stream.
+    """
+
+    fits: np.ndarray
+    before: np.ndarray
+    follows: np.ndarray
+    last: np.ndarray
 
 
 class Pieces:
@@ -93,31 +110,50 @@ class Pieces:
             yield from self._take(_as_bytes(batch.slice(begin, _AT_A_TIME)))
 
     def _take(self, batch: pa.RecordBatch) -> Iterator[Found]:
+        """Most events follow the one before them, and there is no more to say. The others are looked at one by one."""
         self._events += batch.num_rows
-        self._signed += batch.num_rows - batch.column(batch.schema.get_field_index("signature")).null_count
-        last = self._last
-        for row in to_rows(batch, _ASKED):
-            position, stream, seq, _, _, _, _, _, checksum, link, payload, signature = row
-            if payload is None or sha256(payload).digest() != checksum:
-                yield _about(SUSPECT, row) | {"checksum": checksum, "gone": payload is None}
-            if stream[:6] == _CONTROL:
-                yield _about(FACT, row) | {"type": row[3], "payload": payload}
-            rest = _rest(row)
-            is_signed = signature is not None
-            if stream.startswith(_FEEDS) and names.is_feed(stream.decode(errors="replace")):
-                self._community += 1
-                is_signed = True
-            before = last.get(stream)
-            if before is None:
-                last[stream] = _Last(seq, link, position, _chained(EDGE, row, rest))
-                continue
-            last[stream] = _Last(seq, link, position, before.first)
-            if is_signed or not _follows(before, position, seq, link, rest):
-                yield _chained(BREAK, row, rest) | {
-                    "seq_before": before.seq,
-                    "link_before": before.link,
-                    "position_before": before.position,
-                }
+        streams = texts.column(batch, "stream").dictionary_encode()
+        is_feed, is_other = _kinds(streams)
+        is_signed = texts.column(batch, "signature").is_valid().to_numpy(zero_copy_only=False)
+        self._signed += int(is_signed.sum())
+        self._community += int(is_feed.sum())
+        found = _beside(batch, streams)
+        looked_at = np.flatnonzero(~(found.fits & found.follows) | is_signed | is_other)
+        numbers = np.union1d(np.union1d(looked_at, found.before[looked_at]), found.last)
+        numbers = numbers[numbers >= 0]
+        rows = dict(zip(numbers.tolist(), to_rows(batch.take(pa.array(numbers)), _ASKED), strict=True))
+        for at in looked_at.tolist():
+            before = int(found.before[at])
+            its = bool(is_signed[at] or is_feed[at]), bool(found.fits[at])
+            yield from self._looked_at(rows[at], rows[before] if before >= 0 else None, *its)
+        for at in found.last.tolist():
+            row = rows[at]
+            position, stream, seq, link = row[0], row[1], row[2], row[9]
+            known = self._last[stream]
+            if known.position != position or known.seq != seq or known.link != link:
+                self._last[stream] = _Last(seq, link, position, known.first)
+
+    def _looked_at(self, row: Row, before: Row | None, is_signed: bool, fits: bool) -> Iterator[Found]:
+        """What there is to say of an event, after `before` in its batch, or after what was before the batch."""
+        position, stream, seq, *_, checksum, link, payload, _ = row
+        if not fits:
+            yield _about(SUSPECT, row) | {"checksum": checksum, "gone": payload is None}
+        if stream[:6] == _CONTROL:
+            yield _about(FACT, row) | {"type": row[3], "payload": payload}
+        rest = _rest(row)
+        if before is not None:
+            last = _Last(before[2], before[9], before[0], {})
+        elif stream in self._last:
+            last = self._last[stream]
+        else:
+            self._last[stream] = _Last(seq, link, position, _chained(EDGE, row, rest))
+            return
+        if is_signed or not _follows(last, position, seq, link, rest):
+            yield _chained(BREAK, row, rest) | {
+                "seq_before": last.seq,
+                "link_before": last.link,
+                "position_before": last.position,
+            }
 
     def close(self) -> Iterator[Found]:
         """The edges, and how many events there were."""
@@ -126,13 +162,46 @@ class Pieces:
         yield {"kind": COUNT, "events": self._events, "signed": self._signed, "community": self._community}
 
 
+def _kinds(streams: pa.DictionaryArray) -> tuple[np.ndarray, np.ndarray]:
+    """Which events are in feeds of a community, and which in those or among control facts."""
+    its = [stream.decode(errors="replace") for stream in streams.dictionary.to_pylist()]
+    feeds = np.array([names.is_feed(stream) for stream in its], bool)
+    control = np.array([stream.startswith(CONTROL) for stream in its], bool)
+    of = streams.indices.to_numpy()
+    return feeds[of], (feeds | control)[of]
+
+
+def _beside(batch: pa.RecordBatch, streams: pa.DictionaryArray) -> _Beside:
+    count, of = batch.num_rows, streams.indices.to_numpy()
+    order = np.argsort(of, kind="stable")
+    is_next = of[order[1:]] == of[order[:-1]]
+    before = np.full(count, -1)
+    before[order[1:][is_next]] = order[:-1][is_next]
+    last = order[np.append(~is_next, True)]
+    fits = texts.hash_to(texts.column(batch, "payload"), texts.column(batch, "checksum"))
+    return _Beside(fits, before, _following(batch, before), last)
+
+
+def _following(batch: pa.RecordBatch, before: np.ndarray) -> np.ndarray:
+    """Whether each event simply follows the one before it in the batch; not where a part of either is missing."""
+    found, later = np.zeros(len(before), bool), np.flatnonzero(before >= 0)
+    if any(texts.column(batch, name).null_count for name in _LINKED):
+        return found
+    seqs, positions = (texts.column(batch, name).to_numpy() for name in ("seq", "position"))
+    is_next = (seqs[later] == seqs[before[later]] + 1) & (positions[later] > positions[before[later]])
+    later = later[is_next]
+    links = texts.column(batch, "link").take(pa.array(before[later]))
+    found[later] = texts.links_follow(batch.take(pa.array(later)), links)
+    return found
+
+
 def _as_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Texts as bytes: a text that is damaged is not UTF-8, and still has to be hashed as it is."""
     arrays = [column.view(pa.binary()) if pa.types.is_string(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
 
 
-def _rest(row: Sequence[Any]) -> bytes | None:
+def _rest(row: Row) -> bytes | None:
     """The text that a link hashes, behind the link before; None if any part is missing."""
     _, stream, seq, type_, version, id_, time, meta, checksum, _, _, _ = row
     try:
@@ -149,11 +218,11 @@ def _follows(before: _Last, position: int, seq: int, link: bytes | None, rest: b
     return sha256(_BEGIN + hexlify(before.link) + rest).digest() == link
 
 
-def _about(kind: str, row: Sequence[Any]) -> Found:
+def _about(kind: str, row: Row) -> Found:
     return {"kind": kind, "position": row[0], "stream": row[1], "seq": row[2]}
 
 
-def _chained(kind: str, row: Sequence[Any], rest: bytes | None) -> Found:
+def _chained(kind: str, row: Row, rest: bytes | None) -> Found:
     return _about(kind, row) | {"link": row[9], "signature": row[11], "rest": rest}
 
 
@@ -176,7 +245,9 @@ def batches(found: Iterator[Found]) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(rows: list[Found]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([_array(rows, field) for field in SCHEMA], schema=SCHEMA)
+    told = set().union(*rows)  # most kinds of rows leave most columns empty
+    arrays = [_array(rows, field) if field.name in told else pa.nulls(len(rows), field.type) for field in SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def _array(rows: list[Found], field: pa.Field) -> pa.Array:

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tallystick import errors
 from tallystick.event.catalog import Catalog
 from tallystick.pipeline import columns, ends, tasks
-from tallystick.pipeline.batch_rows import COUNT_DDL, Batch, Kept, filling
+from tallystick.pipeline.batch_rows import COUNT_DDL, Batch, Kept, filling, fold_again
 from tallystick.pipeline.batch_size import end_of_batch
 from tallystick.pipeline.carrying import carry, only_upcasters
 from tallystick.pipeline.checkpoints import checkpoint_of
@@ -31,12 +31,11 @@ from tallystick.pipeline.keys import with_key
 from tallystick.pipeline.partitions import split
 from tallystick.pipeline.question import Question, absolute, head_past
 from tallystick.pipeline.source import read_range
-from tallystick.projections.folding import Folder
 from tallystick.projections.places import Keeper
 from tallystick.store import cursors
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
-from tallystick.store.views import ROWS
+from tallystick.store.views import ROWS, Place
 
 BATCH_EVENTS = 200_000
 BATCH_BYTES = 256 << 20
@@ -110,7 +109,7 @@ def _step(spark: SparkSession, kept: Kept, store: Store, end: int, bounds: Bound
     views, projection = store.log.views, kept.projection
     place = Keeper(store, projection, views).live()
     while keys := views.dropped(place.projection, place.epoch, limit=DROPPED_A_WRITE):
-        views.write(place, Folder(store, projection).again(keys, until=place.position), previous=place.position)
+        _fold_again(spark, kept, store, place, keys)
     if place.position >= end:
         return place.position
     question = Question(url=kept.url, selection=Selection(types=frozenset(projection.types)))
@@ -123,6 +122,14 @@ def _step(spark: SparkSession, kept: Kept, store: Store, end: int, bounds: Bound
     moved = place.moved(until, cursors.last_event(store.log, until))
     views.write_batch(moved, batch.number, rows=found or 0, previous=place.position)
     return until
+
+
+def _fold_again(spark: SparkSession, kept: Kept, store: Store, place: Place, keys: list[str]) -> None:
+    """Put the rows of dropped states in force again, folded by the tasks; the place stays."""
+    batch = Batch(secrets.token_bytes(NUMBER_BYTES), place, place.position)
+    shares = [keys[number :: tasks.cores(spark)] for number in range(min(tasks.cores(spark), len(keys)))]
+    counts = tasks.each(spark, shares, lambda share: fold_again(kept, batch, share), int)
+    store.log.views.write_batch(place, batch.number, rows=sum(counts), previous=place.position)
 
 
 def _events(spark: SparkSession, question: Question, after: int, until: int) -> DataFrame:

@@ -37,24 +37,44 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
     unchecked: bool = False
     by_stream: bool = False
 
-    def table(self, spark: SparkSession, *, columns: Sequence[str] = COLUMNS, types: Iterable[str] = ()) -> DataFrame:
-        """The events, those of `types` alone if any are named."""
+    def table(
+        self,
+        spark: SparkSession,
+        *,
+        columns: Sequence[str] = COLUMNS,
+        types: Iterable[str] = (),
+        after: int = 0,
+        streams: Iterable[str] = (),
+    ) -> DataFrame:
+        """The events, those of `types` alone if any are named.
+
+        Of `after` and `streams` more may come than is asked for: they say what need not be read.
+        """
         chosen = tuple(types)
         if self.manifest is None:
-            return self.tail(spark, columns=columns, types=chosen)
-        old = self.archived(spark, columns=columns, types=chosen)
+            return self.tail(spark, columns=columns, types=chosen, after=after, streams=streams)
+        old = self.archived(spark, columns=columns, types=chosen, after=after)
         if self.through >= self.until:
             return old
-        return old.unionAll(self.tail(spark, columns=columns, types=chosen))
+        return old.unionAll(self.tail(spark, columns=columns, types=chosen, after=after, streams=streams))
 
-    def tail(self, spark: SparkSession, *, columns: Sequence[str] = COLUMNS, types: Iterable[str] = ()) -> DataFrame:
+    def tail(
+        self,
+        spark: SparkSession,
+        *,
+        columns: Sequence[str] = COLUMNS,
+        types: Iterable[str] = (),
+        after: int = 0,
+        streams: Iterable[str] = (),
+    ) -> DataFrame:
         """What is not archived, from the live log."""
         return read_events(
             spark,
             self.url,
-            after=self.through,
+            after=max(after, self.through),
             until=self.until,
             types=types,
+            streams=streams,
             columns=columns,
             over_pruned=self.over_pruned,
             over_holes=self.over_holes,
@@ -63,14 +83,16 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def archived(
-        self, spark: SparkSession, *, columns: Sequence[str] = COLUMNS, types: Iterable[str] = ()
+        self, spark: SparkSession, *, columns: Sequence[str] = COLUMNS, types: Iterable[str] = (), after: int = 0
     ) -> DataFrame:
-        """What is archived, without what was erased since."""
+        """What is archived, without what was erased since; nothing of the buckets that end before `after`."""
         assert self.place is not None
         needed = {"position", *columns, *(["type"] if types else [])}
         names = [name for name in COLUMNS if name in needed]
         assert self.manifest is not None
-        old = archive_files.table(spark, self.place, self.manifest, names, erased=self.erased)
+        buckets = [bucket for bucket in self.manifest.buckets if bucket.last > after and bucket.first <= self.until]
+        listed = msgspec.structs.replace(self.manifest, buckets=buckets)
+        old = archive_files.table(spark, self.place, listed, names, erased=self.erased)
         if types:
             old = old.where(F.col("type").isin(list(types)))
         if self.until < self.through:

@@ -83,9 +83,23 @@ class Folder:
         kinds = frozenset(wanted if self.projection.key == BY_KIND else ())
         selection = Selection(types=frozenset(self.projection.types), streams=streams, kinds=kinds)
         chosen = self._store.events(until=until, selection=selection)
-        grouped = self._grouped(chosen, wanted)
-        gone = [ViewRow(key, None) for key in sorted(wanted - grouped.keys())]
-        return gone + self._encoded({key: self._state(None, its) for key, its in grouped.items()}, grouped)
+        states, last = self._folded_anew(chosen, wanted)
+        gone = [ViewRow(key, None) for key in sorted(wanted - states.keys())]
+        return gone + self._encoded(states, last)
+
+    def _folded_anew(self, events: Iterable[Event], wanted: set[str]) -> tuple[dict[str, Any], dict[str, list[Event]]]:
+        """The state of each key, and its last event. In the order of the log no other event is held."""
+        if not self._by_position:
+            grouped = self._grouped(events, wanted)
+            return {key: self._state(None, its) for key, its in grouped.items()}, grouped
+        states: dict[str, Any] = {}
+        last: dict[str, list[Event]] = {}
+        for event in events:
+            key = model.key_of(self.projection, event)
+            if key in wanted:
+                last[key] = [event]
+                states[key] = self._applied(states[key], [event]) if key in states else self._state(None, [event])
+        return states, last
 
     def _grouped(self, events: Iterable[Event], wanted: set[str] | None = None) -> dict[str, list[Event]]:
         """The events of each key, in order."""
@@ -106,11 +120,19 @@ class Folder:
         return mark[:end] < row.mark[:end] or mark[end:] != row.mark[end:]
 
     def _state(self, row: ViewRow | None, its: list[Event]) -> Any:
-        projection, event = self.projection, None
         try:
-            state = projection.initial() if row is None or row.state is None else canonical.decode(row.state)
+            state = self.projection.initial() if row is None or row.state is None else canonical.decode(row.state)
+        except errors.TallyError:
+            raise
+        except Exception as problem:
+            raise self._failed(None, reason_of(problem)) from problem
+        return self._applied(state, its)
+
+    def _applied(self, state: Any, its: list[Event]) -> Any:
+        apply, event = self.projection.apply, None
+        try:
             for event in its:
-                state = projection.apply(state, event)
+                state = apply(state, event)
                 if state is None:
                     raise self._failed(event, model.NO_STATE)
         except errors.TallyError:

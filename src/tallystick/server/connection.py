@@ -1,6 +1,8 @@
 """One connection: uvicorn's HTTP protocol with the bounds it lacks.
 
-- The head of a request must be complete in time and of bounded size; a connection that says nothing is closed.
+- The head of a request must be complete in time and of bounded size; a connection that says nothing is closed. So is
+  one whose bytes are no end of a header, no body and no request: names, values, extensions and blank lines without end.
+- No more than a few requests wait behind one that is answered: each takes memory.
 - So must its body, whether the handler reads it or not: handlers that do say so a little earlier, and better.
 - No more than so many connections at once: when one more comes, another has to go (crowd.py says which).
 - A reader that takes nothing of what it was sent for a while is cut off.
@@ -14,7 +16,7 @@ from typing import Any
 
 import httptools
 from starlette.responses import Response
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from tallystick import errors
 from tallystick.server import problems
@@ -31,8 +33,11 @@ def bounded(limits: Limits) -> type[HttpToolsProtocol]:
     return type("BoundedConnection", (Connection,), parts)
 
 
+PIPELINED_MAX = 16
+
+
 class _TooMuch(httptools.HttpParserError):
-    """The head of the request is too large."""
+    """The head of the request is too large, or too many requests wait."""
 
 
 class Connection(HttpToolsProtocol):
@@ -44,6 +49,9 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._head_bytes = 0
+        self._moves = False
+        self._idle_bytes = 0  # since the last header, piece of a body or request was complete: the parser keeps them
+        self._answered: RequestResponseCycle | None = None  # `cycle` is the one that came last
         self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._unsent = 0
@@ -86,8 +94,11 @@ class Connection(HttpToolsProtocol):
         self.loop.call_later(self.limits.follower_seconds, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop every clock."""
+        """Stop every clock. Who is answered has nowhere to write to."""
         self.crowd.leave(self)
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
         self._cancel_timer()
         self._cancel_stall()
         super().connection_lost(exc)
@@ -107,8 +118,24 @@ class Connection(HttpToolsProtocol):
         if not self.transport.is_closing():
             self._refuse(problems.plain(408, "request_timeout", "the request did not arrive in time"))
 
+    def data_received(self, data: bytes) -> None:
+        """Bytes that complete nothing are bounded too."""
+        self._moves = False
+        super().data_received(data)
+        self._idle_bytes = 0 if self._moves else self._idle_bytes + len(data)
+        if self._idle_bytes > self.limits.header_bytes_max and not self.transport.is_closing():
+            self._head_bytes = self._idle_bytes
+            self.send_400_response("")
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of a body."""
+        self._moves = True
+        super().on_body(body)
+
     def on_message_begin(self) -> None:
         """A request begins: after an idle time, its head has to come soon."""
+        if len(self.pipeline) >= PIPELINED_MAX:
+            raise _TooMuch
         super().on_message_begin()
         self.scope[CONNECTION] = self  # type: ignore[literal-required]
         self._head_bytes = 0
@@ -122,6 +149,7 @@ class Connection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
+        self._moves = True
         self._count(len(name) + len(value) + 4)
         super().on_header(name, value)
 
@@ -132,13 +160,23 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is there; now the body has to come, if there is one."""
+        self._moves = True
         self._cancel_timer()
         seconds = self.limits.body_seconds + self.limits.header_seconds
         self._timer = self.loop.call_later(seconds, self._late)
         super().on_headers_complete()
+        if not self.pipeline:
+            self._answered = self.cycle
+
+    def on_response_complete(self) -> None:
+        """An answer is out; the next request that waits is answered."""
+        if self.pipeline:
+            self._answered = self.pipeline[-1][0]
+        super().on_response_complete()
 
     def on_message_complete(self) -> None:
         """The body is there too. Most come with their head: their handlers need not watch the clock."""
+        self._moves = True
         self._cancel_timer()
         self.scope[WHOLE] = True  # type: ignore[literal-required]
         super().on_message_complete()

@@ -14,8 +14,10 @@ from starlette.types import Scope
 
 from tallystick import errors
 
+EVENT_ID = "after_event_id"
+BY_POSITION = frozenset({"/v1/events", "/v1/follow", "/v1/audit"})  # elsewhere `after` is a seq or a name
 OWN_NAMES = {
-    "after_event_id": "after",
+    EVENT_ID: "after",
     "org_id": "org",
     "app_id": "app",
     "env_id": "env",
@@ -30,8 +32,9 @@ def rename(scope: Scope) -> None:
     if b"_" not in query or not scope["path"].startswith("/v1/"):
         return
     given = parse_qsl(query.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
-    if any(name in OWN_NAMES for name, _ in given):
-        own = [(OWN_NAMES.get(name, name), value) for name, value in given]
+    names = OWN_NAMES if scope["path"] in BY_POSITION else {k: own for k, own in OWN_NAMES.items() if k != EVENT_ID}
+    if any(name in names for name, _ in given):
+        own = [(names.get(name, name), value) for name, value in given]
         scope["query_string"] = urlencode(own, encoding="latin-1").encode()
 
 

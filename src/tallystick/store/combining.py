@@ -115,14 +115,20 @@ def apart(
     commit: Callable[[Sequence[Transaction]], list[Outcome]], transactions: Sequence[Transaction]
 ) -> list[Outcome]:
     """Commit together; if something refuses the commit because of what is in it, as an inline projection or an upcaster
-    does, commit each alone, so that only that one is refused.
+    does, commit each half by itself, and so on, until only that one is refused.
     """
     try:
         return commit(transactions)
     except (errors.Refused, errors.InvalidInput) as refusal:
         if len(transactions) == 1:
             return [refusal]
-    return commit_each([[transaction] for transaction in transactions], lambda alone: apart(commit, alone))
+    return commit_each(halves(transactions), lambda half: apart(commit, half))
+
+
+def halves(transactions: Sequence[Transaction]) -> list[Sequence[Transaction]]:
+    """Both halves of a group: a bad one among many is found by few commits, and so costs the others little."""
+    middle = len(transactions) // 2
+    return [transactions[:middle], transactions[middle:]]
 
 
 def _for(own: bool, problem: BaseException) -> BaseException:

@@ -111,7 +111,9 @@ Seen: TypeAlias = "set[tuple[str, int, int]]"
 
 
 class Views(Protocol):
-    """The rows that an engine holds. Each call is one transaction."""
+    """The rows that an engine holds. Each call is one transaction. Handles of one process may share what was `seen`."""
+
+    seen: Seen
 
     def place(self, projection: str) -> Place | None:
         """The live place of a projection."""

@@ -180,8 +180,8 @@ def test_meta_that_no_reader_has_ends_no_stream(store: Store, login: Login) -> N
     tokens = Book(ann=("tenant", "acme"), ben=("tenant", "bolt"), ada=("admin", None))
     with serving() as serve:
         served = serve(store, tokens=tokens)
-        clients = {name: served.as_(name) for name in ("ann", "ben", "ada")}
         with ExitStack() as open_:
+            clients = {name: open_.enter_context(served.as_(name)) for name in ("ann", "ben", "ada")}
             streams = {
                 name: open_.enter_context(client.stream("GET", "/v1/follow?after=0")).iter_lines()
                 for name, client in clients.items()
@@ -193,14 +193,14 @@ def test_meta_that_no_reader_has_ends_no_stream(store: Store, login: Login) -> N
             told = {}
             for (name, lines), count in zip(streams.items(), (2, 1, 3), strict=True):
                 told[name] = list(islice((each for each in lines if each.startswith("data: ")), count))
-        assert {name: len(found) for name, found in told.items()} == {"ann": 2, "ben": 1, "ada": 3}
-        pages = {name: client.get("/v1/events").json()["events"] for name, client in clients.items()}
-        assert {name: len(found) for name, found in pages.items()} == {"ann": 2, "ben": 1, "ada": 3}
-        assert f'"meta":{meta},' in clients["ann"].get(f"/v1/events/{pages['ann'][0]['id']}").text
-        assert clients["ben"].get(f"/v1/events/{pages['ann'][0]['id']}").status_code == 404
-        paths = ("/console", "/console/streams/order/a", f"/console/events/{pages['ann'][0]['id']}")
-        answers = {path: clients["ada"].get(path, follow_redirects=True).status_code for path in paths}
-        assert set(answers.values()) == {200}, answers
+            assert {name: len(found) for name, found in told.items()} == {"ann": 2, "ben": 1, "ada": 3}
+            pages = {name: client.get("/v1/events").json()["events"] for name, client in clients.items()}
+            assert {name: len(found) for name, found in pages.items()} == {"ann": 2, "ben": 1, "ada": 3}
+            assert f'"meta":{meta},' in clients["ann"].get(f"/v1/events/{pages['ann'][0]['id']}").text
+            assert clients["ben"].get(f"/v1/events/{pages['ann'][0]['id']}").status_code == 404
+            paths = ("/console", "/console/streams/order/a", f"/console/events/{pages['ann'][0]['id']}")
+            answers = {path: clients["ada"].get(path, follow_redirects=True).status_code for path in paths}
+            assert set(answers.values()) == {200}, answers
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -16,10 +16,11 @@ from tallystick.engines.files.compressed import as_plain
 from tallystick.engines.files.scan import Scanner, next_valid_frame
 from tallystick.engines.files.segments import Handles
 from tallystick.event.model import Event
-from tallystick.store.filesystem import File, FileSystem, pieces, replace_file, write_fully
+from tallystick.store.filesystem import PIECE_BYTES, File, FileSystem, pieces, publish_file, stage_file, write_fully
 
 FOLDER = "quarantine"
 GZIP_MAGIC = b"\x1f\x8b\x08" + bytes(5)  # as a compressed segment's members begin: no flags, no time
+_ID_BYTES = 16
 _BETWEEN_BYTES = 9 + 5  # the time, and the head of the payload, in MessagePack
 
 
@@ -61,16 +62,19 @@ def blank(files: FileSystem, directory: str, events: list[Event], erased: list[i
         path = f"{directory}/{FOLDER}/{name}"
         file = files.open_read(path)
         try:
-            data = file.read_at(0, file.size())
             held = [*events, *_held(file, frozenset(erased))]
+            holds_packed = _holds_packed(file, held)
+            ranges = [] if holds_packed else _ranges(file, held)
+            if ranges:
+                stage_file(files, f"{directory}/{FOLDER}", name, _blanked(file, ranges))
         finally:
             file.close()
-        if _holds_packed(data, held):
+        if holds_packed:
             files.unlink(path)
             files.sync_dir(f"{directory}/{FOLDER}")
             done.append(f"{FOLDER}/{name} held an erased payload, compressed: removed")
-        elif (blanked := _blanked(data, held)) != data:
-            replace_file(files, f"{directory}/{FOLDER}", name, blanked)
+        elif ranges:
+            publish_file(files, f"{directory}/{FOLDER}", name)
             done.append(f"{FOLDER}/{name} held an erased payload: overwritten with zeros there")
     return done
 
@@ -95,29 +99,66 @@ def _held(file: File, erased: frozenset[int]) -> Iterator[Event]:
         offset, position = behind.offset, behind.first_position
 
 
-def _holds_packed(data: bytes, events: list[Event]) -> bool:
+def _holds_packed(file: File, events: list[Event]) -> bool:
     """Whether one of these events stands in a gzip member of a file, or may stand in one that is damaged."""
-    at = data.find(GZIP_MAGIC)
-    while at >= 0:
-        unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-        try:
-            plain = unpacking.decompress(data[at:])
-        except zlib.error:
+    ids = [event.id for event in events]
+    at = next(_found(file, [GZIP_MAGIC]), None)
+    while at is not None:
+        length = _member_without(file, at[0], ids)
+        if length is None:
             return True
-        if not unpacking.eof or any(event.id in plain for event in events):
-            return True
-        at = data.find(GZIP_MAGIC, len(data) - len(unpacking.unused_data))
+        at = next(_found(file, [GZIP_MAGIC], begin=at[0] + length), None)
     return False
 
 
-def _blanked(data: bytes, events: list[Event]) -> bytes:
-    """The bytes with zeros behind every id of these events, as far as a payload may reach, whole or cut off."""
-    found = bytearray(data)
-    for event in events:
-        length = _BETWEEN_BYTES + len(event.payload or b"") + len(event.meta)  # both may be compressed as one
-        at = data.find(event.id)
-        while at >= 0:
-            begin, end = at + len(event.id), min(at + len(event.id) + length, len(found))
-            found[begin:end] = bytes(end - begin)
-            at = data.find(event.id, at + 1)
-    return bytes(found)
+def _member_without(file: File, offset: int, ids: list[bytes]) -> int | None:
+    """How long a gzip member is that unpacks, and holds none of these ids; None otherwise."""
+    unpacking, end, before = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16), offset, b""
+    for packed in pieces(file, offset, file.size()):
+        end += len(packed)
+        while packed and not unpacking.eof:
+            try:
+                plain = before + unpacking.decompress(packed, PIECE_BYTES)
+            except zlib.error:
+                return None
+            if any(id_ in plain for id_ in ids):
+                return None
+            before, packed = plain[-_ID_BYTES:], unpacking.unconsumed_tail
+        if unpacking.eof:
+            return end - len(unpacking.unused_data) - offset
+    return None
+
+
+def _found(file: File, needles: list[bytes], *, begin: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Where each of these stands in a file, which is read in pieces. They come in order, but for those of one piece."""
+    overlap = max(map(len, needles), default=1) - 1
+    before = b""
+    for piece in pieces(file, begin, file.size()):
+        data = before + piece
+        for needle in needles:
+            at = data.find(needle)
+            while at >= 0:
+                yield begin - len(before) + at, needle
+                at = data.find(needle, at + 1)
+        begin += len(piece)
+        before = data[len(data) - overlap :]
+
+
+def _ranges(file: File, events: list[Event]) -> list[tuple[int, int]]:
+    """What stands behind every id of these events, as far as a payload may reach, whole or cut off, and is not zero."""
+    lengths = {event.id: _BETWEEN_BYTES + len(event.payload or b"") + len(event.meta) for event in events}
+    found = [(at + len(id_), at + len(id_) + lengths[id_]) for at, id_ in _found(file, list(lengths))]
+    return sorted({(begin, end) for begin, end in found if any(file.read_at(begin, end - begin))})
+
+
+def _blanked(file: File, ranges: list[tuple[int, int]]) -> Iterator[bytes]:
+    """The bytes of a file, with zeros in these ranges."""
+    offset = 0
+    for piece in pieces(file, 0, file.size()):
+        data = bytearray(piece)
+        for begin, end in ranges:
+            begin, end = max(begin - offset, 0), min(end - offset, len(data))
+            if begin < end:
+                data[begin:end] = bytes(end - begin)
+        yield bytes(data)
+        offset += len(piece)

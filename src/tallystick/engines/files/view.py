@@ -73,14 +73,14 @@ class LogView:
     def begin(self, begun: Segment) -> None:
         """Go on with a new segment behind the others."""
         begun.listen(self.life.take)
-        self.segments = SegmentSet([*self.segments.items, begun])
+        self.segments = self.opened.segments = SegmentSet([*self.segments.items, begun])
 
     def replace(self, fresh: Segment, *, absorbed: Collection[bytes] = ()) -> None:
         """Go on with a new generation of a segment in its place, and in that of the segments that it took in, by id."""
         with self.lock:
             gone = {fresh.header.segment_id, *absorbed}
             old = [item for item in self.segments if item.header.segment_id in gone]
-            self.segments = generation.with_generation(self.segments, fresh, absorbed)
+            self.segments = self.opened.segments = generation.with_generation(self.segments, fresh, absorbed)
             for item in old:
                 self.opened.handles.let_go(item)
                 self.reader.forget(item.header.identity)

@@ -10,7 +10,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.store.deadletters import DeadLetter, LetterCounts
-from tallystick.store.views import DISCARDED, ROWS_PAGE, Place, Rows, ViewRow, may_switch
+from tallystick.store.views import DISCARDED, ROWS_PAGE, Place, Rows, Seen, ViewRow, may_switch
 
 
 class MemoryViews:
@@ -18,6 +18,7 @@ class MemoryViews:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self.seen: Seen = set()
         self._places: dict[tuple[str, int], Place] = {}
         self._rows: dict[tuple[str, int], dict[str, ViewRow]] = {}
         self._batches: dict[tuple[str, int], dict[bytes, dict[str, ViewRow]]] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import os
 import threading
 import time
 from collections import OrderedDict
@@ -20,6 +19,7 @@ from tallystick.engines.ndjson.nothing import NoCommands, NoSnapshots
 from tallystick.engines.ndjson.registry import Registry
 from tallystick.engines.ndjson.stream_log import StreamLog
 from tallystick.engines.tables.beside import Beside
+from tallystick.engines.tables.process import Birthplace
 from tallystick.event.model import Event
 from tallystick.store import capabilities, checked, leases
 from tallystick.store.combining import Combiner
@@ -82,7 +82,7 @@ class NdjsonLog(Beside):
         self._combiner = Combiner(self._commit)
         self._changed = threading.Condition()
         self._closed = False
-        self._pid = os.getpid()
+        self._birthplace = Birthplace()  # locks that another thread holds at a fork are never free in the child
 
     def lend(self, streams: list[str]) -> None:
         """Serve streams that the list of streams does not know. For a handle that may not write it down."""
@@ -92,14 +92,13 @@ class NdjsonLog(Beside):
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        self._birthplace.require()
         return self._combiner.commit(transactions)
 
     def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
         self._require_open()
         if self.readonly:
             raise errors.ReadOnly(reason=f"{self.url} was opened for reading")
-        if os.getpid() != self._pid:
-            raise errors.StoreFailed(operation="fork", reason="the store was opened by the parent process")
         try:
             return self._committer.commit(transactions)
         finally:
@@ -361,10 +360,13 @@ class NdjsonLog(Beside):
     # --- life ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
+        if not self._birthplace.is_here:
+            self._closed = True
+            return
         with self._combiner.lock:
             if self._closed:
                 return
-            if not self.readonly and os.getpid() == self._pid:
+            if not self.readonly:
                 with suppress(errors.TallyError):  # what cannot be given back is taken over: this handle is retired
                     self._committer.release()
             self._closed = True
@@ -377,5 +379,6 @@ class NdjsonLog(Beside):
             self._changed.notify_all()
 
     def _require_open(self) -> None:
+        self._birthplace.require()
         if self._closed:
             raise errors.StoreClosed()

@@ -22,6 +22,7 @@ from psycopg_pool import ConnectionPool
 from tallystick import errors
 from tallystick.engines.postgres import arrays, statements, translate
 from tallystick.engines.postgres.history import History
+from tallystick.engines.tables.process import Birthplace
 from tallystick.store.stating import shown
 
 APPLICATION = "tallystick"
@@ -41,6 +42,7 @@ class Reading(Protocol):
     address: str
     org: str | None
     history: History
+    birthplace: Birthplace
 
     def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
     def answer(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]: ...
@@ -145,6 +147,7 @@ class Connections(_Answers):
             kwargs={"autocommit": True, "application_name": APPLICATION},
         )
         self._closed = False
+        self.birthplace = Birthplace()  # a child on the same connections would get others' answers
         self._turn = threading.Lock()
         self._asking = 0  # threads that wait for the pool: what comes back is theirs
         self._at_hand: psycopg.Connection[Any] | None = None
@@ -204,6 +207,7 @@ class Connections(_Answers):
     @contextmanager
     def given(self) -> Iterator[psycopg.Connection[Any]]:
         """A connection, with PostgreSQL's own errors."""
+        self.birthplace.require()
         if self._closed:
             raise errors.StoreClosed()
         connection = self._taken()
@@ -303,6 +307,7 @@ class Connections(_Answers):
 
     def renew(self) -> None:
         """Replace the connections that a restart of the server has cut."""
+        self.birthplace.require()
         self._let_go()
         self._pool.check()
 
@@ -313,6 +318,8 @@ class Connections(_Answers):
     def close(self) -> None:
         """Give every connection back to the server."""
         self._closed = True
+        if not self.birthplace.is_here:
+            return
         self._let_go()
         self._pool.close()
 
@@ -326,6 +333,7 @@ class TenantConnections(_Answers):
         self.address = shared.address
         self.org: str | None = org
         self.history = shared.history
+        self.birthplace = shared.birthplace
         self._shared = shared
 
     @contextmanager

@@ -354,6 +354,7 @@ class PostgresLog:
         return rows[0][0] if rows else None
 
     def wait(self, after: int, *, timeout: float) -> int:
+        self._connections.birthplace.require()
         return self._waiting.head(after, timeout=timeout)
 
     # --- health ----------------------------------------------------------------------------------------------------
@@ -382,6 +383,8 @@ class PostgresLog:
         if self._closed:
             return
         self._closed = True
+        if not self._connections.birthplace.is_here:  # a forked child: nothing of it is the child's
+            return
         self._waiting.close()
         if self._publisher is not None:
             self._publisher.close()

@@ -57,6 +57,7 @@ class SafeHead:
         return self._ask()[0]
 
     def _ask(self) -> tuple[int, int | None]:
+        self._connections.birthplace.require()
         with self._lock:
             values = (self._head, self._pending, self._holders)
         ((head, pending, holders, link),) = self._connections.rows("prove", values)

@@ -28,7 +28,7 @@ class PostgresViews:
     def __init__(
         self, keeping: Keeping, *, locks: bool = False, refusal: str | None = None, seen: Seen | None = None
     ) -> None:
-        self._seen: Seen = set() if seen is None else seen
+        self.seen: Seen = set() if seen is None else seen
         self._keeping = keeping
         self._find_live = "lock_live_view" if locks else "find_live_view"
         self._refusal = refusal
@@ -74,12 +74,12 @@ class PostgresViews:
     def _see_all(self, place: Place) -> None:
         """See once that an epoch has its rows: before it is said what is not among them."""
         name = (place.projection, place.epoch, place.drops)
-        if name not in self._seen and not place.discarded:
+        if name not in self.seen and not place.discarded:
             counted = self.counted(place.projection, epoch=place.epoch)
             if counted is not None and counted <= row_checks.FEW_ROWS:
                 which = {"after": "", "until": None, "limit": row_checks.FEW_ROWS}
                 self._found("read_view_rows", place.projection, place.epoch, which)
-            self._seen.add(name)
+            self.seen.add(name)
 
     def counted(self, projection: str, *, epoch: int | None = None) -> int | None:
         found = self._keeping.rows("count_view_rows", {"projection": projection, "epoch": epoch})

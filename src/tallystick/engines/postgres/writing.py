@@ -33,7 +33,7 @@ from tallystick.engines.postgres.place import Login
 from tallystick.engines.postgres.view import Answers, LockedView, Wanted
 from tallystick.event import canonical, limits, names
 from tallystick.store import leases
-from tallystick.store.combining import apart, by_bytes, commit_each
+from tallystick.store.combining import apart, by_bytes, commit_each, halves
 from tallystick.store.commit import Appended, Outcome, Transaction, Write
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.leases import Lease
@@ -79,8 +79,8 @@ class Writer:
         try:
             return self._attempts(group)
         except psycopg.Error as problem:
-            if len(group) > 1 and translate.is_refused(problem):  # each alone, so that one does not fail the others
-                return commit_each([[transaction] for transaction in group], self._settled)
+            if len(group) > 1 and translate.is_refused(problem):  # apart, so that one does not fail the others
+                return commit_each(halves(group), self._settled)
             if not translate.is_lost(problem):
                 refused = group[0].maintenance and maintaining.refusal(problem, group[0].maintenance)
                 if refused and len(group) == 1:

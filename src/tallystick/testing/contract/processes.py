@@ -2,18 +2,76 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+from collections.abc import Callable
+
 import pytest
 
-from tallystick import errors
+from tallystick import Store, errors
 from tallystick.store.capabilities import ANY_STREAM, DURABLE
 from tallystick.store.verify import verify
 from tallystick.testing.builders import event
 from tallystick.testing.contract.harness import Contract, EngineHarness, needs
 from tallystick.testing.contract.other_process import OtherProcess
 
+CHILDREN, CHILD_SECONDS = 4, 60
+IN_CHILD: dict[str, Callable[[Store], object]] = {
+    "append": lambda store: store.append("run/a", event()),
+    "read": lambda store: store.read_stream("run/a", limit=1),
+    "head": lambda store: store.head(),
+    "wait": lambda store: store.wait(0, timeout=0),
+}
+
+
+def _refused_in_child(store: Store) -> int:
+    """Fork; the child's status is 0 if everything that it asks of the store is refused at once."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    signal.alarm(CHILD_SECONDS)  # one that hangs is killed by it
+    try:
+        for act in IN_CHILD.values():
+            try:
+                act(store)
+                os._exit(1)
+            except errors.StoreFailed as problem:
+                if "inherited" not in problem.message:
+                    os._exit(2)
+        store.close()
+        os._exit(0)
+    finally:
+        os._exit(3)
+
 
 class ProcessContract(Contract):
     """Several processes on one store."""
+
+    @needs(DURABLE)
+    @pytest.mark.security
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+    @pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+    def test_a_forked_child_is_refused_and_leaves_its_parent_alone(self, harness: EngineHarness) -> None:
+        """SAFE-04: a child that inherits a handle is told at once, whatever its parent does."""
+        store = harness.open()
+        store.append("run/a", event())
+        ending, done = threading.Event(), list[int]()
+
+        def appends() -> None:
+            while not ending.is_set():
+                done.append(store.append("run/a", event()).seq)
+
+        thread = threading.Thread(target=appends)
+        thread.start()
+        try:
+            ended = [_refused_in_child(store) for _ in range(CHILDREN)]
+        finally:
+            ending.set()
+            thread.join(CHILD_SECONDS)
+        assert ended == [0] * CHILDREN
+        assert not thread.is_alive()
+        assert [found.seq for found in store.read_stream("run/a")] == [1, *done]
 
     @needs(DURABLE, ANY_STREAM)
     def test_writers_in_several_processes_share_or_are_refused(self, harness: EngineHarness) -> None:

@@ -1,0 +1,127 @@
+"""Many events checked at once: the same is said of each as when it comes alone, and as the chain's own code says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+import tallystick
+from tallystick import NewEvent
+from tallystick.event import chain
+from tallystick.event.model import Event
+from tallystick.pipeline import chain_check, texts
+from tallystick.pipeline.chain_check import BREAK, EDGE, FACT, SUSPECT, Pieces
+from tallystick.pipeline.columns import COLUMNS, batch_maker
+
+Change = Callable[[Event], dict[str, Any]]
+CHANGES: dict[str, Change] = {
+    "nothing": lambda event: {},
+    "payload": lambda event: {"payload": b'{"n":-1}'},
+    "no payload": lambda event: {"payload": None},
+    "no text": lambda event: {"payload": b"\xff\xfe"},
+    "meta": lambda event: {"meta": b'{"\xff":1}'},
+    "checksum": lambda event: {"checksum": bytes(32)},
+    "short checksum": lambda event: {"checksum": b"short"},
+    "link": lambda event: {"link": bytes(32)},
+    "short link": lambda event: {"link": b"short"},
+    "time": lambda event: {"time": event.time + 1},
+    "seq": lambda event: {"seq": event.seq + 1},
+    "position": lambda event: {"position": max(event.position - 3, 1)},
+    "stream": lambda event: {"stream": "order/o1"},
+    "id": lambda event: {"id": bytes(16)},
+    "signature": lambda event: {"signature": b"somebody's"},
+}
+
+
+def history(chance: random.Random) -> list[Event]:
+    """Some streams in between each other, with control facts and a feed."""
+    names = ["order/o1", "order/o2", "é/日", "tally.stream/order:o1", "community.ab/main", "community.ab/aside.x"]
+    ends: dict[str, tuple[int, bytes]] = {}
+    found = []
+    for position in range(1, 60):
+        stream = chance.choice(names)
+        seq, link = ends.get(stream, (0, chain.GENESIS))
+        payload, meta = b'{"n":%d}' % position, chance.choice([b"{}", '{"org":"é"}'.encode()])
+        event = Event(position, stream, seq + 1, "order.placed", 1, bytes([position] * 16), position, payload, meta,
+                      chain.checksum(payload), b"")  # fmt: skip
+        event = msgspec.structs.replace(event, link=chain.link(event, link))
+        ends[stream] = (event.seq, event.link)
+        found.append(event)
+    return found
+
+
+def said(events: list[Event], size: int) -> list[dict[str, Any]]:
+    """What is said of events that come so many at a time."""
+    pieces, make = Pieces(), batch_maker(COLUMNS)
+    found = [one for at in range(0, len(events), size) for one in pieces.take(make(events[at : at + size]))]
+    return sorted([*found, *pieces.close()], key=repr)
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_said_of_events_does_not_depend_on_how_many_come(change: str) -> None:
+    """SAFE-03, PIPE-03: one at a time each is looked at by itself; at once, only those that are not as expected."""
+    chance = random.Random(change)
+    for _ in range(6):
+        events = history(chance)
+        for at in chance.sample(range(len(events)), 3):
+            events[at] = msgspec.structs.replace(events[at], **CHANGES[change](events[at]))
+        alone = said(events, 1)
+        for size in (2, 7, 100):
+            assert said(events, size) == alone
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("change", ["payload", "no payload", "checksum", "link", "meta", "time", "id"])
+def test_what_does_not_follow_is_found(change: str) -> None:
+    """SAFE-03, PIPE-03: by the link and the checksum that the event and the one before it have, and nothing else."""
+    chance = random.Random(change)
+    events = [event for event in history(chance) if event.stream.startswith(("order/", "é/"))]
+    at = chance.choice([at for at, event in enumerate(events) if event.seq > 1])
+    events[at] = msgspec.structs.replace(events[at], **CHANGES[change](events[at]))
+    ends: dict[str, bytes] = {}
+    wrong: dict[str, set[int]] = {BREAK: set(), SUSPECT: set()}
+    for event in events:
+        if event.stream in ends and chain.link(event, ends[event.stream]) != event.link:
+            wrong[BREAK].add(event.position)
+        if event.payload is None or chain.checksum(event.payload) != event.checksum:
+            wrong[SUSPECT].add(event.position)
+        ends[event.stream] = event.link
+    found = said(events, 100)
+    assert {kind: {one["position"] for one in found if one["kind"] == kind} for kind in wrong} == wrong
+    assert wrong[BREAK] | wrong[SUSPECT]
+
+
+def test_of_a_sound_log_only_edges_and_facts_are_said(tmp_path: Any) -> None:
+    """PIPE-03: nothing is kept of an event that follows the one before it."""
+    with tallystick.open(f"files:{tmp_path}/log") as store:
+        for number in range(40):
+            store.append(f"order/o{number % 4}", NewEvent("order.placed", {"n": number}))
+        found = said(list(store.events()), 100)
+    kinds = [one["kind"] for one in found]
+    assert (kinds.count(EDGE), kinds.count(BREAK), kinds.count(SUSPECT)) == (len({*_streams(found)}), 0, 0)
+    assert set(kinds) <= {EDGE, FACT, chain_check.COUNT}
+
+
+def _streams(found: list[dict[str, Any]]) -> list[bytes]:
+    return [one["stream"] for one in found if one["kind"] == EDGE]
+
+
+def test_hex_of_parts_of_columns() -> None:
+    """The text of bytes, whatever part of a column they are, and nothing for what is missing."""
+    column = pa.array([b"\x00\xff", None, b"", b"a" * 32], pa.binary())
+    wanted = [b"00ff", b"", b"", b"61" * 32]
+    for begin in range(5):
+        for end in range(begin, 5):
+            assert texts.hexes(column.slice(begin, end - begin)).to_pylist() == wanted[begin:end]
+    assert texts.hash_to(column, pa.array([b"", chain.checksum(b""), chain.checksum(b""), None])).tolist() == [
+        False,
+        False,
+        True,
+        False,
+    ]
