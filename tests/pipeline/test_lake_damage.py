@@ -244,6 +244,31 @@ def test_bounds_that_would_hide_rows_are_named(
     assert "the table says that it has the positions" in found.problems[0].reason
 
 
+@pytest.mark.security
+@pytest.mark.parametrize("lead", ["../outside.parquet", "data/../../outside.parquet", "/outside.parquet"])
+def test_a_name_that_leads_out_of_the_table_is_not_followed(
+    files_url: str, place: Path, kind: str, lead: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SAFE-07, PIPE-03: what a table says of itself may be forged: nothing is read over such a name."""
+    table = type(table_at(place))
+    real = table.files
+    (first, *_) = data_files(place)
+    (place / first.name).rename(place.parent / "outside.parquet")
+    name = lead.replace("/outside", f"{place.parent}/outside") if lead[0] == "/" else lead
+    (place / "data").mkdir(exist_ok=True)
+
+    def leading(self: object) -> list[Listed]:
+        return [
+            msgspec.structs.replace(file, name=name) if file.name == first.name else file
+            for file in real(self)  # type: ignore[arg-type]
+        ]
+
+    monkeypatch.setattr(table, "files", leading)
+    found = verify(files_url, place)
+    assert any("leads out of the table" in item.reason for item in found.problems)
+    assert any("does not have this event" in item.reason for item in found.problems)
+
+
 def test_a_file_in_another_partition_is_named(
     files_url: str, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

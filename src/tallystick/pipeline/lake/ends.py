@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 
 from tallystick import errors
 from tallystick.pipeline.lake.table import Mark, Table, unreachable
+from tallystick.pipeline.lake.table_files import inside
 from tallystick.pipeline.question import head_past
 from tallystick.store.store import Store
 
@@ -40,7 +41,7 @@ def _last(table: Table) -> tuple[int, bytes] | None:
         return None
     last = max(files, key=lambda file: file.last or 0)
     try:
-        with table.place.opened(last.name) as path:
+        with table.place.opened(inside(last).name) as path:
             rows = pq.read_table(path, columns=["position", "link"], partitioning=None, use_threads=False)
     except (OSError, ValueError) as problem:
         raise unreachable(table, problem) from problem

@@ -28,7 +28,7 @@ from tallystick.pipeline.lake.table import (
     table_at,
     tried,
 )
-from tallystick.pipeline.lake.table_files import UNREADABLE
+from tallystick.pipeline.lake.table_files import UNREADABLE, inside
 from tallystick.pipeline.place import Place, Taken
 from tallystick.pipeline.question import open_log
 from tallystick.projections import ViewReader
@@ -185,7 +185,7 @@ def _read(table: Table) -> tuple[list[ViewRow], list[Problem]]:
     problems: list[Problem] = []
     for file in table.files():
         try:
-            with table.place.opened(file.name) as path, pq.ParquetFile(path) as opened:
+            with table.place.opened(inside(file).name) as path, pq.ParquetFile(path) as opened:
                 found = opened.read(columns=ROWS.names, use_threads=False)
             columns = (found[name].cast(pa.string()).cast(pa.binary()).to_pylist() for name in ROWS.names)
             rows += [

@@ -36,9 +36,16 @@ class Known(msgspec.Struct, frozen=True):
     groups: Sequence[Group]
 
 
+def inside(file: Listed) -> Listed:
+    """The file, if its name does not lead out of the table. What a table says of itself may be forged."""
+    if file.name.startswith("/") or ".." in file.name.split("/"):
+        raise ValueError("its name leads out of the table")
+    return file
+
+
 def look_at(place: Place, file: Listed) -> tuple[Known, list[str]]:
     """Where the rows of a file are, and what is wrong with what is said of them. Raises one of `UNREADABLE`."""
-    with place.opened(file.name) as path:
+    with place.opened(inside(file).name) as path:
         wrong = [] if next(wrong_statistics(path), None) is None else ["its footer has other bounds than its positions"]
         with pq.ParquetFile(path) as opened:
             _require_form(opened.schema_arrow)
@@ -87,7 +94,7 @@ def _require_form(found: pa.Schema) -> None:
 
 def rows_of(place: Place, file: Listed) -> pa.Table:
     """All rows of a file."""
-    with place.opened(file.name) as path, pq.ParquetFile(path, pre_buffer=False) as opened:
+    with place.opened(inside(file).name) as path, pq.ParquetFile(path, pre_buffer=False) as opened:
         return _formed(file, opened.read(use_threads=False))
 
 
@@ -96,7 +103,7 @@ def rows_between(place: Place, known: Known, first: int, last: int) -> Iterator[
     wanted = [group.number for group in known.groups if group.first <= last and group.last >= first]
     if not wanted:
         return
-    with place.opened(known.file.name) as path, pq.ParquetFile(path, pre_buffer=False) as opened:
+    with place.opened(inside(known.file).name) as path, pq.ParquetFile(path, pre_buffer=False) as opened:
         for number in wanted:
             rows = _formed(known.file, opened.read_row_group(number, use_threads=False))
             yield rows.filter(pc.and_(pc.greater_equal(rows["position"], first), pc.less_equal(rows["position"], last)))
