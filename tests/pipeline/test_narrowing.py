@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tallystick import errors
-from tallystick.pipeline import clear, narrowing, querying
+from tallystick.pipeline import clear, hints, narrowing, querying, read_events
 from tallystick.pipeline.archive import archive
 from tallystick.pipeline.narrowing import Needs
 from tallystick.pipeline.querying import sql, view
@@ -155,6 +155,21 @@ def test_no_more_is_read_than_a_query_needs(
     monkeypatch.setattr(querying, "_narrowed", noted)
     assert sql(spark, files_url, query, place).collect()
     assert asked == [wanted]
+
+
+def test_a_table_says_which_options_would_read_less(spark: SparkSession, files_url: str, place: Path) -> None:
+    """PIPE-10: for tables of the format itself, which no condition reaches; what options ask is not said again."""
+    read_events(spark, files_url, partition_events=10).createOrReplaceTempView("plain")
+    query = "select count(*) from plain where position > 50 and type in ('order.paid', 'order.noted')"
+    (hint,) = hints(spark.sql(query))
+    assert "with (after = '50', type = 'order.noted,order.paid')" in hint
+    assert '.option("after", "50").option("type", "order.noted,order.paid")' in hint
+    chosen = read_events(spark, files_url, after=50, types=["order.paid", "order.noted"])
+    assert chosen.count() == spark.sql(query).collect()[0][0]
+    assert hints(chosen.where("position > 50 and type in ('order.paid', 'order.noted')")) == []
+    assert hints(spark.sql("select count(*) from plain where seq > 5")) == []
+    both = spark.sql("select 1 from plain where position <= 9 union all select 2 from plain where position > 55")
+    assert [hint.partition("with ")[2] for hint in hints(both)] == ["(until = '9')", "(after = '55')"]
 
 
 def test_a_query_that_is_wrong_is_refused_as_such(spark: SparkSession, files_url: str, place: Path) -> None:

@@ -6,8 +6,9 @@ Only this package imports PySpark. `session()` starts one that is set up, `regis
 from __future__ import annotations
 
 from tallystick.pipeline.failures import clear
+from tallystick.pipeline.narrowing import hints
 from tallystick.pipeline.reading import read_events
 from tallystick.pipeline.session import is_running, session
 from tallystick.pipeline.source import register
 
-__all__ = ["clear", "is_running", "read_events", "register", "session"]
+__all__ = ["clear", "hints", "is_running", "read_events", "register", "session"]

@@ -16,9 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from tallystick import errors
 from tallystick.event import limits
 from tallystick.pipeline.columns import COLUMNS, DDL, Batches
+from tallystick.pipeline.source import NAME
 from tallystick.store.selection import Selection
 
-_LEAF = "MapInArrow"
+_LEAF, _SOURCE = "MapInArrow", "DataSourceV2ScanRelation"
 _PASSING = frozenset({"Filter", "Project"})  # what may stand between a condition and the table that it is about
 _TURNED = {
     "GreaterThan": "LessThan",
@@ -81,17 +82,53 @@ def needs(query: DataFrame) -> Needs | None:
             used.update(_ids(node.references()))
     if not uses:
         return None
-    found: Needs | None = None
-    columns: set[str] = set()
-    for leaf, conditions in uses:
-        names = {attribute.exprId().id(): attribute.name() for attribute in _each(leaf.output())}
-        its = Needs()
-        for condition in conditions:
-            its = its.and_(_asked(condition, names))
-        found = its if found is None else found.or_(its)
-        columns.update(name for id_, name in names.items() if id_ in used)
-    assert found is not None
+    found = _any([_bound_by(leaf, conditions) for leaf, conditions in uses])
+    columns = {name for leaf, _ in uses for id_, name in _names(leaf).items() if id_ in used}
     return msgspec.structs.replace(found, columns=frozenset(columns))
+
+
+def hints(table: DataFrame) -> list[str]:
+    """What a table asks of a log by conditions, which its source does not see, and how to say it by options.
+
+    A line for each use of the format `tallystick`; none where nothing would be read less.
+    """
+    plan = table._jdf.queryExecution().optimizedPlan()
+    sources = [(node, its) for node, its in _nodes(plan, []) if node.nodeName() == _SOURCE]
+    return [
+        hint
+        for node, conditions in sources
+        if node.relation().table().name() == NAME and (hint := _hint(node, _bound_by(node, conditions)))
+    ]
+
+
+def _hint(source: Any, asked: Needs) -> str | None:
+    given = {name.lower(): value for name, value in dict(source.relation().options().asCaseSensitiveMap()).items()}
+    after, until = int(given.get("after", 0)), given.get("until")
+    wanted: dict[str, str] = {}
+    if asked.after > after:
+        wanted["after"] = str(asked.after)
+    if asked.until is not None and (until is None or asked.until < int(until)):
+        wanted["until"] = str(asked.until)
+    for option, names in (("type", asked.types), ("stream", asked.streams)):
+        if names is not None and not given.get(option):
+            wanted[option] = ",".join(sorted(names))
+    if not wanted:
+        return None
+    by_call = "".join(f'.option("{name}", "{value}")' for name, value in wanted.items())
+    in_sql = ", ".join(f"{name} = '{value}'" for name, value in wanted.items())
+    return f"the conditions see every event of the log; to read fewer, say {by_call}, or in SQL: with ({in_sql})"
+
+
+def _bound_by(leaf: Any, conditions: list[Any]) -> Needs:
+    """What all conditions right above a table say of it."""
+    found, names = Needs(), _names(leaf)
+    for condition in conditions:
+        found = found.and_(_asked(condition, names))
+    return found
+
+
+def _names(leaf: Any) -> dict[int, str]:
+    return {attribute.exprId().id(): attribute.name() for attribute in _each(leaf.output())}
 
 
 def _nodes(node: Any, conditions: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
