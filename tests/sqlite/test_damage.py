@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -278,3 +278,27 @@ def test_verification_looks_past_pages_that_were_read_before(path, reopen, where
         file.seek(at)
         file.write(b"M")
     assert [problem.position for problem in verify(store.log).problems] == [8]
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("frames_back", range(1, 7))
+def test_a_log_that_goes_back_under_a_reader_is_not_served_as_whole(path, reopen, frames_back):
+    """SAFE-01: an older page in a frame of the write-ahead log hides the newest events. Once seen, it is refused."""
+    store = reopen()
+    for number in range(40):
+        store.append("order/a", NewEvent("thing.done", {"n": number}))
+    reader = reopen(readonly=True)
+    assert (reader.head(), len(reader.read_stream("order/a"))) == (40, 40)
+    log = Path(f"{path}-wal")
+    at = log.stat().st_size - frames_back * (4096 + 24) + 24
+    with log.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes(1024))
+    assert not verify(reader.log).ok
+    for question, right in (
+        (lambda: len(list(reader.events())), 40),
+        (lambda: len(reader.read_stream("order/a")), 40),
+        (lambda: reader.stream_head("order/a").seq, 40),
+    ):
+        with suppress(errors.Damaged):
+            assert question() == right

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -21,7 +20,7 @@ from tallystick.engines.sqlite import inspection, mark, statements, summing, sur
 from tallystick.engines.sqlite.commands import SqliteCommands
 from tallystick.engines.sqlite.evidence import SqliteEvidence
 from tallystick.engines.sqlite.place import Opened, Opening
-from tallystick.engines.sqlite.reading import CutOffDatabase, around_holes, database_of
+from tallystick.engines.sqlite.reading import CutOffDatabase, around_holes, database_of, waited
 from tallystick.engines.sqlite.reclaiming import Reclaiming
 from tallystick.engines.sqlite.rows import events_of, structs_of
 from tallystick.engines.sqlite.run_tables import SqliteRunTables
@@ -56,7 +55,6 @@ from tallystick.store.snapshots import Snapshots
 from tallystick.store.summing import Asked
 from tallystick.store.views import Inline
 
-_POLL_S = 0.02
 _BUSY_MS_MAX = 3_600_000
 
 
@@ -110,6 +108,8 @@ class SqliteLog(Receiver):
         self._clock = clock
         self._recovered = opened.recovered
         self._holes: list[Hole] = []
+        self._lost = opened.finding.lost
+        self._seen = 0  # the highest head that was read
         self._changed = threading.Condition()
         self._closed = False
         self._holder = None if opened.writer is None else Holder()
@@ -221,9 +221,10 @@ class SqliteLog(Receiver):
     def _read(
         self, after: int, until: int | None, selection: Selection, limit: int, over_holes: bool, over_pruned: bool
     ) -> Page:
+        seen = self._seen
         with self._database.snapshot() as connection:
             view = SqliteView(connection)
-            head = self._end(view.head())
+            head = self._end(view.head(), seen)
             end = head if until is None else min(until, head)
             if not over_pruned and after < end:
                 cuts = {stream: cut for stream in selection.streams if (cut := view.cut(stream)) is not None}
@@ -269,20 +270,29 @@ class SqliteLog(Receiver):
         return checked.event(self.damage, found, self._evidence)
 
     def head(self) -> int:
+        seen = self._seen
         with self._database.reading() as connection:
-            head = self._end(SqliteView(connection).head())
+            head = self._end(SqliteView(connection).head(), seen)
         if not self._opened.finding.is_counted:
             self._require_end()
         return head
 
-    def _end(self, head: int) -> int:
-        """The last position that was given, also where the end of the log is lost."""
-        finding = self._opened.finding
-        return head if finding.lost is None else max(head, finding.lost.last)
+    def _end(self, head: int, seen: int) -> int:
+        """The last position that was given, also where the end of the log is lost; `seen` was, before this was read."""
+        if head < seen:
+            self._lose(Hole(head + 1, seen, "the log ends before them, and they were read before"))
+        self._seen = max(self._seen, head)
+        return head if self._lost is None else max(head, self._lost.last)
+
+    def _lose(self, end: Hole) -> None:
+        """Go on as after an opening that found the end of the log lost."""
+        if self._lost is None or self._lost.last < end.last:
+            self._lost = end
+            self._survey(end.reason)
 
     def _require_end(self) -> None:
         """Refuse an answer that what is lost of the end of the log may contradict."""
-        if (lost := self._opened.finding.lost) is not None:
+        if (lost := self._lost) is not None:
             raise errors.Damaged(first=lost.first, last=lost.last, reason=lost.reason)
 
     def floor(self) -> int:
@@ -317,16 +327,7 @@ class SqliteLog(Receiver):
             return SqliteView(connection).recorded_at(position)
 
     def wait(self, after: int, *, timeout: float) -> int:
-        deadline = time.monotonic() + timeout
-        while True:
-            head = self.head()
-            left = deadline - time.monotonic()
-            if head > after or left <= 0:
-                return head
-            with self._changed:
-                self._changed.wait(min(left, _POLL_S))  # commits of other processes are seen by looking again
-                if self._closed:
-                    return head
+        return waited(self.head, self._changed, lambda: self._closed, after=after, timeout=timeout)
 
     # --- health ----------------------------------------------------------------------------------------------------
 
@@ -340,7 +341,7 @@ class SqliteLog(Receiver):
     def _survey(self, reason: str) -> None:
         """Find out what is still whole, serve that, and append nothing more."""
         with self._database.reading() as connection:
-            self._holes = survey.holes_in(connection, reason=reason, end=self._opened.finding.lost)
+            self._holes = survey.holes_in(connection, reason=reason, end=self._lost)
         put_on_record(self.damage, list(map(problem_of, self._holes)))
 
     def losses(self) -> list[Loss]:
@@ -353,7 +354,12 @@ class SqliteLog(Receiver):
             yield Problem("opening", finding.damage)
         marked = mark.load(self._database.path)  # before the log: it never leads
         with self._database.snapshot() as connection:
-            yield from inspection.check(connection, progress, marked)
+            for problem in inspection.check(connection, progress, marked):
+                if problem.what == inspection.MARK and marked is not None:
+                    self._lose(Hole(problem.position, marked.head, problem.reason))
+                elif problem.what == inspection.DATABASE:  # what a search finds then need not be all there is
+                    self._lose(Hole(0, 0, problem.reason))
+                yield problem
 
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
         self._require_writable()

@@ -15,6 +15,8 @@ from tallystick.engines.tables import translate
 from tallystick.store import leases
 from tallystick.store.events import Problem
 
+DATABASE, MARK = "database", "mark"
+
 
 def check(
     connection: sqlite3.Connection, progress: Callable[[int], None], marked: Mark | None = None
@@ -28,9 +30,9 @@ def check(
         except sqlite3.DatabaseError as problem:
             if not translate.is_damage(problem) and translate.code_of(problem) != sqlite3.SQLITE_ERROR:
                 raise
-            yield Problem("database", str(problem))  # an SQLITE_ERROR: meta that is no longer JSON, say
+            yield Problem(DATABASE, str(problem))  # an SQLITE_ERROR: meta that is no longer JSON, say
         except (TypeError, ValueError, AttributeError, OverflowError) as problem:
-            yield Problem("database", f"a value is not of the type that was written: {problem}")
+            yield Problem(DATABASE, f"a value is not of the type that was written: {problem}")
     if marked is not None:
         yield from _marked(connection, marked)
 
@@ -40,13 +42,13 @@ def _marked(connection: sqlite3.Connection, marked: Mark) -> Iterator[Problem]:
     store_id, _ = connection.execute(statements.named("identity")).fetchone()
     head = SqliteView(connection).head()
     if store_id == marked.store_id and head < marked.head:
-        yield Problem("mark", f"positions {head + 1} to {marked.head} were acknowledged, and are not there", head + 1)
+        yield Problem(MARK, f"positions {head + 1} to {marked.head} were acknowledged, and are not there", head + 1)
 
 
 def _database(connection: sqlite3.Connection) -> Iterator[Problem]:
     for (line,) in connection.execute("PRAGMA integrity_check"):
         if line != "ok":
-            yield Problem("database", str(line))
+            yield Problem(DATABASE, str(line))
 
 
 def _schema(connection: sqlite3.Connection) -> Iterator[Problem]:

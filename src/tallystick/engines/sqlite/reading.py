@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from threading import Condition
 
 from tallystick import errors
 from tallystick.engines.sqlite import maintaining
@@ -14,6 +16,8 @@ from tallystick.engines.sqlite.place import Opened
 from tallystick.engines.tables.database import Database
 from tallystick.store.damage import DamageRecord, problem_of, put_on_record
 from tallystick.store.page import Hole
+
+_POLL_S = 0.02
 
 
 class WatchedDatabase(Database):
@@ -107,3 +111,18 @@ def around_holes(holes: Iterable[Hole], after: int, end: int, over_holes: bool) 
         crossed.append(hole)
         after = hole.last
     return after, end, tuple(crossed)
+
+
+def waited(
+    head: Callable[[], int], changed: Condition, is_closed: Callable[[], bool], *, after: int, timeout: float
+) -> int:
+    """The head, as soon as it is behind `after`, or when time is up."""
+    deadline = time.monotonic() + timeout
+    while True:
+        found, left = head(), deadline - time.monotonic()
+        if found > after or left <= 0:
+            return found
+        with changed:
+            changed.wait(min(left, _POLL_S))  # commits of other processes are seen by looking again
+            if is_closed():
+                return found

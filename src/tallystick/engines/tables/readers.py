@@ -72,11 +72,22 @@ class Readers:
         connection.close()
 
     def forget(self) -> None:
-        """Go on with connections that have read nothing yet: each one keeps pages that the file may have lost since."""
-        self._birthplace.require()
-        with self._lock:
-            self._generation += 1
-            idle, self._idle = self._idle, []
+        """Go on with connections that have read nothing yet: each one keeps pages that the file may have lost since.
+
+        A new one is there before the others go: a file that nobody has open would be recovered by the next to open it,
+        and where its write-ahead log was damaged meanwhile, that would set it back.
+        """
+        with self.connection() as connection:
+            connection.execute("PRAGMA schema_version").fetchone()
+            fresh = self._connect()
+            try:
+                fresh.execute("PRAGMA schema_version").fetchone()
+            except BaseException:
+                fresh.close()
+                raise
+            with self._lock:
+                self._generation += 1
+                idle, self._idle = self._idle, [fresh]
         for connection in idle:
             connection.close()
 
@@ -86,4 +97,6 @@ class Readers:
             return
         with self._lock:
             self._closed = True
-        self.forget()
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
