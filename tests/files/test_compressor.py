@@ -143,3 +143,15 @@ def test_a_damaged_segment_is_not_compressed_and_is_said(opened: Any, directory:
     assert path.read_bytes() == before
     with pytest.raises(errors.Damaged):
         store.append("order/1", events(1))
+
+
+@pytest.mark.parametrize(("more", "compressed"), [(0, 1), (1, 0)])
+def test_a_segment_of_exactly_the_minimum_is_compressed(opened: Any, more: int, compressed: int) -> None:
+    """LH-09: the bytes of its frames count, without its header."""
+    with opened(segment_bytes_max=SEGMENT_BYTES_MAX, compress_bytes_min=1 << 30) as store:
+        fill(store, 2)
+        sealed = store.log._view.segments.items[0]
+        size = sealed.end - sealed.header.size
+        assert settled(store)[0] == 0
+    store = opened(segment_bytes_max=SEGMENT_BYTES_MAX, compress_bytes_min=size + more)
+    assert settled(store)[0] == compressed
