@@ -78,7 +78,7 @@ def test_a_repair_leaves_no_file_open() -> None:
 
 
 def test_a_segment_that_was_replaced_is_let_go_at_once() -> None:
-    """LH-10: a writer keeps no file open that has no name any more: the room of such a file is not free."""
+    """LH-09: a writer keeps no file open that has no name any more: the room of such a file is not free."""
     disk = SimulatedDisk()
     with _open(disk) as store:
         _fill(store)
@@ -90,7 +90,7 @@ def test_a_segment_that_was_replaced_is_let_go_at_once() -> None:
 
 
 def test_a_close_ends_a_compaction_after_the_segment_it_is_at() -> None:
-    """LH-10: whoever closes a log waits for one segment, not for all of them; the rest is done another time."""
+    """LH-09: closing a log waits for one segment, not for all of them; the rest is done another time."""
     store, done = _open(SimulatedDisk()), list[int]()
     _fill(store)
     closing = threading.Thread(target=store.close)

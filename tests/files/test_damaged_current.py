@@ -99,7 +99,7 @@ def test_a_log_without_a_readable_segment_says_how_much_is_lost(
 
 
 def test_a_reader_that_follows_into_damage_names_it(opened: Any, directory: Path, flip: Any) -> None:
-    """LH-16: what was synced since and cannot be read is a hole for a reader that was open before, not the end."""
+    """LH-08: what was synced since and cannot be read is a hole for a reader that was open before, not the end."""
     store = opened()
     store.append("order/1", events(2))
     reader = opened(readonly=True)
