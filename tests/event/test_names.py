@@ -83,3 +83,17 @@ def test_reserved_kinds(kind: str) -> None:
     """EVT-05: kinds that start with `tally.` are the store's own."""
     assert names.is_reserved(kind)
     assert not names.is_reserved(kind.replace(".", "_"))
+
+
+@pytest.mark.parametrize(
+    ("stream", "feed", "aside"),
+    [
+        (f"{names.FEEDS}x/node", True, False),
+        (f"{names.FEEDS}x/{names.ASIDE}node", False, True),
+        ("order/1", False, False),
+        (f"order/{names.ASIDE}1", False, False),
+    ],
+)
+def test_a_feed_is_told_from_what_is_kept_aside(stream: str, feed: bool, aside: bool) -> None:
+    """Every event of a feed is signed; what a node keeps aside holds signed events inside, and is no feed."""
+    assert (names.is_feed(stream), names.is_aside(stream)) == (feed, aside)
