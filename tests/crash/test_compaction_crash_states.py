@@ -1,4 +1,4 @@
-"""Power loss and kill at every operation of a compaction, of a compression, and of an erasure."""
+"""Power loss and kill at every operation of a compaction, a compression, a joining of segments, and an erasure."""
 
 from __future__ import annotations
 
@@ -75,8 +75,27 @@ def compress_by_itself(store: Store) -> None:
     assert store.report().facts["compressed_segments"] == store.report().facts["segments"] - 1
 
 
+def prune_most(store: Store) -> None:
+    """Let most segments lie below the floor, with nothing but control facts and the secret in them."""
+    for stream in ("order/0", "order/1"):
+        upkeep.prune(store, stream, 13)
+
+
+def join(store: Store) -> None:
+    """Reclaim, and see that it joined segments."""
+    before = store.report().facts["segments"]
+    store.log.reclaim(compress_before=None, progress=lambda done: None)
+    assert store.report().facts["segments"] <= before - 2
+
+
 CASES: dict[str, tuple[Callable[[Store], object], Callable[[Store], object]]] = {
     "compaction": (compact, lambda store: upkeep.prune(store, "order/0", 12)),
+    "joining": (join, prune_most),
+    "joining compressed segments": (join, lambda store: (compact(store, 1 << 62), prune_most(store))),
+    "erasure in a joined segment": (
+        lambda store: upkeep.erase(store, "secret/1", 2),
+        lambda store: (prune_most(store), join(store)),
+    ),
     "compression": (lambda store: compact(store, 1 << 62), lambda store: None),
     "compression by itself": (compress_by_itself, lambda store: None),
     "erasure": (lambda store: upkeep.erase(store, "secret/1", 2), lambda store: None),
@@ -119,6 +138,10 @@ def opened(lab: Any, state: CrashState) -> list[Event]:
         assert not verify(store.log).problems, state.describe()
         found = readable(store)
         assert not [name for name in disk.list(lab.directory) if name.endswith(".log.tmp")], state.describe()
+        logs = {name.removesuffix(".log") for name in disk.list(lab.directory)}
+        indexes = {name.removesuffix(".idx") for name in disk.list(f"{lab.directory}/index")}
+        assert len(indexes - logs) <= 1, state.describe()  # a segment that was to be sealed may have its index already
+        assert store.report().facts["segments"] == sum(name.endswith(".log") for name in disk.list(lab.directory))
         if any(event.erased and event.stream == "secret/1" for event in found):
             held = [path for path, data in disk.image().items() if data and SECRET in data]
             assert not held, f"{held}\n{state.describe()}"

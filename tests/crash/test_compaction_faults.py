@@ -1,4 +1,4 @@
-"""The n-th operation of each kind fails while a log is compacted, compressed and erased from."""
+"""The n-th operation of each kind fails while segments of a log are compacted, compressed and joined."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def start(lab: Any) -> tuple[SimulatedDisk, list[Event]]:
     """A closed log that is pruned, and what is left of it."""
     disk = SimulatedDisk(loses_on_failed_sync=True)
     with lab.open_store(disk, segment_bytes_max=SEGMENT_BYTES_MAX) as store:
-        for number in range(20):
+        for number in range(30):
             store.append(f"order/{number % 2}", lab.event(number, size=250))
-        upkeep.prune(store, "order/0", 7)
+        upkeep.prune(store, "order/0", 12)
+        upkeep.prune(store, "order/1", 12)
         return disk, list(store.events(over_pruned=True))
 
 
@@ -44,6 +45,10 @@ def reclaimed(store: Store) -> bool:
 def test_a_failing_operation_loses_nothing(lab: Any, operation: str, error: str, persistent: bool) -> None:
     """LH-09, LH-16, LH-19: errors are typed, the log reads on, and on a healthy disk it opens whole."""
     begun, left = start(lab)
+    with lab.open_store(begun.clone(), segment_bytes_max=SEGMENT_BYTES_MAX) as store:
+        before = store.report().facts["segments"]
+        assert reclaimed(store)
+        assert (joined := store.report().facts["segments"]) < before
     for nth in range(1, NTH_MAX):
         disk = begun.clone()
         files = FaultyFileSystem(disk)
@@ -58,6 +63,7 @@ def test_a_failing_operation_loses_nothing(lab: Any, operation: str, error: str,
             assert verify(again.log).problems == [], f"{operation} {nth}"
             assert list(again.events(over_pruned=True)) == left
             assert reclaimed(again)
+            assert again.report().facts["segments"] == joined, f"{operation} {nth}"
             assert list(again.events(over_pruned=True)) == left
         if not fired:
             return

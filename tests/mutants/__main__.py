@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -90,6 +91,8 @@ def _kept() -> list[Result]:
 
 def _run(campaign: Campaign, chosen: Sequence[Site], given: argparse.Namespace) -> list[str]:
     """Judge what is left until nothing is or somebody stops it; return what is wrong with the tests themselves."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, forked.stopped)
     forked.prepare(ROOT)
     overlay = Overlay(ROOT, given.tests or TESTS)
     try:

@@ -76,8 +76,9 @@ class Covering:
         return sorted(names, key=ranks.__getitem__)
 
     def _price(self, name: str) -> float:
-        """Its time, and half a millisecond for each line: one that runs little says more."""
-        return self.costs[name][0] + self.width[name] / 2000
+        """Its time, a part of what it waits, and half a millisecond for each line: one that runs little says more."""
+        cpu, wall = self.costs[name]
+        return cpu + wall / 4 + self.width[name] / 2000
 
 
 def _words(text: str) -> set[str]:

@@ -1,7 +1,8 @@
 """Running tests in a forked child: what it may take, how its end is read, and one that imports the package again.
 
 A slow machine changes no verdict. Time of the processor is what counts: a test may take `TIMES` as much as it takes
-otherwise. The clock ends a test only if nothing else does, and what was ended for its time is tried without the change.
+otherwise. The clock ends a test only if nothing else does. What was ended for its time, or failed after it took longer
+than `PATIENT_SECONDS`, is tried without the change: it may have a limit of its own on the clock.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ LIBRARIES = ("pydantic", "hypothesis", "hypothesis.strategies", "click.testing",
 WARM_UP = "import sys, tallystick.testing.contract, tallystick.cli.main; print(*sorted(sys.modules), sep='\\n')"
 TIMES = 5
 CPU_SECONDS, WALL_SECONDS = 2.0, 40.0  # what every test may take, however quick it is otherwise
+PATIENT_SECONDS = 4.0
 COLLECTING_SECONDS = 300.0
 UNKNOWN_SECONDS = 120.0  # of the processor, for a test that was never measured
 PLUGINS = (pytest_timeout, xdist.plugin)
@@ -52,7 +54,7 @@ class Run(msgspec.Struct, frozen=True):
 
     passed: Sequence[str] = ()
     failed: str = ""
-    slow: str = ""
+    slow: str = ""  # a test that was ended, or that took long before it failed
     broke: str = ""
 
 
@@ -87,10 +89,13 @@ class Guard:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """One test, between two notes."""
         self._notes.write(f"begin {item.nodeid}\n")
+        began = time.monotonic()
         used = time.process_time() + self._limits.get(item.nodeid, self._most)
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used), resource.RLIM_INFINITY))
         outcome = yield
-        self._notes.write(f"failed {self._failure}\n" if self._failure else f"passed {item.nodeid}\n")
+        slow = time.monotonic() - began > PATIENT_SECONDS
+        said = f"{'failed slowly' if slow else 'failed'} {self._failure}" if self._failure else f"passed {item.nodeid}"
+        self._notes.write(f"{said}\n")
         self.over = bool(self._failure) or cpu_seconds() >= self._end
         if self.over:
             item.session.shouldstop = "enough"
@@ -131,6 +136,8 @@ def _be_child(root: Path, source: Path, guard: Guard, names: Sequence[str], said
 def begin(said: Path) -> None:
     """Leave the parent's session, write into a file, and dump no core when a limit ends the process."""
     os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for standard in (1, 2):
@@ -152,6 +159,8 @@ def ended(child: int, tasks: Sequence[Task], notes: Path, said: Path) -> Run:
     passed = [line.partition(" ")[2] for line in lines if line.startswith("passed ")]
     failed = next((line.partition(" ")[2] for line in lines if line.startswith("failed ")), "")
     last = lines[-1].partition(" ")[2] if lines and lines[-1].startswith("begin ") else ""
+    if failed.startswith("slowly "):
+        return Run(passed, slow=failed.removeprefix("slowly ").partition(" - ")[0])
     if failed:
         return Run(passed, failed=failed)
     if status is None or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
@@ -169,7 +178,7 @@ def ended(child: int, tasks: Sequence[Task], notes: Path, said: Path) -> Run:
 def _status(child: int, walls: dict[str, float], notes: Path) -> int | None:
     """How the child ended; nothing if one test took too long. What it started goes with it."""
     waiting = os.pidfd_open(child)
-    text, since = "", time.monotonic()
+    text, since, over = "", time.monotonic(), True
     try:
         while not select.select([waiting], [], [], 1.0)[0]:
             now = notes.read_text("utf-8", "replace")
@@ -180,7 +189,13 @@ def _status(child: int, walls: dict[str, float], notes: Path) -> int | None:
         over = not select.select([waiting], [], [], 0)[0]
     finally:
         os.close(waiting)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-    code = os.waitpid(child, 0)[1]
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        code = os.waitpid(child, 0)[1]
     return None if over else code
+
+
+def stopped(number: int, frame: object) -> None:
+    """End what is under way in an orderly manner."""
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt

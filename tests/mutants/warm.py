@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import traceback
@@ -57,13 +58,16 @@ class Warm:
         return answer
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and what it has under way."""
         self._line.close()
+        os.kill(self._process, signal.SIGTERM)
         os.waitpid(self._process, 0)
 
 
 def _serve(root: Path, source: Path, groups: Sequence[str], line: Any) -> None:
     """Collect, then take orders until nobody is there to give any; never return."""
+    signal.signal(signal.SIGTERM, forked.stopped)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         said = os.open(source.parent / "collected", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(said, 1)

@@ -9,7 +9,7 @@ from tallystick import Store, errors, state
 from tallystick.event import ids
 from tallystick.scheduler import Scheduler
 from tallystick.state import Entry, Reducer, Until
-from tallystick.state.policy import ALIASES, DAY, HOUR, PRESETS, policy
+from tallystick.state.policy import ALIASES, DAY, HOUR, PRESETS, Policy, policy
 from tallystick.state.retention import retain, superfluous
 from tallystick.store import facts
 from tallystick.store.verify import verify
@@ -28,6 +28,80 @@ def test_presets_have_the_numbers_of_their_systems() -> None:
     assert lighthouse.compress_ns == 7 * DAY
     assert (PRESETS["keep-7-days"].stream_events, PRESETS["keep-all"].stream_events) == (1000, 1000)
     assert PRESETS["keep-30-days"].keep_count == 7
+
+
+def test_presets_keep_as_long_as_the_table_in_docs_state_says() -> None:
+    """Settled 4, in plain seconds: what a preset does not name is what the policy without one has."""
+    day = 86_400 * 1_000_000_000
+    assert msgspec.structs.asdict(PRESETS["keep-90-days"]) == msgspec.structs.asdict(Policy()) | {
+        "stream_events": None,
+        "store_events": 10_000,
+        "store_ns": day // 4,
+        "store_bytes": 500_000_000,
+        "compress_ns": 7 * day,
+        "prune_ns": 90 * day,
+        "keep_all_ns": day,
+        "keep_daily_ns": 30 * day,
+        "keep_weekly_ns": 365 * day,
+        "validate_every_ns": day,
+        "free_bytes": 256 * 1024 * 1024,
+    }
+    assert msgspec.structs.asdict(PRESETS["keep-30-days"]) == msgspec.structs.asdict(Policy()) | {
+        "stream_events": None,
+        "store_ns": day,
+        "quiet_ns": 0,
+        "prune_ns": 30 * day,
+        "keep_count": 7,
+        "free_bytes": 256 * 1024 * 1024,
+    }
+    assert PRESETS["keep-7-days"] == Policy(prune_ns=7 * day, free_bytes=256 * 1024 * 1024)
+    assert PRESETS["keep-all"] == Policy()
+    plain = Policy()
+    assert (plain.stream_events, plain.quiet_ns, plain.retain_every_ns, plain.commands_ns) == (
+        1000,
+        60 * 1_000_000_000,
+        day // 24,
+        day,
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "knob", "number", "seconds"),
+    [
+        ("TALLY_SNAPSHOT_STORE_HOURS", "store_ns", "2", 7_200),
+        ("TALLY_SNAPSHOT_QUIET_SECONDS", "quiet_ns", "2.5", 2.5),
+        ("TALLY_PRUNE_DAYS", "prune_ns", "1.5", 129_600),
+        ("TALLY_COMPRESS_DAYS", "compress_ns", "2", 172_800),
+        ("TALLY_SNAPSHOTS_KEEP_ALL_HOURS", "keep_all_ns", "3", 10_800),
+        ("TALLY_SNAPSHOTS_KEEP_DAILY_DAYS", "keep_daily_ns", "2", 172_800),
+        ("TALLY_SNAPSHOTS_KEEP_WEEKLY_DAYS", "keep_weekly_ns", "2", 172_800),
+        ("TALLY_RETAIN_HOURS", "retain_every_ns", "0.5", 1_800),
+        ("TALLY_VALIDATE_HOURS", "validate_every_ns", "2", 7_200),
+        ("TALLY_COMMANDS_HOURS", "commands_ns", "48", 172_800),
+    ],
+)
+def test_a_variable_is_in_the_unit_of_its_name(variable: str, knob: str, number: str, seconds: float) -> None:
+    """Hours, days and seconds reach the knob as nanoseconds, and no other knob moves."""
+    expected = msgspec.structs.replace(Policy(), **{knob: int(seconds * 1_000_000_000)})
+    assert policy(environment={variable: number}) == expected
+
+
+@pytest.mark.parametrize(
+    ("variable", "knob"),
+    [
+        ("TALLY_SNAPSHOT_STREAM_EVENTS", "stream_events"),
+        ("TALLY_SNAPSHOT_STORE_EVENTS", "store_events"),
+        ("TALLY_SNAPSHOT_STORE_BYTES", "store_bytes"),
+        ("TALLY_SNAPSHOTS_KEEP_COUNT", "keep_count"),
+        ("TALLY_CLEANUP_FREE_BYTES", "free_bytes"),
+    ],
+)
+def test_a_count_is_taken_as_it_is(variable: str, knob: str) -> None:
+    """Events, bytes and snapshots are counted by one, and one is enough."""
+    for number in (1, 7):
+        assert policy(environment={variable: str(number)}) == msgspec.structs.replace(Policy(), **{knob: number})
+    with pytest.raises(errors.InvalidValue):
+        policy(environment={variable: "0.5"})
 
 
 def test_a_knob_can_be_turned_off_and_nonsense_is_refused() -> None:

@@ -103,6 +103,27 @@ def test_a_small_change_makes_a_diff_and_a_large_one_a_full_snapshot(store: Stor
     assert list(state.problems(store, [keeps])) == []
 
 
+def test_a_diff_starts_from_the_newest_full_snapshot_by_the_same_code(store: Store) -> None:
+    """LH-13: neither a diff nor a snapshot by another version is the base of a diff."""
+    keeps = reducer(name="keeps", initial={})(lambda value, event: value | event.data)
+    store.append("doc/1", NewEvent("set", {f"key{i}": "x" * 20 for i in range(50)}))
+    full = state.make(store, keeps, "doc/1")
+    store.append("doc/1", NewEvent("set", {"key1": "changed"}))
+    diff = state.make(store, keeps, "doc/1")
+    other = state.make(store, msgspec.structs.replace(state.as_reducer(keeps), version=2), "doc/1")
+    store.append("doc/1", NewEvent("set", {"key2": "changed"}))
+    last = state.make(store, keeps, "doc/1")
+    assert full is not None
+    assert diff is not None
+    assert other is not None
+    assert last is not None
+    assert [(each.fact.kind, each.fact.base) for each in (diff, other, last)] == [
+        ("diff", full.id.hex()),
+        ("full", None),
+        ("diff", full.id.hex()),
+    ]
+
+
 @pytest.mark.parametrize(("share", "kind"), [(0.29, "diff"), (0.30, "diff"), (0.31, "full"), (0.5, "full")])
 def test_a_diff_is_kept_up_to_three_tenths_of_its_base(store: Store, share: float, kind: str) -> None:
     """LH-13: "create full snapshot if diff > 30% of base size": the limit itself is still a diff."""

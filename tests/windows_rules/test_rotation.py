@@ -146,7 +146,7 @@ def test_a_segment_that_a_reader_has_open_keeps_its_generation_until_it_is_done(
     for _ in range(3):
         store.append("order/0", events(4))
         store.append("order/1", large(0))
-    upkeep.prune(store, "order/0", 12)
+    upkeep.prune(store, "order/0", 4)
     before = list(store.events(over_pruned=True))
     name = sealed(store)[0]
     with Path(store.log.url.removeprefix("files:"), name).open("rb"):
@@ -159,6 +159,53 @@ def test_a_segment_that_a_reader_has_open_keeps_its_generation_until_it_is_done(
     assert "later" not in word
     assert list(store.events(over_pruned=True)) == before
     assert verify(store.log).ok
+
+
+def test_a_joined_segment_that_a_reader_has_open_is_removed_later(opened: Any) -> None:
+    """LH-09, LH-10: it is no part of the log any more, for a writer and for a reader; its file goes when it can."""
+    store = opened(segment_bytes_max=SMALL, compress_bytes_min=1 << 40)
+    for number in range(3):
+        store.append("order/1", large(number))
+    upkeep.prune(store, "order/1", 3)
+    store.append("order/1", large(3))
+    before = list(store.events(over_pruned=True))
+    directory = Path(store.log.url.removeprefix("files:"))
+    name = sealed(store)[0]
+    with (directory / name).open("rb"):
+        words = store.log.reclaim(compress_before=None, progress=lambda position: None).done
+        assert f"{name} is held open by a reader; it is removed later" in words
+        assert (directory / name).exists()
+        with tallystick.open(store.log.url, readonly=True) as reader:
+            assert list(reader.events(over_pruned=True)) == before
+            assert reader.report().problems == ()
+        assert verify(store.log).ok
+        store.close()
+        store = opened()  # it cannot be removed here either
+        assert list(store.events(over_pruned=True)) == before
+    (word,) = store.log.reclaim(compress_before=None, progress=lambda position: None).done
+    assert word == f"{name} is part of a joined segment: removed"
+    assert not (directory / name).exists()
+    assert verify(store.log).ok
+
+
+def test_an_erased_payload_in_a_joined_segment_that_is_in_use_is_reported(opened: Any) -> None:
+    """EVT-12, LH-10: while its file cannot be removed, the report says that the payload may still be on disk."""
+    store = opened(segment_bytes_max=SMALL, compress_bytes_min=1 << 40)
+    store.append("order/2", tallystick.NewEvent("thing.happened", {"note": "precious"}))
+    for number in range(4):
+        store.append("order/1", large(number))
+    upkeep.prune(store, "order/1", 3)
+    directory = Path(store.log.url.removeprefix("files:"))
+    name = sealed(store)[0]
+    with (directory / name).open("rb"):
+        store.log.reclaim(compress_before=None, progress=lambda position: None)
+        upkeep.erase(store, "order/2", 1)
+        (problem,) = store.report().problems
+        assert problem.reason.startswith("the payload of an erased event is still on disk: ")
+        assert problem.reason.endswith(f"{name} is held open by a reader")
+    store.log.reclaim(compress_before=None, progress=lambda position: None)
+    assert store.report().problems == ()
+    assert [path for path in directory.rglob("*.log") if b"precious" in path.read_bytes()] == []
 
 
 @pytest.mark.parametrize("crash", [False, True])

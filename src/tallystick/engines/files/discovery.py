@@ -11,14 +11,14 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines import damage_file
-from tallystick.engines.files import generation, segment
+from tallystick.engines.files import generation, joined, segment
 from tallystick.engines.files.compressed import open_segment
 from tallystick.engines.files.evidence import BESIDE, Reached
 from tallystick.engines.files.mark import NAME as MARK_NAME
 from tallystick.engines.files.mark import Mark
 from tallystick.engines.files.scan import Scanner
 from tallystick.engines.files.section_cache import SectionCache
-from tallystick.engines.files.segments import Handles, Segment
+from tallystick.engines.files.segments import Handles, Renamed, Segment
 from tallystick.store.filesystem import FileSystem
 from tallystick.store.page import Hole
 
@@ -42,6 +42,7 @@ class Found(msgspec.Struct):
     vanished: bool = False
     current_damage: str = ""
     superfluous: list[str] = []
+    absorbed: list[str] = []
     is_open_ended: bool = False  # the end is lost, and the mark that says how far the log reached
     headless: list[str] = []
 
@@ -57,7 +58,7 @@ def discover(files: FileSystem, directory: str, mark: Mark | None, *, cache: Sec
             found.unknown.append(name)
     _sort(found.segments)
     _keep_one_store(found)
-    _set_apart(found, files, directory)
+    _set_apart(found, handles)
     for number, item in enumerate(found.segments):
         older = found.segments[:number]
         item.org_before = functools.partial(generation.org_in, older)
@@ -126,16 +127,18 @@ def _linked(same: list[Segment]) -> list[Segment]:
     return ordered + [item for rest in followers.values() for item in rest]
 
 
-def _set_apart(found: Found, files: FileSystem, directory: str) -> None:
-    """Leave out older generations and copies of segments that are there."""
+def _set_apart(found: Found, handles: Handles) -> None:
+    """Leave out older generations and copies of segments that are there, and segments that were joined to one."""
     try:
-        superfluous = generation.set_apart(found.segments, files, directory)
-    except FileNotFoundError:  # renamed since its header was read
+        for item in generation.set_apart(found.segments, handles.files, handles.directory):
+            found.segments.remove(item)
+            found.superfluous.append(item.name)
+        for item in joined.absorbed(found.segments, handles):
+            found.segments.remove(item)
+            handles.let_go(item)
+            (found.superfluous if item.name == segment.CURRENT else found.absorbed).append(item.name)
+    except (FileNotFoundError, Renamed):  # renamed since its header was read
         found.vanished = True
-        return
-    for item in superfluous:
-        found.segments.remove(item)
-        found.superfluous.append(item.name)
 
 
 def _bound(item: Segment, following: Segment | None) -> None:

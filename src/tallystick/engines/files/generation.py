@@ -8,6 +8,7 @@ both stay, and the log is damaged there.
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 
 from tallystick.engines.files import segment
 from tallystick.engines.files.segments import Segment, SegmentSet
@@ -70,9 +71,10 @@ def org_in(older: list[Segment], stream: str) -> str | None:
     return None
 
 
-def with_generation(segments: SegmentSet, fresh: Segment) -> SegmentSet:
-    """The segments with a new generation of one of them in its place."""
-    items = [fresh if item.header.segment_id == fresh.header.segment_id else item for item in segments]
+def with_generation(segments: SegmentSet, fresh: Segment, absorbed: Collection[bytes]) -> SegmentSet:
+    """The segments with a new generation of one of them in its place, and without those that it took in, by id."""
+    left = [item for item in segments if item.header.segment_id not in absorbed]
+    items = [fresh if item.header.segment_id == fresh.header.segment_id else item for item in left]
     for number, item in enumerate(items):
         item.org_before = functools.partial(org_in, items[:number])
     return SegmentSet(items)

@@ -11,7 +11,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines import damage_file
-from tallystick.engines.files import discovery, evidence, mark, recovery, segment
+from tallystick.engines.files import discovery, evidence, joined, mark, recovery, segment
 from tallystick.engines.files.mark import Mark, MarkFile
 from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Header
@@ -38,6 +38,7 @@ class Opened(msgspec.Struct):
     lock: Lock | None = None
     mark_file: MarkFile | None = None
     superfluous: list[str] = []
+    absorbed: list[str] = []  # files of segments that were joined to others, still to be removed
     is_open_ended: bool = False
 
 
@@ -158,6 +159,7 @@ def _recover(files: FileSystem, directory: str, lock: Lock, clock: Callable[[], 
     indexes = [f"index/{name}" for name in files.list(f"{directory}/index") if name.endswith(".idx.tmp")]
     for name in (*found.temporary, *indexes):
         files.unlink(f"{directory}/{name}")
+    opened.absorbed = joined.remove(handles, found.absorbed)
     _settle(opened, last, examined, marked, clock, replaced=segment.CURRENT in found.superfluous)
     return opened
 

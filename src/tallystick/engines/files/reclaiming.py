@@ -4,6 +4,7 @@
   opening. A rewritten segment knows how many of its positions were erased when it was written; if more are, it is due.
 - Pruned events are left out when they are a fifth of the segment, or when it is rewritten anyway.
 - A segment that was sealed before a given time is compressed.
+- Sealed segments side by side of which all positions are below the floor are joined, if they are small.
 - A copy of a segment, or an older generation of it, is moved to quarantine.
 
 What may hold an erased payload besides its segment goes first: copies, quarantine, responses of forgotten commands. So
@@ -15,12 +16,13 @@ from __future__ import annotations
 import bisect
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from tallystick import errors
-from tallystick.engines.files import quarantine, segment, side
+from tallystick.engines.files import joined, quarantine, segment, side
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.rewriting import InUse, Rewriter, Unreadable, encoding_of
 from tallystick.engines.files.segments import Segment
@@ -121,14 +123,14 @@ class Reclaimer:
                 raise self._view.read_failed(problem) from problem
 
     def _reclaim(self, compress_before: int | None, progress: Callable[[int], None]) -> list[str]:
-        done = self._move_superfluous() + self._erase()
+        done = self._remove_absorbed() + self._move_superfluous() + self._erase()
         done += self._seal_if(self._keeping().is_worthwhile)
         for item in self._sealed():
             if self.is_ending:
                 break
             done += self._reclaim_one(item, compress_before)
             progress(item.next_position - 1)
-        return done
+        return done + self._join()
 
     def compress(self, is_due: Callable[[Segment], bool]) -> list[str]:
         """Compress the sealed segments that are due; returns what was not done, and why."""
@@ -145,7 +147,8 @@ class Reclaimer:
         """Take the payloads of erased events off the disk; returns what was done. What fails now is done later."""
         with self.lock:
             try:
-                done = self._move_superfluous() if self._keeping().erased else []
+                done = self._remove_absorbed()
+                done += self._move_superfluous() if self._keeping().erased else []
                 return done + self._erase()
             except (errors.TallyError, OSError) as problem:
                 self._left_over = f"the payload of an erased event is still on disk: {problem}"
@@ -170,8 +173,9 @@ class Reclaimer:
                 done += self._rewrite(item, keeping, "without what was erased", encoding=encoding_of(item.header))
         self._left_over = ""
         keeping = self._keeping()
-        if any(keeping.is_unfinished(item) for item in self._view.segments):
-            self._left_over = "the payload of an erased event is still on disk: " + "; ".join(done)
+        held = [f"{name} is held open by a reader" for name in self._view.opened.absorbed if keeping.erased]
+        if held or any(keeping.is_unfinished(item) for item in self._view.segments):
+            self._left_over = "the payload of an erased event is still on disk: " + "; ".join([*done, *held])
         return done
 
     def _blank(self, events: list[Event], keeping: Keeping) -> list[str]:
@@ -230,6 +234,44 @@ class Reclaimer:
             self._name_holes(item)
             return [f"{item.name} was not rewritten: {problem}"]
         return [f"{fresh.name} was rewritten {how}: {before} bytes before, {self._size(fresh.name)} now"]
+
+    def _join(self) -> list[str]:
+        """Join what lies side by side below the floor."""
+        done: list[str] = []
+        for run in joined.runs(self._sealed(), floor=self._view.life.floor):
+            if self.is_ending:
+                break
+            done += self._join_run(run)
+        return done
+
+    def _join_run(self, run: list[Segment]) -> list[str]:
+        opened, keeping, last = self._view.opened, self._keeping(), run[-1]
+        absorbed = [item.header.segment_id for item in run[:-1]]
+        rewriter = Rewriter(opened.handles, opened.cache, placed=partial(self._view.replace, absorbed=absorbed))
+        before = sum(self._size(item.name) for item in run)
+        try:
+            fresh = rewriter.write(
+                last.name,
+                joined.header_of(run),
+                joined.pieces_of(run, opened.handles, lambda item: SegmentRemains(item, keeping, self._commands)),
+                run[0].org_before,
+                encoding=max(encoding_of(item.header) for item in run),
+                erased=sum(len(keeping.erased_in(item)) for item in run),
+                instead_of=last,
+            )
+        except (InUse, Unreadable, errors.NoSpace) as problem:
+            return [f"{len(run)} segments up to {last.name} were not joined: {problem}"]
+        opened.absorbed += [item.name for item in run[:-1]]
+        size = self._size(fresh.name)
+        done = [f"{len(run)} segments were joined to one, {fresh.name}: {before} bytes before, {size} now"]
+        return done + self._remove_absorbed()
+
+    def _remove_absorbed(self) -> list[str]:
+        """Remove the files of what was joined to other segments. What somebody has open is removed later."""
+        opened = self._view.opened
+        names, opened.absorbed = opened.absorbed, joined.remove(opened.handles, opened.absorbed)
+        left = [f"{name} is held open by a reader; it is removed later" for name in opened.absorbed]
+        return left + [f"{name} is part of a joined segment: removed" for name in names if name not in opened.absorbed]
 
     def _name_holes(self, item: Segment) -> None:
         """Read through a segment that is damaged: the reader notes what it cannot read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 from tallystick import errors
@@ -75,13 +75,15 @@ class LogView:
         begun.listen(self.life.take)
         self.segments = SegmentSet([*self.segments.items, begun])
 
-    def replace(self, fresh: Segment) -> None:
-        """Go on with a new generation of a segment in its place."""
+    def replace(self, fresh: Segment, *, absorbed: Collection[bytes] = ()) -> None:
+        """Go on with a new generation of a segment in its place, and in that of the segments that it took in, by id."""
         with self.lock:
-            old = next(item for item in self.segments if item.header.segment_id == fresh.header.segment_id)
-            self.segments = generation.with_generation(self.segments, fresh)
-            self.opened.handles.let_go(old)
-            self.reader.forget(old.header.identity)
+            gone = {fresh.header.segment_id, *absorbed}
+            old = [item for item in self.segments if item.header.segment_id in gone]
+            self.segments = generation.with_generation(self.segments, fresh, absorbed)
+            for item in old:
+                self.opened.handles.let_go(item)
+                self.reader.forget(item.header.identity)
 
     def note_hole(self, hole: Hole) -> None:
         """Remember a hole, and put it on record, unless it lies in one that is known."""
