@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +197,37 @@ def test_a_forged_index_with_right_hashes_is_found(
     with tallystick.open(f"files:{directory}") as store:
         found = verify(store.log)
         assert "index" in {problem.what for problem in found.problems}, found.problems
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff", b"\xff" * 400, b"\x80", b"\x01\x02\x03"], ids=["empty", "a byte", "many", "map", "few"]
+)
+@pytest.mark.parametrize("section", ["positions", "offsets", "entry_ends", "entries", "rest", "life"])
+def test_what_cannot_be_decoded_is_found(opened: Any, directory: Path, section: str, content: bytes) -> None:
+    """SAFE-04: a forged section is named by verification, or its index rebuilt; no read fails inside."""
+    with opened() as store:
+        for number in range(4):
+            store.append("order/1", events(1, first=number))
+    _forge(directory / "index" / "current.idx", section, content)
+    with tallystick.open(f"files:{directory}", readonly=True) as store:
+        found = verify(store.log)
+        rebuilt = store.report().facts["indexes_rebuilt"]
+        assert "index" in {problem.what for problem in found.problems} or rebuilt, found.problems
+    with tallystick.open(f"files:{directory}", readonly=True) as store:
+        for read in (store.streams, lambda: list(store.stream("order/1")), lambda: list(store.events())):
+            with suppress(errors.Damaged):
+                read()
+
+
+def _forge(file: Path, section: str, content: bytes) -> None:
+    """Put other bytes in place of a section, under hashes that fit."""
+    data, fields, names = file.read_bytes(), index_file._FIELDS.size, index_file._NAMES
+    at, sections = index_file._HEADER_SIZE, {}
+    for number, name in enumerate(names):
+        length, _ = index_file._SECTION.unpack_from(data, fields + number * index_file._SECTION.size)
+        sections[name], at = data[at : at + length], at + length
+    sections[section] = content
+    header = data[:fields] + b"".join(
+        index_file._SECTION.pack(len(body), hashlib.sha256(body).digest()) for body in sections.values()
+    )
+    file.write_bytes(header + hashlib.sha256(header).digest() + b"".join(sections.values()))

@@ -83,6 +83,8 @@ def _index_problems(item: Segment, fresh: Segment, file: File) -> Iterator[Probl
                 yield Problem("index", f"{name} notes a frame at byte {offset} that is not there", position)
         if fresh.grow().repeated:
             yield Problem("id", f"an id stands twice in {item.name}")
+    except index_file.Malformed as problem:
+        yield Problem("index", f"{name}: {problem}", item.header.first_position)
     except (index_file.BadIndex, OSError):  # never wrong, and made again: the report counts it
         item.rebuild(instead_of=item.base)
 

@@ -31,6 +31,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -58,6 +59,19 @@ _serials = itertools.count()
 
 class BadIndex(Exception):
     """An index file is not what was written, or is of another segment."""
+
+
+class Malformed(BadIndex):
+    """It has the right hashes and cannot be decoded: somebody made it so."""
+
+
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """A section that was forged along with its hash may be anything."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, struct.error, msgspec.MsgspecError) as problem:
+        raise Malformed("what is in it cannot be decoded") from problem
 
 
 class SealedIndex:
@@ -113,6 +127,7 @@ class SealedIndex:
             self._cache.put((self._serial, "streams"), found)
         return found
 
+    @_decoding()
     def frame_before(self, position: int) -> tuple[int, int]:
         positions = _unpacked("Q", self.section("positions"))
         index = bisect.bisect_right(positions, position) - 1
@@ -129,6 +144,7 @@ class SealedIndex:
             return None
         return int.from_bytes(self.section("id_offsets")[4 * index : 4 * index + 4], "little")
 
+    @_decoding()
     def stream(self, name: str) -> StreamEntry | None:
         if self._bloom is None:
             self._bloom = self.section("bloom")
@@ -139,31 +155,36 @@ class SealedIndex:
 
     def names(self, after: str) -> Iterator[Named]:
         sections = self._stream_sections()
-        ends, entries = _unpacked("I", sections[0]), sections[1]
-        index = entries_of.index_of(sections, after) if after else 0
-        begin = ends[index - 1] if index else 0
-        for end in itertools.islice(ends, index, None):
-            name, head, _ = entries_of.named_at(entries, begin)
-            if name > after:
-                yield name, head
-            begin = end
+        with _decoding():
+            ends, entries = _unpacked("I", sections[0]), sections[1]
+            index = entries_of.index_of(sections, after) if after else 0
+            begin = ends[index - 1] if index else 0
+            for end in itertools.islice(ends, index, None):
+                name, head, _ = entries_of.named_at(entries, begin)
+                if name > after:
+                    yield name, head
+                begin = end
 
     def each_id(self) -> Iterator[bytes]:
         ids = self.section("ids")
         return (ids[at : at + 16] for at in range(0, len(ids), 16))
 
+    @_decoding()
     def source(self, org: str, name: str) -> int:
         return side.last_of(self._rest()["sources"], org, name)
 
+    @_decoding()
     def lease(self, stream: str) -> leases.Lease | None:
         for lease in self._rest()["leases"]:
             if lease[0] == stream:
                 return msgspec.convert(lease, leases.Lease)
         return None
 
+    @_decoding()
     def lifecycle(self) -> Lifecycle:
         return lifecycle.decode(msgspec.msgpack.decode(self.section("life")))
 
+    @_decoding()
     def command(self, digest: bytes) -> CommandPlace | None:
         if not self._length("commands"):
             return None
@@ -180,9 +201,11 @@ class SealedIndex:
         return offset, recorded
 
     def commands(self) -> Iterator[tuple[bytes, CommandPlace]]:
-        for digest, offset, recorded in _COMMAND.iter_unpack(self.section("commands")):
-            yield digest, (offset, recorded)
+        with _decoding():
+            for digest, offset, recorded in _COMMAND.iter_unpack(self.section("commands")):
+                yield digest, (offset, recorded)
 
+    @_decoding()
     def far_ranges(self) -> list[FarRange]:
         return [tuple(found) for found in self._rest()["far"]]
 
@@ -200,33 +223,36 @@ class SealedIndex:
         """Give the file back."""
         self._file.close()
 
+    @_decoding()
     def _rest(self) -> dict[str, Any]:
         found: dict[str, Any] = msgspec.msgpack.decode(self.section("rest"))
         return found
 
     def differences(self, grown: GrowingIndex) -> Iterator[str]:
         """Which parts of this index are not what follows from the frames that it covers, as `grown` took them in."""
-        if (self.covered_end, self.next_position) != (grown.covered_end, grown.next_position):
-            yield "how far it reaches"
-        ids, offsets = _merged_ids(None, grown)
-        if (self.section("ids"), self.section("id_offsets")) != (ids, offsets):
-            yield "the ids of events"
-        names, ends, entries = _merged_streams(None, grown)
-        blooms = (self.section("bloom"), self.section("command_bloom"))
-        commands = _merged_commands(None, grown)
-        if (self.section("entry_ends"), self.section("entries")) != (_packed(ends), entries):
-            yield "the streams"
-        if blooms != (bloom.build(names, len(names)), commands["command_bloom"]):
-            yield "the filters over streams and commands"
-        if self.section("commands") != commands["commands"]:
-            yield "the commands"
-        if _in_order(self._rest()) != _in_order(msgspec.msgpack.decode(_merged_rest(None, grown))):
-            yield "the sources and leases"
-        if self.lifecycle().encode() != grown.life.encode():
-            yield "what was pruned, erased or kept"
-        if self.section("gone") != _merged_gone(None, grown):
-            yield "the events that are gone"
+        with _decoding():
+            if (self.covered_end, self.next_position) != (grown.covered_end, grown.next_position):
+                yield "how far it reaches"
+            ids, offsets = _merged_ids(None, grown)
+            if (self.section("ids"), self.section("id_offsets")) != (ids, offsets):
+                yield "the ids of events"
+            names, ends, entries = _merged_streams(None, grown)
+            blooms = (self.section("bloom"), self.section("command_bloom"))
+            commands = _merged_commands(None, grown)
+            if (self.section("entry_ends"), self.section("entries")) != (_packed(ends), entries):
+                yield "the streams"
+            if blooms != (bloom.build(names, len(names)), commands["command_bloom"]):
+                yield "the filters over streams and commands"
+            if self.section("commands") != commands["commands"]:
+                yield "the commands"
+            if _in_order(self._rest()) != _in_order(msgspec.msgpack.decode(_merged_rest(None, grown))):
+                yield "the sources and leases"
+            if self.lifecycle().encode() != grown.life.encode():
+                yield "what was pruned, erased or kept"
+            if self.section("gone") != _merged_gone(None, grown):
+                yield "the events that are gone"
 
+    @_decoding()
     def frames(self) -> list[tuple[int, int]]:
         """The frames that it notes: first position, offset."""
         return list(
@@ -236,8 +262,9 @@ class SealedIndex:
     def entries(self) -> Iterator[tuple[str, StreamEntry]]:
         """Every stream of the segment by name."""
         sections = self._stream_sections()
-        for index in range(entries_of.count(sections)):
-            yield entries_of.name_at(sections, index), entries_of.entry_at(sections, index)
+        with _decoding():
+            for index in range(entries_of.count(sections)):
+                yield entries_of.name_at(sections, index), entries_of.entry_at(sections, index)
 
 
 def _in_order(rest: dict[str, Any]) -> tuple[dict[str, int], dict[str, Any], list[Any]]:
