@@ -179,3 +179,16 @@ def test_the_state_of_a_stream_that_does_not_exist_is_refused(tally, url):
     found = tally("state", url, "order/2", *reducer)
     assert found.exit_code == 1
     assert "no stream 'order/2'" in found.stderr
+
+
+@pytest.mark.parametrize("reader", ["read", "tail", "export"])
+def test_a_stream_that_does_not_exist_is_named(tally, filled, reader):
+    """SAFE-05: exit status 1, and the events of the other streams. One without a chosen event is no failure."""
+    found = tally(reader, filled, "--stream", "order/9", "--stream", "order/1", "--stream", "order/8")
+    assert found.exit_code == 1
+    assert [line for line in found.stderr.splitlines() if "no stream" in line] == [
+        f"there is no stream {name!r} in {filled}" for name in ("order/8", "order/9")
+    ]
+    assert found.stdout == tally(reader, filled, "--stream", "order/1").stdout != ""
+    found = tally(reader, filled, "--stream", "order/1", "--type", "invoice.made")
+    assert (found.exit_code, found.stdout, found.stderr) == (0, "", "")

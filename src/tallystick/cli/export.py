@@ -40,6 +40,8 @@ def command(
     A whole export has lines of its own besides, which begin with the key "tally": what was pruned, snapshots, and a
     last line by which `tally import` knows that nothing was cut off. It moves a log as it is. A log of which something
     was pruned or erased is exported whole, unless only a part of it is asked for, or --events-only.
+
+    Exit status 1 if a stream that was named does not exist; the events of the others are written.
     """
     from tallystick import moving
     from tallystick.store.selection import EVERYTHING
@@ -52,7 +54,8 @@ def command(
             return _export_whole(store, snapshots=not without_snapshots)
         if after is None:
             options.tell_pruned(store)
-        return _export(store, after, options.end_of(store, until), chosen, over_holes)
+        status = options.tell_missing(store, chosen)
+        return _export(store, status, after, options.end_of(store, until), chosen, over_holes)
 
 
 def _export_whole(store: Store, *, snapshots: bool) -> int:
@@ -64,8 +67,7 @@ def _export_whole(store: Store, *, snapshots: bool) -> int:
     return failures.DONE
 
 
-def _export(store: Store, start: int | None, until: int, chosen: Selection, over_holes: bool) -> int:
-    status = failures.DONE
+def _export(store: Store, status: int, start: int | None, until: int, chosen: Selection, over_holes: bool) -> int:
     first = start or 0
     with progress.bar("exporting", total=max(until - first, 0), shown=not sys.stdout.isatty()) as move:
         for page in store.pages(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,7 +12,7 @@ import click
 from tallystick.cli import times
 
 if TYPE_CHECKING:
-    from tallystick import Store
+    from tallystick import Selection, Store
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -118,6 +119,20 @@ def tell_pruned(store: Store) -> None:
     if cuts:
         listed = ", ".join(f"{cut.stream} up to seq {cut.through}" for cut in cuts[:PRUNED_SHOWN])
         output.note(f"pruned: {listed}{' and more' if len(cuts) > PRUNED_SHOWN else ''}")
+
+
+def tell_missing(store: Store, chosen: Selection) -> int:
+    """Name the chosen streams that do not exist; says the exit status. Of a damaged log nobody may know that."""
+    from tallystick import errors
+    from tallystick.cli import failures, output
+
+    status = failures.DONE
+    for stream in sorted(chosen.streams):
+        with suppress(errors.Damaged):
+            if store.stream_head(stream) is None:
+                output.note(errors.StreamNotFound(stream=stream, url=store.log.url).message)
+                status = failures.decide(failures.NO)
+    return status
 
 
 def end_of(store: Store, until: int | None) -> int:

@@ -21,11 +21,13 @@ PAGE = 1000
 @click.option("--limit", type=click.IntRange(1), help="At most so many events.")
 @options.selection
 @options.as_json
-def command(
-    url: str, after: int | None, until: int | None, limit: int | None, chosen: Selection, as_json: bool
-) -> None:
-    """Show events in order of position: position, time, stream#seq, type, payload."""
+def command(url: str, after: int | None, until: int | None, limit: int | None, chosen: Selection, as_json: bool) -> int:
+    """Show events in order of position: position, time, stream#seq, type, payload.
+
+    Exit status 1 if a stream that was named does not exist; the events of the others are shown.
+    """
     with options.open_reading(url) as store:
+        status = options.tell_missing(store, chosen)
         if after is None:
             options.tell_pruned(store)
         place, end = after or 0, options.end_of(store, until)
@@ -39,3 +41,4 @@ def command(
             if page.through <= place:
                 break
             place = page.through
+    return status

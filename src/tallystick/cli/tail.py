@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tallystick.cli import options, output
+from tallystick.cli import failures, options, output
 
 if TYPE_CHECKING:
     from tallystick import Event, Selection, Store
@@ -24,16 +24,21 @@ WAIT_SECONDS = 1.0
 @click.option("-f", "--follow", is_flag=True, help="Go on as events are appended, until Ctrl-C.")
 @options.selection
 @options.as_json
-def command(url: str, count: int, follow: bool, chosen: Selection, as_json: bool) -> None:
-    """Show the last events of the log. With --follow, wait for more; another process may be writing them."""
+def command(url: str, count: int, follow: bool, chosen: Selection, as_json: bool) -> int:
+    """Show the last events of the log. With --follow, wait for more; another process may be writing them.
+
+    A stream that was named and does not exist is reported. Exit status 1, but for --follow, which waits for it.
+    """
     with options.open_reading(url) as store:
+        status = options.tell_missing(store, chosen)
         head = store.head()
         output.events(_last(store, count, head, chosen), as_json=as_json)
         if follow:
             try:
                 _follow(store, head, chosen, as_json=as_json)
             except KeyboardInterrupt:
-                return
+                return failures.DONE
+    return status
 
 
 def _last(store: Store, count: int, head: int, chosen: Selection) -> list[Event]:

@@ -49,7 +49,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """One epoch of a projection: what made its rows, and how far they go.
 
-    `drops` counts how often states were dropped: what was computed before a drop may not be stored after it.
+    `drops` counts how often states were dropped: what was computed before a drop may not be stored after it. Nor may be
+    stored in an epoch that is not live what was computed while it was.
     """
 
     projection: str
@@ -142,11 +143,12 @@ class Views(Protocol):
     def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
         """Store rows and move their epoch to `place`, if it is still at `previous` and `drops`; else `ViewMoved`.
 
+        So too if the epoch was switched to or away from: a runner looks again which one is live.
         A row without a state is removed.
         """
 
     def fill_batch(self, place: Place, batch: bytes, rows: Sequence[ViewRow]) -> None:
-        """Keep rows of a batch where nobody sees them, if their epoch is still at `place` and its `drops`.
+        """Keep rows of a batch where nobody sees them, if their epoch is still at `place`, with its `drops` and `live`.
 
         Many tasks may fill one batch, each again and again: of two rows of one key, the batch has the later one.
         """

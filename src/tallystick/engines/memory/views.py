@@ -78,13 +78,13 @@ class MemoryViews:
 
     def _require_at(self, place: Place, position: int) -> Place:
         stored = self._places.get((place.projection, place.epoch))
-        if stored is None or (stored.position, stored.drops) != (position, place.drops):
+        if stored is None or (stored.position, stored.drops, stored.live) != (position, place.drops, place.live):
             raise _moved(place, str(position), "gone" if stored is None else str(stored.position))
         return stored
 
     def _write(self, place: Place, rows: Sequence[ViewRow], previous: int) -> None:
-        stored = self._require_at(place, previous)
-        self._places[place.projection, place.epoch] = msgspec.structs.replace(place, live=stored.live)
+        self._require_at(place, previous)
+        self._places[place.projection, place.epoch] = place
         kept = self._rows[place.projection, place.epoch]
         kept |= {row.key: row for row in rows}
         for row in rows:

@@ -172,6 +172,22 @@ class ViewContract(Contract):
         assert views.place("p") == msgspec.structs.replace(_moved(staged, 9), live=True)
 
     @needs(GLOBAL_ORDER)
+    def test_a_runner_does_not_go_on_in_an_epoch_that_was_switched_away(self, store: Store) -> None:
+        """CP-08, PIPE-07: what it wrote there nobody would see, and it would say that the rows are at the end."""
+        views, live, staged = store.log.views, _begun(store, 1, live=True), _begun(store, 2)
+        views.fill_batch(live, b"one", _rows("a"))
+        views.switch("p", 2, over=1)
+        with pytest.raises(errors.ViewMoved):
+            views.write(_moved(live, 5), _rows("a"), previous=0)
+        with pytest.raises(errors.ViewMoved):
+            views.fill_batch(live, b"one", _rows("b"))
+        with pytest.raises(errors.ViewMoved):
+            views.write_batch(_moved(live, 5), b"one", rows=1, previous=0)
+        with pytest.raises(errors.ViewMoved):
+            views.write(_moved(staged, 5), _rows("a"), previous=0)
+        assert [(place.epoch, place.live, place.position) for place in views.places()] == [(1, False, 0), (2, True, 0)]
+
+    @needs(GLOBAL_ORDER)
     def test_readers_never_go_back_in_time(self, store: Store) -> None:
         """CP-08: an epoch that is behind the live one cannot take its place, nor one that is gone or not expected."""
         views, live, staged = store.log.views, _begun(store, 1, live=True), _begun(store, 2)

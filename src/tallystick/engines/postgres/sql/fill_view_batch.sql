@@ -2,6 +2,7 @@
 WITH place AS MATERIALIZED (
     SELECT number FROM tally.views
     WHERE projection = %(projection)s AND epoch = %(epoch)s AND position = %(position)s AND drops = %(drops)s
+        AND live = %(live)s
     FOR SHARE
 ), filled AS (
     INSERT INTO tally.batch_rows AS stored (view, batch, key, state, mark, checksum)

@@ -3,6 +3,7 @@
 WITH place AS MATERIALIZED (
     SELECT number FROM tally.views
     WHERE projection = %(projection)s AND epoch = %(epoch)s AND position = %(previous)s AND drops = %(drops)s
+        AND live = %(live)s
     FOR UPDATE
 ), kept AS (
     INSERT INTO tally.view_rows AS stored (view, key, dropped, state, mark, checksum)
