@@ -5,9 +5,11 @@ from __future__ import annotations
 import html
 import json
 import re
+import sqlite3
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,14 @@ import pytest
 
 import tallystick
 from tallystick import Store
-from tallystick.projections import Gauge, Lag
+from tallystick.projections import Gauge, Lag, Live
 from tallystick.server.console import headline
 from tallystick.server.health import Reason, Verdict
 from tallystick.server.jobs import Job
 from tallystick.store.deadletters import DeadLetter, LetterCounts
 from tallystick.store.events import Problem
 from tallystick.testing.builders import event, events
+from tallystick.testing.shop import OrderTotals
 
 from . import serving
 
@@ -38,8 +41,10 @@ def verified(*, ago_days: float = 0.0, problems: int = 0, unchecked: tuple[str, 
     )
 
 
-def reader(name: str = "mailer", *, behind: int = 0, seconds: float = 0.0, letters: int = 0) -> Gauge:
-    return Gauge("consumer", name, Lag(10**9 - behind, 10**9, seconds), letters)
+def reader(
+    name: str = "mailer", *, behind: int = 0, seconds: float = 0.0, letters: int = 0, damaged: bool = False
+) -> Gauge:
+    return Gauge("consumer", name, Lag(10**9 - behind, 10**9, seconds), letters, damaged)
 
 
 def seen(**changed: Any) -> headline.Seen:
@@ -88,6 +93,8 @@ STATES: dict[str, tuple[headline.Seen, str, str]] = {
     "little space": (seen(free_bytes=1 << 30 - 1), "warn", "space"),
     "space that nobody knows": (seen(free_bytes=None), "ok", ""),
     "read-only": (seen(not_writing="opened for reading"), "warn", "writer"),
+    "a reader whose place is damaged": (seen(lags=[reader(damaged=True)]), "bad", "lag"),
+    "a scheduler that stopped": (seen(scheduler="ReadOnly"), "bad", "scheduler"),
     "stopped": (seen(failures={"Spending": "it failed"}), "bad", "projection Spending"),
 }
 
@@ -102,6 +109,13 @@ def test_each_state_has_its_line_and_its_headline(name: str) -> None:
     assert (said["state"], said["ok"]) == (state, state == "ok")
     assert (said["says"] == "All is well") == (state == "ok")
     assert all(line.says for line in found)
+
+
+def test_what_a_failed_look_would_have_shown_is_not_known() -> None:
+    """CP-14: without an answer of the store there are no readers and no letters to see, which does not mean none."""
+    found = {line.what: line for line in headline.lines(seen(failure="Unavailable"))}
+    assert [found[what].state for what in ("store", "lag", "dead letters")] == ["bad", "warn", "warn"]
+    assert headline.headline(list(found.values()))["state"] == "bad"
 
 
 def test_the_page_states_the_thresholds() -> None:
@@ -127,6 +141,18 @@ def _behind(store: Store) -> None:
         store.log.dead_letters.park(DeadLetter("mailer", position, "order/1", position, "t", 3, 0, "refused"))
 
 
+def _consumer_changed(store: Store) -> None:
+    store.save_checkpoint("mailer", 1)
+    with closing(sqlite3.connect(store.log.url.removeprefix("sqlite:"))) as database, database:
+        database.execute("UPDATE checkpoints SET link_position = 0")
+
+
+def _projection_changed(store: Store) -> None:
+    Live(store, OrderTotals()).catch_up()
+    with closing(sqlite3.connect(store.log.url.removeprefix("sqlite:"))) as database, database:
+        database.execute("UPDATE views SET link_position = 0")
+
+
 def _letters_without_a_place(store: Store) -> None:
     store.append("order/1", event())
     store.log.dead_letters.park(DeadLetter("mailer", 1, "order/1", 1, "t", 3, 0, "refused"))
@@ -145,6 +171,18 @@ PAGES: dict[str, tuple[Callable[[Store], None], bool, str, list[str]]] = {
         ["consumer mailer is 2,600 events behind", "53 of mailer"],
     ),
     "letters of a consumer without a place": (_letters_without_a_place, True, "bad", ["1 of mailer"]),
+    "a consumer's place that was changed": (
+        _consumer_changed,
+        False,
+        "bad",
+        ["the place of consumer mailer is damaged"],
+    ),
+    "a projection's place that was changed": (
+        _projection_changed,
+        False,
+        "bad",
+        ["the place of projection OrderTotals is damaged"],
+    ),
     "damage on record": (_damaged, False, "bad", ["the engine reports a problem"]),
     "never verified": (
         lambda store: None,

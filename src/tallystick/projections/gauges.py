@@ -10,32 +10,49 @@ from tallystick import errors
 from tallystick.projections.lag import Lag, lag_at
 from tallystick.store.store import Store
 from tallystick.store.tables import live_places
+from tallystick.store.views import Place
 
 
 class Gauge(msgspec.Struct, frozen=True):
-    """The lag of one `projection` or `consumer`, and the dead letters it has."""
+    """The lag of one `projection` or `consumer`, and the dead letters it has.
+
+    With a place that is not what was written (`damaged`) it is behind by everything.
+    """
 
     kind: str
     name: str
     lag: Lag
     dead_letters: int = 0
+    damaged: bool = False
 
 
 def gauges(store: Store) -> Iterator[Gauge]:
     """Every projection and every consumer of a store."""
     for place in live_places(store.log.views, store.log.view_tables):
-        yield Gauge("projection", place.projection, lag_at(store, place.position))
+        damaged = _is_damaged(store, place)
+        lag = lag_at(store, 0 if damaged else place.position)
+        yield Gauge("projection", place.projection, lag, damaged=damaged)
     parked = store.log.dead_letters.counts().by_consumer
     for name in consumers(store):
-        yield Gauge("consumer", name, lag_at(store, _position(store, name)), parked.get(name, 0))
+        position = _position(store, name)
+        lag = lag_at(store, position or 0)
+        yield Gauge("consumer", name, lag, parked.get(name, 0), damaged=position is None)
 
 
-def _position(store: Store, name: str) -> int:
-    """Where a consumer is; one whose place is damaged is shown as behind by everything, and says so when it runs."""
+def _is_damaged(store: Store, place: Place) -> bool:
+    try:
+        store.log.views.rows(place.projection, epoch=place.epoch, keys=())
+        return False
+    except errors.RowsDamaged:
+        return True
+
+
+def _position(store: Store, name: str) -> int | None:
+    """Where a consumer is; None if its place is damaged."""
     try:
         found = store.log.checkpoints.load(name)
     except errors.CheckpointDamaged:
-        return 0
+        return None
     return found.position if found else 0
 
 

@@ -43,7 +43,10 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What the lines are computed from. `not_writing` says why appends are refused, if they are."""
+    """What the lines are computed from. `not_writing` says why appends are refused, if they are.
+
+    `failure` says why the store did not answer the last look, and `scheduler` why that stopped.
+    """
 
     verdict: Verdict
     lags: Sequence[Gauge]
@@ -53,13 +56,20 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     free_bytes_min: int
     failures: Mapping[str, str]
     not_writing: str
+    failure: str = ""
+    scheduler: str = ""
     now: int
 
 
 def lines(seen: Seen) -> list[Line]:
     """A line for each check, in the order of the page."""
     found = [_checked(seen, check) for check in _SAID]
-    found += [_verification(seen), _lag(seen.lags), _dead_letters(seen)]
+    found += [_verification(seen)]
+    if seen.failure:
+        found += [Line(what, WARN, "not known: the store did not answer") for what in ("lag", "dead letters")]
+    else:
+        found += [_lag(seen.lags), _dead_letters(seen)]
+    found += [Line("scheduler", BAD, f"it stopped: {seen.scheduler}")] if seen.scheduler else []
     found += [Line(f"projection {name}", BAD, f"its runner stopped: {why}") for name, why in seen.failures.items()]
     return found
 
@@ -80,6 +90,8 @@ def headline(found: Sequence[Line]) -> dict[str, str | bool]:
 
 def _checked(seen: Seen, check: str) -> Line:
     why = "; ".join(reason.reason for reason in seen.verdict.reasons if reason.check == check)
+    if check == "store" and seen.failure:
+        return Line(check, BAD, f"the store does not answer: {seen.failure}")
     if why or not seen.verdict.facts["checks"][check]:
         return Line(check, BAD, why)
     if check == "writer" and seen.not_writing:
@@ -107,6 +119,9 @@ def _verification(seen: Seen) -> Line:
 
 def _lag(lags: Sequence[Gauge]) -> Line:
     """How far the readers are behind; our own bookkeeping is not one of them."""
+    damaged = [f"the place of {gauge.kind} {gauge.name} is damaged" for gauge in lags if gauge.damaged]
+    if damaged:
+        return Line("lag", BAD, f"{_some(damaged)}; run `tally doctor`")
     readers = [gauge for gauge in lags if not names.is_reserved(gauge.name)]
     behind = [gauge for gauge in readers if _tone(gauge) != OK]
     if not behind:

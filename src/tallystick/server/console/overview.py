@@ -148,6 +148,8 @@ def _health(service: Service, sample: Sample | None) -> list[headline.Line]:
             free_bytes_min=operations.free_bytes_min,
             failures=service.failures,
             not_writing=not_writing,
+            failure=sample.failure if sample is not None else "nobody has looked yet",
+            scheduler=operations.upkeep.failure if operations.upkeep is not None else "",
             now=service.store.clock(),
         )
     )
