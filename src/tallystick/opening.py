@@ -21,7 +21,7 @@ from tallystick.store.events import EventLog
 from tallystick.store.refill import Donor, ExportDonor, Refilled, StoreDonor, lost_snapshots, with_snapshots
 from tallystick.store.refill import record as record_refill
 from tallystick.store.snapshots import PutsBack
-from tallystick.store.stating import shown
+from tallystick.store.stating import is_url, shown
 from tallystick.store.store import Store
 from tallystick.store.verify import verify
 
@@ -180,6 +180,9 @@ def _open_log(
         raise errors.UnknownUrl(url=shown(url), reason=f"there is no engine {engine!r}")
     if not place or "\0" in place:
         raise errors.UnknownUrl(url=url, reason="it names no place")
+    if is_url(place):
+        reason = "its place is a URL, not a path of this machine; write ./ before a path that looks like one"
+        raise errors.UnknownUrl(url=shown(url), reason=reason)
     if engine == "files":
         from tallystick.engines.files.place import open_files
 

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+import tallystick
+
 ID = "0199b000-0000-7000-8000-000000000001"
 
 
@@ -131,3 +133,17 @@ def test_secrets_are_refused_until_the_store_says_otherwise(tally):
     assert "ghp_" not in refused.stderr
     assert tally("append", "sqlite:a.db", "order/1", "order.placed", secret, "--secrets", "off").exit_code == 0
     assert "tally.setting.changed" in tally("audit", "sqlite:a.db").stdout
+
+
+@pytest.mark.parametrize("engine", ["files", "sqlite", "ndjson"])
+@pytest.mark.parametrize(
+    "place", ["s3://bucket/log", "hdfs:/log", "file:log", "file:///log", " gs://b/x", "s3_a://b/x"]
+)
+def test_a_url_is_no_place_for_a_log(tally, tmp_path, engine, place):
+    """SAFE-07: nothing is kept in a directory that has the name of a URL; `./` before it says that one is meant."""
+    found = tally("append", f"{engine}:{place}", "run/1", "order.placed", "{}")
+    assert found.exit_code == 2
+    assert "a URL" in found.stderr
+    assert list(tmp_path.iterdir()) == []
+    tallystick.open(f"{engine}:./s3:/log").close()
+    assert (tmp_path / "s3:" / "log").exists()

@@ -6,16 +6,14 @@ and whoever comes second is told so. `disk_place` and `object_place` are the two
 
 from __future__ import annotations
 
-import re
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 from urllib.parse import unquote, urlsplit
 
 from tallystick import errors
-from tallystick.store.stating import shown
+from tallystick.store.stating import is_url, shown
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # as a path, `s3a://bucket` has a single slash; `C:/` is a drive
 _STORES = frozenset({"s3", "s3a", "gs", "abfs", "abfss"})
 _MUST = "a directory by its path, file:///PATH, s3://BUCKET/PATH (or s3a:), gs://BUCKET/PATH or abfss://…"
 
@@ -75,7 +73,7 @@ class Place(Protocol):
 
 def scheme_of(given: str | Path) -> str | None:
     """What a URL begins with; None for a path."""
-    return str(given).partition(":")[0].lower() if _URL.match(str(given)) else None
+    return str(given).partition(":")[0].lower() if is_url(str(given)) else None
 
 
 def place_of(given: str | Path | Place, *, what: str = "archive") -> Place:

@@ -15,6 +15,10 @@ import msgspec
 from tallystick.store.page import Page
 from tallystick.store.selection import Selection
 
+_SCHEMES = "file|s3|s3a|gs|abfs|abfss|az|hdfs|dbfs|http|https"
+_URL = re.compile(
+    rf"(?:[^/\\:]{{2,}})?:/|(?:{_SCHEMES}):", re.IGNORECASE
+)  # `C:/` is a drive, and a path has one slash of two
 _PASSWORD = re.compile(r"([?&](?:ssl)?password=)[^&]+")
 
 
@@ -41,6 +45,11 @@ def shown(url: str) -> str:
         login = f"{user}:…"
     rest = _PASSWORD.sub(r"\1…", place[authority.end() :])
     return f"{engine}://{login}{at}{host}{rest}"
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is meant as a URL, understood or not. A path that looks like one begins with `./`."""
+    return _URL.match(place) is not None
 
 
 @runtime_checkable
