@@ -5,6 +5,7 @@ Starting Spark costs more than most of its tests, so all of them go to one worke
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
@@ -12,6 +13,12 @@ from xdist.scheduler import LoadScopeScheduling
 
 TOGETHER = ("tests/pipeline/", "tests/console/")
 FIRST = ("tests/pipeline/", "tests/demo/", "tests/crash/", "tests/server_ops/", "tests/console/")
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C again: a shell that starts the tests in the background has them ignore it, and their children too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Shares(LoadScopeScheduling):

@@ -294,7 +294,9 @@ class Disk:
 
     def has_other_names(self, path: str) -> bool:
         status = self._stat(path)
-        return (status is not None and status.st_nlink > 1) or is_mounted_alone(path)
+        if status is None or not stat.S_ISREG(status.st_mode):
+            return False
+        return status.st_nlink > 1 or is_mounted_alone(path)
 
     def sync_dir(self, path: str) -> None:
         if WINDOWS:  # a directory cannot be opened there; the rename itself is journalled by NTFS
