@@ -34,6 +34,7 @@ def test_projections_are_listed_and_dropped(tally, read, lines):
     assert "OrderTotals" in tally("projections", "list", read).stdout
     done = json.loads(tally("projections", "drop", read, "OrderTotals", "--reason", "unused", "--json").stdout)
     assert (done["name"], done["position"], done["reason"]) == ("OrderTotals", 4, "unused")
+    assert done["epochs"] == [1]  # each once, also where rows and tables share their places
     assert lines(tally("projections", "list", read, "--json")) == []
     (fact,) = lines(tally("audit", read, "--json"))
     assert (fact["type"], fact["payload"]["reason"], fact["meta"]["actor_id"]) == (

@@ -60,7 +60,7 @@ def drop_projection(store: Store, name: str, *, by: str = "", reason: str = "") 
     fact = ProjectionDropped(
         name=name,
         position=live.position if live is not None else 0,
-        epochs=sorted(place.epoch for place in (*rows, *tables)),
+        epochs=sorted({place.epoch for place in (*rows, *tables)}),  # an engine may keep all places in one table
         reason=reason,
     )
     record(store, PROJECTION_DROPPED, fact, by)
