@@ -54,7 +54,7 @@ def command(
             return _export_whole(store, snapshots=not without_snapshots)
         if after is None:
             options.tell_pruned(store)
-        status = options.tell_missing(store, chosen)
+        status = options.tell_missing(store, chosen.streams)
         return _export(store, status, after, options.end_of(store, until), chosen, over_holes)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +12,7 @@ import click
 from tallystick.cli import times
 
 if TYPE_CHECKING:
-    from tallystick import Selection, Store
+    from tallystick import Store
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -121,13 +121,13 @@ def tell_pruned(store: Store) -> None:
         output.note(f"pruned: {listed}{' and more' if len(cuts) > PRUNED_SHOWN else ''}")
 
 
-def tell_missing(store: Store, chosen: Selection) -> int:
-    """Name the chosen streams that do not exist; says the exit status. Of a damaged log nobody may know that."""
+def tell_missing(store: Store, streams: Iterable[str]) -> int:
+    """Name the streams that do not exist; says the exit status. Of a damaged log nobody may know that."""
     from tallystick import errors
     from tallystick.cli import failures, output
 
     status = failures.DONE
-    for stream in sorted(chosen.streams):
+    for stream in sorted(streams):
         with suppress(errors.Damaged):
             if store.stream_head(stream) is None:
                 output.note(errors.StreamNotFound(stream=stream, url=store.log.url).message)

@@ -27,7 +27,7 @@ def command(url: str, after: int | None, until: int | None, limit: int | None, c
     Exit status 1 if a stream that was named does not exist; the events of the others are shown.
     """
     with options.open_reading(url) as store:
-        status = options.tell_missing(store, chosen)
+        status = options.tell_missing(store, chosen.streams)
         if after is None:
             options.tell_pruned(store)
         place, end = after or 0, options.end_of(store, until)

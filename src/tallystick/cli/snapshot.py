@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tallystick.cli import code, options, output, progress, times
+from tallystick.cli import code, failures, options, output, progress, times
 
 if TYPE_CHECKING:
     from tallystick import Store
@@ -33,15 +33,16 @@ def command(
     listing: bool,
     unprotect: str | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Snapshot the streams with each reducer that folds them; without a STREAM, every reducer at one position.
 
-    A snapshot that is there already is not made again.
+    A snapshot that is there already is not made again. Exit status 1 if a stream that was named does not exist.
     """
     chosen = code.load_reducers(references)
     if not chosen and not listing and unprotect is None:
         raise click.UsageError("name at least one reducer with --reducer MODULE:NAME.")
     with code.open_store(url, catalog_reference, readonly=listing) as store:
+        status = options.tell_missing(store, streams) if unprotect is None else failures.DONE
         if unprotect is not None:
             _unprotect(store, streams, unprotect)
         elif listing:
@@ -50,6 +51,7 @@ def command(
             _show(list(_made(store, streams, chosen, protect=protect, full=full)), as_json=as_json)
         else:
             _whole(store, chosen, protect=protect, as_json=as_json)
+    return status
 
 
 def _unprotect(store: Store, streams: tuple[str, ...], snapshot: str) -> None:
@@ -80,9 +82,7 @@ def _made(store: Store, streams: tuple[str, ...], chosen: tuple[Reducer, ...], *
                 raise click.UsageError(f"none of the reducers folds {stream!r}.")
             for item in folding:
                 entry = state.make(store, item, stream, protect=protect, incremental=not full)
-                if entry is None:
-                    output.note(f"{stream} has no events")
-                else:
+                if entry is not None:
                     yield entry
             move(done)
 

@@ -30,7 +30,7 @@ def command(url: str, count: int, follow: bool, chosen: Selection, as_json: bool
     A stream that was named and does not exist is reported. Exit status 1, but for --follow, which waits for it.
     """
     with options.open_reading(url) as store:
-        status = options.tell_missing(store, chosen)
+        status = options.tell_missing(store, chosen.streams)
         head = store.head()
         output.events(_last(store, count, head, chosen), as_json=as_json)
         if follow:
