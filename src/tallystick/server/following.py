@@ -36,7 +36,7 @@ from tallystick.store import capabilities, cursors
 
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "connection": "close"}
 AHEAD_SECONDS = 1.0  # a position that was just acknowledged may be a little past the head that readers see
-FULL_SECONDS = 0.2
+FULL_SECONDS = 0.02
 ROOM_SECONDS = 5.0
 FAREWELL_SECONDS = 1.0
 
