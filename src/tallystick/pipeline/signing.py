@@ -1,6 +1,6 @@
 """Signatures of events, checked in Arrow batches: the one thing of verification that Spark's own functions cannot do.
 
-What is signed is the text that the link hashes, which Spark makes; `community/checking.py` says by whom.
+What is signed is the text that the link hashes, which Spark makes; `community/signatures.py` says by whom.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
-from tallystick.community.checking import why_not
+from tallystick.community.signatures import why_not
 from tallystick.pipeline.failures import told
 from tallystick.pipeline.findings import is_community, signed_text
 

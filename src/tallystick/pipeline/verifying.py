@@ -284,7 +284,7 @@ def _streams(source: Whole, checked: DataFrame, found: Verified) -> None:
 
 def _signatures(beside: DataFrame, found: Verified) -> None:
     try:
-        from tallystick.community import checking
+        from tallystick.community import signatures
         from tallystick.pipeline import signing
     except ModuleNotFoundError as missing:
         found.unsure.append(
@@ -292,8 +292,8 @@ def _signatures(beside: DataFrame, found: Verified) -> None:
         )
         return
     with _kept(signing.wrong_signatures(beside)) as wrong:
-        nobodys = wrong.where(F.col("what") == checking.NOBODYS).count()
-        _add(wrong.where(F.col("what") == checking.SIGNATURE), found)
+        nobodys = wrong.where(F.col("what") == signatures.NOBODYS).count()
+        _add(wrong.where(F.col("what") == signatures.SIGNATURE), found)
     if nobodys:
         found.unsure.append(f"{nobodys} events are signed by somebody whom nothing names")
 

@@ -116,7 +116,7 @@ def loaded(service: Service, principal: Principal, run: str) -> RunState:
 
 
 def telemetry(
-    service: Service, principal: Principal, question: runs.Question, *, after: str, limit: int
+    service: Service, principal: Principal, question: runs.ActivityQuery, *, after: str, limit: int
 ) -> dict[str, Any]:
     """Who did what, when, from which commit: every attempt that is asked for, of so many runs; then go on at `next`."""
     if question.run is not None:
@@ -127,7 +127,7 @@ def telemetry(
     return _answer(service, question, chosen) | {"next": following}
 
 
-def _answer(service: Service, question: runs.Question, chosen: list[str]) -> dict[str, Any]:
+def _answer(service: Service, question: runs.ActivityQuery, chosen: list[str]) -> dict[str, Any]:
     activities: list[Any] = []
     unreadable: dict[str, str] = {}
     for run in chosen:

@@ -59,9 +59,9 @@ def begin_verify(service: Service, *, by: str) -> Job:
 def _add_wrong_signatures(store: Store, found: Verification, *, progress: Progress) -> list[str]:
     """Add what is wrong with the signatures of a community's log; says what could not be checked, and why."""
     try:
-        from tallystick.community import checking
+        from tallystick.community import signatures
     except ModuleNotFoundError as missing:
         return [f"signatures: {missing.name} is not installed: pip install 'tallystick[community]'"]
-    for problem in checking.problems(store, progress=progress):
+    for problem in signatures.problems(store, progress=progress):
         found.add(problem)
     return []

@@ -53,7 +53,7 @@ async def read_telemetry(
 
     `limit` counts runs; go on after `next`.
     """
-    question = runs.Question(
+    question = runs.ActivityQuery(
         run=run,
         node=node,
         worker=worker,

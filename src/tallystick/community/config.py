@@ -15,7 +15,7 @@ from tallystick.community.sync import HttpClient, Peer, trusting
 FILE, DUE = "community.json", "due.json"
 
 
-class Place(msgspec.Struct):
+class CommunityConfig(msgspec.Struct):
     """A community as its directory names it. `base` is the snapshot that the log begins with.
 
     `tls_ca` is a file of authorities that vouch for https peers, in place of the public ones. `emergency` is looked at
@@ -43,37 +43,37 @@ class Place(msgspec.Struct):
         return HttpClient(peer, keys, self.community_id, allow_private=private, invite=invite, tls=tls)
 
 
-def read(directory: Path) -> Place:
+def read(directory: Path) -> CommunityConfig:
     """What is written down."""
     try:
-        return msgspec.json.decode((directory / FILE).read_bytes(), type=Place)
+        return msgspec.json.decode((directory / FILE).read_bytes(), type=CommunityConfig)
     except FileNotFoundError:
         raise errors.CommunityMissing(place=str(directory), reason=f"it has no {FILE}") from None
     except msgspec.MsgspecError as problem:
         raise errors.CommunityMissing(place=str(directory), reason=f"{FILE} is damaged: {problem}") from None
 
 
-def save(directory: Path, place: Place) -> None:
+def save(directory: Path, place: CommunityConfig) -> None:
     """Replace what is written down, whole or not at all."""
     _replace(directory / FILE, msgspec.json.format(msgspec.json.encode(place)) + b"\n")
 
 
-class Due(msgspec.Struct, frozen=True):
+class NextDailyWork(msgspec.Struct, frozen=True):
     """When the daily work is due next, and the hour for which that was worked out."""
 
     at: datetime
     hour: int
 
 
-def read_due(directory: Path) -> Due | None:
+def read_due(directory: Path) -> NextDailyWork | None:
     """The next daily work; None if none was planned, or what was written is not to be read."""
     try:
-        return msgspec.json.decode((directory / DUE).read_bytes(), type=Due)
+        return msgspec.json.decode((directory / DUE).read_bytes(), type=NextDailyWork)
     except (FileNotFoundError, msgspec.MsgspecError):
         return None
 
 
-def save_due(directory: Path, due: Due) -> None:
+def save_due(directory: Path, due: NextDailyWork) -> None:
     """Write it down, so that a node that is off at its hour makes up for it."""
     _replace(directory / DUE, msgspec.json.encode(due) + b"\n")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from tallystick import errors
-from tallystick.community.entry import ERASED, Entry
+from tallystick.community.entry import ERASED, FeedEntry
 from tallystick.community.feeds import NOTHING
 from tallystick.community.log import EventLog
 from tallystick.community.replay import ReplayEngine
@@ -41,7 +41,7 @@ def _may_hold(files: SnapshotStore, lamport: int, author: str, seq: int) -> bool
         return True
 
 
-def _erasable(log: EventLog, stream: str, author: str, seq: int) -> Entry:
+def _erasable(log: EventLog, stream: str, author: str, seq: int) -> FeedEntry:
     feed = log.replica.feeds.get(author)
     entry = feed.get(seq) if feed else None
     if entry is None:

@@ -36,7 +36,7 @@ class _Stair:
         return at < len(self._cuts) and self._cuts[at] < seq
 
 
-class Lowerings:
+class RankReductions:
     """All of one node."""
 
     def __init__(self) -> None:

@@ -1,10 +1,10 @@
 """A view of a community as a projection, so that every runner can make its rows: live, rebuilt, on Spark.
 
-A row is a community, its state what `snapshot_state` gives at the end of the counted set. Which events count cannot be
-told from one event: `prepare` reads the log up to the end of a batch and keeps a `Standing`, a small value that goes to
-the workers. Rows name the standing that they were made with; under another one they are folded again.
+A row is a community. Its state is what `snapshot_state` returns at the end of the counted set. A single event does not
+tell which events count, so `prepare` reads the log up to the end of a batch and makes a `CountedBase`: a small value
+that is sent to the workers. Each row names the counted base it was made with. Under another one it is folded again.
 
-What a floor covers is folded once, by `prepare`, and is where the rest begins, as in the `ReplayEngine`.
+`prepare` folds what a floor covers once, as the `ReplayEngine` does, and the rest is folded on top of it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from tallystick.community import wire
-from tallystick.community.counting import stands
-from tallystick.community.entry import Entry, Streams, from_store
-from tallystick.community.feeds import Head
+from tallystick.community import wire_format
+from tallystick.community.counted_set import stands
+from tallystick.community.entry import FeedEntry, FeedStreams, from_store
+from tallystick.community.feeds import FeedHead
 from tallystick.community.floors import Base
-from tallystick.community.keeping import ASIDE_EVENT, ASIDE_FORK, Keeper, from_aside
 from tallystick.community.replay import MaterialisedView, pack
 from tallystick.community.replica import Replica
 from tallystick.community.roster import Roster
+from tallystick.community.storage import ASIDE_EVENT, ASIDE_FORK, CommunityStorage, from_aside
 from tallystick.community.types import EVENT_TYPES
 from tallystick.event import canonical, chain, names
 from tallystick.event import model as envelope
@@ -38,21 +38,21 @@ TOKEN_BYTES = 16
 STREAMS = 1000  # asked for at a time
 
 
-class Standing:
+class CountedBase:
     """Who counts in one community up to a position, and the state that everything else is folded onto."""
 
     def __init__(self, replica: Replica, begin: bytes | None) -> None:
         self.community = replica.community
         self.roster: Roster = replica.roster
         self.forks: Mapping[str, int] = replica.forks()
-        self.floor: Mapping[str, Head] = replica.base.heads
+        self.floor: Mapping[str, FeedHead] = replica.base.heads
         self.begin = begin
         known = [f"{node} {line}" for node, line in sorted(self.roster.lines().items())]
         known += [f"{author} {seq}" for author, seq in sorted(self.forks.items())]
         text = "\n".join([replica.base.floor.hex(), *known])
         self.token = hashlib.sha256(text.encode()).digest()[:TOKEN_BYTES]
 
-    def counts(self, entry: Entry) -> bool:
+    def counts(self, entry: FeedEntry) -> bool:
         """Whether an event counts, above the floor."""
         return stands(entry, self.forks.get(entry.author), self.roster, self.floor)
 
@@ -76,7 +76,7 @@ class ViewProjection(Projection):
 
     def __init__(self, beginning: Beginning | None = None) -> None:
         self._beginning = beginning
-        self._standings: dict[str, Standing] = {}
+        self._standings: dict[str, CountedBase] = {}
         self._following: dict[str, _Following] = {}
         self._view: MaterialisedView | None = None
         self._at: Any = None  # the state that the view stands at
@@ -100,7 +100,7 @@ class ViewProjection(Projection):
                 base = self._beginning.base if self._beginning else None
                 followed = self._following[kind] = _Following(store, f"ed25519:{kind.removeprefix(PREFIX)}", base)
             if followed.read(store, until) or kind not in self._standings:
-                self._standings[kind] = Standing(followed.replica, self._settled(kind, followed.replica))
+                self._standings[kind] = CountedBase(followed.replica, self._settled(kind, followed.replica))
 
     def _settled(self, kind: str, replica: Replica) -> bytes | None:
         """The state after everything that floors cover; None if there are none."""
@@ -114,7 +114,7 @@ class ViewProjection(Projection):
         for covered in replica.settled:
             for entry in covered.entries:
                 if entry.type in self.view_types:
-                    view.apply(wire.to_wire(entry, replica.community))
+                    view.apply(wire_format.to_wire(entry, replica.community))
         self._at = None
         return pack({"": view.snapshot_state()})[""]
 
@@ -135,20 +135,20 @@ class ViewProjection(Projection):
         if state is not self._at:
             self._stand(standing, state)
         assert self._view is not None
-        self._view.apply(wire.to_wire(entry, standing.community))
+        self._view.apply(wire_format.to_wire(entry, standing.community))
         return self._state()
 
     def mark(self, event: envelope.Event) -> bytes | None:
         """The place in the merged order, that of the event itself if it was kept aside; then the standing."""
         standing = self._standings.get(event.stream.partition("/")[0])
         if names.is_aside(event.stream) and event.type == ASIDE_EVENT and event.payload and standing is not None:
-            entry = from_aside(Streams(standing.community), event.data["event"])
+            entry = from_aside(FeedStreams(standing.community), event.data["event"])
             mark: bytes | None = entry.lamport.to_bytes(8, "big") + entry.id + entry.link
         else:
             mark = ordering.mark_of(event)
         return mark if mark is None or standing is None else mark + standing.token
 
-    def _stand(self, standing: Standing, state: Any) -> Any:
+    def _stand(self, standing: CountedBase, state: Any) -> Any:
         """Put the view at a state, which is its own from then on."""
         self._roster = standing.roster
         self._standing_at(state)
@@ -175,7 +175,7 @@ class _Following:
 
     def __init__(self, store: Store, community: str, base: Base | None) -> None:
         self.replica = Replica(community, base=base)
-        self._keeper = Keeper(store, community)
+        self._keeper = CommunityStorage(store, community)
         if base is not None:
             self._keeper.expect(base.heads)
 
@@ -187,8 +187,8 @@ class _Following:
     def read(self, store: Store, until: int) -> bool:
         """Read on; says whether something was found."""
         self._keeper.store = store
-        new: list[Entry] = []
-        forks: list[tuple[Entry, Entry]] = []
+        new: list[FeedEntry] = []
+        forks: list[tuple[FeedEntry, FeedEntry]] = []
         for item in self._keeper.news(until):
             if isinstance(item, tuple):
                 forks.append(item)
@@ -212,13 +212,15 @@ def _communities(store: Store) -> Iterator[str]:
             break
 
 
-def _entry(event: envelope.Event) -> Entry | None:
+def _entry(event: envelope.Event) -> FeedEntry | None:
     """The event of a feed that a stored event holds; None for other things that are kept."""
     if not names.is_aside(event.stream):
         return from_store(event, chain.GENESIS)
     if event.type == ASIDE_EVENT:
         kind = event.stream.partition("/")[0]
         return (
-            from_aside(Streams(f"ed25519:{kind.removeprefix(PREFIX)}"), event.data["event"]) if event.payload else None
+            from_aside(FeedStreams(f"ed25519:{kind.removeprefix(PREFIX)}"), event.data["event"])
+            if event.payload
+            else None
         )
     return None

@@ -15,7 +15,7 @@ from tallystick import Store
 from tallystick.cli.main import tally as group
 from tallystick.community import EventLog, KeyPair, ReplayEngine, build_snapshot, declare_floor
 from tallystick.community.messages import Delivery
-from tallystick.community.projecting import Beginning, ViewProjection
+from tallystick.community.view_projection import Beginning, ViewProjection
 from tallystick.community.views.projections import Chat, Marketplace, Members
 from tallystick.event import canonical
 from tallystick.projections import Live, ViewReader, rebuild

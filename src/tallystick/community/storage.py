@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from tallystick import errors
-from tallystick.community import wire
-from tallystick.community.entry import Entry, Streams, from_store, text_of
-from tallystick.community.feeds import NOTHING, Head
+from tallystick.community import wire_format
+from tallystick.community.entry import FeedEntry, FeedStreams, from_store, text_of
+from tallystick.community.feeds import NOTHING, FeedHead
 from tallystick.community.types import MEMBERSHIP_TYPES, POLICY, Event
 from tallystick.event import canonical, chain, ids, names
 from tallystick.event import model as envelope
@@ -33,35 +33,35 @@ from tallystick.store.store import Store
 ASIDE_EVENT = "community.aside.event"
 ASIDE_FORK = "community.aside.fork"
 
-Fork = tuple[Entry, Entry]
+Fork = tuple[FeedEntry, FeedEntry]
 
 
-def from_aside(streams: Streams, document: dict[str, object]) -> Entry:
+def from_aside(streams: FeedStreams, document: dict[str, object]) -> FeedEntry:
     """The event of a feed that was kept aside, as it came on the wire."""
-    entry = wire.entries([msgspec.convert(document, Event)])[0]
+    entry = wire_format.entries([msgspec.convert(document, Event)])[0]
     if isinstance(entry, errors.EventLogError):
         raise errors.EventLogError(code="db_corrupt", reason=entry.reason)
     return msgspec.structs.replace(entry, link=chain.checksum(text_of(streams.feed(entry.author), entry)))
 
 
-class Keeper:
+class CommunityStorage:
     """Reads and writes one community in one store."""
 
     def __init__(self, store: Store, community: str) -> None:
         self.store = store
-        self.streams = Streams(community)
+        self.streams = FeedStreams(community)
         self.position = 0  # how far the store was read
         self._heads: dict[str, tuple[int, bytes]] = {}  # the ends of the streams of feeds, as written or read
         self._read_links: dict[str, bytes] = {}  # the last link that was read of each feed
         self._read_ends: dict[str, int] = {}  # the last seq that was read of each stream
         self._kinds = frozenset({self.streams.kind})
         self._base: dict[
-            str, Head
+            str, FeedHead
         ] = {}  # what the node begins with: events up to there are not needed, and may be gone
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def news(self, until: int | None = None) -> Iterator[Entry | Fork]:
+    def news(self, until: int | None = None) -> Iterator[FeedEntry | Fork]:
         """What was recorded since the last look, by this process or another, in the order of recording."""
         head = self.store.head() if until is None else until
         if head <= self.position:
@@ -71,7 +71,7 @@ class Keeper:
             yield from (item for item in self._read(event) if not self._is_covered(item))
         self.position = head
 
-    def _read(self, event: envelope.Event) -> Iterator[Entry | Fork]:
+    def _read(self, event: envelope.Event) -> Iterator[FeedEntry | Fork]:
         if event.payload is not None and chain.checksum(event.payload) != event.checksum:
             reason = f"the payload of {event.stream}#{event.seq} is not the one that was recorded"
             raise errors.EventLogError(code="db_corrupt", reason=reason)
@@ -103,23 +103,23 @@ class Keeper:
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    def keep(self, new: Sequence[Entry], forks: Iterable[Fork]) -> None:
+    def keep(self, new: Sequence[FeedEntry], forks: Iterable[Fork]) -> None:
         """Make all of it durable in one commit; a `Conflict` says that another process wrote first.
 
         A second commit is needed when an author chose an id that is taken: that author's events are then kept aside.
         """
-        by_author: dict[str, list[Entry]] = {}
+        by_author: dict[str, list[FeedEntry]] = {}
         for entry in new:
             by_author.setdefault(entry.author, []).append(entry)
         transactions = [self._transaction(entries) for entries in by_author.values()]
         transactions += [Transaction([self._aside_fork(fork)]) for fork in forks]
         self._commit(transactions, list(by_author.values()))
 
-    def _commit(self, transactions: list[Transaction], entries: list[list[Entry]]) -> None:
+    def _commit(self, transactions: list[Transaction], entries: list[list[FeedEntry]]) -> None:
         if not transactions:
             return
         outcomes = self.store.log.commit(transactions)
-        taken: list[list[Entry]] = []
+        taken: list[list[FeedEntry]] = []
         refused: errors.TallyError | None = None
         for number, outcome in enumerate(outcomes):
             if isinstance(outcome, errors.DuplicateId) and number < len(entries):
@@ -149,7 +149,7 @@ class Keeper:
                 if write.after_link is not None and isinstance(outcome, list):
                     self._read_links[write.stream.partition("/")[2]] = outcome[0].link
 
-    def _transaction(self, entries: list[Entry]) -> Transaction:
+    def _transaction(self, entries: list[FeedEntry]) -> Transaction:
         first = entries[0]
         if self._heads.get(first.author, (0, chain.GENESIS)) != (first.seq - 1, first.previous):
             return Transaction([self._aside(entries, own_ids=False)])
@@ -159,10 +159,10 @@ class Keeper:
         write.after_link = first.previous
         return Transaction([write])
 
-    def _aside(self, entries: list[Entry], *, own_ids: bool) -> Write:
+    def _aside(self, entries: list[FeedEntry], *, own_ids: bool) -> Write:
         """Events as they came, under the ids of their authors if those are free: all runners then order them alike."""
         community = self.streams.community
-        documents = [{"event": msgspec.to_builtins(wire.to_wire(entry, community))} for entry in entries]
+        documents = [{"event": msgspec.to_builtins(wire_format.to_wire(entry, community))} for entry in entries]
         drafts = [self._draft(ASIDE_EVENT, entry, each) for entry, each in zip(entries, documents, strict=True)]
         if not own_ids:
             drafts = [(*draft[:2], entry.id, *draft[3:]) for draft, entry in zip(drafts, entries, strict=True)]
@@ -171,21 +171,21 @@ class Keeper:
         return write
 
     def _aside_fork(self, fork: Fork) -> Write:
-        one, other = (msgspec.to_builtins(wire.to_wire(entry, self.streams.community)) for entry in fork)
+        one, other = (msgspec.to_builtins(wire_format.to_wire(entry, self.streams.community)) for entry in fork)
         draft = self._draft(ASIDE_FORK, fork[0], {"one": one, "other": other})
         return Write(self.streams.aside(fork[0].author), [draft], ANY)
 
-    def _draft(self, type_: str, entry: Entry, document: dict[str, object]) -> Draft:
+    def _draft(self, type_: str, entry: FeedEntry, document: dict[str, object]) -> Draft:
         now = self.store.clock()
         payload = canonical.encode(document)
         id_ = ids.default.mint(1, time_ns=now)[0]
         return (type_, 1, id_, now, payload, entry.meta, chain.checksum(payload), None)
 
-    def _is_covered(self, item: Entry | Fork) -> bool:
+    def _is_covered(self, item: FeedEntry | Fork) -> bool:
         """Whether an event lies below where the node begins."""
-        return isinstance(item, Entry) and item.seq <= self._base.get(item.author, NOTHING).seq
+        return isinstance(item, FeedEntry) and item.seq <= self._base.get(item.author, NOTHING).seq
 
-    def expect(self, heads: dict[str, Head]) -> None:
+    def expect(self, heads: dict[str, FeedHead]) -> None:
         """Begin at a snapshot. Feeds that have no stream here then cannot get one: they are kept aside.
 
         A stream that was pruned goes on behind its cut, which must not lie past what the snapshot covers.

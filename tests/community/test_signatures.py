@@ -17,7 +17,7 @@ import tallystick
 from tallystick import Catalog, NewEvent, Store, errors
 from tallystick.cli.main import tally
 from tallystick.community import EventLog, KeyPair
-from tallystick.community.checking import problems
+from tallystick.community.signatures import problems
 from tallystick.server.service import open_service
 from tallystick.server.settings import Settings
 from tallystick.server.verifying import _add_wrong_signatures, begin_verify

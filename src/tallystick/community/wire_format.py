@@ -1,4 +1,4 @@
-"""Between the wire and a feed: `Event` to and from `Entry`, strict in both directions."""
+"""Between the wire and a feed: `Event` to and from `FeedEntry`, strict in both directions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tallystick import errors
-from tallystick.community.entry import Entry
+from tallystick.community.entry import FeedEntry
 from tallystick.community.types import Event
 from tallystick.event import canonical, chain, ids, limits, names
 
@@ -30,7 +30,7 @@ def wall_clock(time_ns: int) -> str:
     return f"{_second(seconds)}.{rest:09d}Z"
 
 
-def to_wire(entry: Entry, community: str) -> Event:
+def to_wire(entry: FeedEntry, community: str) -> Event:
     """The entry as peers see it."""
     return Event(
         schema_version=entry.version,
@@ -67,7 +67,7 @@ def malformed(reason: str) -> errors.EventLogError:
     return errors.EventLogError(code="invalid_signature", reason=f"the event is malformed: {reason[:200]}")
 
 
-def entries(events: Sequence[Event]) -> list[Entry | errors.EventLogError]:
+def entries(events: Sequence[Event]) -> list[FeedEntry | errors.EventLogError]:
     """Unverified entries with everything but the link, or why there is none. Encoding many at once is cheaper."""
     try:
         payloads = canonical.encode_many([event.data for event in events])
@@ -78,7 +78,7 @@ def entries(events: Sequence[Event]) -> list[Entry | errors.EventLogError]:
     return [_entry(*parts) for parts in zip(events, payloads, metas, checks, strict=True)]
 
 
-def _alone(event: Event) -> Entry | errors.EventLogError:
+def _alone(event: Event) -> FeedEntry | errors.EventLogError:
     try:
         payload = canonical.encode(event.data)
         meta = canonical.encode(event.meta, what="meta")
@@ -87,7 +87,7 @@ def _alone(event: Event) -> Entry | errors.EventLogError:
     return _entry(event, payload, meta, chain.checksum(payload))
 
 
-def _entry(event: Event, payload: bytes, meta: bytes, checksum: bytes) -> Entry | errors.EventLogError:
+def _entry(event: Event, payload: bytes, meta: bytes, checksum: bytes) -> FeedEntry | errors.EventLogError:
     reason = _fault(event, payload, meta)
     if reason is not None:
         return malformed(reason)
@@ -98,7 +98,7 @@ def _entry(event: Event, payload: bytes, meta: bytes, checksum: bytes) -> Entry 
     previous, signature = _unhex(event.previous, 32), _unhex(event.signature, 64)
     if previous is None or signature is None:
         return malformed("previous or signature is not lower-case hex of its length")
-    return Entry(
+    return FeedEntry(
         event.author,
         event.seq,
         event.lamport,
@@ -175,6 +175,6 @@ def _is_type(text: str) -> bool:
     return names.TYPE.fullmatch(text) is not None
 
 
-def dump_all(events: Iterable[Entry], community: str) -> list[dict[str, Any]]:
+def dump_all(events: Iterable[FeedEntry], community: str) -> list[dict[str, Any]]:
     """Many entries as plain JSON objects."""
     return [msgspec.to_builtins(to_wire(entry, community)) for entry in events]

@@ -6,15 +6,15 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 
 from tallystick.community.acts import Act
-from tallystick.community.entry import Entry, Key
-from tallystick.community.feeds import Feed, Head
+from tallystick.community.entry import FeedEntry, Key
+from tallystick.community.feeds import Feed, FeedHead
 from tallystick.community.roster import Roster
 from tallystick.community.types import KNOWN_TYPES, SCHEMA_VERSION
 
 _FEW = 64
 
 
-def code_of(entry: Entry, fork: int | None, roster: Roster) -> str | None:
+def code_of(entry: FeedEntry, fork: int | None, roster: Roster) -> str | None:
     """Why a stored event does not count; None if it counts. `fork` is where its author's feed forks."""
     if entry.type not in KNOWN_TYPES or entry.version != SCHEMA_VERSION:
         return "schema_unknown"
@@ -25,7 +25,7 @@ def code_of(entry: Entry, fork: int | None, roster: Roster) -> str | None:
     return "revoked_author" if entry.author in roster.lines() else "unknown_author"
 
 
-def stands(entry: Entry, fork: int | None, roster: Roster, floor: Mapping[str, Head]) -> bool:
+def stands(entry: FeedEntry, fork: int | None, roster: Roster, floor: Mapping[str, FeedHead]) -> bool:
     """Whether an event counts and lies above the floor."""
     below = floor.get(entry.author)
     return (below is None or entry.seq > below.seq) and code_of(entry, fork, roster) is None
@@ -35,9 +35,9 @@ class Counted:
     """The events that count, kept in order while feeds grow and judgements change."""
 
     def __init__(self) -> None:
-        self.floor: Mapping[str, Head] = {}  # what a floor covers is settled, and not part of the set
+        self.floor: Mapping[str, FeedHead] = {}  # what a floor covers is settled, and not part of the set
         self.keys: list[Key] = []
-        self.by_key: dict[Key, Entry] = {}
+        self.by_key: dict[Key, FeedEntry] = {}
         self._of: dict[str, set[Key]] = {}
         self._last: dict[str, Key] = {}  # the last key of each author, kept: to look for it would cost the whole set
         self.version = 0  # moves with every change, so that what was made of the set can be kept until then
@@ -45,7 +45,7 @@ class Counted:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def judge(self, entries: Iterable[Entry], feeds: Mapping[str, Feed], roster: Roster) -> int:
+    def judge(self, entries: Iterable[FeedEntry], feeds: Mapping[str, Feed], roster: Roster) -> int:
         """Take new events in, as far as they count. Returns how many of the first keys are as before."""
         passed = [entry for entry in entries if self._stands(entry, feeds[entry.author], roster)]
         return self._change([entry for entry in passed if entry.key not in self.by_key], [])
@@ -56,10 +56,10 @@ class Counted:
         had = self._of.get(feed.author, set())
         return self._change([entry for key, entry in stands.items() if key not in had], had - stands.keys())
 
-    def _stands(self, entry: Entry, feed: Feed, roster: Roster) -> bool:
+    def _stands(self, entry: FeedEntry, feed: Feed, roster: Roster) -> bool:
         return stands(entry, feed.fork, roster, self.floor)
 
-    def _change(self, new: list[Entry], gone: Iterable[Key]) -> int:
+    def _change(self, new: list[FeedEntry], gone: Iterable[Key]) -> int:
         gone = list(gone)
         if not new and not gone:
             return len(self.keys)
@@ -84,7 +84,7 @@ class Counted:
                 insort(self.keys, entry.key)
         return same
 
-    def entries(self, start: int = 0) -> Iterable[Entry]:
+    def entries(self, start: int = 0) -> Iterable[FeedEntry]:
         """The events in the merged order, from an index on."""
         by_key = self.by_key
         return (by_key[key] for key in self.keys[start:])

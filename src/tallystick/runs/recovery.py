@@ -10,7 +10,7 @@ from tallystick import errors
 from tallystick.event import canonical
 from tallystick.event.model import NewEvent
 from tallystick.runs import journal, schema, snapshot
-from tallystick.runs.state import Issue, Reducer, RunState
+from tallystick.runs.state import Issue, RunReducer, RunState
 from tallystick.store.run_documents import RunDocuments
 from tallystick.store.store import Store
 
@@ -19,7 +19,7 @@ RUN_FAILED = "tally.run.failed"
 SNAPSHOT_INVALID = "SnapshotInvalid"
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class StateComparison(msgspec.Struct, frozen=True):
     """A snapshot beside a replay: equal byte for byte, or in what it is wrong.
 
     The replay began after the event `since`: 0, or where the run was pruned.
@@ -34,7 +34,7 @@ class Comparison(msgspec.Struct, frozen=True):
     since: int = 0
 
 
-def for_resume(store: Store, run: str) -> Reducer:
+def for_resume(store: Store, run: str) -> RunReducer:
     """Take the run over and load its state; an invalid snapshot is put right. If that is impossible, the run fails.
 
     A run that another runner holds is refused before anything is looked at.
@@ -60,29 +60,31 @@ def for_resume(store: Store, run: str) -> Reducer:
     return reducer
 
 
-def compare(store: Store, run: str, now: RunState) -> Comparison:
+def compare(store: Store, run: str, now: RunState) -> StateComparison:
     """The stored snapshot against the state at the event that it names. `now` is the state at the end."""
     documents = store.log.run_documents
     return _compared(store, run, now, None if documents is None else documents.load(run, snapshot.NAME), whole=False)
 
 
-def _compared(store: Store, run: str, now: RunState, data: bytes | None, *, whole: bool) -> Comparison:
+def _compared(store: Store, run: str, now: RunState, data: bytes | None, *, whole: bool) -> StateComparison:
     documents = store.log.run_documents
     if data is None:
-        return Comparison(run, now.seq, 0, documents is None, "" if documents is None else "there is no snapshot.json")
+        return StateComparison(
+            run, now.seq, 0, documents is None, "" if documents is None else "there is no snapshot.json"
+        )
     if data == snapshot.encode(now):
-        return Comparison(run, now.seq, now.seq, True)
+        return StateComparison(run, now.seq, now.seq, True)
     try:
         found = snapshot.decode(data)
     except errors.TallyError as problem:
-        return Comparison(run, now.seq, 0, False, problem.message)
+        return StateComparison(run, now.seq, 0, False, problem.message)
     if found.run_id != run or not 1 <= found.seq <= now.seq:
-        return Comparison(run, now.seq, found.seq, False, "it is of another run, or ahead of the log")
+        return StateComparison(run, now.seq, found.seq, False, "it is of another run, or ahead of the log")
     equal = found.seq < now.seq and _encoded_at(store, run, found.seq, whole=whole) == data
-    return Comparison(run, now.seq, found.seq, equal, "" if equal else "it is not what the events say")
+    return StateComparison(run, now.seq, found.seq, equal, "" if equal else "it is not what the events say")
 
 
-def replay(store: Store, run: str) -> Comparison:
+def replay(store: Store, run: str) -> StateComparison:
     """Rebuild the snapshot of a run from RUN_CREATED on, compare it byte for byte, and put it right if it differs.
 
     A run that was pruned is rebuilt from its snapshot there.

@@ -12,28 +12,28 @@ import msgspec
 
 from tallystick import errors
 from tallystick.community.acts import Act
-from tallystick.community.entry import Entry
-from tallystick.community.feeds import NOTHING, Feed, Head
+from tallystick.community.entry import FeedEntry
+from tallystick.community.feeds import NOTHING, Feed, FeedHead
 from tallystick.community.held import Held
 from tallystick.community.types import INVITED, JOINED, LAMPORT_AHEAD_MAX, PROMOTED
 
-READ_ACT = Callable[[Entry], "Act | None"]
+READ_ACT = Callable[[FeedEntry], "Act | None"]
 
 
-class Plan(msgspec.Struct):
+class JudgedBatch(msgspec.Struct):
     """The judgement of a batch: what is new, in the order in which it can be stored; what proves a fork; the rest."""
 
-    new: list[Entry] = []
-    forks: list[tuple[Entry, Entry]] = []
+    new: list[FeedEntry] = []
+    forks: list[tuple[FeedEntry, FeedEntry]] = []
     codes: dict[bytes, tuple[str, str]] = {}
     ceiling: int = 0
 
-    def refuse(self, entry: Entry, code: str, reason: str) -> None:
+    def refuse(self, entry: FeedEntry, code: str, reason: str) -> None:
         """Note why an event is not taken now."""
         self.codes[entry.link] = (code, reason)
 
 
-class Known:
+class KnownKeys:
     """The nodes that were heard of: named in an invitation or a promotion, or joined with a key that was."""
 
     def __init__(self, founder: str) -> None:
@@ -54,7 +54,7 @@ class Judge:
         self,
         *,
         feeds: dict[str, Feed],
-        known: Known,
+        known: KnownKeys,
         held: Held,
         ceiling: int,
         read_act: READ_ACT,
@@ -68,12 +68,12 @@ class Judge:
         self._held = held
         self._read_act = read_act
         self._ahead_max = ahead_max
-        self._heads: dict[str, Head] = {}
-        self._new: dict[tuple[str, int], Entry] = {}
+        self._heads: dict[str, FeedHead] = {}
+        self._new: dict[tuple[str, int], FeedEntry] = {}
         self._forks: dict[str, int] = {}
-        self.plan = Plan(ceiling=ceiling)
+        self.plan = JudgedBatch(ceiling=ceiling)
 
-    def judge(self, entries: Iterable[Entry], peer: str) -> Plan:
+    def judge(self, entries: Iterable[FeedEntry], peer: str) -> JudgedBatch:
         """The plan for these entries, and for those held before that can be taken now."""
         waiting = [(entry, peer) for entry in entries] + self._held.take_all()
         waiting.sort(key=lambda pair: (pair[0].lamport, pair[0].seq, pair[0].link))
@@ -88,7 +88,7 @@ class Judge:
                 self.plan.refuse(entry, code, f"{reason}; there is no room to hold more of this peer")
         return self.plan
 
-    def _settled(self, entry: Entry) -> bool:
+    def _settled(self, entry: FeedEntry) -> bool:
         """Whether something final is known about the event; else it has to be held."""
         plan = self.plan
         if entry.lamport > plan.ceiling + self._ahead_max:
@@ -122,7 +122,7 @@ class Judge:
         room = self._room[author]
         return room is None or room > 0
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: FeedEntry) -> None:
         plan = self.plan
         room = self._room.get(entry.author)
         if room is not None:
@@ -130,14 +130,14 @@ class Judge:
         plan.codes.pop(entry.link, None)
         plan.new.append(entry)
         plan.ceiling = max(plan.ceiling, entry.lamport)
-        self._heads[entry.author] = Head(entry.seq, entry.link, entry.lamport)
+        self._heads[entry.author] = FeedHead(entry.seq, entry.link, entry.lamport)
         self._new[entry.author, entry.seq] = entry
         act = self._read_act(entry)
         if act is not None and act.kind in (INVITED, PROMOTED):
             self._nodes.add(act.node)
         self._nodes.add(entry.author)
 
-    def _known_place(self, entry: Entry, feed: Feed | None) -> None:
+    def _known_place(self, entry: FeedEntry, feed: Feed | None) -> None:
         """An event for a place that is taken: a repetition, or the proof of a fork."""
         stored = self._new.get((entry.author, entry.seq)) or (feed.get(entry.seq) if feed else None)
         self.plan.codes.pop(entry.link, None)
@@ -149,12 +149,12 @@ class Judge:
             self.plan.refuse(entry, "revoked_author", "its author's feed has forked before it")
         self.plan.ceiling = max(self.plan.ceiling, entry.lamport)  # signed by a known node: a witness of the clock
 
-    def _behind_fork(self, entry: Entry, feed: Feed | None) -> bool:
+    def _behind_fork(self, entry: FeedEntry, feed: Feed | None) -> bool:
         fork = self._forks.get(entry.author)
         known = feed.fork if feed else None
         return any(seq is not None and entry.seq >= seq for seq in (fork, known))
 
-    def _is_known(self, entry: Entry) -> bool:
+    def _is_known(self, entry: FeedEntry) -> bool:
         if entry.author in self._nodes:
             return True
         act = self._read_act(entry) if entry.type == JOINED else None

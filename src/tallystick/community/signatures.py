@@ -13,8 +13,8 @@ import msgspec
 
 from tallystick import errors
 from tallystick.community import identity
-from tallystick.community.entry import Streams, text_of
-from tallystick.community.keeping import from_aside
+from tallystick.community.entry import FeedStreams, text_of
+from tallystick.community.storage import from_aside
 from tallystick.event import chain, model, names
 from tallystick.store.events import PAGE_EVENTS, Problem
 from tallystick.store.store import Store
@@ -69,7 +69,7 @@ def _aside(event: model.Event) -> tuple[str, str] | None:
     """What is wrong with what an event holds that is kept aside."""
     if event.payload is None:
         return None  # erased, as a control fact has to say
-    streams = Streams(f"ed25519:{event.stream.partition('/')[0].removeprefix(names.FEEDS)}")
+    streams = FeedStreams(f"ed25519:{event.stream.partition('/')[0].removeprefix(names.FEEDS)}")
     for held in event.data.values():
         try:
             entry = from_aside(streams, held)
