@@ -17,7 +17,7 @@ from tallystick.engines.files import index_file, segment
 from tallystick.engines.files.discovery import Found
 from tallystick.engines.files.frame import Body, Frame
 from tallystick.engines.files.index_file import SealedIndex
-from tallystick.engines.files.mark import Mark
+from tallystick.engines.files.mark import SegmentMark
 from tallystick.engines.files.scan import Scanner, next_valid_frame
 from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Header
@@ -69,7 +69,7 @@ class Part(msgspec.Struct):
             yield frame, frames.decode_body(frame, data)
 
 
-def survey(found: Found, handles: Handles, marked: Mark | None) -> list[Part]:
+def survey(found: Found, handles: Handles, marked: SegmentMark | None) -> list[Part]:
     """Every segment in order, those that are missing put in between."""
     parts: list[Part] = []
     expected, previous = 1, None
@@ -89,12 +89,12 @@ def survey(found: Found, handles: Handles, marked: Mark | None) -> list[Part]:
     return parts
 
 
-def _is_missing(marked: Mark, found: Found) -> bool:
+def _is_missing(marked: SegmentMark, found: Found) -> bool:
     """Whether the segment that was written last is gone, or has no header any more."""
     return all(item.header.segment_id != marked.segment_id for item in found.segments)
 
 
-def _part(item: Segment, handles: Handles, marked: Mark | None, following: Segment | None) -> Part:
+def _part(item: Segment, handles: Handles, marked: SegmentMark | None, following: Segment | None) -> Part:
     """A segment whose header is whole."""
     file, header = handles.get(item), item.header
     end, known_next = file.size(), item.known_next
@@ -160,7 +160,7 @@ def _missing(found: Found, handles: Handles, previous: Segment | None, item: Seg
     return _salvaged(found, handles, header, next_)
 
 
-def _missing_last(found: Found, handles: Handles, previous: Segment, marked: Mark, first: int) -> Part:
+def _missing_last(found: Found, handles: Handles, previous: Segment, marked: SegmentMark, first: int) -> Part:
     """The segment that the mark speaks of, when it is gone."""
     header = Header(
         store_id=previous.header.store_id,

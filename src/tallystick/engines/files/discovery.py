@@ -15,7 +15,7 @@ from tallystick.engines.files import generation, joined, segment
 from tallystick.engines.files.compressed import open_segment
 from tallystick.engines.files.evidence import BESIDE, Reached
 from tallystick.engines.files.mark import NAME as MARK_NAME
-from tallystick.engines.files.mark import Mark
+from tallystick.engines.files.mark import SegmentMark
 from tallystick.engines.files.scan import Scanner
 from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segments import Handles, Renamed, Segment
@@ -47,7 +47,9 @@ class Found(msgspec.Struct):
     headless: list[str] = []
 
 
-def discover(files: FileSystem, directory: str, mark: Mark | None, *, cache: SectionCache, handles: Handles) -> Found:
+def discover(
+    files: FileSystem, directory: str, mark: SegmentMark | None, *, cache: SectionCache, handles: Handles
+) -> Found:
     """Look at a directory. Reads headers and index headers, not the segments."""
     names = files.list(directory)
     found = Found([], [], [], [name for name in names if is_temporary(name)])
@@ -155,7 +157,7 @@ def _known_end(item: Segment, following: Segment | None) -> int:
     return 0
 
 
-def _find_gaps(found: Found, mark: Mark | None, handles: Handles) -> None:
+def _find_gaps(found: Found, mark: SegmentMark | None, handles: Handles) -> None:
     """Name the positions that no segment holds."""
     expected, previous = 1, None
     for item in found.segments:
@@ -178,7 +180,7 @@ def _find_gaps(found: Found, mark: Mark | None, handles: Handles) -> None:
     _compare_with_mark(found, mark, handles)
 
 
-def _compare_with_mark(found: Found, mark: Mark | None, handles: Handles) -> None:
+def _compare_with_mark(found: Found, mark: SegmentMark | None, handles: Handles) -> None:
     """A current.log that cannot be read, or a mark for a segment that is gone: the end of the log is missing.
 
     No crash leaves a log without both: a mark is put in place with the first current.log, and is never removed.
@@ -212,7 +214,7 @@ def _next_position(item: Segment, handles: Handles) -> int:
     return scanner.position or item.header.first_position
 
 
-def require_segments(found: Found, directory: str, mark: Mark | None, known: Sequence[Reached]) -> None:
+def require_segments(found: Found, directory: str, mark: SegmentMark | None, known: Sequence[Reached]) -> None:
     """Refuse a directory whose segments are all unreadable: there is nothing to open."""
     if found.segments:
         return

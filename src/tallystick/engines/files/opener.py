@@ -12,7 +12,7 @@ import msgspec
 from tallystick import errors
 from tallystick.engines import damage_file
 from tallystick.engines.files import discovery, evidence, joined, mark, recovery, segment
-from tallystick.engines.files.mark import Mark, MarkFile
+from tallystick.engines.files.mark import SegmentMark, SegmentMarkFile
 from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Header
 from tallystick.engines.files.segments import Handles, Renamed, Segment, SegmentSet
@@ -36,7 +36,7 @@ class Opened(msgspec.Struct):
     unknown: list[str]
     recovered: list[str]
     lock: Lock | None = None
-    mark_file: MarkFile | None = None
+    mark_file: SegmentMarkFile | None = None
     superfluous: list[str] = []
     absorbed: list[str] = []  # files of segments that were joined to others, still to be removed
     is_open_ended: bool = False
@@ -94,7 +94,7 @@ def _look(files: FileSystem, directory: str) -> tuple[Opened, bool]:
     return opened, found.vanished
 
 
-def _end_at_mark(opened: Opened, last: Segment, marked: Mark | None) -> None:
+def _end_at_mark(opened: Opened, last: Segment, marked: SegmentMark | None) -> None:
     """Show the newest segment as far as it is known to be synced."""
     if last.header.ending is None:
         known = marked.end if marked is not None else segment.SIZE
@@ -105,7 +105,7 @@ def _end_at_mark(opened: Opened, last: Segment, marked: Mark | None) -> None:
         last.end = last.covered_end
 
 
-def _end_without_mark(opened: Opened, last: Segment, marked: Mark | None) -> None:
+def _end_without_mark(opened: Opened, last: Segment, marked: SegmentMark | None) -> None:
     """Show the newest segment to its last whole frame, synced here: nothing else says what a crash could take back."""
     file = opened.handles.get(last)
     examined = recovery.examine(last, file, marked)
@@ -178,7 +178,7 @@ def _settle(
     opened: Opened,
     last: Segment,
     examined: recovery.Recovery,
-    marked: Mark | None,
+    marked: SegmentMark | None,
     clock: Callable[[], int],
     *,
     replaced: bool,
@@ -205,8 +205,8 @@ def _settle(
         if _needs_index(item):
             opened.recovered += _reindexed(item, opened)
     counter = marked.counter + 1 if marked is not None else 0
-    start = Mark(last.header.segment_id, last.end, last.next_position, counter)
-    opened.mark_file = MarkFile(files, directory, start)
+    start = SegmentMark(last.header.segment_id, last.end, last.next_position, counter)
+    opened.mark_file = SegmentMarkFile(files, directory, start)
 
 
 def _needs_index(item: Segment) -> bool:

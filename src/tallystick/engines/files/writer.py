@@ -14,7 +14,7 @@ from typing import TypeVar
 from tallystick import errors
 from tallystick.engines.files import segment
 from tallystick.engines.files.mark import NAME as MARK_NAME
-from tallystick.engines.files.mark import MarkFile
+from tallystick.engines.files.mark import SegmentMarkFile
 from tallystick.engines.files.segment import Header
 from tallystick.engines.files.segments import Handles, Segment
 from tallystick.store.filesystem import FULL, File, FileSystem, Lock, publish_file, stage_file, write_fully
@@ -37,7 +37,7 @@ class Writer:
         self,
         handles: Handles,
         current: Segment,
-        mark: MarkFile,
+        mark: SegmentMarkFile,
         lock: Lock,
         *,
         clock: Callable[[], int],
