@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tallystick import NewEvent, Store, errors
+from tallystick import ANY, NO_STREAM, Appended, Expected, NewEvent, Store, errors
 from tallystick.errors import Conflict
+from tallystick.store.commit import Write
 
 
 def raise_errors() -> None:
@@ -31,3 +32,10 @@ def append(store: Store) -> None:
     store.append("order/1", NewEvent("order.placed", {}), expected=3)
     store.append("order/1", "order.placed")  # refused: arg-type
     store.append("order/1", NewEvent("order.placed", {}), expected="none")  # refused: arg-type
+
+
+def expect(done: Appended) -> list[Expected]:
+    """Inside, a seq is not an expectation before it was checked."""
+    Write("order/1", [], done.seq)  # refused: arg-type
+    Write("order/1", [], Expected(done.seq))
+    return [ANY, NO_STREAM, done.seq]  # refused: list-item
