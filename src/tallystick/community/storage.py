@@ -25,7 +25,7 @@ from tallystick.event import model as envelope
 from tallystick.event.model import Draft
 from tallystick.store import iterate
 from tallystick.store.commit import Outcome, Transaction, Write
-from tallystick.store.expectation import ANY
+from tallystick.store.expectation import ANY, Expected
 from tallystick.store.maintenance import before_cut
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
@@ -153,7 +153,7 @@ class CommunityStorage:
         first = entries[0]
         if self._heads.get(first.author, (0, chain.GENESIS)) != (first.seq - 1, first.previous):
             return Transaction([self._aside(entries, own_ids=False)])
-        write = Write(self.streams.feed(first.author), [entry.draft for entry in entries], first.seq - 1)
+        write = Write(self.streams.feed(first.author), [entry.draft for entry in entries], Expected(first.seq - 1))
         write.ids_given = True
         write.times_given = frozenset(range(len(entries)))
         write.after_link = first.previous
