@@ -14,8 +14,9 @@ import msgspec
 from tallystick import errors
 from tallystick.event import ids
 from tallystick.event.model import NewEvent
-from tallystick.server import idempotency, reading
+from tallystick.server import reading
 from tallystick.server.access import Principal
+from tallystick.server.http import idempotency
 from tallystick.server.service import Service
 from tallystick.store import expectation, iterate
 from tallystick.store.commit import Appended

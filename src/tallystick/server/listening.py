@@ -12,7 +12,7 @@ from uvicorn import Config, Server
 
 from tallystick import errors
 from tallystick.server.app import build
-from tallystick.server.connection import bounded
+from tallystick.server.http.connection import bounded
 from tallystick.server.service import Service
 from tallystick.server.settings import Limits, Settings
 

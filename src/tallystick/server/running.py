@@ -12,8 +12,9 @@ from tallystick.event import names
 from tallystick.runs.graph import INPUT, drawing
 from tallystick.runs.journal import UNREADABLE
 from tallystick.runs.state import RunState
-from tallystick.server import problems, reading
+from tallystick.server import reading
 from tallystick.server.access import Principal
+from tallystick.server.http import problems
 from tallystick.server.service import Service
 from tallystick.store import iterate
 from tallystick.store.page import StreamInfo

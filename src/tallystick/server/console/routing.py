@@ -12,8 +12,8 @@ from fastapi.routing import APIRoute
 from starlette.responses import RedirectResponse
 
 from tallystick import errors
-from tallystick.server import problems
 from tallystick.server.console import rendering
+from tallystick.server.http import problems
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 

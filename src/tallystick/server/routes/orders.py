@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 from fastapi import Request, Response
 
-from tallystick.server import bodies, idempotency
 from tallystick.server.access import Principal
+from tallystick.server.http import bodies, idempotency
 from tallystick.server.jobs import Job
 from tallystick.server.routes import shapes
 from tallystick.server.routes.asking import service_of

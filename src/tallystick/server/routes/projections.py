@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from tallystick import projections
 from tallystick.server import projecting
 from tallystick.server.access import Admin
-from tallystick.server.idempotency import Record, once
+from tallystick.server.http.idempotency import Record, once
 from tallystick.server.routes import shapes
 from tallystick.server.routes.asking import service_of
 from tallystick.server.routes.orders import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tallystick.event import limits, names
-from tallystick.server import problems
+from tallystick.server.http import problems
 
 _POSITION = {"type": "integer", "minimum": 0, "maximum": limits.INT_MAX}
 _HASH = {"type": "string", "pattern": "^[0-9a-f]{64}$"}

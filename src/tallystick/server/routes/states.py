@@ -10,8 +10,8 @@ from tallystick import errors, state
 from tallystick.event import limits
 from tallystick.server import reading
 from tallystick.server.access import Reader
+from tallystick.server.http.page_response import Page
 from tallystick.server.merging import merge
-from tallystick.server.pages import Page
 from tallystick.server.routes import shapes
 from tallystick.server.routes.asking import Kind, MaybePosition, Name, service_of
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from tallystick.server import reading
 from tallystick.server.access import Reader
-from tallystick.server.pages import Page
+from tallystick.server.http.page_response import Page
 from tallystick.server.routes import shapes
 from tallystick.server.routes.asking import service_of
 

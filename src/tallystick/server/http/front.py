@@ -16,8 +16,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tallystick import errors
-from tallystick.server import problems
 from tallystick.server.express import Express
+from tallystick.server.http import problems
 from tallystick.server.service import Service
 
 logger = logging.getLogger("tallystick.server")

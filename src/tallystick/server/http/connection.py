@@ -19,11 +19,11 @@ from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from tallystick import errors
-from tallystick.server import problems
 from tallystick.server.access import CONNECTION
-from tallystick.server.bodies import WHOLE
-from tallystick.server.crowd import ANONYMOUS, Crowd
-from tallystick.server.front import SECURITY_HEADERS
+from tallystick.server.http import problems
+from tallystick.server.http.bodies import WHOLE
+from tallystick.server.http.crowd import ANONYMOUS, Crowd
+from tallystick.server.http.front import SECURITY_HEADERS
 from tallystick.server.settings import Limits
 
 
