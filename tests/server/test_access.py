@@ -15,7 +15,7 @@ from tallystick.server import reading
 from tallystick.server.access import MAY, Need, Needs
 from tallystick.server.app import build
 from tallystick.server.express import Express, needs_of
-from tallystick.server.merging import merge
+from tallystick.server.merge import merge
 from tallystick.server.service import Service
 from tallystick.server.settings import Settings
 

@@ -10,7 +10,7 @@ import tallystick
 from tallystick import NewEvent, state
 from tallystick.projections import Projection
 from tallystick.server import reading, running
-from tallystick.server.merging import merge
+from tallystick.server.merge import merge
 from tallystick.testing.builders import text
 
 

@@ -9,7 +9,7 @@ from tallystick.projections import Lag, TableProjection, TableRunner, drop_proje
 from tallystick.projections.lag import lag_at
 from tallystick.projections.retire import ProjectionDropped
 from tallystick.server.jobs import Job, Progress
-from tallystick.server.sampling import has_order
+from tallystick.server.sample import has_order
 from tallystick.server.service import Service
 from tallystick.store.tables import live_places
 from tallystick.store.views import Place

@@ -21,7 +21,7 @@ from tallystick.server.access import NoTokens, Principal, TokenBook
 from tallystick.server.births import Births
 from tallystick.server.bookmarks import Bookmarks
 from tallystick.server.gate import Gate
-from tallystick.server.merging import merge
+from tallystick.server.merge import merge
 from tallystick.server.meter import Meter
 from tallystick.server.metrics import Metrics
 from tallystick.server.operations import Operations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from tallystick.server import verifying
+from tallystick.server import verification
 from tallystick.server.access import Admin
 from tallystick.server.routes import shapes
 from tallystick.server.routes.asking import service_of
@@ -17,10 +17,10 @@ router = APIRouter(tags=["operations"])
 async def read_integrity(request: Request, who: Admin) -> Response:
     """Damaged ranges, what the engine knows to be wrong, the last verification and the one under way."""
     service = service_of(request)
-    return answer(await service.run(verifying.known, service))
+    return answer(await service.run(verification.known, service))
 
 
 @router.post("/v1/integrity/verify", status_code=202, openapi_extra=shapes.IDEMPOTENT, responses=job_answers())
 async def verify_log(request: Request, who: Admin) -> Response:
     """Verify every frame, checksum, sequence, link and control fact, in the background."""
-    return await begin(request, who, None, verifying.begin_verify)
+    return await begin(request, who, None, verification.begin_verify)

@@ -11,7 +11,7 @@ from tallystick.event import limits
 from tallystick.server import reading
 from tallystick.server.access import Reader
 from tallystick.server.http.page_response import Page
-from tallystick.server.merging import merge
+from tallystick.server.merge import merge
 from tallystick.server.routes import shapes
 from tallystick.server.routes.asking import Kind, MaybePosition, Name, service_of
 

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse
 from tallystick.event import ids
 from tallystick.event.model import Event
 from tallystick.server.access import Need, Principal
-from tallystick.server.console import shown
+from tallystick.server.console import display
 from tallystick.server.service import Service
 
 HEADERS = {"cache-control": "no-store"}  # the rest of the headers, every answer of the service carries
@@ -44,11 +44,19 @@ def _environment() -> Environment:
         loader=PackageLoader("tallystick.server.console"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=shown.finalize,
+        finalize=display.finalize,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for filter_ in (shown.instant, shown.moment, shown.count, shown.size, shown.glance, stream_href, event_href):
+    for filter_ in (
+        display.instant,
+        display.moment,
+        display.count,
+        display.size,
+        display.glance,
+        stream_href,
+        event_href,
+    ):
         made.filters[filter_.__name__] = filter_
     return made
 

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import RedirectResponse
 
 from tallystick import errors
-from tallystick.server.console import rendering
+from tallystick.server.console import render
 from tallystick.server.http import problems
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -39,7 +39,7 @@ class PageRoute(APIRoute):
             try:
                 return await handle(request)
             except errors.NotAuthenticated:
-                return RedirectResponse(_login(request), 303, rendering.HEADERS)
+                return RedirectResponse(_login(request), 303, render.HEADERS)
             except errors.TallyError as problem:
                 return failure(request, problem)
             except RequestValidationError:
@@ -66,4 +66,4 @@ def failure(request: Request, problem: errors.TallyError) -> Response:
         "detail": problem.message,
         "advice": problem.next_step,
     }
-    return rendering.page(request, "error.html", here="?", title=heading, status=status, **facts)
+    return render.page(request, "error.html", here="?", title=heading, status=status, **facts)

@@ -14,8 +14,8 @@ from starlette.responses import RedirectResponse, Response
 
 from tallystick import errors
 from tallystick.server.access import Anybody, Need, Needs, Principal, authorise
-from tallystick.server.console import rendering
-from tallystick.server.console.routing import PageRoute
+from tallystick.server.console import render
+from tallystick.server.console.page_route import PageRoute
 
 COOKIE = "tally_console"
 HOME = "/console"
@@ -73,7 +73,7 @@ async def read_form(request: Request) -> dict[str, str]:
 @router.get("/login", include_in_schema=False)
 def show_login(principal: Anybody, request: Request, next: str = HOME) -> Response:
     """The page that asks for a token."""
-    return rendering.bare("login.html", problem="", next=safe_next(next))
+    return render.bare("login.html", problem="", next=safe_next(next))
 
 
 @router.post("/login", include_in_schema=False)
@@ -88,8 +88,8 @@ async def sign_in(principal: Anybody, request: Request) -> Response:
         await identify(request, secret, Need.ADMIN)
     except (errors.NotAuthenticated, errors.NotAllowed) as problem:
         told = f"{problem.message} {problem.next_step}"
-        return rendering.bare("login.html", status=401, problem=told, next=target)
-    answer = RedirectResponse(target, 303, rendering.HEADERS)
+        return render.bare("login.html", status=401, problem=told, next=target)
+    answer = RedirectResponse(target, 303, render.HEADERS)
     answer.set_cookie(COOKIE, secret, **_cookie(request))
     return answer
 
@@ -98,7 +98,7 @@ async def sign_in(principal: Anybody, request: Request) -> Response:
 def sign_out(principal: Anybody, request: Request) -> Response:
     """Forget the token."""
     require_same_origin(request)
-    answer = RedirectResponse(f"{HOME}/login", 303, rendering.HEADERS | {"clear-site-data": '"cache"'})
+    answer = RedirectResponse(f"{HOME}/login", 303, render.HEADERS | {"clear-site-data": '"cache"'})
     answer.delete_cookie(COOKIE, **_cookie(request))
     return answer
 
