@@ -14,7 +14,6 @@ import msgspec
 from tallystick import errors
 from tallystick.event import ids
 from tallystick.event.model import NewEvent
-from tallystick.server import reading
 from tallystick.server.access import Principal
 from tallystick.server.http import idempotency
 from tallystick.server.service import Service
@@ -130,7 +129,7 @@ def _narrowed(service: Service, principal: Principal, parts: list[Part]) -> dict
     new: dict[str, Part] = {}
     for part in parts:
         head = service.store.stream_head(part.stream)
-        if head is not None and service.hides(principal, part.stream, head.org):
+        if head is not None and service.visibility.hides(principal, part.stream, head.org):
             _nothing()
         if head is None and part.expected == expectation.ANY and part.stream not in new:
             part.expected = expectation.NO_STREAM
@@ -139,7 +138,7 @@ def _narrowed(service: Service, principal: Principal, parts: list[Part]) -> dict
 
 
 def _part(service: Service, principal: Principal, given: PartIn, stamp: dict[str, str]) -> Part:
-    if principal.org is not None and service.is_infrastructure(given.stream):
+    if principal.org is not None and service.visibility.is_infrastructure(given.stream):
         raise errors.NothingHere()
     events = [
         NewEvent(
@@ -223,12 +222,12 @@ def _told(done: Appended) -> dict[str, Any]:
 
 def _tell_nothing(service: Service, principal: Principal, parts: list[Part], problem: errors.TallyError) -> None:
     """A refusal must not tell of streams and events of others."""
-    if isinstance(problem, errors.DuplicateId) and not reading.is_visible(service, principal, problem.values["id"]):
+    if isinstance(problem, errors.DuplicateId) and service.visibility.find(principal, problem.values["id"]) is None:
         raise errors.IdUnusable(id=problem.values["id"]) from None
     if isinstance(problem, errors.Refused):
         for part in parts:
             head = service.store.stream_head(part.stream)
-            if head is not None and service.hides(principal, part.stream, head.org):
+            if head is not None and service.visibility.hides(principal, part.stream, head.org):
                 _nothing()
 
 

@@ -48,7 +48,9 @@ async def follow(service: Service, principal: Principal, asked: Asked, *, from_n
     """A stream of what is asked for, or of what comes from now on. What cannot be read is refused here."""
     if capabilities.GLOBAL_ORDER not in service.store.log.capabilities:
         raise errors.UnsupportedCapability(engine=service.store.log.engine, capability=capabilities.GLOBAL_ORDER)
-    chosen = msgspec.structs.replace(asked, selection=reading.scoped(principal, asked.selection), limit=PAGE_EVENTS)
+    chosen = msgspec.structs.replace(
+        asked, selection=service.visibility.scoped(principal, asked.selection), limit=PAGE_EVENTS
+    )
     with service.waits.enter():
         after = 0 if from_now else position_of(asked.after)
         head = await head_at(service, after)

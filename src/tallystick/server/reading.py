@@ -15,7 +15,6 @@ from tallystick.server.access import Principal
 from tallystick.server.service import Service
 from tallystick.state import Reducer
 from tallystick.store import capabilities, control, iterate
-from tallystick.store.ledger import Head
 from tallystick.store.page import Hole, Page
 from tallystick.store.selection import Selection
 
@@ -37,15 +36,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     over_pruned: bool = False
 
 
-def scoped(principal: Principal, selection: Selection) -> Selection:
-    """The selection within what the principal may see. Another's org is answered like one that is not there."""
-    if principal.org is None:
-        return selection
-    if selection.org not in (None, principal.org):
-        raise errors.NothingHere()
-    return msgspec.structs.replace(selection, org=principal.org)
-
-
 def bounded(service: Service, selection: Selection, after: int, until: int | None) -> int | None:
     """How far to look for one page: a filter that lets nothing through must not read the whole log in one request."""
     if selection.is_everything or capabilities.GLOBAL_ORDER not in service.store.log.capabilities:
@@ -53,22 +43,17 @@ def bounded(service: Service, selection: Selection, after: int, until: int | Non
     return min(limits.INT_MAX if until is None else until, after + LOOKED_MAX)
 
 
-def page_for(service: Service, org: str | None, *, selection: Selection, **given: Any) -> Page:
-    """A page for who is bound to this org, if to any. What was pruned of named streams of others is not told of."""
+def page_for(service: Service, principal: Principal, *, selection: Selection, **filters: Any) -> Page:
+    """A page for a principal. That something was pruned of another org's stream is not reported."""
     try:
-        return service.store.read(selection=selection, **given)
+        return service.store.read(selection=selection, **filters)
     except errors.HistoryPruned:
-        own = frozenset(name for name in selection.streams if _may_name(service, org, name))
+        own = frozenset(name for name in selection.streams if service.visibility.may_name(principal, name))
         if own == selection.streams:
             raise
     if own:
-        return service.store.read(selection=msgspec.structs.replace(selection, streams=own), **given)
-    return service.store.read(selection=selection, **given | {"over_pruned": True})  # their org lets nothing through
-
-
-def _may_name(service: Service, org: str | None, stream: str) -> bool:
-    head = service.store.stream_head(stream)
-    return org is None or head is None or (head.org == org and not service.is_infrastructure(stream))
+        return service.store.read(selection=msgspec.structs.replace(selection, streams=own), **filters)
+    return service.store.read(selection=selection, **filters | {"over_pruned": True})  # their org lets nothing through
 
 
 def events(service: Service, principal: Principal, asked: Asked) -> bytes:
@@ -95,7 +80,7 @@ def page(
 ) -> tuple[list[Event], int, list[Hole]]:
     """A page of the log, about so many bytes of it: the events, how far the log was looked at, what was passed over."""
     begin = service.store.after(asked.after, over_holes=asked.over_holes)
-    selection = scoped(principal, asked.selection)
+    selection = service.visibility.scoped(principal, asked.selection)
     until = bounded(service, selection, begin, asked.until)
     found: list[Event] = []
     holes: list[Hole] = []
@@ -104,7 +89,7 @@ def page(
         try:
             some = page_for(
                 service,
-                principal.org,
+                principal,
                 after=after,
                 until=until,
                 selection=selection,
@@ -140,7 +125,7 @@ def visible(service: Service, principal: Principal, found: list[Event]) -> list[
     """Those of the events, all of the principal's org, that are not of the infrastructure."""
     if principal.org is None:
         return found
-    return [event for event in found if not service.is_infrastructure(event.stream)]
+    return [event for event in found if not service.visibility.is_infrastructure(event.stream)]
 
 
 def size_of(event: Event) -> int:
@@ -148,38 +133,17 @@ def size_of(event: Event) -> int:
     return EVENT_BYTES + len(event.payload or b"") + len(event.meta)
 
 
-def is_visible(service: Service, principal: Principal, id: str) -> bool:
-    """Whether there is an event of this id that the principal may see."""
-    found = service.store.find(id)
-    return found is not None and _is_theirs(service, principal, found)
-
-
 def event(service: Service, principal: Principal, id: str) -> bytes:
     """One event as JSON."""
-    found = service.store.find(id)
-    if found is None or not _is_theirs(service, principal, found):
+    found = service.visibility.find(principal, id)
+    if found is None:
         raise errors.NothingHere()
     return line(found).encode()
 
 
-def _is_theirs(service: Service, principal: Principal, found: Event) -> bool:
-    """Whether the principal may see an event: their org's own, as in a page of the log."""
-    if principal.org is None:
-        return True
-    return found.about.org == principal.org and not service.is_infrastructure(found.stream)
-
-
-def stream_head(service: Service, principal: Principal, stream: str) -> Head:
-    """The end of a stream that the principal may see."""
-    head = service.store.stream_head(stream)
-    if head is None or service.hides(principal, stream, head.org):
-        raise errors.NothingHere()
-    return head
-
-
 def stream(service: Service, principal: Principal, name: str) -> bytes:
     """A stream as JSON: how long it is, whose, and what was pruned of it."""
-    head = stream_head(service, principal, name)
+    head = service.visibility.require(principal, name)
     cut = service.store.cut(name)
     told = {
         "stream": name,
@@ -195,12 +159,12 @@ def stream_events(
     service: Service, principal: Principal, name: str, *, after: int, until: int | None, limit: int
 ) -> bytes:
     """A page of one stream as JSON; `through` is the seq to go on after."""
-    stream_head(service, principal, name)
+    service.visibility.require(principal, name)
     found: list[Event] = []
     room, step = service.limits.page_bytes_max, min(STEP_EVENTS, limit)
     while True:
         page = service.store.read_stream(name, after=after, until=until, limit=step)
-        found += page if principal.org is None else [each for each in page if _is_theirs(service, principal, each)]
+        found += page if principal.org is None else [each for each in page if service.visibility.shows(principal, each)]
         room -= sum(map(size_of, page))
         after = page[-1].seq if page else after
         if len(page) < step or len(found) >= limit or room <= 0:
@@ -219,7 +183,7 @@ def streams(
     some = iterate.streams(service.store.log, after=after, prefix="" if kind is None else f"{kind}/")
     for info in islice(some, STREAMS_SCANNED_MAX):
         last, scanned = info.stream, scanned + 1
-        if not service.hides(principal, info.stream, info.org) and org in (None, info.org):
+        if not service.visibility.hides(principal, info.stream, info.org) and org in (None, info.org):
             found.append({"stream": info.stream, "seq": info.seq, "org": info.org, "link": info.link.hex()})
             if len(found) == limit:
                 break
@@ -234,15 +198,14 @@ def state_of(
 ) -> bytes:
     """The state of a stream as JSON, at a seq or a time."""
     try:
-        stream_head(service, principal, name)
+        service.visibility.require(principal, name)
     except errors.Damaged:  # nobody knows where it ends; a tenant is refused, since what is lost may be another's
         if not degraded or principal.org is not None:
             raise
     chosen = service.reducers.get(reducer)
     if chosen is None or chosen.scope != "stream":
         raise errors.NothingHere()
-    if principal.org is not None and not service.births.is_whole(name, principal.org):
-        raise errors.NothingHere()
+    service.visibility.require_every_event(principal, name)
     return _state(service, chosen, name, until=until, degraded=degraded and principal.org is None)
 
 

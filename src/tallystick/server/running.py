@@ -12,7 +12,6 @@ from tallystick.event import names
 from tallystick.runs.graph import INPUT, drawing
 from tallystick.runs.journal import UNREADABLE
 from tallystick.runs.state import RunState
-from tallystick.server import reading
 from tallystick.server.access import Principal
 from tallystick.server.http import problems
 from tallystick.server.service import Service
@@ -35,7 +34,7 @@ def _chosen(service: Service, principal: Principal, *, after: str, limit: int) -
     found: list[str] = []
     for scanned, info in enumerate(_streams(service, service.bookmarks.place(after)), 1):
         run = info.stream.removeprefix(RUNS)
-        if not service.hides(principal, info.stream, info.org) and _is_run(service, info.stream):
+        if not service.visibility.hides(principal, info.stream, info.org) and _is_run(service, info.stream):
             found.append(run)
             if len(found) >= limit:
                 return found, run
@@ -112,7 +111,7 @@ def _graph(state: RunState) -> dict[str, Any]:
 def loaded(service: Service, principal: Principal, run: str) -> RunState:
     """The state of a run that the principal may see; else it is not there."""
     names.stream_kind(RUNS + run)
-    reading.stream_head(service, principal, RUNS + run)
+    service.visibility.require(principal, RUNS + run)
     return runs.load(service.store, run).state
 
 
@@ -122,7 +121,7 @@ def telemetry(
     """Who did what, when, from which commit: every attempt that is asked for, of so many runs; then go on at `next`."""
     if question.run is not None:
         names.stream_kind(RUNS + question.run)
-        reading.stream_head(service, principal, RUNS + question.run)
+        service.visibility.require(principal, RUNS + question.run)
         return _answer(service, question, [question.run]) | {"next": None}
     chosen, following = _chosen(service, principal, after=after, limit=limit)
     return _answer(service, question, chosen) | {"next": following}

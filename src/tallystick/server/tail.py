@@ -245,7 +245,7 @@ def _choose(service: Service, channel: Channel, found: list[Event]) -> list[int]
     return [
         index
         for index, event in enumerate(found)
-        if wanted(event) and not (channel.is_tenants and service.is_infrastructure(event.stream))
+        if wanted(event) and not (channel.is_tenants and service.visibility.is_infrastructure(event.stream))
     ]
 
 
