@@ -13,10 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from tallystick import errors
 from tallystick.server.access import Anybody
-from tallystick.server.console import pages
-from tallystick.server.http import problems, query
-from tallystick.server.http.front import Front
-from tallystick.server.routes import (
+from tallystick.server.api import (
     append,
     audit,
     community,
@@ -37,6 +34,9 @@ from tallystick.server.routes import (
     tokens,
     waiting,
 )
+from tallystick.server.console import pages
+from tallystick.server.http import problems, query
+from tallystick.server.http.front import Front
 from tallystick.server.service import Service
 
 ROUTERS: tuple[APIRouter, ...] = (

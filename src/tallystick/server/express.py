@@ -15,8 +15,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tallystick.server.access import Needs, authorise
+from tallystick.server.api import append
 from tallystick.server.http import query
-from tallystick.server.routes import append
 from tallystick.server.service import Service
 
 

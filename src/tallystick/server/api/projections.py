@@ -10,18 +10,10 @@ from fastapi import APIRouter, Request, Response
 from tallystick import projections
 from tallystick.server import projecting
 from tallystick.server.access import Admin
+from tallystick.server.api import shapes
+from tallystick.server.api.asking import service_of
+from tallystick.server.api.orders import ADMIN_REFUSALS, BODY_REFUSALS, answer, begin, job_answers, order, read_answers
 from tallystick.server.http.idempotency import Record, once
-from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import service_of
-from tallystick.server.routes.orders import (
-    ADMIN_REFUSALS,
-    BODY_REFUSALS,
-    answer,
-    begin,
-    job_answers,
-    order,
-    read_answers,
-)
 
 router = APIRouter(tags=["projections"])
 

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Header, Request, Response
 
 from tallystick.server import following
 from tallystick.server.access import Need, Reader, authorise
+from tallystick.server.api import shapes
+from tallystick.server.api.asking import Chosen, MaybeAfter, service_of
 from tallystick.server.reading import Asked
-from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import Chosen, MaybeAfter, service_of
 
 router = APIRouter(tags=["read"])
 

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query, Request, Response
 from tallystick.event import names
 from tallystick.server import reading
 from tallystick.server.access import Reader
+from tallystick.server.api import shapes
+from tallystick.server.api.asking import LIMIT, Kind, Label, Limit, MaybePosition, Name, Position, service_of
 from tallystick.server.http.page_response import Page
-from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import LIMIT, Kind, Label, Limit, MaybePosition, Name, Position, service_of
 
 router = APIRouter(tags=["streams"])
 

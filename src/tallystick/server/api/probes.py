@@ -9,9 +9,9 @@ from fastapi import APIRouter, Request, Response
 
 from tallystick.server import health, metrics
 from tallystick.server.access import Admin, Anybody
+from tallystick.server.api import shapes
+from tallystick.server.api.asking import service_of
 from tallystick.server.health import Verdict
-from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import service_of
 
 router = APIRouter(tags=["operations"])
 

@@ -9,10 +9,10 @@ import msgspec
 from fastapi import Request, Response
 
 from tallystick.server.access import Principal
+from tallystick.server.api import shapes
+from tallystick.server.api.asking import service_of
 from tallystick.server.http import bodies, idempotency
 from tallystick.server.jobs import Job
-from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import service_of
 
 Shape = TypeVar("Shape")
 

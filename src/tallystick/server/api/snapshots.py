@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query, Request, Response
 
 from tallystick.server import snapshotting
 from tallystick.server.access import Admin
+from tallystick.server.api import shapes
+from tallystick.server.api.asking import service_of
+from tallystick.server.api.orders import BODY_REFUSALS, answer, begin, job_answers, order, read_answers
 from tallystick.server.http.idempotency import once
-from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import service_of
-from tallystick.server.routes.orders import BODY_REFUSALS, answer, begin, job_answers, order, read_answers
 
 router = APIRouter(tags=["snapshots"])
 

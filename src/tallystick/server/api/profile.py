@@ -8,8 +8,8 @@ from fastapi import APIRouter, Request, Response
 from tallystick import errors
 from tallystick.server import profiling
 from tallystick.server.access import Admin
-from tallystick.server.routes import shapes
-from tallystick.server.routes.orders import BODY_REFUSALS, begin, job_answers, order
+from tallystick.server.api import shapes
+from tallystick.server.api.orders import BODY_REFUSALS, begin, job_answers, order
 
 router = APIRouter(tags=["operations"])
 

@@ -10,10 +10,10 @@ from tallystick import errors, state
 from tallystick.event import limits
 from tallystick.server import reading
 from tallystick.server.access import Reader
+from tallystick.server.api import shapes
+from tallystick.server.api.asking import Kind, MaybePosition, Name, service_of
 from tallystick.server.http.page_response import Page
 from tallystick.server.merge import merge
-from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import Kind, MaybePosition, Name, service_of
 
 router = APIRouter(tags=["streams"])
 ANSWERS = shapes.answers(200, shapes.STATE, 401, 403, 404, 409, 410, 422, 429, 501, 503)

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Request, Response
 
 from tallystick.event import schema
 from tallystick.server.access import Reader
+from tallystick.server.api import shapes
+from tallystick.server.api.asking import service_of
 from tallystick.server.http.page_response import Page
-from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import service_of
 from tallystick.server.service import Service
 
 router = APIRouter(tags=["read"])

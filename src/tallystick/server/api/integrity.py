@@ -6,9 +6,9 @@ from fastapi import APIRouter, Request, Response
 
 from tallystick.server import verification
 from tallystick.server.access import Admin
-from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import service_of
-from tallystick.server.routes.orders import answer, begin, job_answers, read_answers
+from tallystick.server.api import shapes
+from tallystick.server.api.asking import service_of
+from tallystick.server.api.orders import answer, begin, job_answers, read_answers
 
 router = APIRouter(tags=["operations"])
 

@@ -9,9 +9,9 @@ from starlette.types import Receive, Scope, Send
 
 from tallystick import errors
 from tallystick.server.access import Admin, Anybody
-from tallystick.server.routes import shapes
-from tallystick.server.routes.asking import service_of
-from tallystick.server.routes.orders import answer, read_answers
+from tallystick.server.api import shapes
+from tallystick.server.api.asking import service_of
+from tallystick.server.api.orders import answer, read_answers
 
 if TYPE_CHECKING:
     from tallystick.server.gossip import Community
