@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from tallystick.server import appending
 from tallystick.server.access import Appender, Principal
 from tallystick.server.api import shapes
-from tallystick.server.api.asking import Kind, Name, service_of
+from tallystick.server.api.parameters import Kind, Name, service_of
 from tallystick.server.appending import Caller, Done, PartIn, PartsIn, StreamIn
 from tallystick.server.http import bodies, idempotency
 from tallystick.server.service import Service

@@ -10,8 +10,8 @@ from starlette.types import Receive, Scope, Send
 from tallystick import errors
 from tallystick.server.access import Admin, Anybody
 from tallystick.server.api import shapes
-from tallystick.server.api.asking import service_of
-from tallystick.server.api.orders import answer, read_answers
+from tallystick.server.api.order import answer, read_answers
+from tallystick.server.api.parameters import service_of
 
 if TYPE_CHECKING:
     from tallystick.server.gossip import Community

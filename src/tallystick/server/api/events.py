@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from tallystick.server import reading
 from tallystick.server.access import Reader
 from tallystick.server.api import shapes
-from tallystick.server.api.asking import LIMIT, After, Chosen, Id, Limit, MaybePosition, service_of
+from tallystick.server.api.parameters import LIMIT, After, Chosen, Id, Limit, MaybePosition, service_of
 from tallystick.server.http.page_response import Page
 from tallystick.server.reading import Asked
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Request, Response
 from tallystick.server import following
 from tallystick.server.access import Need, Reader, authorise
 from tallystick.server.api import shapes
-from tallystick.server.api.asking import Chosen, MaybeAfter, service_of
+from tallystick.server.api.parameters import Chosen, MaybeAfter, service_of
 from tallystick.server.reading import Asked
 
 router = APIRouter(tags=["read"])

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Request, Response
 from tallystick.server import verification
 from tallystick.server.access import Admin
 from tallystick.server.api import shapes
-from tallystick.server.api.asking import service_of
-from tallystick.server.api.orders import answer, begin, job_answers, read_answers
+from tallystick.server.api.order import answer, begin, job_answers, read_answers
+from tallystick.server.api.parameters import service_of
 
 router = APIRouter(tags=["operations"])
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from tallystick.server.access import Admin
-from tallystick.server.api.asking import service_of
-from tallystick.server.api.orders import JOB, answer, read_answers
+from tallystick.server.api.order import JOB, answer, read_answers
+from tallystick.server.api.parameters import service_of
 
 router = APIRouter(tags=["operations"])
 

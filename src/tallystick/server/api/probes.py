@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from tallystick.server import health, metrics
 from tallystick.server.access import Admin, Anybody
 from tallystick.server.api import shapes
-from tallystick.server.api.asking import service_of
+from tallystick.server.api.parameters import service_of
 from tallystick.server.health import Verdict
 
 router = APIRouter(tags=["operations"])

@@ -9,7 +9,7 @@ from tallystick import errors
 from tallystick.server import profiling
 from tallystick.server.access import Admin
 from tallystick.server.api import shapes
-from tallystick.server.api.orders import BODY_REFUSALS, begin, job_answers, order
+from tallystick.server.api.order import BODY_REFUSALS, begin, job_answers, order
 
 router = APIRouter(tags=["operations"])
 

@@ -11,8 +11,8 @@ from tallystick import projections
 from tallystick.server import projecting
 from tallystick.server.access import Admin
 from tallystick.server.api import shapes
-from tallystick.server.api.asking import service_of
-from tallystick.server.api.orders import ADMIN_REFUSALS, BODY_REFUSALS, answer, begin, job_answers, order, read_answers
+from tallystick.server.api.order import ADMIN_REFUSALS, BODY_REFUSALS, answer, begin, job_answers, order, read_answers
+from tallystick.server.api.parameters import service_of
 from tallystick.server.http.idempotency import Record, once
 
 router = APIRouter(tags=["projections"])

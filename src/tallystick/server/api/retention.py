@@ -8,8 +8,8 @@ from fastapi import APIRouter, Request, Response
 from tallystick.server import snapshotting
 from tallystick.server.access import Admin
 from tallystick.server.api import shapes
-from tallystick.server.api.asking import service_of
-from tallystick.server.api.orders import BODY_REFUSALS, answer, begin, job_answers, order, read_answers
+from tallystick.server.api.order import BODY_REFUSALS, answer, begin, job_answers, order, read_answers
+from tallystick.server.api.parameters import service_of
 
 router = APIRouter(tags=["operations"])
 

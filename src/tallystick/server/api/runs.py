@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Request, Response
 from tallystick import runs
 from tallystick.server import running
 from tallystick.server.access import Reader
-from tallystick.server.api.asking import Label, Time, service_of
-from tallystick.server.api.orders import answer, read_answers
+from tallystick.server.api.order import answer, read_answers
+from tallystick.server.api.parameters import Label, Time, service_of
 
 router = APIRouter(tags=["runs"])
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from tallystick.event import schema
 from tallystick.server.access import Reader
 from tallystick.server.api import shapes
-from tallystick.server.api.asking import service_of
+from tallystick.server.api.parameters import service_of
 from tallystick.server.http.page_response import Page
 from tallystick.server.service import Service
 

@@ -11,7 +11,7 @@ from tallystick.event import limits
 from tallystick.server import reading
 from tallystick.server.access import Reader
 from tallystick.server.api import shapes
-from tallystick.server.api.asking import Kind, MaybePosition, Name, service_of
+from tallystick.server.api.parameters import Kind, MaybePosition, Name, service_of
 from tallystick.server.http.page_response import Page
 from tallystick.server.merge import merge
 

@@ -10,7 +10,7 @@ from tallystick.event import names
 from tallystick.server import reading
 from tallystick.server.access import Reader
 from tallystick.server.api import shapes
-from tallystick.server.api.asking import LIMIT, Kind, Label, Limit, MaybePosition, Name, Position, service_of
+from tallystick.server.api.parameters import LIMIT, Kind, Label, Limit, MaybePosition, Name, Position, service_of
 from tallystick.server.http.page_response import Page
 
 router = APIRouter(tags=["streams"])

@@ -9,8 +9,8 @@ from tallystick import errors
 from tallystick.server import tokens
 from tallystick.server.access import Admin
 from tallystick.server.api import shapes
-from tallystick.server.api.asking import service_of
-from tallystick.server.api.orders import BODY_REFUSALS, answer, order, read_answers
+from tallystick.server.api.order import BODY_REFUSALS, answer, order, read_answers
+from tallystick.server.api.parameters import service_of
 from tallystick.server.http.idempotency import Record, once
 from tallystick.server.service import Service
 from tallystick.server.tokens import Tokens

@@ -14,7 +14,7 @@ from tallystick.event import names
 from tallystick.projections import ViewReader
 from tallystick.server.access import Reader
 from tallystick.server.api import shapes
-from tallystick.server.api.asking import Position, service_of
+from tallystick.server.api.parameters import Position, service_of
 from tallystick.server.service import Service
 
 router = APIRouter(tags=["projections"])

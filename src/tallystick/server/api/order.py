@@ -10,7 +10,7 @@ from fastapi import Request, Response
 
 from tallystick.server.access import Principal
 from tallystick.server.api import shapes
-from tallystick.server.api.asking import service_of
+from tallystick.server.api.parameters import service_of
 from tallystick.server.http import bodies, idempotency
 from tallystick.server.jobs import Job
 
