@@ -32,7 +32,6 @@ from tallystick.server.api import (
     store,
     streams,
     tokens,
-    waiting,
 )
 from tallystick.server.console import pages
 from tallystick.server.http import problems, query
@@ -47,7 +46,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     states.router,
     schemas.router,
     audit.router,
-    waiting.router,
     store.router,
     projections.router,
     snapshots.router,

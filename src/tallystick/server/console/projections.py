@@ -15,7 +15,7 @@ from tallystick.server.console.events import answer
 from tallystick.server.console.page_route import PageRoute
 from tallystick.server.console.sign_in import Operator
 from tallystick.server.jobs import Job
-from tallystick.server.projecting import begin_rebuild
+from tallystick.server.rebuild import begin_rebuild
 from tallystick.server.sample import has_order
 from tallystick.server.service import Service
 from tallystick.store.views import Place, sound_definition
