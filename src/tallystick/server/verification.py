@@ -1,4 +1,4 @@
-"""Verification of the whole log in the background, and what is known of its soundness without it."""
+"""Verification of the whole log in the background."""
 
 from __future__ import annotations
 
@@ -13,19 +13,6 @@ from tallystick.store.store import Store
 from tallystick.store.verify import Verification, verify
 
 TOLD_MAX = 1000
-
-
-def known(service: Service) -> dict[str, Any]:
-    """What is known now: damaged ranges, the engine's problems, the last verification, and the one under way."""
-    operations = service.operations
-    sample = operations.sampler.sample()
-    running = next((job for job in operations.jobs.all() if (job.kind, job.state) == ("verify", "running")), None)
-    return {
-        "holes": [{"first": hole.first, "last": hole.last, "reason": hole.reason} for hole in service.store.holes()],
-        "problems": [msgspec.to_builtins(problem) for problem in sample.problems],
-        "verified": msgspec.to_builtins(operations.verified),
-        "running": msgspec.to_builtins(running),
-    }
 
 
 def begin_verify(service: Service, *, by: str) -> Job:

@@ -16,7 +16,6 @@ from starlette.responses import Response, StreamingResponse
 
 from tallystick import errors
 from tallystick.event.model import Event
-from tallystick.server import following
 from tallystick.server.access import Need
 from tallystick.server.console import display, event_filter, render
 from tallystick.server.console.sign_in import COOKIE, Operator, identify
@@ -70,7 +69,7 @@ async def follow(request: Request, after: int = 0) -> Response:
     service: Service = request.app.state.service
     last = request.headers.get("last-event-id") or str(max(0, after))
     begin = await service.in_thread(service.store.after, last)
-    await following.head_at(service, begin)
+    await service.tail.head_at(begin)
     messages = _messages(request, begin, asked.selection)
     return StreamingResponse(messages, media_type="text/event-stream", headers=render.HEADERS)
 
