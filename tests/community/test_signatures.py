@@ -20,7 +20,7 @@ from tallystick.community import EventLog, KeyPair
 from tallystick.community.signatures import problems
 from tallystick.server.service import open_service
 from tallystick.server.settings import Settings
-from tallystick.server.verifying import _add_wrong_signatures, begin_verify
+from tallystick.server.verification import _add_wrong_signatures, begin_verify
 from tallystick.store.maintenance import Maintenance
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep

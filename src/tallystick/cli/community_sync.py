@@ -187,7 +187,7 @@ def listen(directory: Path, how: Listening) -> None:
 
     from tallystick.community import SyncServer
     from tallystick.community.schedule import beside
-    from tallystick.server import logs, quiet
+    from tallystick.server import idle_timeout, logs
 
     how.require_pair()
     logged = logs.Logs(level=logs.level_from(os.environ))
@@ -198,9 +198,9 @@ def listen(directory: Path, how: Listening) -> None:
         config = uvicorn.Config(
             server.app(),
             log_level="warning",
-            http=quiet.Connection,
+            http=idle_timeout.Connection,
             ws="none",
-            limit_concurrency=quiet.CONNECTIONS_MAX,
+            limit_concurrency=idle_timeout.CONNECTIONS_MAX,
             access_log=False,
             ssl_certfile=how.tls_cert,
             ssl_keyfile=how.tls_key,
