@@ -15,7 +15,7 @@ import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.projections import Consumer, Live, ViewReader, rebuild
 from tallystick.store import row_checks
-from tallystick.store.kept_check import problems_beside
+from tallystick.store.side_check import side_problems
 from tallystick.store.views import Definition, Place, ViewRow
 from tallystick.testing import upkeep
 from tallystick.testing.contract.projections import fill, folded, stored
@@ -371,6 +371,6 @@ def test_rows_of_an_older_format_are_given_their_checks(store: Store, reopen: Re
         connect().execute(f"DROP FUNCTION tally.lock_tables_to_{function}")
     connect().execute("DELETE FROM tally.migrations WHERE number >= 26")
     older = reopen()
-    assert problems_beside(older.log) == []
+    assert side_problems(older.log) == []
     assert dict(ViewReader(older, CustomerBalance().name).items()) == rows
     assert older.load_checkpoint("mailer") == 3

@@ -102,11 +102,10 @@ def problems(directory: Path) -> list[Problem]:
     """What verification finds wrong with the log in a directory, which need not be fit to be opened as one."""
     import tallystick
     from tallystick.community import config as places
-    from tallystick.community import signatures
 
     places.read(directory)
     with tallystick.open(f"sqlite:{directory / 'log.db'}", profile="community", readonly=True) as store:
-        return signatures.verify(store).problems
+        return store.verify().problems
 
 
 def facts(community: Opened) -> dict[str, Any]:

@@ -9,10 +9,7 @@ import click
 from tallystick.cli import code, failures, losses, options, output, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tallystick.store.events import Problem
-    from tallystick.store.store import Store
 
 
 @click.command("verify", short_help="Check every event and every structure.")
@@ -21,35 +18,25 @@ if TYPE_CHECKING:
 @code.catalog
 @options.as_json
 def command(url: str, references: tuple[str, ...], catalog_reference: str | None, as_json: bool) -> int:
-    """Check every frame, checksum, sequence, link, snapshot and control fact, and list each thing that is wrong.
+    """Check every frame, checksum, sequence, link, snapshot and control fact, and list everything that is wrong.
 
     With --reducer, snapshots and fingerprints of that reducer are also compared with a replay, with each other, and
-    with the reducer's invariants. The log of a community has its signatures checked too. Exit status 0 if nothing is
-    wrong, 1 otherwise. Losses that were accepted are listed; they are nothing wrong.
+    with the reducer's invariants. In the log of a community, signatures are checked too. Exit status 0 if nothing is
+    wrong, 1 otherwise. Accepted losses are listed; they do not count as wrong.
 
-    Damage that is found goes on record in the store: appends are refused until `tally doctor --repair` finds everything
-    sound. What the reducers and signatures show, and what is wrong with rows of projections, places of consumers and
-    dead letters, is reported and not put on record.
+    Damage of the log goes on record in the store: appends are refused until `tally doctor --repair` finds everything
+    sound. What a replay or a signature shows, and what is wrong with rows of projections, checkpoints and dead letters,
+    is reported and not put on record.
     """
-    from tallystick.state import validation
-    from tallystick.store.kept_check import problems_beside
     from tallystick.store.stating import shown
-    from tallystick.store.verify import verify
 
     chosen = code.load_reducers(references)
     with code.open_store(url, catalog_reference, readonly=True) as store:
         total = store.head()
-        with progress.bar("verifying", total=total) as move:
-            found = verify(store.log, progress=move)
-        if chosen:
-            with progress.bar("replaying", total=None) as move:
-                for problem in validation.problems(store, chosen, progress=move):
-                    found.add(problem)
-        if store.profile.signed:
-            for problem in _wrong_signatures(store, total):
-                found.add(problem)
-        for problem in problems_beside(store.log):
-            found.add(problem)
+        with progress.parts({"verifying": total, "signatures": total}) as move:
+            found = store.verify(reducers=chosen, progress=move)
+        for line in found.unchecked:
+            click.echo(f"not checked: {line}", err=True)
         status = failures.decide(failures.DONE if found.ok else failures.NO)
         answer = {
             "ok": found.ok,
@@ -70,18 +57,6 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
     else:
         _show(answer, found.problems)
     return status
-
-
-def _wrong_signatures(store: Store, total: int) -> Iterator[Problem]:
-    """What is wrong with the signatures of a community's log; where they cannot be checked, that is said."""
-    try:
-        from tallystick.community import signatures
-    except ModuleNotFoundError as missing:
-        hint = "pip install 'tallystick[community]'"
-        click.echo(f"signatures were not checked: {missing.name} is not installed ({hint})", err=True)
-        return
-    with progress.bar("signatures", total=total) as move:
-        yield from signatures.problems(store, progress=move)
 
 
 def _show(answer: dict[str, Any], problems: list[Problem]) -> None:
@@ -106,8 +81,12 @@ def show_unrecorded(reason: str) -> None:
 
 
 def show_problems(problems: list[Problem] | tuple[Problem, ...]) -> None:
-    """A table of what is wrong and where."""
+    """Print a table of what is wrong and where, and what to do about it."""
+    from tallystick.store import reasons
+
     output.table(
         ("position", "stream", "seq", "what", "reason"),
         ((item.position or "", item.stream, item.seq or "", item.what, item.reason) for item in problems),
     )
+    for what, advice in reasons.advice_for(problems).items():
+        click.echo(f"{what}: {advice}")
