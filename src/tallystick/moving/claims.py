@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tallystick.event import chain, guard
-from tallystick.event.model import Draft
+from tallystick.event.model import Draft, InDraft, InRow
 from tallystick.moving.entry import BrokenClaim, Line
 from tallystick.store.commit import Transaction
 from tallystick.store.ledger import NO_HEAD, Head
@@ -17,9 +17,10 @@ def check(store: Store, lines: Sequence[Line]) -> None:
     """Raise `BrokenClaim` for the first line that the store would turn into something else than it claims."""
     heads: dict[str, Head] = {}
     for line, draft in zip(lines, _drafts(store, lines), strict=True):
-        if line.checksum is not None and draft[6] != line.checksum:
+        if line.checksum is not None and draft[InDraft.checksum] != line.checksum:
             raise BrokenClaim(
-                line, f"its payload has the checksum {draft[6].hex()}, the line says {line.checksum.hex()}"
+                line,
+                f"its payload has the checksum {draft[InDraft.checksum].hex()}, the line says {line.checksum.hex()}",
             )
         head = heads.get(line.stream) or store.stream_head(line.stream) or NO_HEAD
         stored = store.log.find(line.id) if line.id is not None and _is_behind(line, head) else None
@@ -27,8 +28,8 @@ def check(store: Store, lines: Sequence[Line]) -> None:
             _compare(line, seq=stored.seq, link=stored.link)
             continue
         row = chain.extend(line.stream, [draft], seq=head.seq, position=0, previous=head.link)[0]
-        _compare(line, seq=row[2], link=row[10])
-        heads[line.stream] = Head(row[2], row[10])
+        _compare(line, seq=row[InRow.seq], link=row[InRow.link])
+        heads[line.stream] = Head(row[InRow.seq], row[InRow.link])
 
 
 def _is_behind(line: Line, head: Head) -> bool:
