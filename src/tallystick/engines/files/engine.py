@@ -28,7 +28,7 @@ from tallystick.engines.files.writer import Writer
 from tallystick.engines.tables.beside import Beside
 from tallystick.event.model import Event, Row
 from tallystick.store import capabilities, checked, leases
-from tallystick.store.combining import Combiner, apart, by_bytes, commit_each
+from tallystick.store.combining import Combiner, commit_groups
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
@@ -69,7 +69,7 @@ class FilesLog(Beside, Receiver):
         Beside.__init__(self, beside, is_moved=lambda: files.is_moved(directory), has_mark=True)
         self.damage = DamageFile(files, directory)
         self._clock = clock
-        self._combiner = Combiner(self._commit)
+        self._combiner = Combiner(functools.partial(commit_groups, commit=self._commit_group))
         self._view = LogView(opened, url=self.url, readonly=readonly, lock=self._combiner.lock, damage=self.damage)
         self.snapshots = FileSnapshots(files, directory, self._view.lifecycle)
         self.commands = FileCommands(self._view, self._forget)
@@ -118,11 +118,6 @@ class FilesLog(Beside, Receiver):
             self._reclaimer.finish_erasures()
             self.settle_drops(self.read, transactions)
         return outcomes
-
-    def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
-        if len(transactions) == 1:
-            return apart(self._commit_group, transactions)
-        return commit_each(by_bytes(transactions), functools.partial(apart, self._commit_group))
 
     def _commit_group(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         writer = self._require_writer()
@@ -390,5 +385,5 @@ class FilesLog(Beside, Receiver):
         healthy = writer.poisoned is None and not self._view.holes
         if healthy and self._holder.held:
             with contextlib.suppress(errors.TallyError, OSError):  # nothing is lost: the next opening finds them
-                self._commit([Transaction([], release=tuple(self._holder.held))])
+                self._commit_group([Transaction([], release=tuple(self._holder.held))])
         writer.close(clean=healthy)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -31,9 +30,9 @@ from tallystick.engines.postgres.ends import Ends
 from tallystick.engines.postgres.inlining import Inlining, require_drawn
 from tallystick.engines.postgres.place import Login
 from tallystick.engines.postgres.view import Answers, LockedView, Wanted
-from tallystick.event import canonical, limits, names
+from tallystick.event import canonical, names
 from tallystick.store import leases
-from tallystick.store.combining import apart, by_bytes, commit_each, halves
+from tallystick.store.combining import commit_each, commit_groups, halves
 from tallystick.store.commit import Appended, Outcome, Transaction, Write
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.leases import Lease
@@ -72,14 +71,14 @@ class Writer:
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """An outcome for each transaction, durable before it is returned."""
-        return commit_each(by_bytes(list(transactions), limits.COMMIT_BYTES_MAX), partial(apart, self._settled))
+        return commit_groups(list(transactions), self._settled)
 
     def _settled(self, group: Sequence[Transaction]) -> list[Outcome]:
         """The outcomes of a group, also if the connection is lost on the way."""
         try:
             return self._attempts(group)
         except psycopg.Error as problem:
-            if len(group) > 1 and translate.is_refused(problem):  # apart, so that one does not fail the others
+            if len(group) > 1 and translate.is_refused(problem):  # by halves, so that one does not fail the others
                 return commit_each(halves(group), self._settled)
             if not translate.is_lost(problem):
                 refused = group[0].maintenance and maintaining.refusal(problem, group[0].maintenance)
