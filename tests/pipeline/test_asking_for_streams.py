@@ -14,11 +14,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 import tallystick
 from tallystick import NewEvent, errors
 from tallystick.event.model import Event
-from tallystick.pipeline.columns import COLUMNS, to_events
-from tallystick.pipeline.following import FollowingReader
-from tallystick.pipeline.question import parse
-from tallystick.pipeline.source import BatchReader
-from tallystick.pipeline.stream_ranges import StreamRange
+from tallystick.pipeline.source.columns import COLUMNS, to_events
+from tallystick.pipeline.source.data_source import BatchReader
+from tallystick.pipeline.source.log_query import parse
+from tallystick.pipeline.source.stream_ranges import StreamRange
+from tallystick.pipeline.source.stream_reader import FollowingReader
 
 MakeLog = Callable[..., None]
 Stored = Callable[[str], list[Event]]

@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tallystick.pipeline import bucketing, digests
-from tallystick.pipeline.bucketing import Blocks, Ends
-from tallystick.pipeline.disk_place import Disk
-from tallystick.pipeline.manifest import BLOCK_POSITIONS, Block
-from tallystick.pipeline.partitions import Range
-from tallystick.pipeline.question import Question
+from tallystick.pipeline.archive import bucket_writer
+from tallystick.pipeline.archive.bucket_writer import Blocks, Ends
+from tallystick.pipeline.archive.manifest import BLOCK_POSITIONS, Block
+from tallystick.pipeline.source.log_query import Question
+from tallystick.pipeline.source.partitions import Range
+from tallystick.pipeline.storage.directory import Disk
+from tallystick.pipeline.verify import digests
 
 
 def _table(positions: list[int]) -> pa.Table:
@@ -68,7 +69,7 @@ def test_a_task_says_what_spark_would_say(
 ) -> None:
     """PIPE-02, PIPE-03: the manifest's figures are those that verification computes from the file."""
     make_log(files_url, events=50)
-    staged = bucketing.stage_range(Question(url=files_url, until=45), Range(10, 45), Disk(tmp_path), "0" * 16)
+    staged = bucket_writer.stage_range(Question(url=files_url, until=45), Range(10, 45), Disk(tmp_path), "0" * 16)
     assert staged.events is not None
     assert staged.heads is not None
     events = spark.read.parquet(str(tmp_path / staged.events.name))

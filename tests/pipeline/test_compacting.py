@@ -14,11 +14,12 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import errors, state
-from tallystick.pipeline import digests, manifest, shelving
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.columns import DDL
-from tallystick.pipeline.compacting import compact
-from tallystick.pipeline.place import place_of
+from tallystick.pipeline.archive import archive_files, manifest
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.compact import compact
+from tallystick.pipeline.source.columns import DDL
+from tallystick.pipeline.storage.port import place_of
+from tallystick.pipeline.verify import digests
 
 MakeLog = Callable[..., None]
 
@@ -34,8 +35,8 @@ def written_twice(spark: SparkSession, place: Path, number: int, **changes: obje
     staged = place / "twice.parquet"
     pq.write_table(pa.concat_tables([table.slice(0, 1), again, table.slice(1)]), staged)
     found = digests.blocks(spark.read.schema(DDL).parquet(str(staged))).orderBy("block").collect()
-    shelf = shelving.Shelf(place=place_of(place), run=manifest.new_run(), first=bucket.first, last=bucket.last)
-    events = shelf.put(shelving.EVENTS, staged, rows=shelving.rows_in(staged))
+    shelf = archive_files.Shelf(place=place_of(place), run=manifest.new_run(), first=bucket.first, last=bucket.last)
+    events = shelf.put(archive_files.EVENTS, staged, rows=archive_files.rows_in(staged))
     changed = msgspec.structs.replace(
         bucket, events=events, rows=events.rows, blocks=[digests.as_block(item) for item in found]
     )
@@ -72,8 +73,8 @@ def test_an_id_of_two_events_is_reported_and_its_bucket_stays(
     ids = table["id"].to_pylist()
     staged = place / "twice.parquet"
     pq.write_table(table.set_column(table.column_names.index("id"), "id", [[ids[1], *ids[1:]]]), staged)
-    shelf = shelving.Shelf(place=place_of(place), run=manifest.new_run(), first=bucket.first, last=bucket.last)
-    events = shelf.put(shelving.EVENTS, staged, rows=shelving.rows_in(staged))
+    shelf = archive_files.Shelf(place=place_of(place), run=manifest.new_run(), first=bucket.first, last=bucket.last)
+    events = shelf.put(archive_files.EVENTS, staged, rows=archive_files.rows_in(staged))
     kept = msgspec.structs.replace(bucket, events=events)
     buckets = [kept if item is bucket else item for item in before.buckets]
     manifest.save(place, msgspec.structs.replace(before, buckets=buckets))
@@ -103,13 +104,13 @@ def test_an_erasure_does_not_wait_for_files_that_a_merge_left(
 
 def test_what_the_archive_did_not_make_stays(tmp_path: Path) -> None:
     """PIPE-02: another's file and folder in `data/` are left alone; what a killed run left goes."""
-    (tmp_path / shelving.EVENTS).mkdir()
-    with shelving.locked(tmp_path):
-        (tmp_path / shelving.EVENTS / "notes.txt").write_text("mine")
-        (tmp_path / shelving.EVENTS / "folder.parquet").mkdir()
-        killed = tmp_path / shelving.EVENTS / f"{1:019d}-{9:019d}-{'ab' * 8}.parquet"
+    (tmp_path / archive_files.EVENTS).mkdir()
+    with archive_files.locked(tmp_path):
+        (tmp_path / archive_files.EVENTS / "notes.txt").write_text("mine")
+        (tmp_path / archive_files.EVENTS / "folder.parquet").mkdir()
+        killed = tmp_path / archive_files.EVENTS / f"{1:019d}-{9:019d}-{'ab' * 8}.parquet"
         killed.write_bytes(b"")
         os.utime(killed, (0, 0))
-        os.utime(tmp_path / shelving.EVENTS / "notes.txt", (0, 0))
-        shelving.sweep(tmp_path, manifest.Manifest(store_id="00" * 16))
-    assert sorted(path.name for path in (tmp_path / shelving.EVENTS).iterdir()) == ["folder.parquet", "notes.txt"]
+        os.utime(tmp_path / archive_files.EVENTS / "notes.txt", (0, 0))
+        archive_files.sweep(tmp_path, manifest.Manifest(store_id="00" * 16))
+    assert sorted(path.name for path in (tmp_path / archive_files.EVENTS).iterdir()) == ["folder.parquet", "notes.txt"]

@@ -13,14 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick import errors, state
 from tallystick.event.model import Event
-from tallystick.pipeline import manifest, shelving
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.bucketing import stage_range
-from tallystick.pipeline.covering import Covering
-from tallystick.pipeline.disk_place import Disk
-from tallystick.pipeline.partitions import Range
-from tallystick.pipeline.question import Question
-from tallystick.pipeline.whole import whole
+from tallystick.pipeline.archive import archive_files, manifest
+from tallystick.pipeline.archive.bucket_writer import stage_range
+from tallystick.pipeline.archive.coverage import Covering
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.source.log_query import Question
+from tallystick.pipeline.source.partitions import Range
+from tallystick.pipeline.storage.directory import Disk
+from tallystick.pipeline.whole_log import whole
 from tallystick.scheduler import Scheduler
 from tallystick.state import Reducer, as_reducer
 from tallystick.state.policy import Policy
@@ -168,7 +168,9 @@ def test_another_payload_covers_nothing(files_url: str, make_log: MakeLog, tmp_p
     payloads = ["{}", *table["payload"].to_pylist()[1:]]
     other = tmp_path / "other.parquet"
     pq.write_table(table.set_column(table.column_names.index("payload"), "payload", [payloads]), other)
-    events = shelving.Shelf(place=Disk(tmp_path), run=run, first=1, last=5).put(shelving.EVENTS, other, rows=5)
+    events = archive_files.Shelf(place=Disk(tmp_path), run=run, first=1, last=5).put(
+        archive_files.EVENTS, other, rows=5
+    )
     bucket = manifest.Bucket(first=1, last=5, rows=5, events=events, heads=None, blocks=staged.blocks)
     with tallystick.open(files_url) as store:
         manifest.save(tmp_path, manifest.Manifest(store_id=store.log.store_id.hex(), through=5, buckets=[bucket]))

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 import tallystick
 from tallystick import errors, state
 from tallystick.event.model import Event
-from tallystick.pipeline import packets
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.differing import diff
-from tallystick.pipeline.failures import clear
-from tallystick.pipeline.packets import Plan
+from tallystick.pipeline.fold import packets
+from tallystick.pipeline.fold.packets import Plan
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.diff import diff
+from tallystick.pipeline.spark.failures import clear
 from tallystick.projections import Projection, model
 from tallystick.state import as_reducer
 from tallystick.state.reducer import Reducer

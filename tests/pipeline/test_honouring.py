@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import Catalog, NewEvent, errors, state
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.covering import Covering
-from tallystick.pipeline.differing import diff
-from tallystick.pipeline.rebuilding import rebuild
-from tallystick.pipeline.replaying import replay_check
+from tallystick.pipeline.archive.coverage import Covering
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.diff import diff
+from tallystick.pipeline.jobs.rebuild import rebuild
+from tallystick.pipeline.jobs.replay_check import replay_check
 from tallystick.projections import Live, Projection, ViewReader
 from tallystick.state import as_reducer
 

@@ -11,11 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tallystick import errors
-from tallystick.pipeline import clear, hints, narrowing, querying, read_events
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.narrowing import Needs
-from tallystick.pipeline.querying import sql, view
-from tallystick.pipeline.whole import Whole
+from tallystick.pipeline import clear, hints, read_events
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.query import sql, view
+from tallystick.pipeline.source import query_plan
+from tallystick.pipeline.source.query_plan import Needs
+from tallystick.pipeline.whole_log import Whole
 
 MakeLog = Callable[..., None]
 
@@ -43,8 +44,8 @@ CONDITIONS: dict[str, Needs] = {
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_what_a_condition_says_is_read_off_the_plan(spark: SparkSession, condition: str) -> None:
     """PIPE-10: bounds of positions, types and streams; whatever else it says narrows nothing."""
-    narrowing.nothing(spark).createOrReplaceTempView("some")
-    found = narrowing.needs(spark.sql(f"select count(*) from some where {condition}"))
+    query_plan.nothing(spark).createOrReplaceTempView("some")
+    found = query_plan.needs(spark.sql(f"select count(*) from some where {condition}"))
     assert found is not None
     wanted = CONDITIONS[condition]
     its, same = ((one.after, one.until, one.types, one.streams) for one in (found, wanted))
@@ -71,8 +72,8 @@ QUERIES: dict[str, Needs | None] = {
 @pytest.mark.parametrize("query", QUERIES)
 def test_every_use_of_the_table_counts(spark: SparkSession, query: str) -> None:
     """PIPE-10: a query that uses the table twice narrows to what either use needs; a limit is not passed by."""
-    narrowing.nothing(spark).createOrReplaceTempView("some")
-    found, wanted = narrowing.needs(spark.sql(query)), QUERIES[query]
+    query_plan.nothing(spark).createOrReplaceTempView("some")
+    found, wanted = query_plan.needs(spark.sql(query)), QUERIES[query]
     assert (found is None) == (wanted is None)
     if found is not None and wanted is not None:
         assert (found.after, found.until) == (wanted.after, wanted.until)
@@ -80,8 +81,8 @@ def test_every_use_of_the_table_counts(spark: SparkSession, query: str) -> None:
 
 def test_columns_that_a_query_does_not_need_are_left_out(spark: SparkSession) -> None:
     """PIPE-10: also where they are named on the way."""
-    narrowing.nothing(spark).createOrReplaceTempView("some")
-    found = narrowing.needs(spark.sql("select s from (select stream as s, payload, seq from some) where seq > 2"))
+    query_plan.nothing(spark).createOrReplaceTempView("some")
+    found = query_plan.needs(spark.sql("select s from (select stream as s, payload, seq from some) where seq > 2"))
     assert found is not None
     assert found.columns == {"stream", "seq"}
 
@@ -143,7 +144,7 @@ def test_no_more_is_read_than_a_query_needs(
 ) -> None:
     """PIPE-10: the log is asked for these positions and columns alone, and buckets beside them are not opened."""
     asked: list[Needs] = []
-    plain = querying._narrowed
+    plain = query._narrowed
 
     def noted(spark: SparkSession, source: Whole, needs: Needs) -> Any:
         asked.append(needs)
@@ -152,7 +153,7 @@ def test_no_more_is_read_than_a_query_needs(
                 (place / bucket.events.name).unlink()
         return plain(spark, source, needs)
 
-    monkeypatch.setattr(querying, "_narrowed", noted)
+    monkeypatch.setattr(query, "_narrowed", noted)
     assert sql(spark, files_url, query, place).collect()
     assert asked == [wanted]
 

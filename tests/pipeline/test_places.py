@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from tallystick import errors
-from tallystick.pipeline import manifest, object_place, shelving
-from tallystick.pipeline.disk_place import Disk
+from tallystick.pipeline.archive import archive_files, manifest
+from tallystick.pipeline.archive.manifest import Bucket, DataFile, Manifest
 from tallystick.pipeline.file_list import files
-from tallystick.pipeline.manifest import Bucket, DataFile, Manifest
-from tallystick.pipeline.place import Place, Taken, place_of
+from tallystick.pipeline.storage import object_storage
+from tallystick.pipeline.storage.directory import Disk
+from tallystick.pipeline.storage.port import Place, Taken, place_of
 from tallystick.testing.object_store import AnswerLost, Conflicting, Server
 
 WRITERS = 8
@@ -89,7 +90,7 @@ def test_a_draft_is_seen_when_it_is_kept(place: Place) -> None:
     assert place.names("data") == ["data/large"]
     with place.opened("data/large") as path:
         assert path.read_bytes() == body
-        assert shelving.hash_of(path) == hashlib.sha256(body).hexdigest()
+        assert archive_files.hash_of(path) == hashlib.sha256(body).hexdigest()
 
 
 def test_the_next_manifest_is_taken_once(place: Place) -> None:
@@ -240,7 +241,7 @@ def test_a_file_url_is_a_directory(tmp_path: Path) -> None:
 def test_each_store_has_its_client(url: str, kind: str) -> None:
     """PIPE-02: which library speaks to what; that a store is there is not asked before it is used."""
     found = place_of(url)
-    assert isinstance(found, object_place.ObjectStore)
+    assert isinstance(found, object_storage.ObjectStore)
     assert type(found._store()).__name__ == kind
     assert str(found) == url
 
@@ -248,7 +249,7 @@ def test_each_store_has_its_client(url: str, kind: str) -> None:
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """PIPE-02: one line, which says what to install."""
     monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
-    object_place.disconnect()
+    object_storage.disconnect()
     with pytest.raises(errors.ObjectsMissing, match="obstore"):
         place_of("s3://bucket/x")
 

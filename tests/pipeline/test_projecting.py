@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 import tallystick
 from tallystick import Catalog, NewEvent, errors, state
 from tallystick.pipeline import clear
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.keys import is_plain
-from tallystick.pipeline.rebuilding import rebuild
-from tallystick.pipeline.streaming import apply_batch, stream
+from tallystick.pipeline.fold.keys import is_plain
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.rebuild import rebuild
+from tallystick.pipeline.jobs.stream import apply_batch, stream
 from tallystick.projections import Live, Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 
@@ -103,7 +103,7 @@ def test_a_repeated_batch_has_no_second_effect(
             died.append(1)
             raise RuntimeError("killed")
 
-    monkeypatch.setattr("tallystick.pipeline.streaming.apply_batch", dying)
+    monkeypatch.setattr("tallystick.pipeline.jobs.stream.apply_batch", dying)
     for _ in range(DEATHS):
         with pytest.raises(errors.JobFailed), clear():
             stream(spark, files_url, History(), str(tmp_path / "c"), batch_events=10).awaitTermination()

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick import errors, state
 from tallystick.event.model import Event
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.columns import COLUMNS, to_events
-from tallystick.pipeline.registering import DELTA, ICEBERG, NAMESPACE, TABLE, iceberg_catalog, register
-from tallystick.pipeline.whole import read_archive
+from tallystick.pipeline.archive.registration import DELTA, ICEBERG, NAMESPACE, TABLE, iceberg_catalog, register
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.source.columns import COLUMNS, to_events
+from tallystick.pipeline.whole_log import read_archive
 
 MakeLog = Callable[..., None]
 RowsOf = Callable[[DataFrame], list[Event]]

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import state
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.differing import diff
-from tallystick.pipeline.replaying import replay_check
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.diff import diff
+from tallystick.pipeline.jobs.replay_check import replay_check
 from tallystick.projections import Projection
 from tallystick.state import as_reducer
 

@@ -17,9 +17,10 @@ from tallystick import NewEvent, state
 from tallystick.community import EventLog
 from tallystick.event import canonical, chain
 from tallystick.event.model import Event
-from tallystick.pipeline import columns, manifest
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.verifying import Verified, verify
+from tallystick.pipeline.archive import manifest
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.verify import Verified, verify
+from tallystick.pipeline.source import columns
 from tallystick.state import Reducer, as_reducer
 from tallystick.store import facts
 from tallystick.testing.community.people import keys

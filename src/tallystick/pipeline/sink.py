@@ -34,8 +34,8 @@ from pyspark.sql.types import StructType
 import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.event import canonical
-from tallystick.pipeline.failures import clear, told
-from tallystick.pipeline.question import absolute, named, number_in, require_shared, url_in
+from tallystick.pipeline.source.log_query import absolute, named, number_in, require_shared, url_in
+from tallystick.pipeline.spark.failures import clear, told
 from tallystick.store.expectation import ANY
 
 NAME = "tallystick"

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from tallystick import errors
 from tallystick.pipeline.lake.table import Mark, Table, unreachable
 from tallystick.pipeline.lake.table_files import inside
-from tallystick.pipeline.question import head_past
+from tallystick.pipeline.source.log_query import head_past
 from tallystick.store.store import Store
 
 
