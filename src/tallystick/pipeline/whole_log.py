@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick import errors
 from tallystick.pipeline.archive import bucket_reader, manifest
+from tallystick.pipeline.archive.history import erasures, require_same_history, require_same_log
 from tallystick.pipeline.archive.manifest import Manifest
-from tallystick.pipeline.jobs.archive import erasures, require_same_history, require_same_log
 from tallystick.pipeline.source.columns import COLUMNS
 from tallystick.pipeline.source.events import read_events
 from tallystick.pipeline.source.log_query import has_order, head_past, open_log, require_order

@@ -21,8 +21,8 @@ from tallystick import errors
 from tallystick.event import chain
 from tallystick.event.model import Event
 from tallystick.pipeline.archive import bucket_reader, manifest
+from tallystick.pipeline.archive.history import require_same_history
 from tallystick.pipeline.archive.manifest import Bucket
-from tallystick.pipeline.jobs.archive import require_same_history
 from tallystick.pipeline.source.columns import arrow_schema
 from tallystick.pipeline.storage.port import Place, place_of
 from tallystick.store.store import Store

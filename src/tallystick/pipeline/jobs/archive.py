@@ -7,34 +7,27 @@ has done its work; the other forgets its own, and goes on from there.
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
 
-from tallystick import errors
-from tallystick.event.model import Event
-from tallystick.pipeline.archive import archive_files, bucket_writer, fact_search, manifest, rewrite
+from tallystick.pipeline.archive import archive_files, bucket_writer, manifest, rewrite
 from tallystick.pipeline.archive.bucket_writer import Staged
-from tallystick.pipeline.archive.manifest import Bucket, DataFile, Manifest, Witness
+from tallystick.pipeline.archive.history import erasures, require_same_history
+from tallystick.pipeline.archive.manifest import Bucket, DataFile, Manifest
 from tallystick.pipeline.archive.rewrite import Again
-from tallystick.pipeline.source.log_query import Question, absolute, head_past, open_log, require_order
+from tallystick.pipeline.source.log_query import Question, absolute, open_log, require_order
 from tallystick.pipeline.source.partitions import Range, split
 from tallystick.pipeline.spark.failures import clear
 from tallystick.pipeline.spark.progress import Show, watched
 from tallystick.pipeline.storage.port import Place, place_of
-from tallystick.store import facts
-from tallystick.store.maintenance import Cut
+from tallystick.store import iterate
 from tallystick.store.store import Store
 
 BUCKET_EVENTS = 500_000
-_PAGE = 1000
 
 
 class Archived(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,89 +92,6 @@ def _archive(
     )
 
 
-def require_same_history(place: Place, found: Manifest, store: Store, spark: SparkSession | None = None) -> None:
-    """Refuse an archive of another log, of a history that this log does not have (any more), or that was changed."""
-    require_same_log(place, found, store)
-    if (reason := next(why_not_witnessed(found, store, spark), None)) is not None:
-        raise errors.ArchiveDamaged(path=str(place), reason=reason)
-
-
-def require_same_log(place: Place, found: Manifest, store: Store, *, over_holes: bool = False) -> None:
-    """Refuse an archive of another log, or of a history that this log does not have (any more)."""
-    if found.store_id != store.log.store_id.hex():
-        raise errors.WrongArchive(path=str(place), reason=f"it is of store {found.store_id}")
-    head = head_past(store, found.through)
-    if found.through > head:
-        reason = f"it goes to position {found.through}, the log only to {head}"
-        raise errors.WrongArchive(path=str(place), reason=reason)
-    if found.link_position:
-        at = found.link_position
-        page = store.log.read(after=at - 1, until=at, limit=1, over_pruned=True, over_holes=over_holes)
-        if page.events and page.events[0].link.hex() != found.link:
-            reason = f"the log has another event at position {found.link_position}"
-            raise errors.WrongArchive(path=str(place), reason=reason)
-
-
-def why_not_witnessed(
-    found: Manifest, store: Store, spark: SparkSession | None = None, *, known: Iterable[Witness] | None = None
-) -> Iterator[str]:
-    """What the archive does not have any more of what the log has on record: that it relied on when it was pruned.
-
-    `known`: what the caller has found of it in the log; without it the log is asked.
-    """
-    roots = manifest.roots(found)
-    for one in sorted(witnesses(store, spark) if known is None else known, key=lambda item: item.through):
-        if one.blocks >= len(roots) or roots[one.blocks] != one.root:
-            yield f"it is not what the log relied on when it was pruned by the archive up to position {one.through}"
-
-
-def witnesses(store: Store, spark: SparkSession | None = None) -> list[Witness]:
-    """What the control facts about prunes say of archives: they are found beside the streams that were cut.
-
-    A hole may have held a cut. Then the whole log is read, by tasks if there is a session, up to where that is refused.
-    """
-    if store.log.holes():
-        sought = fact_search.Sought(facts.PRUNED, after=0, until=store.log.head())
-        return fact_search.picked(store, spark, sought, _witness_of, Witness)
-    told = (event for cut in _cuts(store) for event in _prunes(store, cut.stream))
-    return list(dict.fromkeys(found for event in told if (found := _witness_of(event)) is not None))
-
-
-def _prunes(store: Store, stream: str) -> Iterator[Event]:
-    about, after = facts.stream_about(stream), 0
-    while found := store.log.read_stream(about, after=after, limit=_PAGE):
-        yield from (event for event in found if event.type == facts.PRUNED)
-        after = found[-1].seq
-
-
-def _witness_of(event: Event) -> Witness | None:
-    fact = facts.parse(event, facts.Pruned)
-    return None if fact.archive is None else as_witness(fact.archive, through=fact.last_position)
-
-
-def as_witness(said: Any, *, through: int) -> Witness:
-    """What a fact says of the archive; something that no archive has, if it is not of a known form."""
-    try:
-        return msgspec.convert(said, Witness)
-    except msgspec.ValidationError:
-        return Witness(through=through, blocks=sys.maxsize, root="")
-
-
-def erasures(
-    store: Store, spark: SparkSession | None = None, *, after: int, until: int, over_holes: bool = False
-) -> list[int]:
-    """The positions up to `after` whose payloads were erased by facts behind it."""
-    if not after:
-        return []
-    sought = fact_search.Sought(facts.ERASED, after=after, until=until, over_holes=over_holes)
-    return sorted(fact_search.picked(store, spark, sought, partial(_erased_until, after), int))
-
-
-def _erased_until(last: int, event: Event) -> int | None:
-    position = facts.parse(event, facts.Erased).position
-    return position if position <= last else None
-
-
 # --- new buckets -----------------------------------------------------------------------------------------------------
 
 
@@ -213,18 +123,11 @@ def _note_lacking(store: Store, buckets: list[Bucket]) -> list[Bucket]:
         return buckets
     firsts, lasts = [bucket.first for bucket in buckets], [bucket.last for bucket in buckets]
     begun = [0] * (len(buckets) + 1)  # how many cuts begin at a bucket, less those that ended before it
-    for cut in _cuts(store):
+    for cut in iterate.cuts(store.log):
         begun[bisect_left(lasts, cut.first_position)] += 1
         begun[bisect_right(firsts, cut.last_position)] -= 1
     pairs = zip(buckets, accumulate(begun[:-1]), strict=True)
     return [msgspec.structs.replace(bucket, lacking=count > 0) for bucket, count in pairs]
-
-
-def _cuts(store: Store) -> Iterator[Cut]:
-    after = ""
-    while page := store.log.cuts(after=after, limit=_PAGE):
-        yield from page
-        after = page[-1].stream
 
 
 # --- erasure ---------------------------------------------------------------------------------------------------------
@@ -258,10 +161,9 @@ def _within(bucket: Bucket, positions: list[int]) -> list[int]:
 
 def _next(store: Store, before: Manifest, buckets: list[Bucket], through: int) -> Manifest:
     """The manifest behind this run, with the link that the log has at its end."""
-    page = store.log.read(after=through - 1, until=through, limit=1, over_pruned=True) if through else None
-    if page is None or not page.events:
+    event = iterate.event_at(store.log, through)
+    if event is None:
         return msgspec.structs.replace(before, buckets=buckets, through=through)
-    event = page.events[0]
     return msgspec.structs.replace(
         before, buckets=buckets, through=through, link_position=event.position, link=event.link.hex()
     )

@@ -16,7 +16,6 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from tallystick import errors
-from tallystick.event.model import Event
 from tallystick.pipeline.fold import summaries
 from tallystick.pipeline.fold.states import fold
 from tallystick.pipeline.source.log_query import address_of
@@ -27,6 +26,7 @@ from tallystick.pipeline.whole_log import Whole, whole
 from tallystick.projections.live import Live
 from tallystick.projections.rebuild import discard, stage, switch
 from tallystick.projections.summary.sql import hindrance
+from tallystick.store import iterate
 from tallystick.store.store import Store
 from tallystick.store.views import ROWS, Place, ViewRow
 
@@ -63,13 +63,8 @@ def _fill(spark: SparkSession, store: Store, projection: Any, staged: Place, arc
     with computed(folded(spark, store, projection, source)) as found:
         for rows in chunks(found):
             views.write(staged, rows, previous=position)
-    last = _last(store, source.until) if source.until else None
+    last = iterate.event_at(store.log, source.until)
     views.write(staged.moved(source.until, last), [], previous=position)
-
-
-def _last(store: Store, until: int) -> Event | None:
-    page = store.log.read(after=until - 1, until=until, limit=1, over_pruned=True)
-    return page.events[0] if page.events else None
 
 
 def folded(spark: SparkSession, store: Store, projection: Any, source: Whole) -> DataFrame:

@@ -22,8 +22,8 @@ from pyspark.storagelevel import StorageLevel
 from tallystick import errors
 from tallystick.pipeline.archive import archive_files, manifest
 from tallystick.pipeline.archive.bucket_writer import HEADS
+from tallystick.pipeline.archive.history import as_witness, why_not_witnessed, witnesses
 from tallystick.pipeline.archive.manifest import Manifest
-from tallystick.pipeline.jobs.archive import as_witness, why_not_witnessed, witnesses
 from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.source.log_query import absolute, open_log
 from tallystick.pipeline.spark import job_session, tasks
@@ -32,6 +32,7 @@ from tallystick.pipeline.spark.progress import Show, watched
 from tallystick.pipeline.verify import findings, piece_check
 from tallystick.pipeline.verify.chain_check import FACT, PROBLEM, READABLE, SUSPECT
 from tallystick.pipeline.whole_log import Whole, whole
+from tallystick.store import iterate
 from tallystick.store.events import Problem
 
 PROBLEMS_MAX = 10_000
@@ -98,10 +99,9 @@ def _heads(spark: SparkSession, url: str) -> DataFrame:
         with told(), open_log(address) as store:
             for _ in batches:
                 yield _as_batch([("", store.log.head(), b"")])
-                after = ""
-                while page := store.log.streams(after=after, limit=_PAGE):
+                streams = iterate.streams(store.log)
+                while page := list(islice(streams, _PAGE)):
                     yield _as_batch([(info.stream, info.seq, info.link) for info in page])
-                    after = page[-1].stream
 
     return spark.range(0, 1, 1, 1).mapInArrow(run, HEADS_DDL)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick import errors
-from tallystick.pipeline.jobs.archive import erasures
+from tallystick.pipeline.archive.history import erasures
 from tallystick.pipeline.lake import ends
 from tallystick.pipeline.lake.chains import Chains
 from tallystick.pipeline.lake.comparison import Comparison

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tallystick import errors
 from tallystick.pipeline.archive import bucket_reader
-from tallystick.pipeline.jobs.archive import erasures
+from tallystick.pipeline.archive.history import erasures
 from tallystick.pipeline.lake import ends
 from tallystick.pipeline.lake.form import BUCKETS, BUCKETS_MAX, SCHEMA, with_partitions
 from tallystick.pipeline.lake.table import (

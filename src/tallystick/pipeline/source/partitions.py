@@ -18,6 +18,7 @@ from tallystick.event.model import Event
 from tallystick.pipeline.source import stream_ranges
 from tallystick.pipeline.source.log_query import BATCH_EVENTS, PARTITIONS_MAX, Question, has_order
 from tallystick.pipeline.source.stream_ranges import StreamRange
+from tallystick.store import iterate
 from tallystick.store.store import Store
 
 PARTITIONS_A_CORE = 2
@@ -138,20 +139,20 @@ def pages(store: Store, question: Question, part: Range | StreamRange) -> Iterat
     if isinstance(part, StreamRange):
         yield from stream_ranges.pages(store, question, part)
         return
-    after = part.after
-    while after < part.until:
-        page = store.log.read(
-            after=after,
-            until=part.until,
-            selection=question.selection,
-            limit=BATCH_EVENTS,
-            over_holes=question.over_holes,
-            over_pruned=question.over_pruned,
-            unchecked=question.unchecked,
-        )
+    through = part.after
+    for page in iterate.pages(
+        store.log,
+        after=part.after,
+        until=part.until,
+        selection=question.selection,
+        limit=BATCH_EVENTS,
+        over_holes=question.over_holes,
+        over_pruned=question.over_pruned,
+        unchecked=question.unchecked,
+    ):
         if page.events:
             yield page.events
-        if page.through <= after:  # it would be read for ever
-            reason = f"the log gives nothing between {after} and {part.until}: an append under way may hold it back"
-            raise errors.JobFailed(reason=reason)
-        after = page.through
+        through = page.through
+    if through < part.until:
+        reason = f"the log gives nothing between {through} and {part.until}: an append under way may hold it back"
+        raise errors.JobFailed(reason=reason)

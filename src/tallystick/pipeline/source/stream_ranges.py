@@ -13,6 +13,7 @@ from pyspark.sql.datasource import InputPartition
 
 from tallystick.event.model import Event
 from tallystick.pipeline.source.log_query import BATCH_EVENTS, Question, has_order
+from tallystick.store import iterate
 from tallystick.store.maintenance import require_positions
 from tallystick.store.stating import States
 from tallystick.store.store import Store
@@ -56,18 +57,14 @@ def _after(store: Store, stream: str, position: int) -> int:
     low, high = cut.through if cut is not None else 0, head.seq if head is not None else 0
     while low < high:
         middle = (low + high + 1) // 2
-        (event,) = store.log.read_stream(stream, after=middle - 1, limit=1)
+        event = iterate.at(store.log, stream, middle)
+        assert event is not None, "it is between the cut and the head of its stream"
         low, high = (middle, high) if event.position <= position else (low, middle - 1)
     return low
 
 
 def pages(store: Store, question: Question, part: StreamRange) -> Iterator[list[Event]]:
     """The events of a range that are selected, page after page."""
-    wanted, after = question.selection.predicate(), part.after
-    while after < part.until:
-        limit = min(BATCH_EVENTS, part.until - after)
-        events = store.log.read_stream(part.stream, after=after, until=part.until, limit=limit)
-        if not events:
-            return
+    wanted = question.selection.predicate()
+    for events in iterate.stream_pages(store.log, part.stream, after=part.after, until=part.until, limit=BATCH_EVENTS):
         yield [event for event in events if wanted(event)]
-        after = events[-1].seq

@@ -13,13 +13,11 @@ from typing import Any
 from tallystick import errors
 from tallystick.event import canonical
 from tallystick.event.catalog import Catalog
-from tallystick.event.model import Event
 from tallystick.projections.model import Upcasters
 from tallystick.projections.summary.compiled import NS, Accounts
 from tallystick.projections.summary.fields import steps
 from tallystick.projections.summary.measures import Measure
 from tallystick.projections.summary.model import Summary
-from tallystick.store.selection import Selection
 from tallystick.store.store import Store
 from tallystick.store.summing import HEADS, Aggregate, Asked, Summing
 from tallystick.store.views import BY_PAYLOAD, KEY_CHARACTERS_MAX
@@ -100,9 +98,7 @@ def _is_key(text: str | None) -> bool:
 
 def _name(store: Store, summary: Summary, position: int) -> None:
     """Raise what Python says of the event at a position."""
-    selection = Selection(types=frozenset(summary.types))
-    events: list[Event] = store.read(after=position - 1, until=position, selection=selection, limit=1).events
-    summary.folded(events)
+    summary.folded(store.events(after=position - 1, until=position))
     raise errors.JobFailed(reason=f"SQL refuses position {position:d}, and Python does not: `tally verify` the log")
 
 
