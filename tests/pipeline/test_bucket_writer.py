@@ -17,7 +17,7 @@ from tallystick.pipeline.archive.manifest import BLOCK_POSITIONS, Block
 from tallystick.pipeline.source.log_query import Question
 from tallystick.pipeline.source.partitions import Range
 from tallystick.pipeline.storage.directory import Disk
-from tallystick.pipeline.verify import digests
+from tests.pipeline import spark_digests
 
 
 def _table(positions: list[int]) -> pa.Table:
@@ -73,9 +73,10 @@ def test_a_task_says_what_spark_would_say(
     assert staged.events is not None
     assert staged.heads is not None
     events = spark.read.parquet(str(tmp_path / staged.events.name))
-    assert [digests.as_block(row) for row in digests.blocks(events).collect()] == staged.blocks
+    assert [spark_digests.as_block(row) for row in spark_digests.blocks(events).collect()] == staged.blocks
     wanted = [
-        (row["stream"], row["seq"], bytes(row["link"])) for row in digests.heads(events).orderBy("stream").collect()
+        (row["stream"], row["seq"], bytes(row["link"]))
+        for row in spark_digests.heads(events).orderBy("stream").collect()
     ]
     found = pq.read_table(tmp_path / staged.heads.name).to_pylist()
     assert [(row["stream"], row["seq"], row["link"]) for row in found] == wanted

@@ -19,7 +19,7 @@ from tallystick.pipeline.jobs.archive import archive
 from tallystick.pipeline.jobs.compact import compact
 from tallystick.pipeline.source.columns import DDL
 from tallystick.pipeline.storage.port import place_of
-from tallystick.pipeline.verify import digests
+from tests.pipeline import spark_digests
 
 MakeLog = Callable[..., None]
 
@@ -34,11 +34,11 @@ def written_twice(spark: SparkSession, place: Path, number: int, **changes: obje
     again = pa.Table.from_pylist([row | changes], schema=table.schema)
     staged = place / "twice.parquet"
     pq.write_table(pa.concat_tables([table.slice(0, 1), again, table.slice(1)]), staged)
-    found = digests.blocks(spark.read.schema(DDL).parquet(str(staged))).orderBy("block").collect()
+    found = spark_digests.blocks(spark.read.schema(DDL).parquet(str(staged))).orderBy("block").collect()
     shelf = archive_files.Shelf(place=place_of(place), run=manifest.new_run(), first=bucket.first, last=bucket.last)
     events = shelf.put(archive_files.EVENTS, staged, rows=archive_files.rows_in(staged))
     changed = msgspec.structs.replace(
-        bucket, events=events, rows=events.rows, blocks=[digests.as_block(item) for item in found]
+        bucket, events=events, rows=events.rows, blocks=[spark_digests.as_block(item) for item in found]
     )
     buckets = [changed if item is bucket else item for item in before.buckets]
     manifest.save(place, msgspec.structs.replace(before, buckets=buckets))

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from pyspark.sql.streaming.query import StreamingQuery
@@ -29,13 +31,14 @@ from tallystick.pipeline.source.partitions import split
 from tallystick.pipeline.spark import tasks
 from tallystick.pipeline.spark.failures import told
 from tallystick.pipeline.spark.user_modules import carry, only_upcasters
+from tallystick.pipeline.storage.port import disk_of, scheme_of
 from tallystick.pipeline.stream import ends
 from tallystick.pipeline.stream.batch_rows import COUNT_DDL, Batch, Kept, filling, fold_again
 from tallystick.pipeline.stream.batch_size import end_of_batch
-from tallystick.pipeline.stream.checkpoints import checkpoint_of
 from tallystick.projections.places import Keeper
 from tallystick.store import cursors
 from tallystick.store.selection import Selection
+from tallystick.store.stating import shown
 from tallystick.store.store import Store
 from tallystick.store.views import ROWS, Place
 
@@ -45,6 +48,7 @@ TRIGGER_SECONDS = 1
 TRIES = 20
 DROPPED_A_WRITE = 1000
 NUMBER_BYTES = 16
+_JARS = {"s3a": "hadoop-aws", "gs": "gcs-connector", "abfs": "hadoop-azure", "abfss": "hadoop-azure"}
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -144,3 +148,27 @@ def _events(spark: SparkSession, question: Question, after: int, until: int) -> 
                 yield from read_range(question, columns.COLUMNS, ranges[number])
 
     return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(read, columns.DDL)
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+def checkpoint_of(spark: SparkSession, given: str | Path) -> str:
+    """The place as Spark takes it: a directory by its whole path, or a URL that this session can reach."""
+    scheme = scheme_of(given)
+    if scheme in (None, "file") or isinstance(given, Path):
+        return str(disk_of(given, what="checkpoint"))
+    if not _is_known(spark, scheme):
+        need = f"with the jar {_JARS[scheme]} in Spark" if scheme in _JARS else "and Spark knows no such file system"
+        must = f"a directory, by its path or as file:///PATH, or a URL that Spark can reach: this one only {need}"
+        raise errors.InvalidValue(what="checkpoint", value=shown(given), must=must)
+    return given
+
+
+def _is_known(spark: SparkSession, scheme: str | None) -> bool:
+    context: Any = spark.sparkContext
+    try:
+        context._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, context._jsc.hadoopConfiguration())
+    except Py4JJavaError:
+        return False
+    return True

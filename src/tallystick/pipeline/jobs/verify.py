@@ -26,9 +26,10 @@ from tallystick.pipeline.archive.history import as_witness, why_not_witnessed, w
 from tallystick.pipeline.archive.manifest import Manifest
 from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.source.log_query import absolute, open_log
-from tallystick.pipeline.spark import job_session, tasks
+from tallystick.pipeline.spark import tasks
 from tallystick.pipeline.spark.failures import clear, told
 from tallystick.pipeline.spark.progress import Show, watched
+from tallystick.pipeline.spark.session import job_session, set_shuffle_partitions
 from tallystick.pipeline.verify import findings, piece_check
 from tallystick.pipeline.verify.chain_check import FACT, PROBLEM, READABLE, SUSPECT
 from tallystick.pipeline.whole_log import Whole, whole
@@ -67,7 +68,7 @@ class Verified(msgspec.Struct, kw_only=True):
 
 def verify(spark: SparkSession, url: str, archive: str | Path | None = None, *, show: Show | None = None) -> Verified:
     """Verify a log and its archive, if it has one."""
-    own = job_session.beside(spark)
+    own = job_session(spark)
     with clear(), watched(spark, "verify", show), _kept(_heads(own, url)) as heads:
         seen = _first(heads.agg(F.count(F.lit(1)), F.max(F.when(F.col("stream") == "", F.col("seq")))))
         source = whole(
@@ -181,7 +182,9 @@ class _Said(NamedTuple):
 def _rows(source: Whole, checked: DataFrame, heads: DataFrame, until: int, found: Verified) -> None:
     """Everything that the rows themselves tell, of what the tasks have left of them."""
     counts = _count(checked, found)
-    job_session.size(checked.sparkSession, rows=counts.rows + found.streams, cores=tasks.cores(checked.sparkSession))
+    set_shuffle_partitions(
+        checked.sparkSession, rows=counts.rows + found.streams, cores=tasks.cores(checked.sparkSession)
+    )
     names = ("position", "stream", "seq")
     control = checked.where(F.col("kind") == FACT).select(*names, "type", "payload")
     suspects = checked.where(F.col("kind") == SUSPECT).select(*names, "checksum", "gone")

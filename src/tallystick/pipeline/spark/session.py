@@ -38,6 +38,15 @@ _SETTINGS = {
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "true",
 }
+ROWS_A_PART = 100_000
+PARTS_MAX = 10_000
+_JOB_SETTINGS = {
+    # With these two on, every shuffle and every small side of a join is a job of its own. A question over a few hundred
+    # rows has ten of them.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.shuffle.partitions": "1",
+}
 _PACKAGES = ("tallystick", "pyspark_tallystick")
 _SET_UP_BY_USER = ("SPARK_CONF_DIR", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
@@ -156,3 +165,27 @@ def _zipped(name: str, files: Iterable[Path], root: Path) -> Path:
         for file in files:
             archive.write(file.resolve(), file.resolve().relative_to(root.resolve()).as_posix())
     return path
+
+
+# --- sessions of jobs -------------------------------------------------------------------------------------------------
+
+
+def job_session(spark: SparkSession) -> SparkSession:
+    """A session for a job that asks many small questions: its settings do not change those of `spark`.
+
+    It shares the context, so cores, files and cached tables. Spark Connect cannot make one, so there it is `spark`.
+    """
+    if not isinstance(spark, SparkSession):
+        return spark
+    made = spark.newSession()
+    for name, value in _JOB_SETTINGS.items():
+        made.conf.set(name, value)
+    return made
+
+
+def set_shuffle_partitions(spark: SparkSession, *, rows: int, cores: int) -> None:
+    """Shuffle so many rows in as many parts as they are worth: in one if they are few."""
+    if not isinstance(spark, SparkSession):
+        return
+    parts = 1 if rows <= ROWS_A_PART else max(-(-rows // ROWS_A_PART), cores)
+    spark.conf.set("spark.sql.shuffle.partitions", str(min(parts, PARTS_MAX)))

@@ -14,12 +14,16 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from tallystick.event import names
 from tallystick.event.chain import DOMAIN
 from tallystick.pipeline.verify.chain_check import BREAK, EDGE
-from tallystick.pipeline.verify.digests import hex_of
 from tallystick.store import facts
 
 GENESIS = "0" * 64
 FINDING = ("what", "reason", "position", "stream", "seq")
 _ABOUT = facts.KIND + "/"
+
+
+def hex_of(name: str) -> Column:
+    """A binary column as lower-case hex."""
+    return F.lower(F.hex(F.col(name)))
 
 
 def finding(rows: DataFrame, what: str | Column, reason: Column) -> DataFrame:

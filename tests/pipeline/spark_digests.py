@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from pyspark.sql.types import Row
 
 from tallystick.pipeline.archive.manifest import BLOCK_POSITIONS, Block
-
-
-def hex_of(name: str) -> Column:
-    """A binary column as lower-case hex."""
-    return F.lower(F.hex(F.col(name)))
+from tallystick.pipeline.verify.findings import hex_of
 
 
 def blocks(events: DataFrame, *by: str) -> DataFrame:
