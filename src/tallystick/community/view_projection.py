@@ -27,7 +27,7 @@ from tallystick.community.storage import ASIDE_EVENT, ASIDE_FORK, CommunityStora
 from tallystick.community.types import EVENT_TYPES
 from tallystick.event import canonical, chain, names
 from tallystick.event import model as envelope
-from tallystick.projections import ordering
+from tallystick.projections import merged_order
 from tallystick.projections.model import BY_LAMPORT, Projection
 from tallystick.store.store import Store
 from tallystick.store.views import BY_KIND
@@ -145,7 +145,7 @@ class ViewProjection(Projection):
             entry = from_aside(FeedStreams(standing.community), event.data["event"])
             mark: bytes | None = entry.lamport.to_bytes(8, "big") + entry.id + entry.link
         else:
-            mark = ordering.mark_of(event)
+            mark = merged_order.mark_of(event)
         return mark if mark is None or standing is None else mark + standing.token
 
     def _stand(self, standing: CountedBase, state: Any) -> Any:

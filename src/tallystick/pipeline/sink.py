@@ -34,9 +34,9 @@ from pyspark.sql.types import StructType
 import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.event import canonical
-from tallystick.pipeline.failures import clear, told
-from tallystick.pipeline.question import absolute, named, number_in, require_shared, url_in
-from tallystick.store.expectation import ANY, Expected
+from tallystick.pipeline.source.log_query import absolute, named, number_in, require_shared, url_in
+from tallystick.pipeline.spark.failures import clear, told
+from tallystick.store.expectation import ANY
 
 NAME = "tallystick"
 APPEND_EVENTS = 500
@@ -134,8 +134,7 @@ def _opened(made: Recipe) -> Store:
 def _groups(made: Recipe, batches: Iterator[pa.RecordBatch], task: int) -> Iterator[tuple[str, int, list[NewEvent]]]:
     """Events of one stream with where it must end, as appends; their task and their order are checked on the way."""
     current, last = "", None
-    expected = ANY
-    seq: int = ANY
+    expected = seq = ANY
     events: list[NewEvent] = []
     for batch in batches:
         for row in batch.to_pylist():
@@ -146,7 +145,7 @@ def _groups(made: Recipe, batches: Iterator[pa.RecordBatch], task: int) -> Itera
                     _require_task(row, current, task)
                     last, seq = None, ANY
                 current, events = row["stream"], []
-                expected = Expected(_seq(made, row, seq) - 1) if made.expected else ANY
+                expected = _seq(made, row, seq) - 1 if made.expected else ANY
             seq = _seq(made, row, seq)
             place = row[made.order]
             if place is None or (last is not None and place < last):
