@@ -6,7 +6,7 @@ import importlib.util
 from typing import Any
 
 import tallystick
-from tallystick.demo.stage import Chapter, Stage, tally_command
+from examples.demo.stage import Chapter, Stage, tally_command
 from tallystick.projections import Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 

@@ -25,7 +25,7 @@ class Writer:
     """A running writer. Leaving the `with` block ends it in any case."""
 
     def __init__(self, url: str, *, events: int, seed: int, start: int = 0, pretend: bool = False) -> None:
-        command = [sys.executable, "-m", "tallystick.demo.writer", url, f"--events={events}", f"--seed={seed}"]
+        command = [sys.executable, "-m", "examples.demo.writer", url, f"--events={events}", f"--seed={seed}"]
         command += [f"--start={start}"] + ["--pretend"] * pretend
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self._began: float | None = None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import tallystick
-from tallystick.demo import traffic
-from tallystick.demo.child import Ack, Writer
-from tallystick.demo.stage import Chapter, Stage
+from examples.demo import traffic
+from examples.demo.child import Ack, Writer
+from examples.demo.stage import Chapter, Stage
 
 
 def play(stage: Stage) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tallystick
+from examples.demo.stage import Chapter, Stage, tally_command
 from tallystick import Store, state
-from tallystick.demo.stage import Chapter, Stage, tally_command
 from tallystick.event.model import Event
 from tallystick.state import Reducer, Until, as_reducer
 from tallystick.store import verify

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tallystick.demo import crash, life, pipeline, proof
+from examples.demo import crash, life, pipeline, proof
 
 CHAPTERS = (crash.CHAPTER, proof.CHAPTER, pipeline.CHAPTER, life.CHAPTER)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 import tallystick
-from tallystick.demo import traffic
-from tallystick.demo.stage import Chapter, Stage, disk_bytes, tally_command
+from examples.demo import traffic
+from examples.demo.stage import Chapter, Stage, disk_bytes, tally_command
 from tallystick.event import canonical, chain, names
 from tallystick.event.model import Event
 from tallystick.store import verify

@@ -1,4 +1,4 @@
-"""`python -m tallystick.demo [--events N] [--dir DIR] [--engine ENGINE]`: 0 if all is well, 1 if it is not."""
+"""`python -m examples.demo [--events N] [--dir DIR] [--engine ENGINE]`: 0 if all is well, 1 if it is not."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.rule import Rule
 
+from examples.demo.chapters import CHAPTERS
+from examples.demo.stage import Options, Stage, prepare
 from tallystick import errors
-from tallystick.demo.chapters import CHAPTERS
-from tallystick.demo.stage import Options, Stage, prepare
 
 EVENTS = 200_000
 EVENTS_MIN = 100
@@ -63,9 +63,7 @@ def _close(stage: Stage, good: bool, seconds: float) -> None:
 
 
 def _options(arguments: Sequence[str] | None) -> Options:
-    parser = argparse.ArgumentParser(
-        prog="python -m tallystick.demo", description="A writer is killed; nothing is lost."
-    )
+    parser = argparse.ArgumentParser(prog="python -m examples.demo", description="A writer is killed; nothing is lost.")
     parser.add_argument("--events", type=int, default=EVENTS, help=f"how many events (default {EVENTS:,})")
     parser.add_argument(
         "--dir", type=Path, default=Path("demo-data"), help="where to put the store (default demo-data)"
