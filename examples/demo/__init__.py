@@ -1,4 +1,4 @@
-"""`python -m examples.demo`: a writer is killed in the middle of its work, and nothing it was told is lost.
+"""`python -m examples.demo`: a writer is killed in the middle of its work, and nothing acknowledged is lost.
 
-One file a chapter; `chapters.py` lists them.
+One file per chapter; `__main__.py` lists them in the order they are played.
 """

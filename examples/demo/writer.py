@@ -1,4 +1,4 @@
-"""The process that is going to be killed: appends commits and acknowledges each on standard output.
+"""The process that will be killed: it appends commits and acknowledges each on standard output.
 
 A line is written after the append has returned, and never before: `first event number, events, already stored`.
 """
