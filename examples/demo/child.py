@@ -14,18 +14,18 @@ from tallystick import errors
 
 
 class Ack(msgspec.Struct, frozen=True):
-    """The writer was told by the store that these events are on disk."""
+    """The store has told the writer that these events are on disk."""
 
     first: int
     events: int
     stored: int
 
 
-class Writer:
-    """A running writer. Leaving the `with` block ends it in any case."""
+class WriterProcess:
+    """A running writer. Leaving the `with` block always ends it."""
 
     def __init__(self, url: str, *, events: int, seed: int, start: int = 0, pretend: bool = False) -> None:
-        command = [sys.executable, "-m", "tallystick.demo.writer", url, f"--events={events}", f"--seed={seed}"]
+        command = [sys.executable, "-m", "examples.demo.writer", url, f"--events={events}", f"--seed={seed}"]
         command += [f"--start={start}"] + ["--pretend"] * pretend
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self._began: float | None = None
@@ -38,7 +38,7 @@ class Writer:
         return self._process.pid
 
     def acks(self) -> Iterator[Ack]:
-        """Acknowledgements as they come, until the writer has ended. A line that was cut off is none."""
+        """Yield the acknowledgements until the writer has ended. A line that was cut off is not one."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             now = time.perf_counter()
@@ -59,7 +59,7 @@ class Writer:
         assert self._process.stderr is not None
         return self._process.stderr.read().decode(errors="replace").strip()[-500:]
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> WriterProcess:
         return self
 
     def __exit__(

@@ -1,4 +1,4 @@
-"""`python -m tallystick.testing.requirements [--check]`: writes docs/requirements.md, row of the requirements -> tests.
+"""`python -m tests.docs.requirements [--check]`: writes docs/requirements.md, row of the requirements -> tests.
 
 A row is named by a test that has its id (as in LH-03) in its name or docstring, under tests/ or in the contract suite.
 Nothing is run: a row that is named is not proven by that, a row that is not named is certainly missing.
@@ -30,7 +30,7 @@ AREAS = {
 _OPENING = """\
 # Requirements and the tests that name them
 
-Made by `python -m tallystick.testing.requirements` from the names and docstrings of the tests. Do not edit it. A row
+Made by `python -m tests.docs.requirements` from the names and docstrings of the tests. Do not edit it. A row
 without a test says "not yet"; a row with tests holds as far as those go, and no further. Tests of
 `testing/contract` run once for each engine.
 """
@@ -115,7 +115,7 @@ def unknown(root: Path) -> list[Naming]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the page; with --check, say whether it is up to date."""
-    parser = argparse.ArgumentParser(prog="python -m tallystick.testing.requirements")
+    parser = argparse.ArgumentParser(prog="python -m tests.docs.requirements")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is out of date")
     parser.add_argument("--root", type=Path, default=Path(), help="the project (default: here)")
     given = parser.parse_args(arguments)
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if (given.root / PAGE).is_file() and (given.root / PAGE).read_text("utf-8") == text:
         return 0
-    print(f"{PAGE} is out of date: run python -m tallystick.testing.requirements", file=sys.stderr)
+    print(f"{PAGE} is out of date: run python -m tests.docs.requirements", file=sys.stderr)
     return 1
 
 

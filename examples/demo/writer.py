@@ -1,4 +1,4 @@
-"""The process that is going to be killed: appends commits and acknowledges each on standard output.
+"""The process that will be killed: it appends commits and acknowledges each on standard output.
 
 A line is written after the append has returned, and never before: `first event number, events, already stored`.
 """
@@ -9,7 +9,7 @@ import argparse
 import os
 
 import tallystick
-from tallystick.demo import traffic
+from examples.demo import traffic
 
 _STDOUT = 1
 
@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tallystick.demo.writer")
+    parser = argparse.ArgumentParser(prog="python -m examples.demo.writer")
     parser.add_argument("url")
     parser.add_argument("--events", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)

@@ -6,7 +6,7 @@ import importlib.util
 from typing import Any
 
 import tallystick
-from tallystick.demo.stage import Chapter, Stage, tally_command
+from examples.demo.stage import Chapter, Stage, tally_command
 from tallystick.projections import Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 
@@ -19,23 +19,23 @@ class ToolUse(Projection):
     key = "stream"
 
     def initial(self) -> dict[str, Any]:
-        """None yet."""
+        """No calls yet."""
         return {"calls": 0, "failed": 0}
 
     def apply(self, used: dict[str, Any], event: Any) -> dict[str, Any]:
-        """One call more, or one answer."""
+        """Count a call, or a failed answer."""
         if event.type == "tool.called":
             return used | {"calls": used["calls"] + 1}
         return used | {"failed": used["failed"] + (not event.data["ok"])}
 
 
 def play(stage: Stage) -> bool:
-    """Archive, verify, rebuild, grow; without PySpark the chapter says how to get it."""
+    """Archive, verify, rebuild, measure growth. Without PySpark, say how to install it."""
     if not stage.options.spark:
-        stage.say("left out: --no-spark")
+        stage.say("skipped: --no-spark")
         return True
     if importlib.util.find_spec("pyspark") is None:
-        stage.say("PySpark is not installed: pip install 'tallystick[spark]', and play again.")
+        stage.say("PySpark is not installed: pip install 'tallystick[spark]', and run the demo again.")
         return True
     from tallystick.pipeline.spark import session
 
@@ -71,7 +71,7 @@ def _play(stage: Stage, spark: Any) -> bool:
                 f"{rows:,}",
                 "rows of a projection, " + ("as in one process" if same else "NOT as in one process"),
             ),
-            ("grows by", f"{found.events_a_day:,.0f}", "events a day, if it goes on like this"),
+            ("grows by", f"{found.events_a_day:,.0f}", "events a day, at this rate"),
         ]
     )
     stage.say(f"plots: {page}")

@@ -1,4 +1,4 @@
-"""`python -m tallystick.demo [--events N] [--dir DIR] [--engine ENGINE]`: 0 if all is well, 1 if it is not."""
+"""`python -m examples.demo [--events N] [--dir DIR] [--engine ENGINE]`: 0 if all is well, 1 if it is not."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.rule import Rule
 
+from examples.demo import crash, life, pipeline, proof
+from examples.demo.stage import Options, Stage, prepare
 from tallystick import errors
-from tallystick.demo.chapters import CHAPTERS
-from tallystick.demo.stage import Options, Stage, prepare
 
+CHAPTERS = (crash.CHAPTER, proof.CHAPTER, pipeline.CHAPTER, life.CHAPTER)
 EVENTS = 200_000
 EVENTS_MIN = 100
 
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(f"\n[bold]Tallystick[/]: {options.events:,} events into [cyan]{stage.url}[/]", highlight=False)
         outcomes = [_play(stage, number) for number in range(len(CHAPTERS))]
     except errors.TallyError as problem:
-        console.print(f"\nThe demo could not go on: {problem}", style="red", highlight=False)
+        console.print(f"\nThe demo stopped: {problem}", style="red", highlight=False)
         return 2
     good = all(outcomes)
     _close(stage, good, time.perf_counter() - started)
@@ -52,9 +53,7 @@ def _close(stage: Stage, good: bool, seconds: float) -> None:
     else:
         console.print(f"[bold red]Something is wrong[/], after {seconds:,.0f} s. Look closer:", highlight=False)
     if stage.options.engine == "postgres":
-        console.print(
-            f"  its server has stopped; what it wrote is in {stage.options.directory}/server\n", highlight=False
-        )
+        console.print(f"  the server has stopped; its data is in {stage.options.directory}/server\n", highlight=False)
         return
     width = max(len(command) for command, _ in stage.commands)
     for command, purpose in stage.commands:
@@ -63,18 +62,14 @@ def _close(stage: Stage, good: bool, seconds: float) -> None:
 
 
 def _options(arguments: Sequence[str] | None) -> Options:
-    parser = argparse.ArgumentParser(
-        prog="python -m tallystick.demo", description="A writer is killed; nothing is lost."
-    )
+    parser = argparse.ArgumentParser(prog="python -m examples.demo", description="A writer is killed; nothing is lost.")
     parser.add_argument("--events", type=int, default=EVENTS, help=f"how many events (default {EVENTS:,})")
     parser.add_argument(
         "--dir", type=Path, default=Path("demo-data"), help="where to put the store (default demo-data)"
     )
     parser.add_argument("--engine", choices=("files", "sqlite", "postgres"), default="files")
-    parser.add_argument("--seed", type=int, default=1, help="another seed, other events")
-    parser.add_argument(
-        "--no-spark", action="store_true", help="leave out the chapter on Spark, which takes the longest"
-    )
+    parser.add_argument("--seed", type=int, default=1, help="a different seed gives different events")
+    parser.add_argument("--no-spark", action="store_true", help="skip the chapter on Spark, which takes the longest")
     parser.add_argument("--pretend", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.events < EVENTS_MIN:

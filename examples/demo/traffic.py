@@ -1,8 +1,8 @@
-"""Realistic events, the same ones for the same seed: agents that call tools, orders that are paid, nightly imports.
+"""Realistic events, always the same for one seed: agents that call tools, orders that are paid, nightly imports.
 
-About two hundred stories are under way at any time. A commit is the next event of one of them, or its next few, or a
-whole import. Event number n always has the same id, so that what was sent can be compared with what was stored, and
-so that sending something twice is harmless.
+About two hundred stories are in progress at any time. A commit is the next event of one of them, or its next few, or a
+whole import. Event number n always has the same id. So what was sent can be compared with what was stored, and sending
+an event twice is harmless.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Step: TypeAlias = "tuple[str, dict[str, Any]]"
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """What is appended at once: events `first` to `first + len(events) - 1`, all to one stream."""
+    """What one append holds: events `first` to `first + len(events) - 1`, all to one stream."""
 
     first: int
     stream: str
@@ -33,7 +33,7 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class Story(msgspec.Struct):
-    """A stream and what is still going to happen in it."""
+    """A stream, and the events that will still be appended to it."""
 
     stream: str
     actor: str
@@ -70,7 +70,7 @@ def _event(number: int, story: Story, step: Step) -> NewEvent:
 
 
 class _Stories:
-    """The stories under way; one that has ended makes room for a new one."""
+    """The stories in progress. When one ends, a new one begins."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -78,7 +78,7 @@ class _Stories:
         self._active = [self._begin() for _ in range(ACTIVE_STORIES)]
 
     def next_piece(self) -> tuple[Story, int]:
-        """A story that goes on now, and how many of its events come at once."""
+        """The story that continues now, and how many of its events are in the next commit."""
         chance = self._chance
         if chance.random() < IMPORT_SHARE:
             self._begun += 1

@@ -5,30 +5,32 @@ from __future__ import annotations
 import time
 
 import tallystick
-from tallystick.demo import traffic
-from tallystick.demo.child import Ack, Writer
-from tallystick.demo.stage import Chapter, Stage
+from examples.demo import traffic
+from examples.demo.child import Ack, WriterProcess
+from examples.demo.stage import Chapter, Stage
 
 
 def play(stage: Stage) -> bool:
-    """Write, kill, reopen, go on."""
+    """Write, kill, reopen, continue."""
     half = stage.options.events // 2
-    with Writer(stage.url, events=stage.options.events, seed=stage.options.seed) as first:
+    with WriterProcess(stage.url, events=stage.options.events, seed=stage.options.seed) as first:
         _follow(stage, first, "first writer ", kill_at=half)
-    told = sum(stage.acknowledged)
+    acknowledged = sum(stage.acknowledged)
     stage.say(
         f"SIGKILL to process {first.pid}, while it was appending. No handler ran, nothing was closed.", style="bold red"
     )
-    unharmed = _reopen(stage, told)
+    unharmed = _reopen(stage, acknowledged)
     options = stage.options
-    with Writer(stage.url, events=options.events, seed=options.seed, start=told, pretend=options.pretend) as second:
+    with WriterProcess(
+        stage.url, events=options.events, seed=options.seed, start=acknowledged, pretend=options.pretend
+    ) as second:
         again = _follow(stage, second, "second writer")
     if again and again.stored:
         stage.say(f"the interrupted commit was sent again: {again.stored} events known by id, none written twice")
     return unharmed
 
 
-def _follow(stage: Stage, writer: Writer, name: str, *, kill_at: int | None = None) -> Ack | None:
+def _follow(stage: Stage, writer: WriterProcess, name: str, *, kill_at: int | None = None) -> Ack | None:
     """Note every acknowledgement, and kill when it is time. Returns the first one."""
     opening: Ack | None = None
     before = sum(stage.acknowledged)
@@ -45,20 +47,20 @@ def _follow(stage: Stage, writer: Writer, name: str, *, kill_at: int | None = No
     return opening
 
 
-def _reopen(stage: Stage, told: int) -> bool:
-    """Show what recovery found; says whether everything that was acknowledged is there."""
+def _reopen(stage: Stage, acknowledged: int) -> bool:
+    """Show what recovery found; return whether every acknowledged event is there."""
     started = time.perf_counter()
     with tallystick.open(stage.url) as store:
         taken_ms = (time.perf_counter() - started) * 1e3
         recovered = store.report().recovered
         numbers = [traffic.event_number(event.id) for event in store.events()]
     found = sum(number is not None for number in numbers)
-    missing = told - sum(number is not None and number < told for number in numbers)
+    missing = acknowledged - sum(number is not None and number < acknowledged for number in numbers)
     stage.table(
         [
             ("reopened in", f"{taken_ms:,.0f} ms", ""),
-            ("acknowledged", f"{told:,}", "the writer was told: on disk"),
-            ("found", f"{found:,}", _in_flight(found - told) if found > told else ""),
+            ("acknowledged", f"{acknowledged:,}", "the store told the writer: on disk"),
+            ("found", f"{found:,}", _in_flight(found - acknowledged) if found > acknowledged else ""),
             ("lost", f"{missing:,}", ""),
         ]
     )

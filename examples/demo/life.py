@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tallystick
+from examples.demo.stage import Chapter, Stage, tally_command
 from tallystick import Store, state
-from tallystick.demo.stage import Chapter, Stage, tally_command
 from tallystick.event.model import Event
 from tallystick.state import Reducer, Until, as_reducer
 from tallystick.store import verify
@@ -25,11 +25,11 @@ class AgentRun:
     step_types = ("tool.returned", "agent.finished")
 
     def initial(self) -> dict[str, Any]:
-        """Not begun."""
+        """Nothing yet."""
         return {"calls": {}, "failed": 0, "thoughts": 0, "finished": False}
 
     def apply(self, run: dict[str, Any], event: Event) -> dict[str, Any]:
-        """One event more."""
+        """Add one event."""
         data = event.data or {}
         if event.type == "tool.called":
             calls = run["calls"] | {data["tool"]: run["calls"].get(data["tool"], 0) + 1}
