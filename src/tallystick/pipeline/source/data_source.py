@@ -19,7 +19,6 @@ from tallystick.pipeline.source.log_query import Question, head_past, named, ope
 from tallystick.pipeline.source.partitions import Range
 from tallystick.pipeline.source.stream_ranges import StreamRange
 from tallystick.pipeline.spark.failures import told
-from tallystick.store import iterate
 from tallystick.store.stating import States, shown
 
 NAME = "tallystick"
@@ -80,7 +79,7 @@ def _require_fit(log: States, batch: Any) -> None:
     """Refuse payloads without their checksum. The log itself is asked for the first, so that it names it."""
     for position, payload, checksum in columns.to_rows(batch, _TO_CHECK):
         if payload is not None and chain.checksum(payload) != checksum:
-            iterate.event_at(log, position)
+            log.read(after=position - 1, until=position, limit=1, over_pruned=True)
 
 
 class TallystickSource(DataSource):
