@@ -9,7 +9,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, state
 from tallystick.projections import Projection
-from tallystick.server.api import runs
+from tallystick.server.api import log_page, runs
 from tallystick.server.merge import merge
 from tallystick.testing.builders import text
 
