@@ -18,7 +18,7 @@ from tallystick.event.model import Event
 from tallystick.pipeline.fold.keys import KEY, key_name
 from tallystick.pipeline.source import columns
 from tallystick.pipeline.stream import batch_rows
-from tallystick.pipeline.stream.batch_rows import Batch, Filler, Kept, filling
+from tallystick.pipeline.stream.batch_rows import Batch, Filler, ProjectionJob, filler_task
 from tallystick.projections import Live, Projection, ViewReader, model
 from tallystick.projections import rebuild as rebuild_in_process
 from tallystick.projections.places import Keeper
@@ -66,7 +66,7 @@ def apply(store: Store, projection: Any, until: int, chance: random.Random) -> B
     views = store.log.views
     place = Keeper(store, projection, views).live()
     batch = Batch(chance.randbytes(16), place, until)
-    filler = Filler(store, Kept("", projection, Catalog()), batch)
+    filler = Filler(store, ProjectionJob("", projection, Catalog()), batch)
     for page in pages(store, projection, place.position, until, chance.randint(1, 9)):
         filler.take(page)
     views.write_batch(place.moved(until, None), batch.number, rows=filler.end(), previous=place.position)
@@ -150,7 +150,7 @@ def test_few_keys_are_held_where_states_are_large(tmp_path: Path, monkeypatch: p
 
         place = Keeper(store, Large(), store.log.views).live()
         monkeypatch.setattr(store.log.views, "rows", counting)
-        filler = Filler(store, Kept("", Large(), Catalog()), Batch(b"one", place, 40))
+        filler = Filler(store, ProjectionJob("", Large(), Catalog()), Batch(b"one", place, 40))
         for page in pages(store, Large(), 0, 40, 20):
             filler.take(page)
         assert filler.end() == 40
@@ -165,7 +165,7 @@ def test_a_task_of_an_older_batch_is_refused(tmp_path: Path) -> None:
         fill(store, chance, 30)
         late = Filler(
             store,
-            Kept("", OrderTotals(), Catalog()),
+            ProjectionJob("", OrderTotals(), Catalog()),
             Batch(b"late", Keeper(store, OrderTotals(), store.log.views).live(), 30),
         )
         apply(store, OrderTotals(), store.head(), chance)
@@ -193,6 +193,6 @@ def test_tasks_of_one_process_count_the_rows_once(tmp_path: Path, monkeypatch: p
         for number in range(4):
             batch = Batch(b"%d" % number, Keeper(store, projection, store.log.views).live(), 30)
             found = list(pages(store, projection, 0, 30, 50))
-            (rows,) = filling(Kept(url, projection, Catalog()), batch)(iter(found))
+            (rows,) = filler_task(ProjectionJob(url, projection, Catalog()), batch)(iter(found))
             assert rows.column(0).to_pylist() == [3]
     assert len(counted) == 1

@@ -17,7 +17,7 @@ from tallystick.store.store import Store
 _PLACE = ("position", "stream", "seq")
 
 
-class Comparison:
+class TableComparison:
     """Compares one window after the other."""
 
     def __init__(self, later: set[int]) -> None:
