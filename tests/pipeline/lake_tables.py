@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tallystick.event.model import Event
 from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
-from tallystick.pipeline.lake.form import PARTITIONS, SCHEMA
+from tallystick.pipeline.lake.schema import PARTITIONS, SCHEMA
 from tallystick.pipeline.source.columns import COLUMNS, arrow_schema, to_events
 from tallystick.pipeline.storage.port import storage_at
 

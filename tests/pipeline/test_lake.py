@@ -25,7 +25,7 @@ from tallystick.pipeline.jobs.compact import compact
 from tallystick.pipeline.lake.check import verify
 from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
 from tallystick.pipeline.lake.events import append
-from tallystick.pipeline.lake.form import bucket_of
+from tallystick.pipeline.lake.schema import bucket_of
 from tallystick.pipeline.lake.table import FORMATS
 from tallystick.pipeline.storage.port import storage_at
 from tests.pipeline.lake_tables import bounded, events_of, rows_of

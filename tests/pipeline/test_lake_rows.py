@@ -17,8 +17,8 @@ import tallystick
 from tallystick import errors, state
 from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
 from tallystick.pipeline.lake.events import append
-from tallystick.pipeline.lake.form import ROWS
 from tallystick.pipeline.lake.projection_rows import replace, verify
+from tallystick.pipeline.lake.schema import ROWS
 from tallystick.pipeline.lake.table import FORMATS, table_at
 from tallystick.pipeline.storage.port import storage_at
 from tallystick.projections import Projection, ViewReader, rebuild

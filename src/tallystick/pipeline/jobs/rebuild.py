@@ -25,7 +25,7 @@ from tallystick.pipeline.spark.user_modules import only_upcasters, ship_modules
 from tallystick.pipeline.whole_log import WholeLog, whole_log
 from tallystick.projections.live import Live
 from tallystick.projections.rebuild import discard, stage, switch
-from tallystick.projections.summary.sql import hindrance
+from tallystick.projections.summary.sql import why_not_sql
 from tallystick.store import iterate
 from tallystick.store.store import Store
 from tallystick.store.views import ROWS, Place, ViewRow
@@ -72,7 +72,7 @@ def folded(spark: SparkSession, store: Store, projection: Any, source: WholeLog)
     catalog = only_upcasters(store.catalog)  # type: ignore[arg-type]
     projection.prepare(store, until=source.until)
     ship_modules(projection, catalog)
-    if hindrance(projection, catalog) is None:
+    if why_not_sql(projection, catalog) is None:
         return summaries.fold(spark, source, projection)
     return fold(spark, source, projection, catalog)
 

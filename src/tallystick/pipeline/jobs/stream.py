@@ -35,7 +35,7 @@ from tallystick.pipeline.storage.port import directory_at, scheme_of
 from tallystick.pipeline.stream import ends
 from tallystick.pipeline.stream.batch_rows import COUNT_DDL, Batch, ProjectionJob, filler_task, refold
 from tallystick.pipeline.stream.batch_size import end_of_batch
-from tallystick.projections.places import Keeper
+from tallystick.projections.places import PlaceKeeper
 from tallystick.store import cursors
 from tallystick.store.selection import Selection
 from tallystick.store.stating import shown
@@ -81,7 +81,7 @@ def stream(
     job = ProjectionJob(absolute(url), projection, only_upcasters(catalog))
     ship_modules(projection, job.catalog)
     with job.open(for_rows=True) as store:
-        after = Keeper(store, projection, store.log.views).live().position
+        after = PlaceKeeper(store, projection, store.log.views).live().position
     spark.dataSource.register(ends.EndsSource)
     options = {"projection": projection.name, "after": str(after), "maxEventsPerTrigger": str(batch_events)}
     batches = spark.readStream.format(ends.NAME).options(url=job.url, **options).load()
@@ -113,7 +113,7 @@ def apply_batch(batch: DataFrame, job: ProjectionJob, spark: SparkSession, bound
 def _step(spark: SparkSession, job: ProjectionJob, store: Store, end: int, bounds: Bounds) -> int:
     """Fold dropped states again, and apply the next events up to `end`; says how far the rows are then."""
     views, projection = store.log.views, job.projection
-    place = Keeper(store, projection, views).live()
+    place = PlaceKeeper(store, projection, views).live()
     while keys := views.dropped(place.projection, place.epoch, limit=DROPPED_A_WRITE):
         _fold_again(spark, job, store, place, keys)
     if place.position >= end:

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from tallystick import errors
 from tallystick.pipeline.archive.history import erasures
-from tallystick.pipeline.lake import ends
+from tallystick.pipeline.lake import history
 from tallystick.pipeline.lake.chains import Chains
 from tallystick.pipeline.lake.comparison import TableComparison
 from tallystick.pipeline.lake.events import rows_of
-from tallystick.pipeline.lake.form import SCHEMA
+from tallystick.pipeline.lake.schema import SCHEMA
 from tallystick.pipeline.lake.table import Table, TableMark, read_mark, require_content, table_at
 from tallystick.pipeline.lake.table_files import UNREADABLE, ReadableFile, look_at, rows_between
 from tallystick.pipeline.source.log_query import open_log
@@ -74,7 +74,7 @@ def verify(
     with open_log(url) as store:
         mark = read_mark(table)
         require_content(table, mark, projection="")
-        ends.require_same_log(table, mark, store)
+        history.require_same_log(table, mark, store)
         source = whole_log(url, archive, over_pruned=True, over_holes=True, seen=mark.through)
         later = set(erasures(store, after=mark.through, until=source.until, over_holes=True))
     found = TableVerifyResult(format=table.format, through=mark.through, head=source.until)

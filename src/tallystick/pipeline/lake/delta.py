@@ -25,7 +25,7 @@ from deltalake import (
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from tallystick import errors
-from tallystick.pipeline.lake.form import BARE, PARTITIONS, ROWS, SCHEMA
+from tallystick.pipeline.lake.schema import BARE, PARTITIONS, ROWS, SCHEMA
 from tallystick.pipeline.lake.table import (
     DELTA,
     FINGERPRINT,

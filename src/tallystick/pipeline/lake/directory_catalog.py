@@ -20,7 +20,7 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import update_table_metadata
 
-from tallystick.pipeline.lake.place_io import PlaceIO, location_of
+from tallystick.pipeline.lake.storage_io import StorageIO, location_of
 from tallystick.pipeline.storage.port import Storage, Taken
 
 IDENTIFIER = ("tallystick", "table")
@@ -43,7 +43,7 @@ class DirectoryCatalog(MetastoreCatalog):
         if not number:
             raise NoSuchTableError(f"there is no table at {self._storage}")
         path = f"{self._location}/{_name(number)}"
-        io = PlaceIO(self._storage)
+        io = StorageIO(self._storage)
         return Table(IDENTIFIER, FromInputFile.table_metadata(io.new_input(path)), path, io, self)
 
     def begin(self, schema: Schema, spec: PartitionSpec, properties: dict[str, str]) -> None:

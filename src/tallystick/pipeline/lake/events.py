@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from tallystick import errors
 from tallystick.pipeline.archive import bucket_reader
 from tallystick.pipeline.archive.history import erasures
-from tallystick.pipeline.lake import ends
-from tallystick.pipeline.lake.form import BUCKETS, BUCKETS_MAX, SCHEMA, with_partitions
+from tallystick.pipeline.lake import history
+from tallystick.pipeline.lake.schema import BUCKETS, BUCKETS_MAX, SCHEMA, with_partitions
 from tallystick.pipeline.lake.table import (
     GuardedRows,
     Table,
@@ -103,7 +103,7 @@ def _begun(table: Table, url: str, buckets: int | None) -> TableMark:
             table.begin(TableMark(store_id=store.log.store_id.hex(), through=0, buckets=buckets or BUCKETS), SCHEMA)
             mark = read_mark(table)
         require_content(table, mark, projection="")
-        ends.require_same_history(table, mark, store)
+        history.require_same_history(table, mark, store)
         require_one_winner(table)
         return mark
 
@@ -147,8 +147,8 @@ def _next_end(source: WholeLog, after: int, commit_events: int) -> int:
     """Where a commit ends: with a bucket of the archive, so that no file is read for two commits without need."""
     end = min(after + commit_events, source.until)
     buckets = source.manifest.buckets if source.manifest is not None else []
-    ends = [bucket.last for bucket in buckets if after < bucket.last <= end]
-    return ends[-1] if ends and end <= source.through else end
+    history = [bucket.last for bucket in buckets if after < bucket.last <= end]
+    return history[-1] if history and end <= source.through else end
 
 
 def rows_of(source: WholeLog, part: Range, buckets: int, *, over_pruned: bool = False) -> Iterator[pa.RecordBatch]:

@@ -28,8 +28,8 @@ from pyiceberg.types import LongType
 from tallystick import errors
 from tallystick.pipeline.lake import table_files
 from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
-from tallystick.pipeline.lake.form import PARTITIONS, SCHEMA
-from tallystick.pipeline.lake.place_io import name_of, staged
+from tallystick.pipeline.lake.schema import PARTITIONS, SCHEMA
+from tallystick.pipeline.lake.storage_io import name_of, staged
 from tallystick.pipeline.lake.table import (
     FINGERPRINT,
     ICEBERG,

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tallystick import errors
-from tallystick.pipeline.lake.form import ROWS
+from tallystick.pipeline.lake.schema import ROWS
 from tallystick.pipeline.lake.table import (
     GuardedRows,
     Table,

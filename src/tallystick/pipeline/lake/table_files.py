@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tallystick.pipeline.lake.form import PARTITIONS, SCHEMA
+from tallystick.pipeline.lake.schema import PARTITIONS, SCHEMA
 from tallystick.pipeline.lake.table import ListedFile
 from tallystick.pipeline.storage.port import Storage
 from tallystick.pipeline.verify.bucket_check import wrong_statistics

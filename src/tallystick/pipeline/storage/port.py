@@ -28,7 +28,7 @@ class Taken(Exception):
 
 @runtime_checkable
 class Storage(Protocol):
-    """A directory, or a prefix in an object store. Its text is its path or URL. It can be pickled: it holds nothing open."""
+    """A directory, or a prefix in an object store. Its text is its path or URL. It travels to workers by pickle."""
 
     def names(self, folder: str) -> list[str]:
         """The files of a folder, in order, by their names from the root of the storage. A missing folder has none."""

@@ -22,7 +22,7 @@ from tallystick.event.model import Event
 from tallystick.pipeline.fold.keys import key_name
 from tallystick.pipeline.source import columns
 from tallystick.pipeline.spark.failures import mark_errors
-from tallystick.projections.row_folder import Folder
+from tallystick.projections.row_folder import RowFolder
 from tallystick.store.store import Store
 from tallystick.store.views import Place, Seen, ViewRow
 
@@ -73,7 +73,7 @@ def fill(store: Store, batch: Batch, rows: Sequence[ViewRow]) -> None:
 def refold(job: ProjectionJob, batch: Batch, keys: Sequence[str]) -> int:
     """Fill the batch with the rows of keys whose states were dropped; says how many: 0 if the rows have moved."""
     with suppress(errors.ViewMoved), job.open(for_rows=True) as store:
-        rows = Folder(store, job.projection).again(keys, until=batch.until)
+        rows = RowFolder(store, job.projection).refold(keys, until=batch.until)
         fill(store, batch, rows)
         return len(rows)
     return 0
@@ -105,7 +105,7 @@ class Filler:
         self._store = store
         self._job = job
         self._batch = batch
-        self._folder = Folder(store, job.projection)
+        self._folder = RowFolder(store, job.projection)
         self._name = key_name(job.projection)
         self._keys = KEYS_MAX
         self._carried: ViewRow | None = None  # the row of the last key so far, which may have more events
@@ -133,7 +133,7 @@ class Filler:
         if self._carried is not None and self._carried.key not in (last, *(row.key for row in rows)):
             rows.append(self._carried)
         self._carried = next((row for row in folded.rows if row.key == last), self._carried)
-        self._settled = last if last in folded.redone or last == self._settled else None
+        self._settled = last if last in folded.refolded or last == self._settled else None
         self._put(rows)
 
     def _load(self, keys: Sequence[str]) -> list[ViewRow]:

@@ -33,7 +33,7 @@ def name_of(storage: Storage, location: str) -> str:
     return location.removeprefix(location_of(storage) + "/")
 
 
-class PlaceIO(FileIO):
+class StorageIO(FileIO):
     """Files below one place."""
 
     def __init__(self, storage: Storage) -> None:
