@@ -9,7 +9,7 @@ import click
 from tallystick.cli import options, output, places, progress, spark
 
 if TYPE_CHECKING:
-    from tallystick.pipeline.archive.registration import Registered
+    from tallystick.pipeline.archive.registration import RegisterResult
 
 
 @click.command("archive", short_help="Put what is new into an archive of Parquet files.")
@@ -76,7 +76,7 @@ def command(
     click.echo(f"{directory} holds {done.rows} events, {output.size(done.size)}, through position {done.through}")
 
 
-def _registered(directory: str, kind: str) -> Registered:
+def _registered(directory: str, kind: str) -> RegisterResult:
     from tallystick.pipeline.archive.registration import register
 
     return register(directory, kind)

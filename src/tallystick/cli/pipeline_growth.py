@@ -10,7 +10,7 @@ import click
 from tallystick.cli import options, output, progress, spark
 
 if TYPE_CHECKING:
-    from tallystick.pipeline.jobs.growth import Growth
+    from tallystick.pipeline.jobs.growth import GrowthReport
 
 DAYS_SHOWN = 14
 
@@ -42,7 +42,7 @@ def command(
         _show(found, page)
 
 
-def _show(found: Growth, page: Path | None) -> None:
+def _show(found: GrowthReport, page: Path | None) -> None:
     output.table(
         ("type", "events", "size", "mean", "largest"),
         (

@@ -71,11 +71,11 @@ def choose(place: str, projection: Any, *, events: int, archive: str | None, sto
 def _why_not_sql(projection: Any, store: Store | None) -> str | None:
     """Why SQL cannot compute these rows; empty if nobody would expect it to, None if it can."""
     from tallystick.projections import Summary
-    from tallystick.projections.summary.sql import hindrance
+    from tallystick.projections.summary.sql import why_not_sql
 
     if store is None or not isinstance(projection, Summary):
         return ""
-    return hindrance(projection, store.catalog)
+    return why_not_sql(projection, store.catalog)
 
 
 def _by_size(events: int, *, is_sql: bool, note: str) -> Choice:

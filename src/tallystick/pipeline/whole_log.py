@@ -20,16 +20,16 @@ from tallystick.pipeline.archive.manifest import Manifest
 from tallystick.pipeline.source.columns import COLUMNS
 from tallystick.pipeline.source.events import read_events
 from tallystick.pipeline.source.log_query import has_order, head_past, open_log, require_order
-from tallystick.pipeline.storage.port import Place, place_of
+from tallystick.pipeline.storage.port import Storage, storage_at
 
 
-class Whole(msgspec.Struct, frozen=True, kw_only=True):
+class WholeLog(msgspec.Struct, frozen=True, kw_only=True):
     """Where a table of the whole log comes from: the log up to `until`, positions up to `through` from the archive."""
 
     url: str
     until: int
     through: int = 0
-    place: Place | None = None
+    storage: Storage | None = None
     manifest: Manifest | None = None
     erased: tuple[int, ...] = ()
     over_pruned: bool = False
@@ -86,13 +86,13 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
         self, spark: SparkSession, *, columns: Sequence[str] = COLUMNS, types: Iterable[str] = (), after: int = 0
     ) -> DataFrame:
         """What is archived, without what was erased since; nothing of the buckets that end before `after`."""
-        assert self.place is not None
+        assert self.storage is not None
         needed = {"position", *columns, *(["type"] if types else [])}
         names = [name for name in COLUMNS if name in needed]
         assert self.manifest is not None
         buckets = [bucket for bucket in self.manifest.buckets if bucket.last > after and bucket.first <= self.until]
         listed = msgspec.structs.replace(self.manifest, buckets=buckets)
-        old = bucket_reader.table(spark, self.place, listed, names, erased=self.erased)
+        old = bucket_reader.table(spark, self.storage, listed, names, erased=self.erased)
         if types:
             old = old.where(F.col("type").isin(list(types)))
         if self.until < self.through:
@@ -100,9 +100,9 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
         return old.select(*columns)
 
 
-def whole(
+def whole_log(
     url: str,
-    archive: str | Path | Place | None = None,
+    archive: str | Path | Storage | None = None,
     *,
     until: int | None = None,
     over_pruned: bool = False,
@@ -111,7 +111,7 @@ def whole(
     seen: int = 0,
     ordered: bool = True,
     spark: SparkSession | None = None,
-) -> Whole:
+) -> WholeLog:
     """Fix what the whole log is: its end, and what the archive of it holds.
 
     `trusting`: what the archive says of itself and every event that is read are checked, and refused if they are wrong;
@@ -126,7 +126,7 @@ def whole(
         end = head if until is None else min(until, head)
         if archive is None:
             _require_kept(store.log.floor(), over_pruned=over_pruned)
-            return Whole(
+            return WholeLog(
                 url=url,
                 until=end,
                 over_pruned=over_pruned,
@@ -134,19 +134,19 @@ def whole(
                 unchecked=not trusting,
                 by_stream=not has_order(store),
             )
-        place = place_of(archive)
-        found = manifest.load(place) if trusting else manifest.read(place)
+        storage = storage_at(archive)
+        found = manifest.load(storage) if trusting else manifest.read(storage)
         if trusting:
-            require_same_history(place, found, store, spark)
+            require_same_history(storage, found, store, spark)
         else:
-            require_same_log(place, found, store, over_holes=over_holes)
+            require_same_log(storage, found, store, over_holes=over_holes)
         if not over_pruned:
             _require_archived(found, store.log.floor())
-        return Whole(
+        return WholeLog(
             url=url,
             until=end,
             through=found.through,
-            place=place,
+            storage=storage,
             manifest=found,
             erased=tuple(erasures(store, spark, after=found.through, until=head, over_holes=over_holes)),
             over_pruned=over_pruned,
@@ -171,11 +171,11 @@ def _require_archived(found: Manifest, floor: int) -> None:
 
 def read_archive(
     spark: SparkSession,
-    directory: str | Path | Place,
+    directory: str | Path | Storage,
     found: Manifest | None = None,
     *,
     columns: Sequence[str] = COLUMNS,
 ) -> DataFrame:
     """The events of an archive, by its manifest; each file is checked before anything of it is served."""
-    place = place_of(directory)
-    return bucket_reader.table(spark, place, found or manifest.load(place), columns)
+    storage = storage_at(directory)
+    return bucket_reader.table(spark, storage, found or manifest.load(storage), columns)

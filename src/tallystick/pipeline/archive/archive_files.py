@@ -9,7 +9,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 import pyarrow.parquet as pq
@@ -17,36 +16,28 @@ import pyarrow.parquet as pq
 from tallystick import errors
 from tallystick.pipeline.archive import manifest
 from tallystick.pipeline.archive.manifest import DataFile, Manifest, Superseded
-from tallystick.pipeline.storage.directory import STAGING, Disk
-from tallystick.pipeline.storage.port import Place, Taken, place_of
+from tallystick.pipeline.storage.directory import STAGING, DirectoryStorage
+from tallystick.pipeline.storage.port import Done, Storage, Taken, retry_taken, storage_at
 
 __all__ = ["EVENTS", "GRACE_SECONDS", "HEADS", "STAGING"]
 
 EVENTS, HEADS = "data", "heads"
 GRACE_SECONDS = 3600
 _CHUNK_BYTES = 4 << 20
-_TRIES = 5
 _OURS = re.compile(r"(?:data|heads)/(\d{19})-(\d{19})-[0-9a-f]{16}(?:-([0-9a-f]{16}))?\.parquet")
 _NS = 1_000_000_000
 
-Done = TypeVar("Done")
-
 
 @contextmanager
-def locked(place: str | Path | Place) -> Iterator[None]:
+def locked(storage: str | Path | Storage) -> Iterator[None]:
     """Keep other runs on this machine out, where the place can do that."""
-    with place_of(place).locked():
+    with storage_at(storage).locked():
         yield
 
 
-def committed(place: Place, attempt: Callable[[], Done]) -> Done:
-    """What a run does, from the newest manifest on; again from there, if another run was faster to commit."""
-    for _ in range(_TRIES):
-        try:
-            return attempt()
-        except Taken:
-            continue
-    raise errors.ArchiveLocked(path=str(place))
+def retry_commit(storage: Storage, attempt: Callable[[], Done]) -> Done:
+    """The result of a run that begins at the newest manifest; it begins again if another run commits first."""
+    return retry_taken(attempt, busy=errors.ArchiveLocked(path=str(storage)))
 
 
 def rows_in(path: Path) -> int:
@@ -55,10 +46,10 @@ def rows_in(path: Path) -> int:
     return found
 
 
-class Shelf(msgspec.Struct, frozen=True, kw_only=True):
+class BucketFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Where a task puts the files of one bucket: under names that say what they hold and which run wrote them."""
 
-    place: Place
+    storage: Storage
     run: str
     first: int
     last: int
@@ -68,10 +59,10 @@ class Shelf(msgspec.Struct, frozen=True, kw_only=True):
         assert rows_in(draft) == rows, "what was counted is what was written"
         sha256, size = hash_of(draft), draft.stat().st_size
         name = f"{folder}/{self.first:019d}-{self.last:019d}-{sha256[:16]}-{self.run}.parquet"
-        self.place.keep(draft, name)
-        with self.place.opened(name) as path:
+        self.storage.keep(draft, name)
+        with self.storage.opened(name) as path:
             if hash_of(path) != sha256:
-                raise errors.ArchiveDamaged(path=str(self.place), reason=f"{name} is not what was written there")
+                raise errors.ArchiveDamaged(path=str(self.storage), reason=f"{name} is not what was written there")
         return DataFile(name=name, sha256=sha256, size=size, rows=rows)
 
 
@@ -84,20 +75,20 @@ def hash_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def exchange(place: Place, before: Manifest, after: Manifest, there: frozenset[str], *, is_new: bool) -> Manifest:
+def commit(storage: Storage, before: Manifest, after: Manifest, there: frozenset[str], *, is_new: bool) -> Manifest:
     """Commit a manifest that is new, and remove what left the archive; `Taken`, and nothing was done, if it is late.
 
     Files that no manifest names are removed only after a commit: it ends every run that might have wanted them.
     """
     if not is_new and not unnamed(there, before):
-        sweep(place, after, frozenset())
+        sweep(storage, after, frozenset())
         return after
     try:
-        after = manifest.exchange(place, before, after)
+        after = manifest.commit(storage, before, after)
     except Taken:
-        forget(place, after.run)
+        remove_run_files(storage, after.run)
         raise
-    sweep(place, after, there)
+    sweep(storage, after, there)
     return after
 
 
@@ -110,7 +101,7 @@ def superseded(files: list[DataFile], *, grace_seconds: float) -> list[Supersede
     return [Superseded(name=file.name, removable=removable) for file in files]
 
 
-def hurried(items: list[Superseded], erased: list[int]) -> list[Superseded]:
+def without_grace(items: list[Superseded], erased: list[int]) -> list[Superseded]:
     """The files; those that a merge left and that may hold an erased payload have no time left. `erased` is sorted."""
 
     def holds(name: str) -> bool:
@@ -120,9 +111,9 @@ def hurried(items: list[Superseded], erased: list[int]) -> list[Superseded]:
     return [msgspec.structs.replace(item, removable=0) if holds(item.name) else item for item in items]
 
 
-def ours(place: Place) -> frozenset[str]:
+def archive_file_names(storage: Storage) -> frozenset[str]:
     """The files there that have names such as runs give. Others, and folders, are not ours and stay."""
-    return frozenset(name for folder in (EVENTS, HEADS) for name in place.names(folder) if _OURS.fullmatch(name))
+    return frozenset(name for folder in (EVENTS, HEADS) for name in storage.names(folder) if _OURS.fullmatch(name))
 
 
 def still_there(there: frozenset[str], items: list[Superseded]) -> list[Superseded]:
@@ -135,24 +126,24 @@ def unnamed(there: Iterable[str], kept: Manifest) -> set[str]:
     return set(there) - _listed(kept) - {item.name for item in kept.superseded}
 
 
-def sweep(place: str | Path | Place, kept: Manifest, there: frozenset[str] | None = None) -> None:
+def sweep(storage: str | Path | Storage, kept: Manifest, there: frozenset[str] | None = None) -> None:
     """Remove what left the archive and whose time is up; and what `kept` does not name of its run and of `there`.
 
     `there` has to be from before `kept` was committed: a run that has written files meanwhile may commit them yet.
     """
-    place, now = place_of(place), time.time_ns()
-    found = ours(place)
+    storage, now = storage_at(storage), time.time_ns()
+    found = archive_file_names(storage)
     mine = {name for name in found if kept.run and run_of(name) == kept.run}
     gone = {item.name for item in kept.superseded if item.removable <= now} - _listed(kept)
     for name in sorted(gone | unnamed(mine | (found if there is None else found & there), kept)):
-        place.remove(name)
+        storage.remove(name)
 
 
-def forget(place: Place, run: str) -> None:
+def remove_run_files(storage: Storage, run: str) -> None:
     """Remove the files of a run that was not the one to commit."""
-    for name in ours(place):
+    for name in archive_file_names(storage):
         if run_of(name) == run:
-            place.remove(name)
+            storage.remove(name)
 
 
 def run_of(name: str) -> str | None:
@@ -161,11 +152,11 @@ def run_of(name: str) -> str | None:
     return found[3] if found is not None else None
 
 
-def unlisted(place: str | Path | Place, kept: Manifest) -> list[str]:
+def unlisted_files(storage: str | Path | Storage, kept: Manifest) -> list[str]:
     """The files of ours that the manifest does not name: a run left them that was killed. Nobody reads them."""
-    place = place_of(place)
-    staged = place.staged() if isinstance(place, Disk) else []
-    return sorted(unnamed(ours(place), kept)) + staged
+    storage = storage_at(storage)
+    staged = storage.staged() if isinstance(storage, DirectoryStorage) else []
+    return sorted(unnamed(archive_file_names(storage), kept)) + staged
 
 
 def _listed(kept: Manifest) -> set[str]:

@@ -28,8 +28,8 @@ from tallystick.pipeline.archive.manifest import BLOCK_POSITIONS, Block, Bucket,
 from tallystick.pipeline.source import column_hashes
 from tallystick.pipeline.source.columns import COLUMNS, SPARK_TYPES, Batches, arrow_schema
 from tallystick.pipeline.spark import tasks
-from tallystick.pipeline.spark.failures import told
-from tallystick.pipeline.storage.port import Place, place_of
+from tallystick.pipeline.spark.failures import mark_errors
+from tallystick.pipeline.storage.port import Storage, storage_at
 
 PIECE_ROWS = 250_000
 PIECE_BYTES_MAX = 256 << 20
@@ -40,7 +40,7 @@ _TABLE_BYTES = 16 << 20
 _IN_BLOCKS = ["position", "link"]
 
 
-class File(msgspec.Struct, frozen=True, kw_only=True):
+class BucketFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file of the archive with the positions from `first` to `last`; of its row groups, one share of so many."""
 
     name: str
@@ -54,12 +54,12 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     shares: int = 1
 
 
-def file_of(bucket: Bucket) -> File | None:
+def file_of(bucket: Bucket) -> BucketFile | None:
     """The file with the events of a bucket; None if it has none."""
     events = bucket.events
     if events is None:
         return None
-    return File(
+    return BucketFile(
         name=events.name,
         sha256=events.sha256,
         rows=events.rows,
@@ -70,10 +70,10 @@ def file_of(bucket: Bucket) -> File | None:
     )
 
 
-def shared(files: Sequence[File], *, cores: int) -> list[tuple[File, ...]]:
+def shared(files: Sequence[BucketFile], *, cores: int) -> list[tuple[BucketFile, ...]]:
     """What each task reads: small neighbours together, large files in shares, so that every core has its part."""
     fair = sum(file.size for file in files) // (cores * PIECES_A_CORE)
-    found: list[list[File]] = []
+    found: list[list[BucketFile]] = []
     rows = 0
     for file in files:
         wanted = min(-(-file.size // min(max(fair, 1), PIECE_BYTES_MAX)), file.rows // SHARE_ROWS_MIN)
@@ -89,54 +89,54 @@ def shared(files: Sequence[File], *, cores: int) -> list[tuple[File, ...]]:
     return [tuple(item) for item in found]
 
 
-def _are_small(files: Sequence[File], file: File) -> bool:
+def _are_small(files: Sequence[BucketFile], file: BucketFile) -> bool:
     return sum(item.size for item in files) + file.size <= PIECE_BYTES_MAX
 
 
 def read(
-    place: str | Path | Place, file: File, names: Sequence[str] = COLUMNS, *, table_bytes: int = _TABLE_BYTES
+    storage: str | Path | Storage, file: BucketFile, names: Sequence[str] = COLUMNS, *, table_bytes: int = _TABLE_BYTES
 ) -> Batches:
     """The rows of a file, or of its share, in order; `ArchiveDamaged` if they are not what was archived.
 
     All that the rows are checked by is done before the first of them is given out.
     """
-    place, wanted = place_of(place), list(dict.fromkeys(["position", *names]))
+    storage, wanted = storage_at(storage), list(dict.fromkeys(["position", *names]))
     last = file.first - 1
-    with found(place, file), _opened(place, file) as opened:
+    with found(storage, file), _opened(storage, file) as opened:
         begin, end = _groups(opened, file)
         edges = list(accumulate((opened.metadata.row_group(at).num_rows for at in range(end)), initial=0))
-        _require_blocks(place, file, opened, edges[begin], edges[end])
+        _require_blocks(storage, file, opened, edges[begin], edges[end])
         count = 0
         for batch in _rows(opened, range(begin, end), wanted, table_bytes):
-            last = _require_order(place, file, batch, last)
+            last = _require_order(storage, file, batch, last)
             count += batch.num_rows
             yield batch.select(list(names))
         if count != edges[end] - edges[begin]:
-            raise _damaged(place, file, f"has {count} rows where its footer names {edges[end] - edges[begin]}")
+            raise _damaged(storage, file, f"has {count} rows where its footer names {edges[end] - edges[begin]}")
 
 
-def require(place: str | Path | Place, file: File) -> None:
+def require(storage: str | Path | Storage, file: BucketFile) -> None:
     """Refuse a file that is not the one that was archived."""
-    for _ in read(place, file, ("position",)):
+    for _ in read(storage, file, ("position",)):
         pass
 
 
 @contextmanager
-def _opened(place: Place, file: File) -> Iterator[pq.ParquetFile]:
+def _opened(storage: Storage, file: BucketFile) -> Iterator[pq.ParquetFile]:
     """The file, with the hash, the columns and the number of rows that it must have."""
-    with place.opened(file.name) as path:
+    with storage.opened(file.name) as path:
         if archive_files.hash_of(path) != file.sha256:
-            raise _damaged(place, file, "is not the one that was archived")
+            raise _damaged(storage, file, "is not the one that was archived")
         with pq.ParquetFile(path, pre_buffer=False) as opened:
-            yield _formed(place, file, opened)
+            yield _formed(storage, file, opened)
 
 
-def _formed(place: Place, file: File, opened: pq.ParquetFile) -> pq.ParquetFile:
+def _formed(storage: Storage, file: BucketFile, opened: pq.ParquetFile) -> pq.ParquetFile:
     """The file, if it has its columns and rows."""
     if (reason := wrong_form(opened.schema_arrow)) is not None:
-        raise _damaged(place, file, reason)
+        raise _damaged(storage, file, reason)
     if opened.metadata.num_rows != file.rows:
-        raise _damaged(place, file, f"has {opened.metadata.num_rows} rows, not {file.rows}")
+        raise _damaged(storage, file, f"has {opened.metadata.num_rows} rows, not {file.rows}")
     return opened
 
 
@@ -151,7 +151,7 @@ def wrong_form(found: pa.Schema) -> str | None:
     return None
 
 
-def _groups(opened: pq.ParquetFile, file: File) -> tuple[int, int]:
+def _groups(opened: pq.ParquetFile, file: BucketFile) -> tuple[int, int]:
     """The row groups of a share: from the first, up to the second."""
     groups = opened.num_row_groups
     return groups * file.share // file.shares, groups * (file.share + 1) // file.shares
@@ -167,32 +167,37 @@ def _rows(opened: pq.ParquetFile, groups: Iterable[int], wanted: list[str], tabl
 
 
 @contextmanager
-def found(place: Place, file: File) -> Iterator[None]:
+def found(storage: Storage, file: BucketFile) -> Iterator[None]:
     """Raise what the file system and Parquet say as an error that names the file."""
     try:
         yield
     except MemoryError:
         raise
     except FileNotFoundError as problem:
-        raise _damaged(place, file, "is missing (if `archive` ran meanwhile, run this again)") from problem
+        raise _damaged(storage, file, "is missing (if `archive` ran meanwhile, run this again)") from problem
     except (OSError, ValueError, KeyError, pa.ArrowException) as problem:
-        raise _damaged(place, file, f"cannot be read: {str(problem).partition(chr(10))[0]}") from problem
+        raise _damaged(storage, file, f"cannot be read: {str(problem).partition(chr(10))[0]}") from problem
 
 
-def _require_order(place: Place, file: File, batch: pa.RecordBatch, last: int) -> int:
+def _require_order(storage: Storage, file: BucketFile, batch: pa.RecordBatch, last: int) -> int:
     """Refuse rows that do not ascend within the bounds of their bucket; the last position."""
     found = batch.column(0).to_numpy(zero_copy_only=False)
     if not (found[0] > last and np.all(found[1:] > found[:-1]) and found[-1] <= file.last):
-        raise _damaged(place, file, "does not hold its positions in order")
+        raise _damaged(storage, file, "does not hold its positions in order")
     return int(found[-1])
 
 
-def _damaged(place: Place, file: File, reason: str) -> errors.ArchiveDamaged:
-    return errors.ArchiveDamaged(path=str(place), reason=f"{Path(file.name).name} {reason}")
+def _damaged(storage: Storage, file: BucketFile, reason: str) -> errors.ArchiveDamaged:
+    return errors.ArchiveDamaged(path=str(storage), reason=f"{Path(file.name).name} {reason}")
 
 
 def table(
-    spark: SparkSession, place: Place, listed: Manifest, names: Sequence[str] = COLUMNS, *, erased: Sequence[int] = ()
+    spark: SparkSession,
+    storage: Storage,
+    listed: Manifest,
+    names: Sequence[str] = COLUMNS,
+    *,
+    erased: Sequence[int] = (),
 ) -> DataFrame:
     """The events of an archive, without the payloads at the positions `erased`."""
     files = [file for bucket in listed.buckets if (file := file_of(bucket)) is not None]
@@ -204,11 +209,11 @@ def table(
     wanted = list(dict.fromkeys(["position", *chosen]))
 
     def run(batches: Batches) -> Batches:
-        with told():
+        with mark_errors():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     for file in pickle.loads(packed[number]):
-                        for found in read(place, file, wanted):
+                        for found in read(storage, file, wanted):
                             yield without_payloads(found, erased).select(chosen)
 
     return spark.range(0, len(packed), 1, len(packed)).mapInArrow(run, ddl)
@@ -231,7 +236,7 @@ def without_payloads(events: pa.RecordBatch, erased: Sequence[int]) -> pa.Record
 # --- blocks ----------------------------------------------------------------------------------------------------------
 
 
-def _require_blocks(place: Place, file: File, opened: pq.ParquetFile, begin: int, end: int) -> None:
+def _require_blocks(storage: Storage, file: BucketFile, opened: pq.ParquetFile, begin: int, end: int) -> None:
     """Refuse rows from `begin` up to `end` that are not those of their blocks, which may go beyond them."""
     edges = list(accumulate((block.rows for block in file.blocks), initial=0))
     touched = [at for at in range(len(file.blocks)) if edges[at] < end and edges[at + 1] > begin]
@@ -241,7 +246,7 @@ def _require_blocks(place: Place, file: File, opened: pq.ParquetFile, begin: int
     wrong = next(wrong_blocks(_between(opened, begin, end), [file.blocks[at] for at in touched]), None)
     if wrong is not None:
         first = max(file.first, wrong.number * BLOCK_POSITIONS + 1)
-        raise _damaged(place, file, f"does not hold what was archived of the positions from {first} on")
+        raise _damaged(storage, file, f"does not hold what was archived of the positions from {first} on")
 
 
 def _between(opened: pq.ParquetFile, begin: int, end: int) -> Batches:

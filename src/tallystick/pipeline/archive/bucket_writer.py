@@ -20,15 +20,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tallystick.pipeline.archive import archive_files
-from tallystick.pipeline.archive.archive_files import Shelf
+from tallystick.pipeline.archive.archive_files import BucketFiles
 from tallystick.pipeline.archive.manifest import BLOCK_POSITIONS, Block, DataFile
 from tallystick.pipeline.source import column_hashes
 from tallystick.pipeline.source.columns import COLUMNS, Batches, arrow_schema
 from tallystick.pipeline.source.data_source import read_range
-from tallystick.pipeline.source.log_query import Question
+from tallystick.pipeline.source.log_query import LogQuery
 from tallystick.pipeline.source.partitions import Range
 from tallystick.pipeline.spark import tasks
-from tallystick.pipeline.storage.port import Place
+from tallystick.pipeline.storage.port import Storage
 
 GROUP_BYTES = 64 << 20  # large enough for a row group, and small enough for a worker's memory
 _REPEATING = ["stream", "type", "version", "meta"]  # a dictionary pays off for these; hashes never come again
@@ -38,7 +38,7 @@ _LAST = [("seq", "last"), ("link", "last")]
 _IN_BLOCKS = ["position", "link"]
 
 
-class Staged(msgspec.Struct, frozen=True, kw_only=True):
+class StagedBucket(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a range: its files, or none if nothing was left in it."""
 
     rows: int
@@ -47,43 +47,47 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
     blocks: list[Block] = []
 
 
-def stage(spark: SparkSession, question: Question, ranges: Sequence[Range], place: Place, run: str) -> list[Staged]:
+def stage(
+    spark: SparkSession, query: LogQuery, ranges: Sequence[Range], storage: Storage, run: str
+) -> list[StagedBucket]:
     """Write every range into a file of the archive, a task each."""
-    return tasks.each(spark, ranges, lambda part: stage_range(question, part, place, run), Staged)
+    return tasks.run_each(spark, ranges, lambda part: stage_range(query, part, storage, run), StagedBucket)
 
 
-def stage_range(question: Question, part: Range, place: Place, run: str) -> Staged:
+def stage_range(query: LogQuery, part: Range, storage: Storage, run: str) -> StagedBucket:
     """Write the events of one range and the ends of its streams; runs in a worker."""
-    shelf = Shelf(place=place, run=run, first=part.after + 1, last=part.until)
-    blocks, ends = Blocks(), Ends()
-    with place.drafted() as draft:
+    files = BucketFiles(storage=storage, run=run, first=part.after + 1, last=part.until)
+    blocks, ends = BlockDigests(), StreamEnds()
+    with storage.drafted() as draft:
         with parquet_writer(draft, arrow_schema(COLUMNS)) as writer:
-            for group in grouped(read_range(question, COLUMNS, part), GROUP_BYTES):
+            for group in grouped(read_range(query, COLUMNS, part), GROUP_BYTES):
                 blocks.take(group)
                 ends.take(group)
                 writer.write_table(group, row_group_size=group.num_rows)
         found = blocks.close()
         rows = sum(block.rows for block in found)
         if not rows:
-            return Staged(rows=0)
-        heads = put_heads(shelf, ends)
-        return Staged(rows=rows, events=shelf.put(archive_files.EVENTS, draft, rows=rows), heads=heads, blocks=found)
+            return StagedBucket(rows=0)
+        heads = put_heads(files, ends)
+        return StagedBucket(
+            rows=rows, events=files.put(archive_files.EVENTS, draft, rows=rows), heads=heads, blocks=found
+        )
 
 
-def put_heads(shelf: Shelf, ends: Ends) -> DataFile:
+def put_heads(files: BucketFiles, ends: StreamEnds) -> DataFile:
     """Write the ends of streams into a file of the archive."""
-    with shelf.place.drafted() as draft:
+    with files.storage.drafted() as draft:
         with parquet_writer(draft, HEADS) as writer:
             writer.write_table(ends.table())
-        return shelf.put(archive_files.HEADS, draft, rows=ends.count)
+        return files.put(archive_files.HEADS, draft, rows=ends.count)
 
 
 def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     """A new Parquet file of an archive."""
     names = [name for name in _REPEATING if name in schema.names]
-    told_of = [name for name in schema.names if name not in _PRIVATE]
+    with_statistics = [name for name in schema.names if name not in _PRIVATE]
     return pq.ParquetWriter(
-        path, schema, compression="zstd", use_dictionary=names, write_statistics=told_of, store_schema=False
+        path, schema, compression="zstd", use_dictionary=names, write_statistics=with_statistics, store_schema=False
     )
 
 
@@ -101,7 +105,7 @@ def grouped(batches: Batches, table_bytes: int) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(kept)
 
 
-class Blocks:
+class BlockDigests:
     """Digests of blocks over `position ‖ link` lines, of tables that ascend by position."""
 
     def __init__(self) -> None:
@@ -144,7 +148,7 @@ class Blocks:
         return self._found
 
 
-class Ends:
+class StreamEnds:
     """The last event of every stream, of tables that ascend by position."""
 
     def __init__(self) -> None:

@@ -24,14 +24,14 @@ from tallystick.pipeline.archive import bucket_reader, manifest
 from tallystick.pipeline.archive.history import require_same_history
 from tallystick.pipeline.archive.manifest import Bucket
 from tallystick.pipeline.source.columns import arrow_schema
-from tallystick.pipeline.storage.port import Place, place_of
+from tallystick.pipeline.storage.port import Storage, storage_at
 from tallystick.store.store import Store
 
 BUCKETS_KEPT = 8
 _ASKED = ("position", "link", "payload")
 
 
-class Rows(msgspec.Struct, frozen=True):
+class BucketRows(msgspec.Struct, frozen=True):
     """What a bucket holds: positions in order, the link at each, and the checksum of the payload that is there."""
 
     positions: array[int]
@@ -39,14 +39,14 @@ class Rows(msgspec.Struct, frozen=True):
     checksums: pa.Array
 
 
-class Covering:
+class ArchiveCoverage:
     """An archive of a log, opened to be asked about events."""
 
-    def __init__(self, directory: str | Path | Place, store: Store) -> None:
-        self._place = place_of(directory)
-        self._manifest = manifest.load(self._place)
-        require_same_history(self._place, self._manifest, store)
-        self._read: OrderedDict[int, Rows | str] = OrderedDict()
+    def __init__(self, directory: str | Path | Storage, store: Store) -> None:
+        self._storage = storage_at(directory)
+        self._manifest = manifest.load(self._storage)
+        require_same_history(self._storage, self._manifest, store)
+        self._read: OrderedDict[int, BucketRows | str] = OrderedDict()
 
     @property
     def through(self) -> int:
@@ -72,25 +72,25 @@ class Covering:
                 return f"the archive {reason} seq {event.seq} at position {event.position}"
         return None
 
-    def _rows(self, bucket: Bucket) -> Rows | str:
+    def _rows(self, bucket: Bucket) -> BucketRows | str:
         """What a bucket holds, or what is wrong with it. The last few stay: streams go through the same ones."""
         if bucket.first not in self._read:
-            self._read[bucket.first] = _checked(self._place, bucket)
+            self._read[bucket.first] = _checked(self._storage, bucket)
             if len(self._read) > BUCKETS_KEPT:
                 self._read.popitem(last=False)
         self._read.move_to_end(bucket.first)
         return self._read[bucket.first]
 
 
-def _checked(place: Place, bucket: Bucket) -> Rows | str:
+def _checked(storage: Storage, bucket: Bucket) -> BucketRows | str:
     """Read a bucket against its manifest."""
     file = bucket_reader.file_of(bucket)
     try:
-        batches = list(bucket_reader.read(place, file, _ASKED)) if file is not None else []
+        batches = list(bucket_reader.read(storage, file, _ASKED)) if file is not None else []
     except errors.ArchiveDamaged as damage:
         return str(damage.values["reason"])
     table = pa.Table.from_batches(batches, schema=arrow_schema(_ASKED))
-    return Rows(
+    return BucketRows(
         array("q", table["position"].to_pylist()),
         table["link"].combine_chunks(),
         pa.array(map(_checksum, table["payload"].cast(pa.binary())), pa.binary()),
@@ -102,7 +102,7 @@ def _checksum(payload: pa.Scalar) -> bytes | None:
     return chain.checksum(payload.as_buffer()) if payload.is_valid else None
 
 
-def _why_not_held(rows: Rows, event: Event) -> str | None:
+def _why_not_held(rows: BucketRows, event: Event) -> str | None:
     """What is wrong with the row of an event; None if it is there."""
     at = bisect_left(rows.positions, event.position)
     if at == len(rows.positions) or rows.positions[at] != event.position:

@@ -25,7 +25,7 @@ from pathlib import Path
 import msgspec
 
 from tallystick import errors
-from tallystick.pipeline.storage.port import Place, Taken, place_of
+from tallystick.pipeline.storage.port import Storage, Taken, require_conditional_writes, storage_at
 
 FORMAT = 2
 NAME = "manifest.json"  # where format 1 had the manifest, and where versions that know no other look for it
@@ -137,18 +137,18 @@ def roots(manifest: Manifest) -> list[str]:
     return found
 
 
-def load(place: str | Path | Place) -> Manifest:
+def load(storage: str | Path | Storage) -> Manifest:
     """The newest manifest of an archive, checked against itself."""
-    found = read(place)
+    found = read(storage)
     if (reason := next(faults(found), None)) is not None:
-        raise errors.ArchiveDamaged(path=str(place), reason=reason)
+        raise errors.ArchiveDamaged(path=str(storage), reason=reason)
     return found
 
 
-def read(place: str | Path | Place) -> Manifest:
+def read(storage: str | Path | Storage) -> Manifest:
     """The newest manifest of an archive as it is: only its checksum and its form are looked at."""
-    place = place_of(place)
-    return _decoded(place, _newest(place))
+    storage = storage_at(storage)
+    return _decoded(storage, _newest(storage))
 
 
 def faults(manifest: Manifest) -> Iterator[str]:
@@ -168,10 +168,10 @@ def faults(manifest: Manifest) -> Iterator[str]:
         yield f"its buckets go to position {after}, not to {manifest.through}"
 
 
-def load_or_begin(place: Place, store_id: bytes) -> Manifest:
+def load_or_begin(storage: Storage, store_id: bytes) -> Manifest:
     """The manifest of an archive, or that of one which is about to begin."""
     try:
-        return load(place)
+        return load(storage)
     except errors.ArchiveNotFound:
         return Manifest(store_id=store_id.hex())
 
@@ -179,33 +179,33 @@ def load_or_begin(place: Place, store_id: bytes) -> Manifest:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _newest(place: Place) -> bytes:
+def _newest(storage: Storage) -> bytes:
     """The manifest in force. Many runs may end between a look at the numbers and a look at the file."""
-    marker = _marker(place)
-    if marker is not None and _format_of(place, marker) <= _FIRST_FORMAT:
+    marker = _marker(storage)
+    if marker is not None and _format_of(storage, marker) <= _FIRST_FORMAT:
         return marker
     for _ in range(_TRIES):
-        numbers = _numbers(place)
+        numbers = _numbers(storage)
         if not numbers:
-            raise errors.ArchiveNotFound(path=str(place))
+            raise errors.ArchiveNotFound(path=str(storage))
         try:
-            found = place.read(name_of(numbers[-1]))
+            found = storage.read(name_of(numbers[-1]))
         except FileNotFoundError:
             continue
         if found != _EMPTIED:
             return found
-    raise errors.ArchiveDamaged(path=str(place), reason=f"its newest manifests are missing after {numbers[-1]}")
+    raise errors.ArchiveDamaged(path=str(storage), reason=f"its newest manifests are missing after {numbers[-1]}")
 
 
-def _marker(place: Place) -> bytes | None:
+def _marker(storage: Storage) -> bytes | None:
     try:
-        return place.read(NAME)
+        return storage.read(NAME)
     except FileNotFoundError:
         return None
 
 
-def _numbers(place: Place) -> list[int]:
-    found = (_NUMBERED.fullmatch(name) for name in place.names(FOLDER))
+def _numbers(storage: Storage) -> list[int]:
+    found = (_NUMBERED.fullmatch(name) for name in storage.names(FOLDER))
     return sorted(int(match[1]) for match in found if match is not None)
 
 
@@ -214,49 +214,49 @@ def name_of(number: int) -> str:
     return f"{FOLDER}/{number:019d}.json"
 
 
-def _body(place: Place, data: bytes) -> bytes:
+def _body(storage: Storage, data: bytes) -> bytes:
     body, _, digest = data.rstrip(b"\n").rpartition(b"\n")
     if hashlib.sha256(body).hexdigest().encode() != digest:
-        raise errors.ArchiveDamaged(path=str(place), reason="the manifest does not have its checksum")
+        raise errors.ArchiveDamaged(path=str(storage), reason="the manifest does not have its checksum")
     return body
 
 
-def _format_of(place: Place, data: bytes) -> int:
-    found: int = msgspec.json.decode(_body(place, data)).get("format", 0)
+def _format_of(storage: Storage, data: bytes) -> int:
+    found: int = msgspec.json.decode(_body(storage, data)).get("format", 0)
     if found > FORMAT:
-        raise errors.NewerFormat(path=str(place), found=found, known=FORMAT)
+        raise errors.NewerFormat(path=str(storage), found=found, known=FORMAT)
     return found
 
 
-def _decoded(place: Place, data: bytes) -> Manifest:
-    _format_of(place, data)
-    return msgspec.json.decode(_body(place, data), type=Manifest)
+def _decoded(storage: Storage, data: bytes) -> Manifest:
+    _format_of(storage, data)
+    return msgspec.json.decode(_body(storage, data), type=Manifest)
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def exchange(place: str | Path | Place, before: Manifest, after: Manifest) -> Manifest:
+def commit(storage: str | Path | Storage, before: Manifest, after: Manifest) -> Manifest:
     """Commit a manifest, if it has all rows of the one before, and its own are accounted for."""
     reason = next(faults(after), None)
     if reason is None and after.blocks[: len(before.blocks)] != before.blocks:
         reason = "the next manifest does not have the rows of this one"
     if reason is not None:
-        raise errors.ArchiveDamaged(path=str(place), reason=reason)
-    return save(place, after)
+        raise errors.ArchiveDamaged(path=str(storage), reason=reason)
+    return save(storage, after)
 
 
-def save(place: str | Path | Place, manifest: Manifest) -> Manifest:
+def save(storage: str | Path | Storage, manifest: Manifest) -> Manifest:
     """Commit a manifest under the number after its own; `Taken` if somebody has. All that it names is durable."""
-    place = place_of(place)
-    _mark(place)
-    _require_one_winner(place)
-    previous = _previous(place, manifest.number)
+    storage = storage_at(storage)
+    _mark(storage)
+    require_conditional_writes(storage, NAME, lambda: _marked(tried=new_run()), what="archive")
+    previous = _previous(storage, manifest.number)
     following = msgspec.structs.replace(
         manifest, format=FORMAT, number=manifest.number + 1, previous=previous, commit=new_run()
     )
-    place.put_new(name_of(following.number), _encoded(following))
-    _empty(place, following.number - KEPT)
+    storage.put_new(name_of(following.number), _encoded(following))
+    _empty(storage, following.number - KEPT)
     return following
 
 
@@ -265,10 +265,10 @@ def new_run() -> str:
     return uuid.uuid4().hex[:16]
 
 
-def _previous(place: Place, number: int) -> str:
+def _previous(storage: Storage, number: int) -> str:
     """The hash of the manifest of a number."""
     try:
-        return hashlib.sha256(place.read(name_of(number))).hexdigest()
+        return hashlib.sha256(storage.read(name_of(number))).hexdigest()
     except FileNotFoundError:
         if number:
             raise Taken from None  # nothing was read under that number: look again
@@ -280,32 +280,26 @@ def _encoded(document: object) -> bytes:
     return body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
 
 
-def _mark(place: Place) -> None:
+def _mark(storage: Storage) -> None:
     """Say that the archive is of format 2, before anything is committed: earlier versions refuse it then.
 
     As long as `manifest.json` is of format 1 it is in force, and what is in `manifests/` is not. So it is copied there
     first, and replaced then.
     """
-    marker = _marker(place)
-    if marker is not None and _format_of(place, marker) < FORMAT:
-        place.put(name_of(_decoded(place, marker).number), marker)
+    marker = _marker(storage)
+    if marker is not None and _format_of(storage, marker) < FORMAT:
+        storage.put(name_of(_decoded(storage, marker).number), marker)
         marker = None
     if marker is None:
-        place.put(NAME, _encoded({"format": FORMAT, "manifests": FOLDER}))
+        storage.put(NAME, _marked())
 
 
-def _require_one_winner(place: Place) -> None:
-    """Refuse a place that gives a name twice: some stores ignore the condition of a write, and each run would win."""
-    try:
-        place.put_new(NAME, _encoded({"format": FORMAT, "manifests": FOLDER, "tried": new_run()}))
-    except Taken:
-        return
-    must = "where a name is given once: this store ignores the condition of a write (If-None-Match: *)"
-    raise errors.InvalidValue(what="archive", value=str(place), must=must)
+def _marked(**more: str) -> bytes:
+    return _encoded({"format": FORMAT, "manifests": FOLDER, **more})
 
 
-def _empty(place: Place, number: int) -> None:
+def _empty(storage: Storage, number: int) -> None:
     """Leave of an old manifest its name alone."""
-    size = place.size(name_of(number)) if number > 0 else None
+    size = storage.size(name_of(number)) if number > 0 else None
     if size is not None and size > len(_EMPTIED):
-        place.put(name_of(number), _EMPTIED)
+        storage.put(name_of(number), _EMPTIED)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.event.catalog import Catalog
 from tallystick.pipeline.source import columns
-from tallystick.pipeline.spark.failures import told
+from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.projections import model
 from tallystick.store.views import BY_KIND, BY_PAYLOAD, BY_STREAM
 
@@ -62,7 +62,7 @@ def _text_at(path: str) -> Column:
 
 def _adding_keys(projection: Any, catalog: Catalog) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with told():
+        with mark_errors():
             for batch in batches:
                 events = catalog.upcast(list(columns.to_events(batch)))
                 keys = pa.array([model.key_of(projection, event) for event in events], pa.string())

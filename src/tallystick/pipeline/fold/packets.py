@@ -23,10 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
 from tallystick.pipeline.fold.keys import KEY, key_name
-from tallystick.pipeline.fold.pieces import Piece, Reader
+from tallystick.pipeline.fold.pieces import LogPiece, PieceReader
 from tallystick.pipeline.source import columns
 from tallystick.pipeline.source.columns import COLUMNS, Batches
-from tallystick.pipeline.spark.failures import told
+from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.projections import model
 from tallystick.store.views import BY_KIND, BY_STREAM
 
@@ -48,7 +48,7 @@ Keyed = tuple[list[str], list[int], list[Event]]
 Packet = tuple[int, int, int, int, bytes]
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class PacketPlan(msgspec.Struct, frozen=True, kw_only=True):
     """In how many groups the keys are folded, by how many tasks, and how much of a piece is held at a time."""
 
     groups: int
@@ -57,33 +57,33 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     packet_bytes: int = PACKET_BYTES
 
 
-def plan(events: int, *, parts_max: int) -> Plan | None:
+def plan(events: int, *, parts_max: int) -> PacketPlan | None:
     """How so many events are folded in packets; None if there are too many for that."""
     if events > GROUPS_MAX * GROUP_EVENTS_MAX:
         return None
     parts = min(parts_max, GROUPS_MAX, max(-(-events // PART_EVENTS_MIN), 1))
     wanted = min(-(-events // GROUP_EVENTS), GROUPS_MAX)
     groups = max(-(-wanted // parts), 1) * parts
-    return Plan(groups=groups, parts=parts, table_bytes=max(TABLE_BYTES_MIN, groups * TABLE_BYTES_A_GROUP))
+    return PacketPlan(groups=groups, parts=parts, table_bytes=max(TABLE_BYTES_MIN, groups * TABLE_BYTES_A_GROUP))
 
 
 def packed(
     spark: SparkSession,
-    pieces: list[Piece],
-    reader: Reader,
+    pieces: list[LogPiece],
+    reader: PieceReader,
     projection: Any,
     catalog: Catalog,
-    plan: Plan,
+    plan: PacketPlan,
     keys: Collection[str] | None = None,
 ) -> DataFrame:
     """The packets of all pieces, each part with its groups one after the other; of these keys, if any are given."""
-    told_of = [msgspec.msgpack.encode(piece) for piece in pieces]  # a task makes sense of its own alone
+    packed = [msgspec.msgpack.encode(piece) for piece in pieces]  # a task makes sense of its own alone
 
     def pack(batches: Batches) -> Batches:
-        with told():
+        with mark_errors():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    piece = msgspec.msgpack.decode(told_of[number], type=Piece)
+                    piece = msgspec.msgpack.decode(packed[number], type=LogPiece)
                     yield from _sent(_packets(reader, piece, number, projection, catalog, plan, keys))
                     pa.default_memory_pool().release_unused()  # the worker goes on to other tasks
 
@@ -111,12 +111,12 @@ def _batch(packets: list[Packet]) -> pa.RecordBatch:
 
 
 def _packets(
-    reader: Reader,
-    piece: Piece,
+    reader: PieceReader,
+    piece: LogPiece,
     number: int,
     projection: Any,
     catalog: Catalog,
-    plan: Plan,
+    plan: PacketPlan,
     keys: Collection[str] | None = None,
 ) -> Iterator[Packet]:
     """The packets of one piece."""
@@ -147,7 +147,7 @@ def _with_key(table: pa.Table, projection: Any, catalog: Catalog) -> pa.Table:
     return there.append_column(KEY, pa.array(keys, pa.string()))
 
 
-def _split(table: pa.Table, name: str, plan: Plan) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _split(table: pa.Table, name: str, plan: PacketPlan) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The events of each group, key by key, in batches for a packet each."""
     if not table.num_rows:
         return

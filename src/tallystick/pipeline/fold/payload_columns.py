@@ -35,11 +35,11 @@ _COUNT = ("count({t})",)  # needs to know that there is a value, and not which
 Values = Sequence[Any]
 
 
-class _OtherForm(Exception):
+class _UnexpectedForm(Exception):
     """A value that its measure does not take: Python says which."""
 
 
-class Extractor:
+class PayloadExtractor:
     """Turns tables of events into columns for the measures of a summary."""
 
     def __init__(self, summary: Summary) -> None:
@@ -68,7 +68,7 @@ class Extractor:
         table = table.combine_chunks()
         try:
             arrays = self._columns(table, self._values(table))
-        except (_OtherForm, msgspec.DecodeError, AttributeError, pa.ArrowException):
+        except (_UnexpectedForm, msgspec.DecodeError, AttributeError, pa.ArrowException):
             arrays = self._columns(table, self._judged(table))
         names = [name for name, _ in self.fields]
         types = [_ARROW[kind] for _, kind in self.fields]
@@ -78,7 +78,7 @@ class Extractor:
     def _values(self, table: pa.Table) -> dict[str, Values]:
         """The values at each path, by the short way."""
         if self._decode is None:
-            raise _OtherForm
+            raise _UnexpectedForm
         payloads = _array(table, "payload").fill_null("{}")
         whole = pa.ListArray.from_arrays(pa.array([0, len(payloads)], pa.int32()), payloads)
         found = self._decode(pc.binary_join(whole, "\n")[0].as_buffer()) if len(payloads) else []
@@ -107,11 +107,11 @@ class Extractor:
             return pc.list_element(pc.split_pattern(streams, "/", max_splits=1), 0)
         found = values[self._asked.key]
         if not set(map(type, found)) <= {str}:
-            raise _OtherForm
+            raise _UnexpectedForm
         keys = pa.array(found, pa.string())
         ends = pc.min_max(pc.utf8_length(keys))
         if len(keys) and not 0 < ends["min"].as_py() <= ends["max"].as_py() <= KEY_CHARACTERS_MAX:
-            raise _OtherForm
+            raise _UnexpectedForm
         return keys
 
     def _measured(self, table: pa.Table, one: Aggregate, values: dict[str, Values]) -> pa.Array:
@@ -124,7 +124,7 @@ class Extractor:
             if not set(map(type, its)) <= _KINDS.get(one.takes, {object}) and one.takes != ANY:
                 its = _masked(its, mask)
                 if not set(map(type, its)) <= _KINDS[one.takes]:
-                    raise _OtherForm
+                    raise _UnexpectedForm
             found = _taken(one, its, mask)
         return found if mask is None else pc.if_else(mask, found, pa.scalar(None, found.type))
 
@@ -151,7 +151,7 @@ def _scaled(found: pa.Array, places: int) -> pa.Array:
     with np.errstate(invalid="ignore"):
         fits = (counted / unit == value) & (np.abs(counted) < 10.0**numbers.DIGITS_MAX)
     if not np.all(fits | np.isnan(value)):
-        raise _OtherForm
+        raise _UnexpectedForm
     return pa.array(counted, from_pandas=True).cast(pa.int64())
 
 

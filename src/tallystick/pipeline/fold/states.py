@@ -22,11 +22,11 @@ from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
 from tallystick.pipeline.fold import packets, pieces
 from tallystick.pipeline.fold.keys import key_name, with_key
-from tallystick.pipeline.fold.pieces import Streams
+from tallystick.pipeline.fold.pieces import StreamFilter
 from tallystick.pipeline.source import columns
 from tallystick.pipeline.spark import tasks
-from tallystick.pipeline.spark.failures import told
-from tallystick.pipeline.whole_log import Whole
+from tallystick.pipeline.spark.failures import mark_errors
+from tallystick.pipeline.whole_log import WholeLog
 from tallystick.projections import model
 from tallystick.state.reducer import Reducer
 from tallystick.store.views import KEY_CHARACTERS_MAX
@@ -45,11 +45,11 @@ AsRow = Callable[[Any, str, Any, Any], Row]  # of a projection, a key, its last 
 
 def fold(
     spark: SparkSession,
-    source: Whole,
+    source: WholeLog,
     projection: Any,
     catalog: Catalog,
     *,
-    streams: Streams | None = None,
+    streams: StreamFilter | None = None,
     row: AsRow | None = None,
 ) -> DataFrame:
     """(key, state, mark): the rows of a projection over the whole log, or what `row` makes of each state instead."""
@@ -59,11 +59,11 @@ def fold(
 
 def keyed(
     spark: SparkSession,
-    source: Whole,
+    source: WholeLog,
     projection: Any,
     catalog: Catalog,
     *,
-    streams: Streams | None = None,
+    streams: StreamFilter | None = None,
     keys: Sequence[str] | None = None,
 ) -> tuple[DataFrame, Runs]:
     """The events of each key together and in order, as a table that `Runs` understands; of `keys` alone, if given."""
@@ -107,7 +107,7 @@ def require_key(projection: Any, key: str | None, event: Event) -> None:
 
 def _folding(projection: Any, catalog: Catalog, runs: Runs, as_row: AsRow) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
-        with told():
+        with mark_errors():
             rows: list[Row] = []
             for row in _rows(runs(batches, projection, catalog), projection, as_row):
                 rows.append(row)
@@ -159,7 +159,7 @@ def _rows(runs: Iterator[Keyed], projection: Any, as_row: AsRow) -> Iterator[Row
     yield from _ended(projection, waiting, as_row)
 
 
-class _Place(NamedTuple):
+class _LastEvent(NamedTuple):
     """Where the last event of a key was: all that is said of it, and less to hold than the event."""
 
     stream: str
@@ -167,8 +167,8 @@ class _Place(NamedTuple):
     position: int
 
 
-def _place(event: Event) -> _Place:
-    return _Place(event.stream, event.seq, event.position)
+def _place(event: Event) -> _LastEvent:
+    return _LastEvent(event.stream, event.seq, event.position)
 
 
 def _whole(event: Event) -> Event:
@@ -192,7 +192,7 @@ def applied(projection: Any, state: Any, event: Event) -> Any:
     return state
 
 
-def failed(projection: Any, event: Event | _Place, reason: str) -> errors.TallyError:
+def failed(projection: Any, event: Event | _LastEvent, reason: str) -> errors.TallyError:
     """What a projection or a reducer did not get over, and where."""
     if isinstance(projection, Reducer):
         return errors.ReducerFailed(name=projection.name, stream=event.stream, seq=event.seq, reason=reason)

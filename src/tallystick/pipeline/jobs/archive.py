@@ -15,22 +15,22 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from tallystick.pipeline.archive import archive_files, bucket_writer, manifest, rewrite
-from tallystick.pipeline.archive.bucket_writer import Staged
+from tallystick.pipeline.archive.bucket_writer import StagedBucket
 from tallystick.pipeline.archive.history import erasures, require_same_history
 from tallystick.pipeline.archive.manifest import Bucket, DataFile, Manifest
-from tallystick.pipeline.archive.rewrite import Again
-from tallystick.pipeline.source.log_query import Question, absolute, open_log, require_order
+from tallystick.pipeline.archive.rewrite import RewriteTask
+from tallystick.pipeline.source.log_query import LogQuery, absolute, open_log, require_order
 from tallystick.pipeline.source.partitions import Range, split
 from tallystick.pipeline.spark.failures import clear
 from tallystick.pipeline.spark.progress import Show, watched
-from tallystick.pipeline.storage.port import Place, place_of
+from tallystick.pipeline.storage.port import Storage, storage_at
 from tallystick.store import iterate
 from tallystick.store.store import Store
 
 BUCKET_EVENTS = 500_000
 
 
-class Archived(msgspec.Struct, frozen=True, kw_only=True):
+class ArchiveResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a run did: events and buckets added, payloads taken out; and how far the archive goes."""
 
     events: int
@@ -44,45 +44,45 @@ class Archived(msgspec.Struct, frozen=True, kw_only=True):
 def archive(
     spark: SparkSession,
     url: str,
-    directory: str | Path | Place,
+    directory: str | Path | Storage,
     *,
     until: int | None = None,
     bucket_events: int = BUCKET_EVENTS,
     grace_seconds: float = archive_files.GRACE_SECONDS,
     show: Show | None = None,
-) -> Archived:
+) -> ArchiveResult:
     """Archive everything up to `until` (None: the safe head now) that is not archived yet."""
-    place = place_of(directory)
+    storage = storage_at(directory)
 
-    def attempt() -> Archived:
-        return _archive(spark, url, place, until, bucket_events, grace_seconds)
+    def attempt() -> ArchiveResult:
+        return _archive(spark, url, storage, until, bucket_events, grace_seconds)
 
-    with archive_files.locked(place), clear(), watched(spark, "archive", show):
-        return archive_files.committed(place, attempt)
+    with archive_files.locked(storage), clear(), watched(spark, "archive", show):
+        return archive_files.retry_commit(storage, attempt)
 
 
 def _archive(
-    spark: SparkSession, url: str, place: Place, until: int | None, bucket_events: int, grace_seconds: float
-) -> Archived:
+    spark: SparkSession, url: str, storage: Storage, until: int | None, bucket_events: int, grace_seconds: float
+) -> ArchiveResult:
     """Go on from the newest manifest; `Taken` if another run has committed since."""
     run = manifest.new_run()
     with open_log(url) as store:
         require_order(store, what="archive")
-        before = manifest.load_or_begin(place, store.log.store_id)
-        require_same_history(place, before, store, spark)
+        before = manifest.load_or_begin(storage, store.log.store_id)
+        require_same_history(storage, before, store, spark)
         head = store.log.head() if until is None else min(until, store.log.head())
         erased = erasures(store, spark, after=before.through, until=head)
-    there = archive_files.ours(place)
-    buckets = _new_buckets(spark, url, place, run, before, head, bucket_events)
-    kept, gone = _without_erased(spark, place, run, before, erased)
+    there = archive_files.archive_file_names(storage)
+    buckets = _new_buckets(spark, url, storage, run, before, head, bucket_events)
+    kept, gone = _without_erased(spark, storage, run, before, erased)
     with open_log(url) as store:
         buckets = _note_lacking(store, buckets)
         after = _next(store, before, [*kept, *buckets], max(head, before.through))
     old = archive_files.superseded(gone, grace_seconds=0)  # an erased payload does not wait for anybody
-    waiting = archive_files.hurried(archive_files.still_there(there, before.superseded), erased)
+    waiting = archive_files.without_grace(archive_files.still_there(there, before.superseded), erased)
     after = msgspec.structs.replace(after, superseded=[*waiting, *old], run=run)
-    after = archive_files.exchange(place, before, after, there, is_new=bool(buckets or gone))
-    return Archived(
+    after = archive_files.commit(storage, before, after, there, is_new=bool(buckets or gone))
+    return ArchiveResult(
         events=sum(bucket.rows for bucket in buckets),
         buckets=len(buckets),
         erased=len(erased) if gone else 0,
@@ -96,16 +96,16 @@ def _archive(
 
 
 def _new_buckets(
-    spark: SparkSession, url: str, place: Place, run: str, before: Manifest, head: int, bucket_events: int
+    spark: SparkSession, url: str, storage: Storage, run: str, before: Manifest, head: int, bucket_events: int
 ) -> list[Bucket]:
     """Write the events after the last bucket, a task and a file for each bucket."""
-    question = Question(url=absolute(url), until=head, over_pruned=True)
+    query = LogQuery(url=absolute(url), until=head, over_pruned=True)
     ranges = split(before.through, head, partition_events=bucket_events)
-    done = bucket_writer.stage(spark, question, ranges, place, run)
+    done = bucket_writer.stage(spark, query, ranges, storage, run)
     return [_bucket(staged, part) for staged, part in zip(done, ranges, strict=True)]
 
 
-def _bucket(staged: Staged, part: Range) -> Bucket:
+def _bucket(staged: StagedBucket, part: Range) -> Bucket:
     """What the manifest says of a new bucket; of one without files: all was pruned, or nothing was ever there."""
     return Bucket(
         first=part.after + 1,
@@ -134,17 +134,19 @@ def _note_lacking(store: Store, buckets: list[Bucket]) -> list[Bucket]:
 
 
 def _without_erased(
-    spark: SparkSession, place: Place, run: str, before: Manifest, erased: list[int]
+    spark: SparkSession, storage: Storage, run: str, before: Manifest, erased: list[int]
 ) -> tuple[list[Bucket], list[DataFile]]:
     """The buckets of before, each that holds an erased payload with a new file; and the files that go for it."""
     touched = {
         bucket.first: inside for bucket in before.buckets if bucket.events and (inside := _within(bucket, erased))
     }
     work = [
-        Again(buckets=[bucket], erased=touched[bucket.first]) for bucket in before.buckets if bucket.first in touched
+        RewriteTask(buckets=[bucket], erased=touched[bucket.first])
+        for bucket in before.buckets
+        if bucket.first in touched
     ]
     kept, gone = {bucket.first: bucket for bucket in before.buckets}, []
-    for item, staged in zip(work, rewrite.write(spark, place, run, work), strict=True):
+    for item, staged in zip(work, rewrite.write(spark, storage, run, work), strict=True):
         (bucket,) = item.buckets
         assert staged.events is not None
         assert bucket.events is not None

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.pipeline.spark.failures import clear
 from tallystick.pipeline.spark.progress import Show, watched
-from tallystick.pipeline.whole_log import whole
+from tallystick.pipeline.whole_log import whole_log
 from tallystick.store.stating import shown
 
 FORECAST_DAYS = (30, 90, 365)
@@ -52,7 +52,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
-class Growth(msgspec.Struct, frozen=True, kw_only=True):
+class GrowthReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report. Growth a day is the mean of the last 28 days that the log covers."""
 
     url: str
@@ -67,10 +67,12 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     forecasts: list[Forecast]
 
 
-def growth(spark: SparkSession, url: str, archive: str | Path | None = None, *, show: Show | None = None) -> Growth:
+def growth(
+    spark: SparkSession, url: str, archive: str | Path | None = None, *, show: Show | None = None
+) -> GrowthReport:
     """Report on a log, as far back as it and its archive go."""
     with clear(), watched(spark, "growth", show):
-        source = whole(url, archive, over_pruned=True, ordered=False, spark=spark)
+        source = whole_log(url, archive, over_pruned=True, ordered=False, spark=spark)
         table = sized(source.table(spark, columns=_COLUMNS)).persist()
         try:
             types = [_type(row.asDict()) for row in by_type(table).collect()]
@@ -110,7 +112,7 @@ def _type(row: dict[str, int]) -> TypeGrowth:
     return TypeGrowth(mean=round(row["size"] / row["events"], 1), **row)  # type: ignore[arg-type]
 
 
-def report(url: str, until: int, types: list[TypeGrowth], days: list[Day]) -> Growth:
+def report(url: str, until: int, types: list[TypeGrowth], days: list[Day]) -> GrowthReport:
     """The report over what was counted."""
     events, size = sum(item.events for item in types), sum(item.size for item in types)
     events_a_day, size_a_day = _recent(days)
@@ -118,7 +120,7 @@ def report(url: str, until: int, types: list[TypeGrowth], days: list[Day]) -> Gr
         Forecast(days=ahead, events=events + round(events_a_day * ahead), size=size + round(size_a_day * ahead))
         for ahead in FORECAST_DAYS
     ]
-    return Growth(
+    return GrowthReport(
         url=shown(url),
         until=until,
         events=events,

@@ -15,7 +15,7 @@ matplotlib.use("Agg")  # before pyplot: there may be no screen
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from tallystick.pipeline.jobs.growth import Growth
+from tallystick.pipeline.jobs.growth import GrowthReport
 
 TYPES_SHOWN = 15
 _MIB = 1 << 20
@@ -28,7 +28,7 @@ svg { width: 100%; height: auto } h2 { margin-top: 2.5rem }
 """
 
 
-def write_page(found: Growth, path: str | Path) -> Path:
+def write_page(found: GrowthReport, path: str | Path) -> Path:
     """Write the page."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def write_page(found: Growth, path: str | Path) -> Path:
     return target
 
 
-def page(found: Growth) -> str:
+def page(found: GrowthReport) -> str:
     """The page as text."""
     title = f"Growth of {html.escape(found.url)}"
     parts = [
@@ -71,7 +71,7 @@ def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "".join(lines) + "</table>"
 
 
-def _days_plot(found: Growth) -> str:
+def _days_plot(found: GrowthReport) -> str:
     figure, axes = plt.subplots(figsize=(9, 3))
     days: list[Any] = [datetime.date.fromisoformat(item.day) for item in found.days]
     axes.bar(days, [item.events for item in found.days], color="#4a7ebb", label="events")
@@ -83,7 +83,7 @@ def _days_plot(found: Growth) -> str:
     return _drawn(figure)
 
 
-def _forecast_plot(found: Growth) -> str:
+def _forecast_plot(found: GrowthReport) -> str:
     figure, axes = plt.subplots(figsize=(9, 3))
     total = 0
     sizes: list[float] = []
@@ -103,7 +103,7 @@ def _forecast_plot(found: Growth) -> str:
     return _drawn(figure)
 
 
-def _types_plot(found: Growth) -> str:
+def _types_plot(found: GrowthReport) -> str:
     shown = found.types[:TYPES_SHOWN][::-1]
     figure, axes = plt.subplots(figsize=(9, 1 + 0.3 * len(shown)))
     axes.barh([item.type for item in shown], [item.size / _MIB for item in shown], color="#4a7ebb")

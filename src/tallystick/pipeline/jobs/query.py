@@ -16,8 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.pipeline.source import query_plan
 from tallystick.pipeline.source.columns import COLUMNS, SPARK_TYPES
-from tallystick.pipeline.source.query_plan import Needs
-from tallystick.pipeline.whole_log import Whole, whole
+from tallystick.pipeline.source.query_plan import QueryNeeds
+from tallystick.pipeline.whole_log import WholeLog, whole_log
 
 VIEW = "events"
 _DATA = "data"
@@ -44,8 +44,8 @@ def sql(spark: SparkSession, url: str, query: str, archive: str | Path | None = 
     return spark.sql(query)
 
 
-def _source(spark: SparkSession, url: str, archive: str | Path | None) -> Whole:
-    return whole(url, archive, over_pruned=True, ordered=False, spark=spark)
+def _source(spark: SparkSession, url: str, archive: str | Path | None) -> WholeLog:
+    return whole_log(url, archive, over_pruned=True, ordered=False, spark=spark)
 
 
 def _named(table: DataFrame, name: str) -> DataFrame:
@@ -53,22 +53,22 @@ def _named(table: DataFrame, name: str) -> DataFrame:
     return table
 
 
-def _needs(spark: SparkSession, query: str, type_: str | None) -> Needs | None:
+def _needs(spark: SparkSession, query: str, type_: str | None) -> QueryNeeds | None:
     """What a query takes of the log; None if that cannot be told: then it is run over everything, and may be refused.
 
     Without a type of `data` that column is one of the log, so that it is known whether the query uses it.
     """
     if not isinstance(spark, SparkSession):  # Spark Connect does not show its plans
         return None
-    empty = query_plan.nothing(spark, *([f"{_DATA} string"] if type_ is None else []))
+    empty = query_plan.empty_events(spark, *([f"{_DATA} string"] if type_ is None else []))
     _named(_with_more(empty, type_), VIEW)
     try:
-        return query_plan.needs(spark.sql(query))
+        return query_plan.query_needs(spark.sql(query))
     except AnalysisException:
         return None
 
 
-def _narrowed(spark: SparkSession, source: Whole, needs: Needs) -> DataFrame:
+def _narrowed(spark: SparkSession, source: WholeLog, needs: QueryNeeds) -> DataFrame:
     """The events that a query may need. Columns that it does not need are empty."""
     if needs.until is not None and not source.by_stream:
         source = msgspec.structs.replace(source, until=min(source.until, needs.until))
@@ -91,7 +91,7 @@ def _with_more(events: DataFrame, type_: str | None) -> DataFrame:
     return events.withColumns({"at": at, "org": org}).select(*COLUMNS, _DATA, "at", "org")
 
 
-def _data_type(spark: SparkSession, source: Whole) -> str:
+def _data_type(spark: SparkSession, source: WholeLog) -> str:
     """The type that holds the fields of all payloads; empty if there are none."""
     there = source.table(spark, columns=("payload",)).where(F.col("payload").isNotNull())
     found = there.select(F.parse_json("payload").alias("json")).agg(F.schema_of_variant_agg("json").alias("found"))

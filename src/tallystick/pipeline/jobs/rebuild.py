@@ -21,11 +21,11 @@ from tallystick.pipeline.fold.states import fold
 from tallystick.pipeline.source.log_query import address_of
 from tallystick.pipeline.spark.failures import clear
 from tallystick.pipeline.spark.progress import Show, watched
-from tallystick.pipeline.spark.user_modules import carry, only_upcasters
-from tallystick.pipeline.whole_log import Whole, whole
+from tallystick.pipeline.spark.user_modules import only_upcasters, ship_modules
+from tallystick.pipeline.whole_log import WholeLog, whole_log
 from tallystick.projections.live import Live
 from tallystick.projections.rebuild import discard, stage, switch
-from tallystick.projections.summary.sql import hindrance
+from tallystick.projections.summary.sql import why_not_sql
 from tallystick.store import iterate
 from tallystick.store.store import Store
 from tallystick.store.views import ROWS, Place, ViewRow
@@ -59,7 +59,7 @@ def rebuild(
 def _fill(spark: SparkSession, store: Store, projection: Any, staged: Place, archive: str | Path | None) -> None:
     """Write the rows that Spark folds, and only with the last of them how far they go."""
     views, position = store.log.views, staged.position
-    source = whole(address_of(store), archive, spark=spark)
+    source = whole_log(address_of(store), archive, spark=spark)
     with computed(folded(spark, store, projection, source)) as found:
         for rows in chunks(found):
             views.write(staged, rows, previous=position)
@@ -67,12 +67,12 @@ def _fill(spark: SparkSession, store: Store, projection: Any, staged: Place, arc
     views.write(staged.moved(source.until, last), [], previous=position)
 
 
-def folded(spark: SparkSession, store: Store, projection: Any, source: Whole) -> DataFrame:
+def folded(spark: SparkSession, store: Store, projection: Any, source: WholeLog) -> DataFrame:
     """The rows of a projection over the whole log."""
     catalog = only_upcasters(store.catalog)  # type: ignore[arg-type]
     projection.prepare(store, until=source.until)
-    carry(projection, catalog)
-    if hindrance(projection, catalog) is None:
+    ship_modules(projection, catalog)
+    if why_not_sql(projection, catalog) is None:
         return summaries.fold(spark, source, projection)
     return fold(spark, source, projection, catalog)
 

@@ -22,10 +22,10 @@ from tallystick.event.model import Event
 from tallystick.pipeline.fold.states import applied
 from tallystick.pipeline.source import columns
 from tallystick.pipeline.source.log_query import absolute
-from tallystick.pipeline.spark.failures import clear, told
+from tallystick.pipeline.spark.failures import clear, mark_errors
 from tallystick.pipeline.spark.progress import Show, watched
-from tallystick.pipeline.spark.user_modules import carry, only_upcasters
-from tallystick.pipeline.whole_log import whole
+from tallystick.pipeline.spark.user_modules import only_upcasters, ship_modules
+from tallystick.pipeline.whole_log import whole_log
 from tallystick.state import shelf
 from tallystick.state.reducer import Reducer
 from tallystick.state.shelf import Entry
@@ -45,7 +45,7 @@ Batches = Iterator[pa.RecordBatch]
 Verdict = tuple[str, int, str, str, str]
 
 
-class Code(msgspec.Struct, frozen=True):
+class ReducerCode(msgspec.Struct, frozen=True):
     """A reducer, and the digest of its upcasters: taken at the driver, since workers do not have the source."""
 
     reducer: Reducer
@@ -57,7 +57,7 @@ class Code(msgspec.Struct, frozen=True):
         return (fact.reducer, fact.reducer_version, fact.upcasters) == wanted
 
 
-class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayCheckResult(msgspec.Struct, frozen=True, kw_only=True):
     """How many fingerprints agree, how many do not, how many cannot be compared; and each that does not agree."""
 
     same: int
@@ -81,19 +81,19 @@ def replay_check(
     *,
     catalog: Catalog | None = None,
     show: Show | None = None,
-) -> Replayed:
+) -> ReplayCheckResult:
     """Check every fingerprint that was sealed, with the reducer of its name."""
     known = only_upcasters(catalog)
-    carry(*reducers, known)
-    codes = {item.name: Code(item, known.upcaster_digest(item.types or None).hex()) for item in reducers}
+    ship_modules(*reducers, known)
+    codes = {item.name: ReducerCode(item, known.upcaster_digest(item.types or None).hex()) for item in reducers}
     with clear(), watched(spark, "replay-check", show):
-        source = whole(url, archive, over_pruned=True, spark=spark)
+        source = whole_log(url, archive, over_pruned=True, spark=spark)
         found = verdicts(source.table(spark), absolute(url), codes, known).persist()
         counts = {row["verdict"]: row["count"] for row in found.groupBy("verdict").count().collect()}
         differences = _listed(found, DIFFERENT)
         others = _listed(found, NOT_COMPARABLE)
         found.unpersist()
-    return Replayed(
+    return ReplayCheckResult(
         same=counts.get(SAME, 0),
         different=counts.get(DIFFERENT, 0),
         not_comparable=counts.get(NOT_COMPARABLE, 0),
@@ -108,7 +108,7 @@ def _listed(found: DataFrame, verdict: str) -> list[dict[str, Any]]:
     return [row.asDict() for row in rows]
 
 
-def verdicts(events: DataFrame, url: str, codes: dict[str, Code], catalog: Catalog) -> DataFrame:
+def verdicts(events: DataFrame, url: str, codes: dict[str, ReducerCode], catalog: Catalog) -> DataFrame:
     """(stream, seq, reducer, verdict, reason) of every fingerprint."""
     about = F.col("stream").startswith(facts.KIND + "/") & F.col("type").isin(list(_FACTS))
     is_user = ~F.col("stream").startswith("tally.")
@@ -123,9 +123,9 @@ def verdicts(events: DataFrame, url: str, codes: dict[str, Code], catalog: Catal
     return ordered.mapInArrow(_checking(url, codes, catalog), VERDICTS_DDL)
 
 
-def _checking(url: str, codes: dict[str, Code], catalog: Catalog) -> Callable[[Batches], Batches]:
+def _checking(url: str, codes: dict[str, ReducerCode], catalog: Catalog) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
-        with told(), tallystick.open(url, readonly=True, catalog=catalog) as store:
+        with mark_errors(), tallystick.open(url, readonly=True, catalog=catalog) as store:
             found: list[Verdict] = []
             for check in _checks(batches, store, codes, catalog):
                 found += check.verdicts()
@@ -137,25 +137,25 @@ def _checking(url: str, codes: dict[str, Code], catalog: Catalog) -> Callable[[B
     return run
 
 
-def _checks(batches: Batches, store: Store, codes: dict[str, Code], catalog: Catalog) -> Iterator[Check]:
+def _checks(batches: Batches, store: Store, codes: dict[str, ReducerCode], catalog: Catalog) -> Iterator[StreamCheck]:
     """One check a stream, when its last event has passed: facts come first, then events."""
-    current: Check | None = None
+    current: StreamCheck | None = None
     for batch in batches:
         subjects = batch.column(batch.schema.get_field_index(SUBJECT)).to_pylist()
         for subject, event in zip(subjects, catalog.upcast(list(columns.to_events(batch))), strict=True):
             if current is None or current.stream != subject:
                 if current is not None:
                     yield current
-                current = Check(subject, store, codes)
+                current = StreamCheck(subject, store, codes)
             current.take(event)
     if current is not None:
         yield current
 
 
-class Check:
+class StreamCheck:
     """The check of one stream: its facts, then its events, then the verdicts."""
 
-    def __init__(self, stream: str, store: Store, codes: dict[str, Code]) -> None:
+    def __init__(self, stream: str, store: Store, codes: dict[str, ReducerCode]) -> None:
         self.stream = stream
         self._store = store
         self._codes = codes

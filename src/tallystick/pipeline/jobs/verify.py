@@ -27,12 +27,12 @@ from tallystick.pipeline.archive.manifest import Manifest
 from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.source.log_query import absolute, open_log
 from tallystick.pipeline.spark import tasks
-from tallystick.pipeline.spark.failures import clear, told
+from tallystick.pipeline.spark.failures import clear, mark_errors
 from tallystick.pipeline.spark.progress import Show, watched
 from tallystick.pipeline.spark.session import job_session, set_shuffle_partitions
 from tallystick.pipeline.verify import findings, piece_check
 from tallystick.pipeline.verify.chain_check import FACT, PROBLEM, READABLE, SUSPECT
-from tallystick.pipeline.whole_log import Whole, whole
+from tallystick.pipeline.whole_log import WholeLog, whole_log
 from tallystick.store import iterate
 from tallystick.store.events import Problem
 
@@ -45,7 +45,7 @@ HEADS_DDL = "stream string, seq bigint, link binary"
 Head = tuple[str, int, bytes]
 
 
-class Verified(msgspec.Struct, kw_only=True):
+class VerifyResult(msgspec.Struct, kw_only=True):
     """What was looked at and what was found. `ok` is the answer; `unsure` says what could not be looked at."""
 
     events: int = 0
@@ -66,12 +66,14 @@ class Verified(msgspec.Struct, kw_only=True):
         return not self.problems
 
 
-def verify(spark: SparkSession, url: str, archive: str | Path | None = None, *, show: Show | None = None) -> Verified:
+def verify(
+    spark: SparkSession, url: str, archive: str | Path | None = None, *, show: Show | None = None
+) -> VerifyResult:
     """Verify a log and its archive, if it has one."""
     own = job_session(spark)
     with clear(), watched(spark, "verify", show), _kept(_heads(own, url)) as heads:
         seen = _first(heads.agg(F.count(F.lit(1)), F.max(F.when(F.col("stream") == "", F.col("seq")))))
-        source = whole(
+        source = whole_log(
             url,
             archive,
             over_pruned=True,
@@ -81,7 +83,7 @@ def verify(spark: SparkSession, url: str, archive: str | Path | None = None, *, 
             ordered=False,
             spark=spark,
         )
-        found = Verified(until=source.until, archived=source.through, streams=seen[0] - 1)
+        found = VerifyResult(until=source.until, archived=source.through, streams=seen[0] - 1)
         _driver_side(source, found)
         pieces = piece_check.pieces_of(source, cores=tasks.cores(spark))
         with _kept(piece_check.checked(own, source, pieces)) as checked:
@@ -97,7 +99,7 @@ def _heads(spark: SparkSession, url: str) -> DataFrame:
     address = absolute(url)
 
     def run(batches: Batches) -> Batches:
-        with told(), open_log(address) as store:
+        with mark_errors(), open_log(address) as store:
             for _ in batches:
                 yield _as_batch([("", store.log.head(), b"")])
                 streams = iterate.streams(store.log)
@@ -112,7 +114,7 @@ def _as_batch(rows: list[Head]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(values, kind) for values, kind in columns], schema=HEADS)
 
 
-def _driver_side(source: Whole, found: Verified) -> None:
+def _driver_side(source: WholeLog, found: VerifyResult) -> None:
     """What is known without reading an event: holes, the manifest, what is left to erase."""
     with open_log(source.url) as store:
         for hole in store.log.holes():
@@ -124,13 +126,13 @@ def _driver_side(source: Whole, found: Verified) -> None:
     found.unsure += _unreached(source)
 
 
-def _unreached(source: Whole) -> Iterator[str]:
+def _unreached(source: WholeLog) -> Iterator[str]:
     """What erasures have not reached yet: the next archive run takes it out."""
-    if source.manifest is None or source.place is None:
+    if source.manifest is None or source.storage is None:
         return
     if source.erased:
         yield f"{len(source.erased)} payloads were erased since the last archive run, and its files still hold them"
-    if left := archive_files.unlisted(source.place, source.manifest):
+    if left := archive_files.unlisted_files(source.storage, source.manifest):
         yield f"{len(left)} files that no manifest names are in the archive, and may hold payloads that were erased"
 
 
@@ -158,7 +160,7 @@ class _Counts(NamedTuple):
     suspects: int
 
 
-def _count(checked: DataFrame, found: Verified) -> _Counts:
+def _count(checked: DataFrame, found: VerifyResult) -> _Counts:
     """How much there was, and how much of it anybody has to look at."""
     kind = F.col("kind")
     sums = [F.sum(name) for name in ("events", "signed", "community")]
@@ -169,7 +171,7 @@ def _count(checked: DataFrame, found: Verified) -> _Counts:
     return _Counts(row[6], row[4], row[5])
 
 
-class _Said(NamedTuple):
+class _Claims(NamedTuple):
     """What is said of events: by the log of its streams, by control facts, and by payloads that do not fit."""
 
     heads: DataFrame
@@ -179,7 +181,7 @@ class _Said(NamedTuple):
     suspects: DataFrame
 
 
-def _rows(source: Whole, checked: DataFrame, heads: DataFrame, until: int, found: Verified) -> None:
+def _rows(source: WholeLog, checked: DataFrame, heads: DataFrame, until: int, found: VerifyResult) -> None:
     """Everything that the rows themselves tell, of what the tasks have left of them."""
     counts = _count(checked, found)
     set_shuffle_partitions(
@@ -206,7 +208,7 @@ def _rows(source: Whole, checked: DataFrame, heads: DataFrame, until: int, found
                 _signatures(following, found)
 
 
-def _witnessed(source: Whole, listed: Manifest, control: DataFrame | None, found: Verified) -> None:
+def _witnessed(source: WholeLog, listed: Manifest, control: DataFrame | None, found: VerifyResult) -> None:
     """Whether the archive has what the log says it was pruned by: in facts that were seen, and beside every cut."""
     known = []
     for row in findings.relied_on(control).collect() if control is not None else ():
@@ -220,11 +222,11 @@ def _witnessed(source: Whole, listed: Manifest, control: DataFrame | None, found
     found.problems += [Problem("archive", reason) for reason in wrong[:PROBLEMS_MAX]]
 
 
-def _said(source: Whole, heads: DataFrame, trusted: DataFrame, suspects: DataFrame) -> _Said:
+def _said(source: WholeLog, heads: DataFrame, trusted: DataFrame, suspects: DataFrame) -> _Claims:
     pruned = findings.pruned_claims(trusted)
     if source.manifest is not None:  # with the archive at hand, only what was pruned without one may be missing
         pruned = pruned.where("accepted and archive is null")
-    return _Said(heads, pruned, findings.erased_claims(trusted), findings.sealed_claims(trusted), suspects)
+    return _Claims(heads, pruned, findings.erased_claims(trusted), findings.sealed_claims(trusted), suspects)
 
 
 def _trusted(control: DataFrame, unknown: DataFrame, beside: DataFrame, suspects: DataFrame) -> DataFrame:
@@ -241,7 +243,7 @@ def _pruned(claims: DataFrame) -> int:
 
 
 def _places(
-    source: Whole, checked: DataFrame, said: _Said, counts: _Counts, wrong: list[DataFrame], found: Verified
+    source: WholeLog, checked: DataFrame, said: _Claims, counts: _Counts, wrong: list[DataFrame], found: VerifyResult
 ) -> None:
     """What is said of single events. Those that no piece has named are looked up in the whole log, if there are any."""
     with _kept(findings.unmatched(said.heads, findings.last_of(checked))) as ends:
@@ -259,12 +261,12 @@ def _places(
     _streams(source, checked, found)
 
 
-def _located(source: Whole, checked: DataFrame, places: DataFrame, count: int) -> DataFrame:
+def _located(source: WholeLog, checked: DataFrame, places: DataFrame, count: int) -> DataFrame:
     """(stream, seq, position, found_link) of the events at so many places: one more pass, only where somebody asks."""
     spark = checked.sparkSession
     events = source.tail(spark, columns=piece_check.LOCATED)
-    if source.place is not None:
-        events = piece_check.stored(spark, source.place, _readable(checked, archive_files.EVENTS)).unionAll(events)
+    if source.storage is not None:
+        events = piece_check.stored(spark, source.storage, _readable(checked, archive_files.EVENTS)).unionAll(events)
     return findings.at_places(events, F.broadcast(places) if count <= PLACES_SENT_MAX else places)
 
 
@@ -273,21 +275,21 @@ def _readable(checked: DataFrame, folder: str) -> list[str]:
     return [row["what"] for row in found]
 
 
-def _streams(source: Whole, checked: DataFrame, found: Verified) -> None:
+def _streams(source: WholeLog, checked: DataFrame, found: VerifyResult) -> None:
     """Where blocks are wrong: which streams lack what, by the ends that were noted for them."""
     if not any(problem.what == "block" for problem in found.problems):
         return
     spark, names = checked.sparkSession, _readable(checked, archive_files.HEADS)
-    if not names or source.place is None:
+    if not names or source.storage is None:
         return
-    archived = piece_check.stored(spark, source.place, _readable(checked, archive_files.EVENTS))
-    ends = piece_check.ends(spark, source.place, names)
+    archived = piece_check.stored(spark, source.storage, _readable(checked, archive_files.EVENTS))
+    ends = piece_check.ends(spark, source.storage, names)
     nothing = checked.limit(0).select("stream", F.col("seq").alias("through"))
     missing = findings.wrong_heads(findings.at_places(archived, findings.places(ends)), ends, nothing)
     _add(missing.unionAll(findings.unknown_events(archived, ends)), found)
 
 
-def _signatures(beside: DataFrame, found: Verified) -> None:
+def _signatures(beside: DataFrame, found: VerifyResult) -> None:
     try:
         from tallystick.community import signatures as authors
         from tallystick.pipeline.verify import signatures
@@ -303,7 +305,7 @@ def _signatures(beside: DataFrame, found: Verified) -> None:
         found.unsure.append(f"{nobodys} events are signed by somebody whom nothing names")
 
 
-def _add(wrong: DataFrame, found: Verified) -> None:
+def _add(wrong: DataFrame, found: VerifyResult) -> None:
     rows = wrong.orderBy("position", "stream", "seq").limit(PROBLEMS_MAX + 1).collect()
     found.truncated = found.truncated or len(rows) > PROBLEMS_MAX
     for row in rows[:PROBLEMS_MAX]:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.pipeline.lake.form import SCHEMA
+from tallystick.pipeline.lake.schema import SCHEMA
 from tallystick.store import iterate
 from tallystick.store.events import Problem
 from tallystick.store.maintenance import Cut
@@ -17,7 +17,7 @@ from tallystick.store.store import Store
 _PLACE = ("position", "stream", "seq")
 
 
-class Comparison:
+class TableComparison:
     """Compares one window after the other."""
 
     def __init__(self, later: set[int]) -> None:

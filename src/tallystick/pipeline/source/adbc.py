@@ -20,7 +20,7 @@ BATCH_BYTES = 4 << 20
 _BATCH_BYTES_OPTION = "adbc.postgresql.batch_size_hint_bytes"
 
 
-def is_there() -> bool:
+def is_installed() -> bool:
     """Whether the driver is installed."""
     return importlib.util.find_spec(DRIVER) is not None
 

@@ -48,7 +48,7 @@ OPTIONS = frozenset(
 )
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which events of which log. `after` is exclusive, `until` inclusive; None means the head.
 
     `over_pruned` and `over_holes` give what is left of a log; without them a missing range is an error. `final` says
@@ -70,13 +70,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     trigger_bytes: int | None = None
 
 
-def parse(options: Mapping[str, str]) -> Question:
+def parse(options: Mapping[str, str]) -> LogQuery:
     """The question that options ask. Names of options are not case-sensitive, as everywhere in Spark."""
     given = named(options)
     for name in given:
         if name not in OPTIONS:
             raise errors.InvalidValue(what="option", value=name, must="one of " + ", ".join(sorted(OPTIONS)))
-    return Question(
+    return LogQuery(
         url=url_in(given),
         after=number_in(given, "after") or 0,
         until=number_in(given, "until"),
@@ -177,11 +177,11 @@ def open_log(url: str) -> Store:
     return tallystick.open(url, readonly=True)
 
 
-def open_asked(question: Question) -> Store:
+def open_asked(query: LogQuery) -> Store:
     """The log that a question is about. A server is told the tenant, so that its row security holds the reader too."""
-    if question.selection.org is None or not question.url.startswith(_SERVERS):
-        return open_log(question.url)
-    return tallystick.open(question.url, readonly=True, org=question.selection.org)
+    if query.selection.org is None or not query.url.startswith(_SERVERS):
+        return open_log(query.url)
+    return tallystick.open(query.url, readonly=True, org=query.selection.org)
 
 
 def head_past(store: Store, seen: int) -> int:

@@ -32,7 +32,7 @@ _TURNED = {
 Names = frozenset[str] | None  # None: all
 
 
-class Needs(msgspec.Struct, frozen=True, kw_only=True):
+class QueryNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """What a query may take: positions after `after` up to `until` (None: the end), types, streams and columns."""
 
     after: int = 0
@@ -41,19 +41,19 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     streams: Names = None
     columns: frozenset[str] = frozenset(COLUMNS)
 
-    def and_(self, other: Needs) -> Needs:
+    def and_(self, other: QueryNeeds) -> QueryNeeds:
         """What both ask for."""
         untils = [until for until in (self.until, other.until) if until is not None]
-        return Needs(
+        return QueryNeeds(
             after=max(self.after, other.after),
             until=min(untils, default=None),
             types=_common(self.types, other.types),
             streams=_common(self.streams, other.streams),
         )
 
-    def or_(self, other: Needs) -> Needs:
+    def or_(self, other: QueryNeeds) -> QueryNeeds:
         """What either asks for."""
-        return Needs(
+        return QueryNeeds(
             after=min(self.after, other.after),
             until=None if self.until is None or other.until is None else max(self.until, other.until),
             types=None if self.types is None or other.types is None else self.types | other.types,
@@ -61,7 +61,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def nothing(spark: SparkSession, *more: str) -> DataFrame:
+def empty_events(spark: SparkSession, *more: str) -> DataFrame:
     """A table of no events, of which Spark does not know that it has none; with more columns, such as `data string`."""
 
     def run(batches: Batches) -> Batches:
@@ -70,8 +70,8 @@ def nothing(spark: SparkSession, *more: str) -> DataFrame:
     return spark.range(1).mapInArrow(run, ", ".join([DDL, *more]))
 
 
-def needs(query: DataFrame) -> Needs | None:
-    """What a query over `nothing` takes; None if it does not use that table. Not for sessions of Spark Connect."""
+def query_needs(query: DataFrame) -> QueryNeeds | None:
+    """What a query over `empty_events` takes; None if it does not use that table. Not for sessions of Spark Connect."""
     plan = query._jdf.queryExecution().optimizedPlan()
     uses: list[tuple[Any, list[Any]]] = []
     used = set(_ids(plan.outputSet()))
@@ -101,7 +101,7 @@ def hints(table: DataFrame) -> list[str]:
     ]
 
 
-def _hint(source: Any, asked: Needs) -> str | None:
+def _hint(source: Any, asked: QueryNeeds) -> str | None:
     given = {name.lower(): value for name, value in dict(source.relation().options().asCaseSensitiveMap()).items()}
     after, until = int(given.get("after", 0)), given.get("until")
     wanted: dict[str, str] = {}
@@ -119,9 +119,9 @@ def _hint(source: Any, asked: Needs) -> str | None:
     return f"the conditions see every event of the log; to read fewer, say {by_call}, or in SQL: with ({in_sql})"
 
 
-def _bound_by(leaf: Any, conditions: list[Any]) -> Needs:
+def _bound_by(leaf: Any, conditions: list[Any]) -> QueryNeeds:
     """What all conditions right above a table say of it."""
-    found, names = Needs(), _names(leaf)
+    found, names = QueryNeeds(), _names(leaf)
     for condition in conditions:
         found = found.and_(_asked(condition, names))
     return found
@@ -146,7 +146,7 @@ def _nodes(node: Any, conditions: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
         yield from _nodes(plan, [])
 
 
-def _asked(condition: Any, names: dict[int, str]) -> Needs:
+def _asked(condition: Any, names: dict[int, str]) -> QueryNeeds:
     """What a condition says of the columns of a table; nothing, if it says it in a way that is not known here."""
     kind = condition.getClass().getSimpleName()
     if kind == "And":
@@ -160,7 +160,7 @@ def _asked(condition: Any, names: dict[int, str]) -> Needs:
         each = [_compared("EqualTo", _name(found, names), value) for value in values]
         return _any(each)
     if kind not in _TURNED:
-        return Needs()
+        return QueryNeeds()
     left, right = condition.left(), condition.right()
     name = _name(left, names)
     if name is None:
@@ -168,21 +168,21 @@ def _asked(condition: Any, names: dict[int, str]) -> Needs:
     return _compared(kind, name, _literal(right))
 
 
-def _any(each: list[Needs]) -> Needs:
-    found = each[0] if each else Needs()
+def _any(each: list[QueryNeeds]) -> QueryNeeds:
+    found = each[0] if each else QueryNeeds()
     for one in each[1:]:
         found = found.or_(one)
     return found
 
 
-def _compared(kind: str, name: str | None, value: Any) -> Needs:
+def _compared(kind: str, name: str | None, value: Any) -> QueryNeeds:
     """What `name kind value` says."""
     if name == "position" and type(value) is int:
-        return Needs(**{key: of(value) for key, of in _BOUNDS[kind].items()})
+        return QueryNeeds(**{key: of(value) for key, of in _BOUNDS[kind].items()})
     if name in ("type", "stream") and kind == "EqualTo" and type(value) is str and _is_name(name, value):
         names = frozenset({value})
-        return Needs(types=names) if name == "type" else Needs(streams=names)
-    return Needs()
+        return QueryNeeds(types=names) if name == "type" else QueryNeeds(streams=names)
+    return QueryNeeds()
 
 
 def _bound(value: int) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql.datasource import InputPartition
 
 from tallystick.event.model import Event
-from tallystick.pipeline.source.log_query import BATCH_EVENTS, Question, has_order
+from tallystick.pipeline.source.log_query import BATCH_EVENTS, LogQuery, has_order
 from tallystick.store import iterate
 from tallystick.store.maintenance import require_positions
 from tallystick.store.stating import States
@@ -31,22 +31,22 @@ class StreamRange(InputPartition):
     until: int
 
 
-def serves(store: Store, question: Question) -> bool:
+def serves(store: Store, query: LogQuery) -> bool:
     """Whether the streams of a question are read by themselves. A server uses its own index, whatever is asked."""
     is_ordered = has_order(store) and not isinstance(store.log, States)
-    is_plain = not question.over_holes and not question.unchecked  # else wrong events are given too, by position
-    return is_ordered and is_plain and 0 < len(question.selection.streams) <= STREAMS_MAX
+    is_plain = not query.over_holes and not query.unchecked  # else wrong events are given too, by position
+    return is_ordered and is_plain and 0 < len(query.selection.streams) <= STREAMS_MAX
 
 
-def plan(store: Store, question: Question, until: int) -> list[StreamRange]:
+def plan(store: Store, query: LogQuery, until: int) -> list[StreamRange]:
     """The ranges of each stream between the positions of a question."""
-    if not question.over_pruned:
-        cuts = {name: cut for name in question.selection.streams if (cut := store.log.cut(name)) is not None}
-        require_positions(question.selection, cuts, store.log.floor(), after=question.after)
-    size = question.partition_events or RANGE_EVENTS
+    if not query.over_pruned:
+        cuts = {name: cut for name in query.selection.streams if (cut := store.log.cut(name)) is not None}
+        require_positions(query.selection, cuts, store.log.floor(), after=query.after)
+    size = query.partition_events or RANGE_EVENTS
     found = []
-    for stream in sorted(question.selection.streams):
-        first, last = _after(store, stream, question.after), _after(store, stream, until)
+    for stream in sorted(query.selection.streams):
+        first, last = _after(store, stream, query.after), _after(store, stream, until)
         found += [StreamRange(stream, begin, min(begin + size, last)) for begin in range(first, last, size)]
     return found
 
@@ -63,8 +63,8 @@ def _after(store: Store, stream: str, position: int) -> int:
     return low
 
 
-def pages(store: Store, question: Question, part: StreamRange) -> Iterator[list[Event]]:
+def pages(store: Store, query: LogQuery, part: StreamRange) -> Iterator[list[Event]]:
     """The events of a range that are selected, page after page."""
-    wanted = question.selection.predicate()
+    wanted = query.selection.predicate()
     for events in iterate.stream_pages(store.log, part.stream, after=part.after, until=part.until, limit=BATCH_EVENTS):
         yield [event for event in events if wanted(event)]

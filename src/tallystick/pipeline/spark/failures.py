@@ -1,7 +1,8 @@
 """One clear error instead of a stack of the JVM.
 
-An error that is raised in one of Spark's processes reaches the caller as text inside an exception of Spark. `told`
-notes on the error what it is, in JSON; `clear` finds that note in the text and raises the error itself again.
+An error that is raised in one of Spark's processes reaches the caller as text inside an exception of Spark.
+`mark_errors` adds a note to the error with its class and values, in JSON. `clear` finds that note in the text and
+raises the error itself again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _REASON_CHARACTERS_MAX = 500
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def mark_errors() -> Iterator[None]:
     """Note on every error of ours what it is, so that the other side can tell."""
     try:
         yield

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.pipeline.source.columns import Batches
-from tallystick.pipeline.spark.failures import told
+from tallystick.pipeline.spark.failures import mark_errors
 
 _DDL = "number int, said binary"
 _SCHEMA = pa.schema([("number", pa.int32()), ("said", pa.binary())])
@@ -22,14 +22,14 @@ Work = TypeVar("Work")
 Said = TypeVar("Said")
 
 
-def each(spark: SparkSession, items: Sequence[Work], do: Callable[[Work], Said], kind: type[Said]) -> list[Said]:
+def run_each(spark: SparkSession, items: Sequence[Work], do: Callable[[Work], Said], kind: type[Said]) -> list[Said]:
     """What a function says of each item, in the order of the items. What it says has to be small."""
     if not items:
         return []
     packed = [pickle.dumps(item) for item in items]  # a task makes sense of its own alone
 
     def run(batches: Batches) -> Batches:
-        with told():
+        with mark_errors():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     said = msgspec.msgpack.encode(do(pickle.loads(packed[number])))

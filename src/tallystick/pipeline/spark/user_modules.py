@@ -29,7 +29,7 @@ def only_upcasters(catalog: Catalog | None) -> Catalog:
     return slim
 
 
-def carry(*things: Any) -> None:
+def ship_modules(*things: Any) -> None:
     """Let the modules that these come from travel with tasks, and those of the user's that they have imported."""
     waiting = [module for thing in things for module in _modules(thing)]
     own = {module.__name__ for module in waiting}

@@ -26,7 +26,7 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSY
 _STAGED = re.compile(r"(events|heads|part)-[0-9a-zA-Z.-]+\.(parquet|json)")
 
 
-class Disk(msgspec.Struct, frozen=True):
+class DirectoryStorage(msgspec.Struct, frozen=True):
     """A directory."""
 
     directory: Path

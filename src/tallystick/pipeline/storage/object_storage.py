@@ -31,13 +31,13 @@ _QUERY = re.compile(r"\?[^\s:]*")  # in an address that a store's error quotes: 
 _REASON_CHARACTERS_MAX = 300
 
 
-class ObjectStore(msgspec.Struct, frozen=True):
+class ObjectStorage(msgspec.Struct, frozen=True):
     """A prefix of a bucket or container."""
 
     url: str
 
     @classmethod
-    def at(cls, url: str) -> ObjectStore:
+    def at(cls, url: str) -> ObjectStorage:
         """The place of a URL, if the library that reaches it is there and understands it."""
         parts = urlsplit(url)
         if parts.query or parts.fragment or not parts.netloc or ":" in parts.netloc:

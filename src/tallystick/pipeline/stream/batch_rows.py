@@ -21,8 +21,8 @@ from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
 from tallystick.pipeline.fold.keys import key_name
 from tallystick.pipeline.source import columns
-from tallystick.pipeline.spark.failures import told
-from tallystick.projections.row_folder import Folder
+from tallystick.pipeline.spark.failures import mark_errors
+from tallystick.projections.row_folder import RowFolder
 from tallystick.store.store import Store
 from tallystick.store.views import Place, Seen, ViewRow
 
@@ -36,7 +36,7 @@ _seen: dict[str, Seen] = {}  # by log: a task opens it for itself, and to count 
 Keyed = tuple[str | None, Event]
 
 
-class Kept(msgspec.Struct, frozen=True):
+class ProjectionJob(msgspec.Struct, frozen=True):
     """A projection over a log, as workers and driver need it."""
 
     url: str
@@ -70,27 +70,27 @@ def fill(store: Store, batch: Batch, rows: Sequence[ViewRow]) -> None:
                 raise
 
 
-def fold_again(kept: Kept, batch: Batch, keys: Sequence[str]) -> int:
+def refold(job: ProjectionJob, batch: Batch, keys: Sequence[str]) -> int:
     """Fill the batch with the rows of keys whose states were dropped; says how many: 0 if the rows have moved."""
-    with suppress(errors.ViewMoved), kept.open(for_rows=True) as store:
-        rows = Folder(store, kept.projection).again(keys, until=batch.until)
+    with suppress(errors.ViewMoved), job.open(for_rows=True) as store:
+        rows = RowFolder(store, job.projection).refold(keys, until=batch.until)
         fill(store, batch, rows)
         return len(rows)
     return 0
 
 
-def filling(kept: Kept, batch: Batch) -> Callable[[Batches], Batches]:
+def filler_task(job: ProjectionJob, batch: Batch) -> Callable[[Batches], Batches]:
     """The task: from events sorted by key to the number of rows that they changed.
 
     If the rows have moved, another runner was faster, and the driver finds the same when it writes the batch.
     """
 
     def run(batches: Batches) -> Batches:
-        with told(), suppress(errors.ViewMoved), ExitStack() as stack:
+        with mark_errors(), suppress(errors.ViewMoved), ExitStack() as stack:
             filler: Filler | None = None
             for page in batches:
                 if page.num_rows:
-                    filler = filler or Filler(stack.enter_context(kept.open(for_rows=True)), kept, batch)
+                    filler = filler or Filler(stack.enter_context(job.open(for_rows=True)), job, batch)
                     filler.take(page)
             if filler is not None:
                 yield pa.RecordBatch.from_pydict({"rows": [filler.end()]})
@@ -101,12 +101,12 @@ def filling(kept: Kept, batch: Batch) -> Callable[[Batches], Batches]:
 class Filler:
     """Folds page after page, and fills the batch."""
 
-    def __init__(self, store: Store, kept: Kept, batch: Batch) -> None:
+    def __init__(self, store: Store, job: ProjectionJob, batch: Batch) -> None:
         self._store = store
-        self._kept = kept
+        self._job = job
         self._batch = batch
-        self._folder = Folder(store, kept.projection)
-        self._name = key_name(kept.projection)
+        self._folder = RowFolder(store, job.projection)
+        self._name = key_name(job.projection)
         self._keys = KEYS_MAX
         self._carried: ViewRow | None = None  # the row of the last key so far, which may have more events
         self._settled: str | None = None  # a key that was folded again, with every event of this batch
@@ -115,7 +115,7 @@ class Filler:
     def take(self, page: pa.RecordBatch) -> None:
         """Fold a page of events."""
         keys = page.column(page.schema.get_field_index(self._name)).to_pylist()
-        events = self._kept.catalog.upcast(list(columns.to_events(page)))
+        events = self._job.catalog.upcast(list(columns.to_events(page)))
         some: list[list[Keyed]] = []
         for _, its in groupby(zip(keys, events, strict=True), key=itemgetter(0)):
             some.append(list(its))
@@ -133,7 +133,7 @@ class Filler:
         if self._carried is not None and self._carried.key not in (last, *(row.key for row in rows)):
             rows.append(self._carried)
         self._carried = next((row for row in folded.rows if row.key == last), self._carried)
-        self._settled = last if last in folded.redone or last == self._settled else None
+        self._settled = last if last in folded.refolded or last == self._settled else None
         self._put(rows)
 
     def _load(self, keys: Sequence[str]) -> list[ViewRow]:

@@ -13,7 +13,7 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from tallystick.event.limits import EVENT_BYTES_MAX
-from tallystick.pipeline.source.log_query import Question, open_asked
+from tallystick.pipeline.source.log_query import LogQuery, open_asked
 from tallystick.pipeline.source.partitions import EVENT_BYTES, Range, bytes_of, pages, split
 from tallystick.pipeline.spark import tasks
 from tallystick.store.store import Store
@@ -23,26 +23,26 @@ MARKS = 64  # how finely the end of a batch is chosen
 Mark = tuple[int, int]  # a position, and the bytes of chosen events after the mark before and up to it
 
 
-def end_of_batch(spark: SparkSession, question: Question, after: int, until: int, *, bytes_max: int) -> int:
+def end_of_batch(spark: SparkSession, query: LogQuery, after: int, until: int, *, bytes_max: int) -> int:
     """How far (after, until] goes with so many bytes of chosen events, or with one event that has more."""
     if (until - after) * (EVENT_BYTES_MAX + EVENT_BYTES) <= bytes_max:
         return until
-    asked = msgspec.structs.replace(question, unchecked=True)
+    asked = msgspec.structs.replace(query, unchecked=True)
     ranges = split(after, until, partition_events=None, cores=tasks.cores(spark))
 
     def count(part: Range) -> list[Mark]:
         with open_asked(asked) as store:
             return marks_in(store, asked, part, bytes_max=bytes_max)
 
-    found = tasks.each(spark, ranges, count, list[Mark])
+    found = tasks.run_each(spark, ranges, count, list[Mark])
     return last_within(list(chain.from_iterable(found)), after, until, bytes_max=bytes_max)
 
 
-def marks_in(store: Store, question: Question, part: Range, *, bytes_max: int) -> list[Mark]:
+def marks_in(store: Store, query: LogQuery, part: Range, *, bytes_max: int) -> list[Mark]:
     """The marks of a range, up to where it alone has too many bytes."""
     marks: list[Mark] = []
     total = size = 0
-    for events in pages(store, question, part):
+    for events in pages(store, query, part):
         for event in events:
             its = bytes_of(event)
             if size and (size + its) * MARKS > bytes_max:

@@ -15,21 +15,21 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from tallystick.pipeline.source.columns import Batches
-from tallystick.pipeline.source.log_query import Question, open_log, parse
+from tallystick.pipeline.source.log_query import LogQuery, open_log, parse
 from tallystick.pipeline.source.partitions import Range
-from tallystick.pipeline.source.stream_reader import FollowingReader, Offset
-from tallystick.pipeline.spark.failures import told
+from tallystick.pipeline.source.stream_reader import LogStreamReader, Offset
+from tallystick.pipeline.spark.failures import mark_errors
 
 NAME = "tallystick-ends"
 DDL = "until bigint"
 _SCHEMA = pa.schema([("until", pa.int64())])
 
 
-class EndsReader(FollowingReader):
+class EndsReader(LogStreamReader):
     """Follows a log for one projection, and gives the end of each batch."""
 
-    def __init__(self, question: Question, projection: str) -> None:
-        super().__init__(question, (), f"projection {projection}")
+    def __init__(self, query: LogQuery, projection: str) -> None:
+        super().__init__(query, (), f"projection {projection}")
         self._projection = projection
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
@@ -40,7 +40,7 @@ class EndsReader(FollowingReader):
         return end
 
     def _rows_are_behind(self, position: int) -> bool:
-        with told(), open_log(self._question.url) as store:
+        with mark_errors(), open_log(self._query.url) as store:
             views = store.log.views
             place = views.place(self._projection)
             return (
@@ -73,7 +73,7 @@ class EndsSource(DataSource):
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
         """A reader for one projection."""
-        with told():
+        with mark_errors():
             given = dict(self.options)
             projection = given.pop("projection")
             return EndsReader(parse(given), projection)

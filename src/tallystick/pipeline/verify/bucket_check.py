@@ -23,10 +23,10 @@ from tallystick.pipeline.archive.bucket_writer import HEADS
 from tallystick.pipeline.archive.manifest import BLOCK_POSITIONS, Bucket, DataFile
 from tallystick.pipeline.source.columns import COLUMNS, Batches, arrow_schema, to_rows
 from tallystick.pipeline.source.data_source import read_range
-from tallystick.pipeline.source.log_query import Question, open_asked
+from tallystick.pipeline.source.log_query import LogQuery, open_asked
 from tallystick.pipeline.source.partitions import Range
-from tallystick.pipeline.storage.port import Place
-from tallystick.pipeline.verify.chain_check import READABLE, Found, Pieces, of_problem
+from tallystick.pipeline.storage.port import Storage
+from tallystick.pipeline.verify.chain_check import READABLE, ChainChecker, Found, of_problem
 from tallystick.store.events import Problem
 from tallystick.store.store import Store
 
@@ -37,16 +37,18 @@ _IN_BLOCKS = ["position", "link"]
 _ROWS_A_BATCH = 8192
 
 
-def check(question: Question, place: Place, bucket: Bucket, erased: Sequence[int], events: Pieces) -> Iterator[Found]:
+def check(
+    query: LogQuery, storage: Storage, bucket: Bucket, erased: Sequence[int], events: ChainChecker
+) -> Iterator[Found]:
     """Everything that is wrong with a bucket; its events go on to `events`. Runs in a worker."""
     if bucket.heads is not None:
-        yield from _heads(place, bucket, bucket.heads)
+        yield from _heads(storage, bucket, bucket.heads)
     rows: list[pa.RecordBatch] = []
-    beside = _BesideLog(question, bucket)
+    beside = _BesideLog(query, bucket)
     if bucket.events is not None:
         gone = within(erased, bucket.first, bucket.last)
         try:
-            with place.opened(bucket.events.name) as path:
+            with storage.opened(bucket.events.name) as path:
                 yield from (_about(bucket, reason) for reason in _wrong_file(path, bucket.events))
                 for batch in rows_of(path):
                     batch = without_payloads(batch, gone)
@@ -81,9 +83,9 @@ def why_unreadable(file: DataFile, problem: Exception) -> str:
     return f"{_named(file)} cannot be read: {str(problem).partition(chr(10))[0]}"
 
 
-def _heads(place: Place, bucket: Bucket, file: DataFile) -> Iterator[Found]:
+def _heads(storage: Storage, bucket: Bucket, file: DataFile) -> Iterator[Found]:
     try:
-        with place.opened(file.name) as path:
+        with storage.opened(file.name) as path:
             yield from (_about(bucket, reason) for reason in _wrong_rows(path, file))
             if not pq.read_schema(path).equals(HEADS):
                 raise ValueError("it has other columns than the ends of streams")
@@ -149,10 +151,10 @@ class _BesideLog:
     are, and are looked at in the end.
     """
 
-    def __init__(self, question: Question, bucket: Bucket) -> None:
-        self._question = question
+    def __init__(self, query: LogQuery, bucket: Bucket) -> None:
+        self._query = query
         self._bucket = bucket
-        self._live = read_range(question, _LIVE, Range(bucket.first - 1, bucket.last))
+        self._live = read_range(query, _LIVE, Range(bucket.first - 1, bucket.last))
         self._next: pa.RecordBatch | None = None
         self._rows: list[pa.RecordBatch] = []
         self._others: list[pa.RecordBatch] = []
@@ -180,7 +182,7 @@ class _BesideLog:
         for batch in self._others:
             yield from _others(batch, rows, is_seen)
         try:
-            with open_asked(self._question) as store:
+            with open_asked(self._query) as store:
                 yield from _lost(store, rows.filter(pa.array(~is_seen)))
         except errors.TallyError as problem:
             yield self._unreadable(problem)

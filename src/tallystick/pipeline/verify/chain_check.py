@@ -76,7 +76,7 @@ Found = dict[str, Any]
 Row = Sequence[Any]
 
 
-class _Last(NamedTuple):
+class _StreamEnd(NamedTuple):
     """Where a stream is, of the events so far; with the first of them."""
 
     seq: int
@@ -85,7 +85,7 @@ class _Last(NamedTuple):
     first: Found
 
 
-class _Beside(NamedTuple):
+class _Neighbours(NamedTuple):
     """Of each event of a batch: whether its payload fits, which one is before it in its stream, and if it follows it.
 
     -1 where no event of the stream is before it in the batch. `last` are the last ones of each stream.
@@ -97,11 +97,11 @@ class _Beside(NamedTuple):
     last: np.ndarray
 
 
-class Pieces:
+class ChainChecker:
     """The streams of a piece, as its events pass by."""
 
     def __init__(self) -> None:
-        self._last: dict[bytes, _Last] = {}
+        self._last: dict[bytes, _StreamEnd] = {}
         self._events = self._signed = self._community = 0
 
     def take(self, batch: pa.RecordBatch) -> Iterator[Found]:
@@ -131,7 +131,7 @@ class Pieces:
             position, stream, seq, link = row[0], row[1], row[2], row[9]
             known = self._last[stream]
             if known.position != position or known.seq != seq or known.link != link:
-                self._last[stream] = _Last(seq, link, position, known.first)
+                self._last[stream] = _StreamEnd(seq, link, position, known.first)
 
     def _looked_at(self, row: Row, before: Row | None, is_signed: bool, fits: bool) -> Iterator[Found]:
         """What there is to say of an event, after `before` in its batch, or after what was before the batch."""
@@ -142,11 +142,11 @@ class Pieces:
             yield _about(FACT, row) | {"type": row[3], "payload": payload}
         rest = _rest(row)
         if before is not None:
-            last = _Last(before[2], before[9], before[0], {})
+            last = _StreamEnd(before[2], before[9], before[0], {})
         elif stream in self._last:
             last = self._last[stream]
         else:
-            self._last[stream] = _Last(seq, link, position, _chained(EDGE, row, rest))
+            self._last[stream] = _StreamEnd(seq, link, position, _chained(EDGE, row, rest))
             return
         if is_signed or not _follows(last, position, seq, link, rest):
             yield _chained(BREAK, row, rest) | {
@@ -171,7 +171,7 @@ def _kinds(streams: pa.DictionaryArray) -> tuple[np.ndarray, np.ndarray]:
     return feeds[of], (feeds | control)[of]
 
 
-def _beside(batch: pa.RecordBatch, streams: pa.DictionaryArray) -> _Beside:
+def _beside(batch: pa.RecordBatch, streams: pa.DictionaryArray) -> _Neighbours:
     count, of = batch.num_rows, streams.indices.to_numpy()
     order = np.argsort(of, kind="stable")
     is_next = of[order[1:]] == of[order[:-1]]
@@ -179,7 +179,7 @@ def _beside(batch: pa.RecordBatch, streams: pa.DictionaryArray) -> _Beside:
     before[order[1:][is_next]] = order[:-1][is_next]
     last = order[np.append(~is_next, True)]
     fits = column_hashes.hash_to(column_hashes.column(batch, "payload"), column_hashes.column(batch, "checksum"))
-    return _Beside(fits, before, _following(batch, before), last)
+    return _Neighbours(fits, before, _following(batch, before), last)
 
 
 def _following(batch: pa.RecordBatch, before: np.ndarray) -> np.ndarray:
@@ -211,7 +211,7 @@ def _rest(row: Row) -> bytes | None:
         return None
 
 
-def _follows(before: _Last, position: int, seq: int, link: bytes | None, rest: bytes | None) -> bool:
+def _follows(before: _StreamEnd, position: int, seq: int, link: bytes | None, rest: bytes | None) -> bool:
     """Whether an event simply follows the one before it."""
     if rest is None or before.link is None or seq != before.seq + 1 or position <= before.position:
         return False

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.community.signatures import why_not
-from tallystick.pipeline.spark.failures import told
+from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.pipeline.verify.findings import is_community, signed_text
 
 FINDINGS_DDL = "what string, reason string, position bigint, stream string, seq bigint"
@@ -41,7 +41,7 @@ def wrong_signatures(beside: DataFrame) -> DataFrame:
 
 
 def _check(batches: Batches) -> Batches:
-    with told():
+    with mark_errors():
         for batch in batches:
             rows = zip(
                 *(batch.column(batch.schema.get_field_index(name)).to_pylist() for name in _COLUMNS), strict=True

@@ -15,65 +15,69 @@ from typing import Any
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
-from tallystick.pipeline.storage.directory import STAGING, Disk
-from tallystick.pipeline.storage.port import Place
+from tallystick.pipeline.storage.directory import STAGING, DirectoryStorage
+from tallystick.pipeline.storage.port import Storage
 
 
-def location_of(place: Place) -> str:
+def location_of(storage: Storage) -> str:
     """The address of a place as Iceberg writes it into its metadata."""
-    return place.directory.as_uri() if isinstance(place, Disk) else str(place).replace("s3a://", "s3://", 1)
+    return (
+        storage.directory.as_uri()
+        if isinstance(storage, DirectoryStorage)
+        else str(storage).replace("s3a://", "s3://", 1)
+    )
 
 
-def name_of(place: Place, location: str) -> str:
+def name_of(storage: Storage, location: str) -> str:
     """The name that a file has in a place; its whole address, if it is not below."""
-    return location.removeprefix(location_of(place) + "/")
+    return location.removeprefix(location_of(storage) + "/")
 
 
-class PlaceIO(FileIO):
+class StorageIO(FileIO):
     """Files below one place."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, storage: Storage) -> None:
         super().__init__()
-        self._place = place
+        self._storage = storage
 
     def new_input(self, location: str) -> InputFile:
         """A file to read."""
-        return _Input(self._place, location)
+        return _Input(self._storage, location)
 
     def new_output(self, location: str) -> OutputFile:
         """A file to write."""
-        return _Output(self._place, location)
+        return _Output(self._storage, location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Remove a file."""
         found = location if isinstance(location, str) else location.location
-        self._place.remove(name_of(self._place, found))
+        self._storage.remove(name_of(self._storage, found))
 
 
 class _Input(InputFile):
-    def __init__(self, place: Place, location: str) -> None:
+    def __init__(self, storage: Storage, location: str) -> None:
         super().__init__(location)
-        self._place, self._name = place, name_of(place, location)
+        self._storage, self._name = storage, name_of(storage, location)
 
     def __len__(self) -> int:
-        size = self._place.size(self._name)
+        size = self._storage.size(self._name)
         if size is None:
             raise FileNotFoundError(self.location)
         return size
 
     def exists(self) -> bool:
         """Whether it is there."""
-        return self._place.size(self._name) is not None
+        return self._storage.size(self._name) is not None
 
     def open(self, seekable: bool = True) -> Any:
         """Its bytes: what is read here is small, or read by other tools."""
-        return BytesIO(self._place.read(self._name))
+        return BytesIO(self._storage.read(self._name))
 
 
 class _Output(OutputFile):
-    def __init__(self, place: Place, location: str) -> None:
+    def __init__(self, storage: Storage, location: str) -> None:
         super().__init__(location)
-        self._place, self._name = place, name_of(place, location)
+        self._storage, self._name = storage, name_of(storage, location)
 
     def __len__(self) -> int:
         return len(self.to_input_file())
@@ -84,19 +88,19 @@ class _Output(OutputFile):
 
     def to_input_file(self) -> InputFile:
         """The same file, to read."""
-        return _Input(self._place, self.location)
+        return _Input(self._storage, self.location)
 
     def create(self, overwrite: bool = False) -> Any:
         """A stream whose bytes are the file when it is closed."""
-        return _Draft(self._place, self._name)
+        return _Draft(self._storage, self._name)
 
 
 class _Draft:
     """A draft that becomes the file when it is closed, and is gone if something went wrong before."""
 
-    def __init__(self, place: Place, name: str) -> None:
-        self._place, self._name = place, name
-        self._context: AbstractContextManager[Path] = place.drafted()
+    def __init__(self, storage: Storage, name: str) -> None:
+        self._storage, self._name = storage, name
+        self._context: AbstractContextManager[Path] = storage.drafted()
         self._path = self._context.__enter__()
         self._file = self._path.open("wb")
 
@@ -119,7 +123,7 @@ class _Draft:
             return
         self._file.close()
         try:
-            self._place.keep(self._path, self._name)
+            self._storage.keep(self._path, self._name)
         except FileNotFoundError:  # a run that removes what no version names was faster, and has committed
             raise CommitFailedException(f"the draft of {self._name} was removed") from None
         finally:
@@ -139,6 +143,10 @@ class _Draft:
         self._context.__exit__(None, None, None)
 
 
-def staged(place: Place) -> list[str]:
+def staged(storage: Storage) -> list[str]:
     """Drafts of data files, of runs that were killed or that go on."""
-    return [name for name in place.names_below(STAGING) if name.endswith(".parquet")] if isinstance(place, Disk) else []
+    return (
+        [name for name in storage.names_below(STAGING) if name.endswith(".parquet")]
+        if isinstance(storage, DirectoryStorage)
+        else []
+    )

@@ -6,14 +6,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tallystick import errors
-from tallystick.pipeline.lake.table import Mark, Table, unreachable
+from tallystick.pipeline.lake.table import Table, TableMark, unreachable
 from tallystick.pipeline.lake.table_files import inside
 from tallystick.pipeline.source.log_query import head_past
 from tallystick.store import iterate
 from tallystick.store.store import Store
 
 
-def require_same_history(table: Table, mark: Mark, store: Store) -> None:
+def require_same_history(table: Table, mark: TableMark, store: Store) -> None:
     """Refuse a table of another log, or of a history that this log does not have (any more)."""
     require_same_log(table, mark, store)
     found = _last(table)
@@ -23,16 +23,16 @@ def require_same_history(table: Table, mark: Mark, store: Store) -> None:
     event = iterate.event_at(store.log, position, over_holes=True)
     if event is not None and event.link != link:
         reason = f"the log has another event at position {position}"
-        raise errors.WrongTable(path=str(table.place), reason=reason)
+        raise errors.WrongTable(path=str(table.storage), reason=reason)
 
 
-def require_same_log(table: Table, mark: Mark, store: Store) -> None:
+def require_same_log(table: Table, mark: TableMark, store: Store) -> None:
     """Refuse a table of another log, or one that goes further than this log does."""
     if mark.store_id != store.log.store_id.hex():
-        raise errors.WrongTable(path=str(table.place), reason=f"it is of store {mark.store_id}")
+        raise errors.WrongTable(path=str(table.storage), reason=f"it is of store {mark.store_id}")
     if mark.through > (head := head_past(store, mark.through)):
         reason = f"it goes to position {mark.through}, the log only to {head}"
-        raise errors.WrongTable(path=str(table.place), reason=reason)
+        raise errors.WrongTable(path=str(table.storage), reason=reason)
 
 
 def _last(table: Table) -> tuple[int, bytes] | None:
@@ -42,7 +42,7 @@ def _last(table: Table) -> tuple[int, bytes] | None:
         return None
     last = max(files, key=lambda file: file.last or 0)
     try:
-        with table.place.opened(inside(last).name) as path:
+        with table.storage.opened(inside(last).name) as path:
             rows = pq.read_table(path, columns=["position", "link"], partitioning=None, use_threads=False)
     except (OSError, ValueError) as problem:
         raise unreachable(table, problem) from problem
