@@ -46,7 +46,7 @@ class FilesLog(Beside, Receiver):
     """A log of segment files."""
 
     engine = "files"
-    capabilities = capabilities.ALL
+    capabilities = capabilities.ALL - {capabilities.RUN_TABLES}
 
     def __init__(
         self,
