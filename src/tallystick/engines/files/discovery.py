@@ -11,9 +11,9 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines import damage_file
-from tallystick.engines.files import generation, joined, segment
+from tallystick.engines.files import generation, joined_segments, segment
 from tallystick.engines.files.compressed import open_segment
-from tallystick.engines.files.evidence import BESIDE, Reached
+from tallystick.engines.files.known_positions import BESIDE, KnownPosition
 from tallystick.engines.files.mark import NAME as MARK_NAME
 from tallystick.engines.files.mark import Mark
 from tallystick.engines.files.scan import Scanner
@@ -32,7 +32,7 @@ UNKNOWN_END = "the synced mark is lost too, so it is not known how far the log r
 TEMPORARY = (f"{segment.CURRENT}.tmp", f"{MARK_NAME}.tmp")
 
 
-class Found(msgspec.Struct):
+class Discovery(msgspec.Struct):
     """The result of looking."""
 
     segments: list[Segment]
@@ -47,10 +47,12 @@ class Found(msgspec.Struct):
     headless: list[str] = []
 
 
-def discover(files: FileSystem, directory: str, mark: Mark | None, *, cache: SectionCache, handles: Handles) -> Found:
+def discover(
+    files: FileSystem, directory: str, mark: Mark | None, *, cache: SectionCache, handles: Handles
+) -> Discovery:
     """Look at a directory. Reads headers and index headers, not the segments."""
     names = files.list(directory)
-    found = Found([], [], [], [name for name in names if is_temporary(name)])
+    found = Discovery([], [], [], [name for name in names if is_temporary(name)])
     for name in names:
         if name == segment.CURRENT or segment.SEALED.fullmatch(name):
             _take(files, directory, name, found, handles)
@@ -73,7 +75,7 @@ def is_temporary(name: str) -> bool:
     return name in TEMPORARY or segment.STAGED.fullmatch(name) is not None
 
 
-def _take(files: FileSystem, directory: str, name: str, found: Found, handles: Handles) -> None:
+def _take(files: FileSystem, directory: str, name: str, found: Discovery, handles: Handles) -> None:
     """Read one segment's header; a file that has none becomes a hole where its positions are missing."""
     try:
         header, file = open_segment(files, f"{directory}/{name}")
@@ -93,7 +95,7 @@ def _take(files: FileSystem, directory: str, name: str, found: Found, handles: H
     handles.keep(item, file)
 
 
-def _keep_one_store(found: Found) -> None:
+def _keep_one_store(found: Discovery) -> None:
     """Leave out segments of another store: the current segment says which store this is, else the majority."""
     stores = [item.header.store_id for item in found.segments]
     if len(set(stores)) <= 1:
@@ -127,15 +129,15 @@ def _linked(same: list[Segment]) -> list[Segment]:
     return ordered + [item for rest in followers.values() for item in rest]
 
 
-def _set_apart(found: Found, handles: Handles) -> None:
+def _set_apart(found: Discovery, handles: Handles) -> None:
     """Leave out older generations and copies of segments that are there, and segments that were joined to one."""
     try:
         for item in generation.set_apart(found.segments, handles.files, handles.directory):
             found.segments.remove(item)
             found.superfluous.append(item.name)
-        for item in joined.absorbed(found.segments, handles):
+        for item in joined_segments.absorbed(found.segments, handles):
             found.segments.remove(item)
-            handles.let_go(item)
+            handles.release(item)
             (found.superfluous if item.name == segment.CURRENT else found.absorbed).append(item.name)
     except (FileNotFoundError, Renamed):  # renamed since its header was read
         found.vanished = True
@@ -155,7 +157,7 @@ def _known_end(item: Segment, following: Segment | None) -> int:
     return 0
 
 
-def _find_gaps(found: Found, mark: Mark | None, handles: Handles) -> None:
+def _find_gaps(found: Discovery, mark: Mark | None, handles: Handles) -> None:
     """Name the positions that no segment holds."""
     expected, previous = 1, None
     for item in found.segments:
@@ -178,7 +180,7 @@ def _find_gaps(found: Found, mark: Mark | None, handles: Handles) -> None:
     _compare_with_mark(found, mark, handles)
 
 
-def _compare_with_mark(found: Found, mark: Mark | None, handles: Handles) -> None:
+def _compare_with_mark(found: Discovery, mark: Mark | None, handles: Handles) -> None:
     """A current.log that cannot be read, or a mark for a segment that is gone: the end of the log is missing.
 
     No crash leaves a log without both: a mark is put in place with the first current.log, and is never removed.
@@ -212,7 +214,7 @@ def _next_position(item: Segment, handles: Handles) -> int:
     return scanner.position or item.header.first_position
 
 
-def require_segments(found: Found, directory: str, mark: Mark | None, known: Sequence[Reached]) -> None:
+def require_segments(found: Discovery, directory: str, mark: Mark | None, known: Sequence[KnownPosition]) -> None:
     """Refuse a directory whose segments are all unreadable: there is nothing to open."""
     if found.segments:
         return

@@ -15,10 +15,10 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines.files import damage, lifecycle, quarantine, refill, side
-from tallystick.engines.files.damage import Gap, Part, Run
+from tallystick.engines.files.damage import Gap, Run, SurveyedSegment
 from tallystick.engines.files.index_file import BadIndex, SealedIndex
 from tallystick.engines.files.replacement import Replacement
-from tallystick.engines.files.rewriting import Piece
+from tallystick.engines.files.rewrite import FrameDraft
 from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segments import Handles
 from tallystick.engines.files.side import SideRecords
@@ -57,7 +57,7 @@ class LossPlan:
 
     is_copy = True  # what stood in a gap is lost, and is said elsewhere
 
-    def __init__(self, parts: list[Part], indexes: list[SealedIndex]) -> None:
+    def __init__(self, parts: list[SurveyedSegment], indexes: list[SealedIndex]) -> None:
         self.parts = parts
         self.claims = Claims()
         self.source = "nobody"
@@ -87,10 +87,10 @@ class LossPlan:
         """What fills the gaps."""
         return self
 
-    def pieces(self, gap: Gap, *, recorded: int) -> Iterator[Piece]:
+    def pieces(self, gap: Gap, *, recorded: int) -> Iterator[FrameDraft]:
         """One frame without events."""
         if gap.next > gap.first:
-            yield Piece(gap.first, gap.next, recorded, [], side.encode(self._records[gap]))
+            yield FrameDraft(gap.first, gap.next, recorded, [], side.encode(self._records[gap]))
 
 
 class _Left:
@@ -102,7 +102,7 @@ class _Left:
         self._missing: list[LostSeqs] = []
         self._cuts: dict[str, int] = {}
 
-    def take(self, part: Part) -> list[Event]:
+    def take(self, part: SurveyedSegment) -> list[Event]:
         """Look at the events of the next part, and return them without their payloads."""
         found: list[Event] = []
         for run in [piece for piece in part.left if isinstance(piece, Run)]:
@@ -138,7 +138,7 @@ class _Left:
         return tuple(lost for lost in kept if lost.first <= lost.last), tuple(sorted(uncertain))
 
 
-def _knowing(indexes: list[SealedIndex], part: Part) -> SealedIndex | None:
+def _knowing(indexes: list[SealedIndex], part: SurveyedSegment) -> SealedIndex | None:
     """An index that was made while the part could be read, and covers all of its gaps."""
     gaps = [gap for gap in part.gaps if gap.next > gap.first]
     for index in indexes:
@@ -153,7 +153,9 @@ def _knowing(indexes: list[SealedIndex], part: Part) -> SealedIndex | None:
     return None
 
 
-def _records(gap: Gap, part: Part, index: SealedIndex | None, left: list[Event], *, is_first: bool) -> SideRecords:
+def _records(
+    gap: Gap, part: SurveyedSegment, index: SealedIndex | None, left: list[Event], *, is_first: bool
+) -> SideRecords:
     """What stays of a gap. What an index knew of the whole part stands at its first gap."""
     reason = f"{part.name or 'a segment that is gone'} was damaged, and the loss accepted"
     first, last = gap.first, gap.next - 1

@@ -13,9 +13,9 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines.files import frame as frames
+from tallystick.engines.files.checked_frames import FrameEvents
 from tallystick.engines.files.frame import Body, Frame
 from tallystick.engines.files.lifecycle import Lifecycle
-from tallystick.engines.files.proven import Part
 from tallystick.engines.files.scan import Scanner, next_valid_frame, read_frame
 from tallystick.engines.files.segments import Handles, Segment, SegmentSet
 from tallystick.event import limits
@@ -29,7 +29,7 @@ FRAMES_KEPT_MAX = 16
 FRAME_KEPT_BYTES_MAX = 1 << 20
 
 
-class Reader:
+class SegmentReader:
     """Reads from a set of segments that its owner keeps up to date."""
 
     def __init__(self, handles: Handles, note_hole: Callable[[Hole], None], life: Lifecycle) -> None:
@@ -42,7 +42,7 @@ class Reader:
 
     def page(
         self, segments: SegmentSet, *, after: int, end: int, selection: Selection, limit: int, over_holes: bool
-    ) -> tuple[Page, list[Part]]:
+    ) -> tuple[Page, list[FrameEvents]]:
         """Events with after < position <= end, up to `limit`, and which frames they are of; see the port for holes."""
         lost = loss.between(self._life.losses, after, end)
         if not over_holes:
@@ -54,9 +54,9 @@ class Reader:
 
     def _page(
         self, segments: SegmentSet, *, after: int, end: int, selection: Selection, limit: int, over_holes: bool
-    ) -> tuple[Page, list[Part]]:
+    ) -> tuple[Page, list[FrameEvents]]:
         found: list[Event] = []
-        parts: list[Part] = []
+        parts: list[FrameEvents] = []
         holes: list[Hole] = []
         wanted = None if selection.is_everything else selection.predicate()
         position = after
@@ -76,7 +76,7 @@ class Reader:
                 events = [event for event in events if wanted(event)]
             room = limit - len(found)
             is_full = len(events) >= room
-            parts.append(Part(body, events[:room] if is_full else events))
+            parts.append(FrameEvents(body, events[:room] if is_full else events))
             found += parts[-1].events
             if is_full:
                 return Page(found, found[-1].position, tuple(holes)), parts
@@ -252,10 +252,12 @@ class Reader:
         found = frames.decode_events_with(*self._frame_at(item, offset), id_)
         return next((event for event in found if event.id == id_), None)
 
-    def stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Part]:
+    def stream(
+        self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int
+    ) -> list[FrameEvents]:
         """Events of one stream by seq, frame by frame. They have no gaps: where there is one, a segment is missing."""
         raw = self._stream(segments, stream, after=after, until=until, limit=limit)
-        parts = [Part(part.body, events) for part in raw if (events := self._life.visible(part.events))]
+        parts = [FrameEvents(part.body, events) for part in raw if (events := self._life.visible(part.events))]
         found = events_of(parts)
         begin = max(after, before_cut(self._life.cuts.get(stream))[0])
         if found and found[-1].seq != begin + len(found):
@@ -277,8 +279,10 @@ class Reader:
             return None
         return parts[0].events[0].link if parts else None
 
-    def _stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Part]:
-        parts: list[Part] = []
+    def _stream(
+        self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int
+    ) -> list[FrameEvents]:
+        parts: list[FrameEvents] = []
         end = limits.INT_MAX if until is None else until
         for item in segments:
             entry = item.stream(stream)
@@ -288,14 +292,14 @@ class Reader:
                 body = self.body_at(item, offset)
                 events = [event for event in body.events if event.stream == stream and after < event.seq <= end]
                 if events:
-                    parts.append(Part(body, events[:limit]))
+                    parts.append(FrameEvents(body, events[:limit]))
                     limit -= len(events)
                     if limit <= 0:
                         return parts
         return parts
 
 
-def events_of(parts: Iterable[Part]) -> list[Event]:
+def events_of(parts: Iterable[FrameEvents]) -> list[Event]:
     """The events of some parts of frames, in their order."""
     return [event for part in parts for event in part.events]
 

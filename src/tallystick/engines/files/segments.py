@@ -65,11 +65,11 @@ class Handles:
         if len(self._open) > OPEN_FILES_MAX:
             self._open.popitem(last=False)
 
-    def let_go(self, item: Segment) -> None:
+    def release(self, item: Segment) -> None:
         """Forget the open file of a segment that was replaced: it closes when its last reader is done with it."""
         self._open.pop(item.header.identity, None)
 
-    def let_go_all(self) -> None:
+    def release_all(self) -> None:
         """Forget every open file: each is opened again by its name, and nothing of it stays in memory."""
         self._open.clear()
 
@@ -220,7 +220,7 @@ class Segment:
             self.rebuild(instead_of=base)
             return question(self.parts())
 
-    def knows(self, hole: Hole) -> bool:
+    def index_covers(self, hole: Hole) -> bool:
         """Whether the index was made while this range could be read: it says what streams and ids are in it."""
         self.parts()
         inside = self.header.first_position <= hole.first and hole.last < self.next_position

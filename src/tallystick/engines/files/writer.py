@@ -30,7 +30,7 @@ SEAL_AGAIN_NS = 1_000_000_000
 INDEX_SHARE = 8  # at close the current index is written again when an eighth of the segment is not in it
 
 
-class Writer:
+class SegmentWriter:
     """The one writer of a log. Not safe for threads: the engine holds its lock."""
 
     def __init__(

@@ -8,12 +8,12 @@ from typing import Any
 from tallystick.engines.files import index_file, segment
 from tallystick.engines.files.compressed import CompressedFile, open_segment
 from tallystick.engines.files.lifecycle import Lifecycle
-from tallystick.engines.files.rewriting import encoding_of
+from tallystick.engines.files.rewrite import encoding_of
 from tallystick.engines.files.scan import read_frame
 from tallystick.engines.files.segment import Header
 from tallystick.engines.files.segments import Handles, Renamed, Segment, SegmentSet
 from tallystick.engines.files.snapshots import FileSnapshots
-from tallystick.engines.files.writer import Writer
+from tallystick.engines.files.writer import SegmentWriter
 from tallystick.store.events import Problem
 from tallystick.store.filesystem import File
 
@@ -83,7 +83,7 @@ def _index_problems(item: Segment, fresh: Segment, file: File) -> Iterator[Probl
                 yield Problem("index", f"{name} notes a frame at byte {offset} that is not there", position)
         if fresh.grow().repeated:
             yield Problem("id", f"an id stands twice in {item.name}")
-    except index_file.Malformed as problem:
+    except index_file.MalformedIndex as problem:
         yield Problem("index", f"{name}: {problem}", item.header.first_position)
     except (index_file.BadIndex, OSError):  # never wrong, and made again: the report counts it
         item.rebuild(instead_of=item.base)
@@ -135,7 +135,7 @@ def _stored_bytes(item: Segment, handles: Handles) -> int:
 
 
 def upkeep_facts(
-    life: Lifecycle, snapshots: FileSnapshots, not_compressed: str, writer: Writer | None
+    life: Lifecycle, snapshots: FileSnapshots, not_compressed: str, writer: SegmentWriter | None
 ) -> dict[str, Any]:
     """Figures on what was pruned, erased and snapshotted."""
     return {

@@ -21,7 +21,7 @@ _Age: TypeAlias = int  # 0 is the newest part of an index
 _Place: TypeAlias = tuple[str, int]  # the last name, and how far the log was indexed
 
 
-class Listing:
+class StreamListing:
     """The streams of an open log."""
 
     def __init__(self, view: LogView) -> None:
@@ -31,7 +31,7 @@ class Listing:
     def page(self, after: str, limit: int) -> list[StreamInfo]:
         """The streams behind a name, up to `limit`, pruned ones with them."""
         self._view.refresh()
-        return self._view.steady(lambda: self._page(after, limit))
+        return self._view.retry_on_swap(lambda: self._page(after, limit))
 
     def _page(self, after: str, limit: int) -> list[StreamInfo]:
         segments = self._view.segments
