@@ -162,7 +162,7 @@ def test_no_room_leaves_the_commands_as_they_are(opened: Any) -> None:
 
 def test_an_index_that_lost_commands_is_found(many: Any) -> None:
     """CP-06: verification misses a command in an index, which would let it run twice."""
-    many.log._view.segments.last.grow().made.clear()
+    many.log._view.segments[-1].grow().made.clear()
     upkeep.prune(many, "order/1", 1)
     for _ in range(20):
         many.append("order/2", event())  # seals the segment with its index

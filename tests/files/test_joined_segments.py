@@ -100,8 +100,8 @@ def test_files_do_not_grow_with_the_days(opened: Any, directory: Path, total: Re
     facts = [item for item in store.events(over_pruned=True) if item.stream.startswith("tally.")]
     oldest = next(path for path in map(directory.joinpath, logs(directory)))
     with tallystick.open(f"files:{directory}", readonly=True) as reader:
-        assert reader.log._view.segments.items[0].name == oldest.name
-        inside = reader.log._view.segments.items[0].next_position
+        assert reader.log._view.segments[0].name == oldest.name
+        inside = reader.log._view.segments[0].next_position
     assert oldest.stat().st_size <= 800 * sum(item.position < inside for item in facts)  # facts, and little else
     assert fold(store, total).value["cents"] == 5 * sum(range(115))
     assert verify(store.log).ok

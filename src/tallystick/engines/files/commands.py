@@ -37,7 +37,7 @@ class FileCommands:
 
     def _place(self, digest: bytes) -> tuple[Segment, int] | None:
         """The segment and the frame where a command was recorded last, unless it was forgotten since."""
-        for item in reversed(self._view.segments.items):
+        for item in reversed(self._view.segments):
             place = item.command(digest)
             if place is not None:
                 return None if place == index.FORGOTTEN else (item, place[0])
@@ -87,5 +87,5 @@ class FileCommands:
             for (offset, _), digest in sorted(old):
                 if self._place(digest) == (item, offset):
                     yield digest
-            if item is not self._view.segments.last:
+            if item is not self._view.segments[-1]:
                 self._younger[segment_id] = before

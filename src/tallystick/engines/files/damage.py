@@ -16,12 +16,12 @@ from tallystick.engines.files import frame as frames
 from tallystick.engines.files import index_file, segment
 from tallystick.engines.files.discovery import Discovery
 from tallystick.engines.files.frame import Body, Frame
+from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.index_file import SealedIndex
 from tallystick.engines.files.mark import Mark
 from tallystick.engines.files.scan import Scanner, next_valid_frame
-from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Header
-from tallystick.engines.files.segments import Handles, Segment
+from tallystick.engines.files.segments import Segment
 from tallystick.store.filesystem import File
 
 
@@ -200,7 +200,7 @@ def _salvaged(found: Discovery, handles: Handles, header: Header, next_: int) ->
     return SurveyedSegment(header, "", [Gap(header.first_position, next_)], next_position=next_)
 
 
-def indexes(handles: Handles, cache: SectionCache, store_id: bytes) -> list[SealedIndex]:
+def indexes(handles: Handles, store_id: bytes) -> list[SealedIndex]:
     """Every index that can be read: it outlives a segment that is gone or cut."""
     found: list[SealedIndex] = []
     for name in handles.files.list(f"{handles.directory}/index"):
@@ -210,7 +210,7 @@ def indexes(handles: Handles, cache: SectionCache, store_id: bytes) -> list[Seal
             file.close()
             continue
         with contextlib.suppress(index_file.BadIndex):
-            found.append(SealedIndex(file, cache, store_id=store_id, identity=identity))
+            found.append(SealedIndex(file, handles.cache, store_id=store_id, identity=identity))
     return found
 
 

@@ -9,16 +9,16 @@ from typing import Any
 
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
-from tallystick.engines.files import check, frame, generation, known_positions, opener, side
+from tallystick.engines.files import check, frame, known_positions, opener, side
 from tallystick.engines.files.change_signal import ChangeSignal, poll
 from tallystick.engines.files.checked_frames import FrameEvents
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.compressor import Compressor
-from tallystick.engines.files.frame import Body
+from tallystick.engines.files.frame import Body, Frame
 from tallystick.engines.files.heads import HeadCache
 from tallystick.engines.files.reader import events_of
 from tallystick.engines.files.reclaim import Reclaimer, brings_erasures
-from tallystick.engines.files.segments import Segment
+from tallystick.engines.files.segments import Segment, org_in
 from tallystick.engines.files.side import SideRecords
 from tallystick.engines.files.snapshots import FileSnapshots, brings_snapshots
 from tallystick.engines.files.streams import StreamListing
@@ -59,7 +59,7 @@ class FilesLog(Beside, FilesReceiver):
         segment_age_ns_max: int,
         compress_bytes_min: int,
     ) -> None:
-        header = opened.segments.last.header
+        header = opened.segments[-1].header
         self.url = f"files:{directory}"
         self.store_id = header.store_id
         self.profile = header.profile
@@ -86,7 +86,7 @@ class FilesLog(Beside, FilesReceiver):
             opened.recovered += self.set_beside_aside(f"{directory}/quarantine", time_ns=clock())
             self._writer = SegmentWriter(
                 opened.handles,
-                opened.segments.last,
+                opened.segments[-1],
                 opened.mark_file,
                 opened.lock,
                 clock=clock,
@@ -94,7 +94,7 @@ class FilesLog(Beside, FilesReceiver):
                 segment_age_ns_max=segment_age_ns_max,
             )
             opened.recovered += self._reclaimer.finish_erasures()
-            self._compressor.begin(self._view.segments.items[:-1])
+            self._compressor.begin(self._view.segments[:-1])
             self.settle_drops(self.read)
 
     # --- writing ---------------------------------------------------------------------------------------------------
@@ -177,17 +177,8 @@ class FilesLog(Beside, FilesReceiver):
         count = len(ledger.rows) if isinstance(ledger, Ledger) else ledger.until - ledger.after
         offset, end = self._append(writer, records, ledger.rows, count)
         current = writer.current
-        current.tell(records, offset=offset, end=end)
-        current.grow().add(
-            ledger.rows,
-            ledger.heads,
-            offset=offset,
-            end=end,
-            position=current.next_position,
-            next_position=current.next_position + count,
-            sources=ledger.sources,
-            records=records,
-        )
+        written = Frame(offset, end, current.next_position, current.next_position + count)
+        current.index_frame(written, ledger.rows, ledger.heads, ledger.sources, records)
         self._heads.put(ledger.heads)
 
     def _append(self, writer: SegmentWriter, records: SideRecords, rows: list[Row], count: int) -> tuple[int, int]:
@@ -196,7 +187,7 @@ class FilesLog(Beside, FilesReceiver):
         known: dict[str, Any] = {"recorded": self._clock(), "side": side.encode(records), "count": count}
 
         def framed(item: Segment) -> bytearray:
-            at = (item.header.identity, item.end, position)
+            at = (item.identity, item.end, position)
             return self._buffer.encode(*at, rows, short=item.header.short_frames, **known)
 
         if writer.is_due(len(data := framed(writer.current))) and self._seal():
@@ -208,9 +199,9 @@ class FilesLog(Beside, FilesReceiver):
         writer = self._require_writer()
         sealed, begun = writer.current, writer.seal()
         if begun is not None:  # it may have to wait
-            begun.org_before = functools.partial(generation.org_in, self._view.segments.items)
+            begun.org_before = functools.partial(org_in, self._view.segments)
             self._view.begin(begun)
-            sealed.load_index(self._view.opened.cache)
+            sealed.load_index()
             self._compressor.begin([sealed])
         return begun is not None
 
@@ -319,7 +310,7 @@ class FilesLog(Beside, FilesReceiver):
     def head(self) -> int:
         """The last position that something knows of: a hole at the end counts, so that it is not taken for the end."""
         self._view.refresh()
-        return max([self._view.segments.last.next_position - 1, *(hole.last for hole in self._view.holes)])
+        return max([self._view.segments[-1].next_position - 1, *(hole.last for hole in self._view.holes)])
 
     def floor(self) -> int:
         return self._view.lifecycle().floor

@@ -21,10 +21,11 @@ import msgspec
 
 from tallystick.engines.files import frame as frames
 from tallystick.engines.files import rewrite, side
+from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.rewrite import FrameDraft, KeepFilter
 from tallystick.engines.files.scan import Scanner
 from tallystick.engines.files.segment import Header
-from tallystick.engines.files.segments import Handles, Segment
+from tallystick.engines.files.segments import Segment
 from tallystick.store.filesystem import FileSystem
 
 JOINED_BYTES_MAX = 4 << 20  # uncompressed; what is larger stays alone

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from tallystick.engines.files import index_file
-from tallystick.engines.files.segments import SegmentSet
+from tallystick.engines.files.segments import Segments
 from tallystick.engines.tables.beside import places_in
 from tallystick.store.filesystem import File, FileSystem
 from tallystick.store.page import Hole
@@ -47,17 +47,17 @@ def gather(files: FileSystem, directory: str) -> list[KnownPosition]:
     return found
 
 
-def farthest(known: Sequence[KnownPosition], segments: SegmentSet) -> KnownPosition | None:
+def farthest(known: Sequence[KnownPosition], segments: Segments) -> KnownPosition | None:
     """What is farthest behind the end of the log; None if nothing is."""
-    last = segments.last
+    last = segments[-1]
     ours = [each for each in known if each.store_id in (b"", last.header.store_id)]
     found = max(ours, key=lambda each: each.position, default=None)
     return found if found is not None and found.position >= last.next_position else None
 
 
-def with_lost_end(holes: Sequence[Hole], known: Sequence[KnownPosition], segments: SegmentSet) -> list[Hole]:
+def with_lost_end(holes: Sequence[Hole], known: Sequence[KnownPosition], segments: Segments) -> list[Hole]:
     """The holes, and the end of the log that is lost: one that is known already may reach further."""
-    found, end = farthest(known, segments), segments.last.next_position
+    found, end = farthest(known, segments), segments[-1].next_position
     if found is None or found.position <= max([0, *(hole.last for hole in holes)]):
         return list(holes)
     kept = [hole for hole in holes if hole.first < end]

@@ -16,11 +16,10 @@ import msgspec
 from tallystick import errors
 from tallystick.engines.files import damage, lifecycle, quarantine, refill, side
 from tallystick.engines.files.damage import Gap, Run, SurveyedSegment
+from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.index_file import BadIndex, SealedIndex
 from tallystick.engines.files.replacement import Replacement
 from tallystick.engines.files.rewrite import FrameDraft
-from tallystick.engines.files.section_cache import SectionCache
-from tallystick.engines.files.segments import Handles
 from tallystick.engines.files.side import SideRecords
 from tallystick.engines.files.snapshots import FileSnapshots
 from tallystick.event.model import Event
@@ -34,15 +33,15 @@ from tallystick.store.loss import Loss, LostEnd
 def accept(files: FileSystem, directory: str, *, clock: Callable[[], int], dry_run: bool) -> Acceptance:
     """Put lost ranges in the place of every gap of a log that is not open for writing; says what is lost."""
     lock = files.lock(f"{directory}/lock")
-    handles, cache = Handles(files, directory), SectionCache()
+    handles = Handles(files, directory)
     try:
-        found, marked, parts = refill.look(handles, cache)
+        found, marked, parts = refill.look(handles)
         if (reason := refill.why_no_end(found, marked)) is not None:
             raise errors.AcceptRefused(url=f"files:{directory}", reason=reason)
-        plan = LossPlan(parts, damage.indexes(handles, cache, parts[0].header.store_id))
+        plan = LossPlan(parts, damage.indexes(handles, parts[0].header.store_id))
         if dry_run or not any(part.is_damaged for part in parts):
             return plan.acceptance
-        writing = Replacement(handles, cache, plan, clock)
+        writing = Replacement(handles, plan, clock)
         done = writing.run(found.headless)
         snapshots = _keep_snapshots(handles, writing, clock)
         kept = tuple(_kept(files, directory, name) for name in (*writing.kept.values(), *snapshots))

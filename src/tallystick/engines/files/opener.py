@@ -12,10 +12,10 @@ import msgspec
 from tallystick import errors
 from tallystick.engines import damage_file
 from tallystick.engines.files import discovery, joined_segments, known_positions, mark, recovery, segment
+from tallystick.engines.files.handles import Handles, Renamed
 from tallystick.engines.files.mark import Mark, MarkFile
-from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Header
-from tallystick.engines.files.segments import Handles, Renamed, Segment, SegmentSet
+from tallystick.engines.files.segments import Segment, Segments
 from tallystick.engines.files.writer import following
 from tallystick.store.filesystem import FileSystem, Lock, replace_file
 from tallystick.store.page import Hole
@@ -29,9 +29,8 @@ NO_MARK = "the synced mark is missing, damaged or of another segment: read to th
 class OpenedLog(msgspec.Struct):
     """A log, ready to be used. Without a mark file it is read-only."""
 
-    segments: SegmentSet
+    segments: Segments
     handles: Handles
-    cache: SectionCache
     holes: list[Hole]
     unknown: list[str]
     recovered: list[str]
@@ -71,18 +70,18 @@ def open_for_reading(files: FileSystem, directory: str) -> OpenedLog:
 
 
 def _look(files: FileSystem, directory: str) -> tuple[OpenedLog, bool]:
-    handles, cache = Handles(files, directory), SectionCache()
+    handles = Handles(files, directory)
     known = known_positions.gather(files, directory)  # before the mark: it cannot be further than that
     whole, marked = mark.load_whole(files, directory), mark.load(files, directory)
-    found = discovery.discover(files, directory, marked, cache=cache, handles=handles)
+    found = discovery.discover(handles, marked)
     if found.vanished and not found.segments:
-        return OpenedLog(SegmentSet([]), handles, cache, found.holes, found.unknown, []), True
+        return OpenedLog((), handles, found.holes, found.unknown, []), True
     discovery.require_segments(found, directory, marked, known)
     for item in found.segments[:-1]:
         if item.base is not None and item.base.covered_end < item.end:  # of the time when it was written to
             item.rebuild(instead_of=item.base)
     last = found.segments[-1]
-    opened = OpenedLog(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, [])
+    opened = OpenedLog(tuple(found.segments), handles, found.holes, found.unknown, [])
     opened.superfluous, opened.is_open_ended = found.superfluous, found.is_open_ended
     if last.header.ending is None and (whole is None or whole.segment_id != last.header.segment_id):
         if mark.load_whole(files, directory) != whole:  # a writer went on meanwhile, so the mark was an old one
@@ -152,12 +151,12 @@ def _create(files: FileSystem, directory: str, profile: str, clock: Callable[[],
 
 
 def _recover(files: FileSystem, directory: str, lock: Lock, clock: Callable[[], int]) -> OpenedLog:
-    handles, cache = Handles(files, directory), SectionCache()
+    handles = Handles(files, directory)
     known = known_positions.gather(files, directory)
     marked = mark.load(files, directory)
-    found = discovery.discover(files, directory, marked, cache=cache, handles=handles)
+    found = discovery.discover(handles, marked)
     discovery.require_segments(found, directory, marked, known)
-    opened = OpenedLog(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, [], lock)
+    opened = OpenedLog(tuple(found.segments), handles, found.holes, found.unknown, [], lock)
     opened.superfluous, opened.is_open_ended = found.superfluous, found.is_open_ended
     last = found.segments[-1]
     examined = recovery.examine(last, handles.get(last), marked)
@@ -198,12 +197,12 @@ def _settle(
     if last.name != segment.CURRENT and absent:  # the crash came between sealing and the new current.log
         begun = following(last, opened.handles, clock=clock)
         replace_file(files, directory, segment.CURRENT, segment.encode(begun.header))
-        opened.segments = SegmentSet([*opened.segments.items, begun])
+        opened.segments = (*opened.segments, begun)
         opened.recovered.append(f"began a new current.log after {last.name}")
         last = begun
-    for item in opened.segments.items[:-1]:
+    for item in opened.segments[:-1]:
         if _needs_index(item):
-            opened.recovered += _reindexed(item, opened)
+            opened.recovered += _reindexed(item)
     counter = marked.counter + 1 if marked is not None else 0
     start = Mark(last.header.segment_id, last.end, last.next_position, counter)
     opened.mark_file = MarkFile(files, directory, start)
@@ -213,10 +212,10 @@ def _needs_index(item: Segment) -> bool:
     return item.base is None or item.base.covered_end != item.end
 
 
-def _reindexed(item: Segment, opened: OpenedLog) -> list[str]:
+def _reindexed(item: Segment) -> list[str]:
     item.rebuild(instead_of=item.base)
     if item.gaps:
         return []
     item.save_index()
-    item.load_index(opened.cache)
+    item.load_index()
     return [f"rebuilt the index of {item.name}"]

@@ -25,7 +25,7 @@ from tallystick import errors
 from tallystick.engines.files import joined_segments, quarantine, segment, side
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.rewrite import InUse, Rewriter, Unreadable, encoding_of
-from tallystick.engines.files.segments import Segment
+from tallystick.engines.files.segments import Segment, Segments
 from tallystick.engines.files.view import LogView
 from tallystick.event.model import Event
 from tallystick.store.commit import Transaction
@@ -217,13 +217,13 @@ class Reclaimer:
 
     def _is_older(self, item: Segment, compress_before: int | None) -> bool:
         """Whether a segment was sealed before a time: the next one was begun then."""
-        items = self._view.segments.items
+        items = self._view.segments
         number = items.index(item) + 1
         return compress_before is not None and number < len(items) and items[number].header.created < compress_before
 
     def _rewrite(self, item: Segment, keeping: KeepPlan, how: str, *, encoding: int) -> list[str]:
         opened = self._view.opened
-        rewriter = Rewriter(opened.handles, opened.cache, placed=self._view.replace)
+        rewriter = Rewriter(opened.handles, placed=self._view.replace)
         before, erased = self._size(item.name), len(keeping.erased_in(item))
         try:
             remains = SegmentFilter(item, keeping, self._commands)
@@ -247,7 +247,7 @@ class Reclaimer:
     def _join_run(self, run: list[Segment]) -> list[str]:
         opened, keeping, last = self._view.opened, self._keeping(), run[-1]
         absorbed = [item.header.segment_id for item in run[:-1]]
-        rewriter = Rewriter(opened.handles, opened.cache, placed=partial(self._view.replace, absorbed=absorbed))
+        rewriter = Rewriter(opened.handles, placed=partial(self._view.replace, absorbed=absorbed))
         before = sum(self._size(item.name) for item in run)
         try:
             fresh = rewriter.write(
@@ -289,14 +289,14 @@ class Reclaimer:
             life = self._view.life
             return KeepPlan(dict(life.cuts), sorted(life.erased))
 
-    def _sealed(self) -> list[Segment]:
-        return self._view.segments.items[:-1]
+    def _sealed(self) -> Segments:
+        return self._view.segments[:-1]
 
     def _seal_if(self, is_due: Callable[[Segment], bool]) -> list[str]:
         """Seal the current segment if it has to be rewritten: only what is sealed can be. Says so if that waits."""
         with self._view.lock:
-            if is_due(self._view.segments.last) and not self._seal():
-                return [f"{self._view.segments.last.name} is held open by a reader; it is sealed and rewritten later"]
+            if is_due(self._view.segments[-1]) and not self._seal():
+                return [f"{self._view.segments[-1].name} is held open by a reader; it is sealed and rewritten later"]
             return []
 
     def _move_superfluous(self) -> list[str]:

@@ -21,12 +21,12 @@ from tallystick import errors
 from tallystick.engines.files import damage, discovery, index_file, known_positions, mark, segment
 from tallystick.engines.files.damage import Gap, Run, SurveyedSegment
 from tallystick.engines.files.donor_events import DonorEvents, copy_of_this
+from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.index_file import SealedIndex
 from tallystick.engines.files.known_positions import KnownPosition
 from tallystick.engines.files.mark import Mark
 from tallystick.engines.files.replacement import Replacement
-from tallystick.engines.files.section_cache import SectionCache
-from tallystick.engines.files.segments import Handles, Segment, SegmentSet
+from tallystick.engines.files.segments import Segment
 from tallystick.event import chain
 from tallystick.event.model import Event
 from tallystick.store import facts, iterate
@@ -49,28 +49,27 @@ def refill(
     lock = files.lock(f"{directory}/lock")
     handles = Handles(files, directory)
     try:
-        cache = SectionCache()
-        found, marked, parts = look(handles, cache)
+        found, marked, parts = look(handles)
         if (reason := why_no_end(found, marked)) is not None:
             raise errors.RefillRefused(url=f"files:{directory}", source=donor.name, reason=reason)
         if not any(part.is_damaged for part in parts):
             return Refilled(donor.name)
-        indexes = damage.indexes(handles, cache, parts[0].header.store_id)
+        indexes = damage.indexes(handles, parts[0].header.store_id)
         plan = RefillPlan(parts, donor, indexes, url=f"files:{directory}", progress=progress)
         plan.check()
-        return Replacement(handles, cache, plan, clock).run(found.headless)
+        return Replacement(handles, plan, clock).run(found.headless)
     finally:
         handles.close()
         lock.release()
 
 
-def look(handles: Handles, cache: SectionCache) -> tuple[discovery.Discovery, Mark | None, list[SurveyedSegment]]:
+def look(handles: Handles) -> tuple[discovery.Discovery, Mark | None, list[SurveyedSegment]]:
     """What is in a log's directory, how far it reached, and what is left of each segment. Changes nothing."""
     files, directory = handles.files, handles.directory
     marked, known = mark.load(files, directory), known_positions.gather(files, directory)
-    found = discovery.discover(files, directory, marked, cache=cache, handles=handles)
+    found = discovery.discover(handles, marked)
     discovery.require_segments(found, directory, marked, known)
-    marked = _with_evidence(marked, known_positions.farthest(known, SegmentSet(found.segments)), found.segments[-1])
+    marked = _with_evidence(marked, known_positions.farthest(known, tuple(found.segments)), found.segments[-1])
     return found, marked, damage.survey(found, handles, marked)
 
 

@@ -12,12 +12,12 @@ from typing import Protocol
 
 import msgspec
 
-from tallystick.engines.files import generation, quarantine, rewrite, segment
+from tallystick.engines.files import quarantine, rewrite, segment
 from tallystick.engines.files.damage import Gap, Run, SurveyedSegment
 from tallystick.engines.files.donor_events import ClaimsFilter
+from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.rewrite import FrameDraft, KeepAll, Rewriter
-from tallystick.engines.files.section_cache import SectionCache
-from tallystick.engines.files.segments import Handles, Segment
+from tallystick.engines.files.segments import Segment, org_in
 from tallystick.engines.files.writer import following
 from tallystick.store.claims import Claims
 from tallystick.store.filesystem import replace_file
@@ -50,12 +50,12 @@ class Planned(Protocol):
 class Replacement:
     """The writing: damaged segments in order, each as a new generation."""
 
-    def __init__(self, handles: Handles, cache: SectionCache, plan: Planned, clock: Callable[[], int]) -> None:
+    def __init__(self, handles: Handles, plan: Planned, clock: Callable[[], int]) -> None:
         self._handles = handles
         self._plan = plan
         self._clock = clock
         self.segments: list[Segment] = []
-        self._rewriter = Rewriter(handles, cache)
+        self._rewriter = Rewriter(handles)
         self._made: list[str] = []
         self._done: list[str] = []
         self.kept: dict[str, str] = {}
@@ -107,7 +107,7 @@ class Replacement:
         if part.item is not None:
             header = rewrite.next_generation(part.header)
             encoding = rewrite.encoding_of(part.header)
-        before = functools.partial(generation.org_in, list(self.segments))
+        before = functools.partial(org_in, list(self.segments))
         fresh = self._rewriter.write(name, header, self._pieces(part), before, encoding=encoding)
         self._made.append(name)
         return fresh

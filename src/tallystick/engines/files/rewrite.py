@@ -22,10 +22,10 @@ from tallystick.engines.files import frame as frames
 from tallystick.engines.files import segment, side
 from tallystick.engines.files.compressed import Packer, as_plain
 from tallystick.engines.files.frame import Frame, FrameBuffer
+from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.scan import Scanner
-from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Ending, Header
-from tallystick.engines.files.segments import Handles, Segment
+from tallystick.engines.files.segments import Segment
 from tallystick.event import canonical
 from tallystick.event.model import Event
 from tallystick.store.filesystem import FULL, FileSystem
@@ -76,7 +76,7 @@ def pieces_of(item: Segment, handles: Handles, remains: KeepFilter) -> Iterator[
     """The frames of a segment as they shall be kept; every one of them is verified on the way."""
     scanner = Scanner(
         handles.get(item),
-        item.header.identity,
+        item.identity,
         offset=item.header.size,
         end=item.end,
         position=item.header.first_position,
@@ -136,13 +136,10 @@ class Rewriter:
     `placed` is told of a segment as soon as it has its name, before anything else can fail.
     """
 
-    def __init__(
-        self, handles: Handles, cache: SectionCache, *, placed: Callable[[Segment], None] = lambda fresh: None
-    ) -> None:
+    def __init__(self, handles: Handles, *, placed: Callable[[Segment], None] = lambda fresh: None) -> None:
         self._handles = handles
         self._files: FileSystem = handles.files
         self._directory = handles.directory
-        self._cache = cache
         self._buffer = FrameBuffer()
         self._placed = placed
 
@@ -177,7 +174,7 @@ class Rewriter:
         self._files.sync_dir(self._directory)
         with contextlib.suppress(PermissionError):  # somebody has the old index open: it is written at the next opening
             fresh.save_index()
-            fresh.load_index(self._cache)
+            fresh.load_index()
         return fresh
 
     def _stage(

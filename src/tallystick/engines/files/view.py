@@ -8,11 +8,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 from tallystick import errors
-from tallystick.engines.files import check, generation, lifecycle, mark, opener
+from tallystick.engines.files import check, lifecycle, mark, opener
 from tallystick.engines.files.checked_frames import CheckedFrames, FrameEvents
+from tallystick.engines.files.handles import Renamed
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.reader import SegmentReader
-from tallystick.engines.files.segments import Renamed, Segment, SegmentSet
+from tallystick.engines.files.segments import Segment, index_of_position, with_generation
 from tallystick.engines.tables.process import Birthplace
 from tallystick.event.model import Event
 from tallystick.store import checked, loss
@@ -57,7 +58,7 @@ class LogView:
         else:
             raise self._keep_changing()
         opened.handles.lock, opened.handles.note_hole = self.lock, self.note_hole
-        opened.segments.last.listen(life.take)
+        opened.segments[-1].listen(life.take)
         self.opened = opened
         self.life = life  # before the segments: whoever sees a control fact finds what it says
         self.reader = SegmentReader(opened.handles, self.note_hole, life)
@@ -71,17 +72,17 @@ class LogView:
     def begin(self, begun: Segment) -> None:
         """Go on with a new segment behind the others."""
         begun.listen(self.life.take)
-        self.segments = self.opened.segments = SegmentSet([*self.segments.items, begun])
+        self.segments = self.opened.segments = (*self.segments, begun)
 
     def replace(self, fresh: Segment, *, absorbed: Collection[bytes] = ()) -> None:
         """Go on with a new generation of a segment in its place, and in that of the segments that it took in, by id."""
         with self.lock:
             gone = {fresh.header.segment_id, *absorbed}
             old = [item for item in self.segments if item.header.segment_id in gone]
-            self.segments = self.opened.segments = generation.with_generation(self.segments, fresh, absorbed)
+            self.segments = self.opened.segments = with_generation(self.segments, fresh, absorbed)
             for item in old:
                 self.opened.handles.release(item)
-                self.reader.forget(item.header.identity)
+                self.reader.forget(item.identity)
 
     def note_hole(self, hole: Hole) -> None:
         """Remember a hole, and put it on record, unless it lies in one that is known."""
@@ -151,7 +152,7 @@ class LogView:
         return [hole for hole in self.holes if not self.retry_on_swap(functools.partial(self._is_indexed, hole))]
 
     def _is_indexed(self, hole: Hole) -> bool:
-        return self.segments.items[self.segments.number_of(hole.first)].index_covers(hole)
+        return self.segments[index_of_position(self.segments, hole.first)].index_covers(hole)
 
     def lifecycle(self) -> Lifecycle:
         """What was pruned and erased, as of now."""
@@ -190,7 +191,7 @@ class LogView:
     def search(self, question: Callable[[Segment], T | None]) -> T | None:
         """The answer of the newest segment that has one."""
         return self.retry_on_swap(
-            lambda: next((answer for item in reversed(self.segments.items) if (answer := question(item))), None)
+            lambda: next((answer for item in reversed(self.segments) if (answer := question(item))), None)
         )
 
     def retry_on_swap(self, question: Callable[[], T]) -> T:
@@ -230,8 +231,7 @@ class LogView:
         """What is wrong with the segments and indexes as they are on the disk; nothing in memory answers for them."""
         self.reader.forget_all()
         self.opened.handles.release_all()
-        self.opened.cache.clear()
-        for item in self.segments.items:
+        for item in self.segments:
             try:
                 yield from self.retry_on_swap(functools.partial(self._segment_problems, item.header.segment_id))
             except errors.ReadFailed:
@@ -243,7 +243,7 @@ class LogView:
         yield from self.retry_on_swap(lambda: list(check.repeated_ids(self.segments)))
 
     def _segment_problems(self, segment_id: bytes) -> list[Problem]:
-        items = self.segments.items
+        items = self.segments
         number = next((at for at, item in enumerate(items) if item.header.segment_id == segment_id), None)
         if number is None:
             return []
@@ -274,14 +274,14 @@ class LogView:
                 raise self.read_failed(problem) from problem
 
     def _follow(self, marked: mark.Mark | None) -> None:
-        last = self.segments.last
+        last = self.segments[-1]
         if marked is None:
             self._follow_without_mark()
             return
         if marked.segment_id == last.header.segment_id and marked.end <= last.end:
             return
         with self.lock:
-            last = self.segments.last
+            last = self.segments[-1]
             if marked.segment_id != last.header.segment_id:
                 self._look_again()
             elif last.header.ending is None:
@@ -294,7 +294,7 @@ class LogView:
         """Look again when the files are not what they were: nobody says how far the log is synced."""
         with self.lock:
             handles = self.opened.handles
-            now = (handles.get(self.segments.last).size(), handles.files.list(handles.directory))
+            now = (handles.get(self.segments[-1]).size(), handles.files.list(handles.directory))
             if now != self._seen:
                 self._look_again()
                 self._seen = now
