@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from tallystick.engines.files import frame as frames
-from tallystick.engines.files import rewriting, side
-from tallystick.engines.files.rewriting import Piece, Remains
+from tallystick.engines.files import rewrite, side
+from tallystick.engines.files.handles import Handles
+from tallystick.engines.files.rewrite import FrameDraft, KeepFilter
 from tallystick.engines.files.scan import Scanner
 from tallystick.engines.files.segment import Header
-from tallystick.engines.files.segments import Handles, Segment
+from tallystick.engines.files.segments import Segment
 from tallystick.store.filesystem import FileSystem
 
 JOINED_BYTES_MAX = 4 << 20  # uncompressed; what is larger stays alone
@@ -50,7 +51,7 @@ def runs(sealed: Iterable[Segment], *, floor: int) -> Iterator[list[Segment]]:
 
 def header_of(run: list[Segment]) -> Header:
     """The header of the joined segment, without its ending."""
-    first, last = run[0].header, rewriting.next_generation(run[-1].header)
+    first, last = run[0].header, rewrite.next_generation(run[-1].header)
     return msgspec.structs.replace(
         last,
         first_position=first.first_position,
@@ -60,12 +61,14 @@ def header_of(run: list[Segment]) -> Header:
     )
 
 
-def pieces_of(run: list[Segment], handles: Handles, remains_of: Callable[[Segment], Remains]) -> Iterator[Piece]:
+def pieces_of(
+    run: list[Segment], handles: Handles, remains_of: Callable[[Segment], KeepFilter]
+) -> Iterator[FrameDraft]:
     """The frames of all of them as they shall be kept, the first of them with the ids of those that are joined."""
-    kept = (rewriting.pieces_of(item, handles, remains_of(item)) for item in run)
-    pieces = rewriting.joined(itertools.chain.from_iterable(kept))
+    kept = (rewrite.pieces_of(item, handles, remains_of(item)) for item in run)
+    pieces = rewrite.joined(itertools.chain.from_iterable(kept))
     at, created = run[0].header.first_position, run[0].header.created
-    first = next(pieces, Piece(at, at, created, [], []))
+    first = next(pieces, FrameDraft(at, at, created, [], []))
     first.side.append((RECORD, b"".join(item.header.segment_id for item in run[:-1])))
     yield first
     yield from pieces

@@ -11,7 +11,7 @@ from tallystick.engines.files import side
 from tallystick.engines.files.damage import Gap
 from tallystick.engines.files.engine import FilesLog
 from tallystick.engines.files.frame import Body, Frame
-from tallystick.engines.files.rewriting import Piece, piece_of
+from tallystick.engines.files.rewrite import FrameDraft, piece_of
 from tallystick.engines.files.side import SideRecords
 from tallystick.event.model import Event
 from tallystick.store import facts
@@ -30,7 +30,7 @@ def copy_of_this(donor: Donor, store_id: bytes) -> FilesLog | None:
     return log if isinstance(log, FilesLog) and log.store_id == store_id else None
 
 
-class Given:
+class DonorEvents:
     """The events and frames that a donor gives for gaps."""
 
     def __init__(self, donor: Donor, *, store_id: bytes) -> None:
@@ -43,22 +43,22 @@ class Given:
         if gap.next > gap.first:
             yield from self._donor.events(gap.first, gap.next - 1)
 
-    def pieces(self, gap: Gap, *, recorded: int) -> Iterator[Piece]:
+    def pieces(self, gap: Gap, *, recorded: int) -> Iterator[FrameDraft]:
         """The frames of a gap. `recorded` is when the one before it was, for want of something better."""
         if gap.next == gap.first:
             return
         yield from self._pieces_of_copy(self._copy, gap) if self._copy is not None else self._made(gap, recorded)
 
-    def _pieces_of_copy(self, log: FilesLog, gap: Gap) -> Iterator[Piece]:
+    def _pieces_of_copy(self, log: FilesLog, gap: Gap) -> Iterator[FrameDraft]:
         reached = gap.first
         for last, body in log.bodies(after=gap.first - 1, until=gap.next - 1):
             assert not isinstance(body, Hole)
             end = max(min(last + 1, gap.next), reached)
             events = [event for event in body.events if reached <= event.position < end]
-            yield Piece(reached, end, body.recorded, events, list(body.side))
+            yield FrameDraft(reached, end, body.recorded, events, list(body.side))
             reached = end
 
-    def _made(self, gap: Gap, recorded: int) -> Iterator[Piece]:
+    def _made(self, gap: Gap, recorded: int) -> Iterator[FrameDraft]:
         """Frames of a few hundred events each. They cover all positions of the gap, though some may be pruned."""
         waiting: list[Event] = []
         first = gap.first
@@ -69,10 +69,10 @@ class Given:
             waiting.append(event)
         yield self._piece(first, gap.next, recorded, waiting)
 
-    def _piece(self, first: int, next_: int, recorded: int, events: list[Event]) -> Piece:
+    def _piece(self, first: int, next_: int, recorded: int, events: list[Event]) -> FrameDraft:
         log = self._donor.log
         known = log.recorded_at(events[-1].position) if log is not None and events else None
-        return Piece(first, next_, known or recorded, events, side.encode(records_of(events)))
+        return FrameDraft(first, next_, known or recorded, events, side.encode(records_of(events)))
 
 
 def records_of(events: Iterable[Event]) -> SideRecords:
@@ -104,13 +104,13 @@ def records_of(events: Iterable[Event]) -> SideRecords:
     return SideRecords(cuts=tuple(cuts), erasures=tuple(erasures), snapshots=tuple(snapshots), dropped=tuple(dropped))
 
 
-class ClaimsRemains:
+class ClaimsFilter:
     """What control facts leave of given events: nothing of what was pruned, no payload or answer of what was erased."""
 
     def __init__(self, claims: Claims) -> None:
         self._claims = claims
 
-    def applied(self, piece: Piece) -> Piece:
+    def applied(self, piece: FrameDraft) -> FrameDraft:
         """A piece without what is gone."""
         frame = Frame(0, 0, piece.first_position, piece.next_position)
         return piece_of(frame, Body(piece.recorded, piece.events, list(map(self._answered, piece.side))), self)

@@ -7,13 +7,14 @@ from typing import Any
 
 from tallystick.engines.files import index_file, segment
 from tallystick.engines.files.compressed import CompressedFile, open_segment
+from tallystick.engines.files.handles import Handles, Renamed
 from tallystick.engines.files.lifecycle import Lifecycle
-from tallystick.engines.files.rewriting import encoding_of
+from tallystick.engines.files.rewrite import encoding_of
 from tallystick.engines.files.scan import read_frame
 from tallystick.engines.files.segment import Header
-from tallystick.engines.files.segments import Handles, Renamed, Segment, SegmentSet
+from tallystick.engines.files.segments import Segment, Segments
 from tallystick.engines.files.snapshots import FileSnapshots
-from tallystick.engines.files.writer import Writer
+from tallystick.engines.files.writer import SegmentWriter
 from tallystick.store.events import Problem
 from tallystick.store.filesystem import File
 
@@ -30,7 +31,7 @@ def segment_problems(item: Segment, handles: Handles, following: int | None) -> 
     except segment.BadHeader as problem:
         return [Problem("segment", f"{item.name}: {problem}", item.header.first_position)]
     try:
-        if header.identity != item.header.identity:
+        if header.identity != item.identity:
             raise Renamed(item.name)
         if header != item.header:
             return [Problem("segment", f"{item.name} has another header", item.header.first_position)]
@@ -76,20 +77,20 @@ def _index_problems(item: Segment, fresh: Segment, file: File) -> Iterator[Probl
             return
         for what in base.differences(fresh.grow()):
             yield Problem("index", f"{name} and its segment differ in {what}", item.header.first_position)
-        identity, end = item.header.identity, fresh.covered_end
+        identity, end = item.identity, fresh.covered_end
         for position, offset in base.frames():
             frame = read_frame(file, identity, offset, end)
             if frame is None or frame[0].first_position != position:
                 yield Problem("index", f"{name} notes a frame at byte {offset} that is not there", position)
         if fresh.grow().repeated:
             yield Problem("id", f"an id stands twice in {item.name}")
-    except index_file.Malformed as problem:
+    except index_file.MalformedIndex as problem:
         yield Problem("index", f"{name}: {problem}", item.header.first_position)
     except (index_file.BadIndex, OSError):  # never wrong, and made again: the report counts it
         item.rebuild(instead_of=item.base)
 
 
-def repeated_ids(segments: SegmentSet) -> Iterator[Problem]:
+def repeated_ids(segments: Segments) -> Iterator[Problem]:
     """Ids that stand in two segments. Rising ids make ranges that hardly overlap, so few pairs are compared."""
     ranges = [(item, bounds) for item in segments if (bounds := item.id_bounds()) is not None]
     ranges.sort(key=lambda found: found[1])
@@ -101,9 +102,9 @@ def repeated_ids(segments: SegmentSet) -> Iterator[Problem]:
                 yield Problem("id", f"the id {id_.hex()} stands in {item.name} and in {other.name}")
 
 
-def facts(segments: SegmentSet, handles: Handles, *, writing: bool, unknown: list[str]) -> dict[str, Any]:
+def facts(segments: Segments, handles: Handles, *, writing: bool, unknown: list[str]) -> dict[str, Any]:
     """Figures for the operator."""
-    last = segments.last
+    last = segments[-1]
     return {
         "directory": handles.directory,
         "store_id": last.header.store_id.hex(),
@@ -135,7 +136,7 @@ def _stored_bytes(item: Segment, handles: Handles) -> int:
 
 
 def upkeep_facts(
-    life: Lifecycle, snapshots: FileSnapshots, not_compressed: str, writer: Writer | None
+    life: Lifecycle, snapshots: FileSnapshots, not_compressed: str, writer: SegmentWriter | None
 ) -> dict[str, Any]:
     """Figures on what was pruned, erased and snapshotted."""
     return {

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from tallystick.engines.files import index_file
-from tallystick.engines.files.segments import SegmentSet
+from tallystick.engines.files.segments import Segments
 from tallystick.engines.tables.beside import places_in
 from tallystick.store.filesystem import File, FileSystem
 from tallystick.store.page import Hole
@@ -27,7 +27,7 @@ _POSITION = re.compile(
 )
 
 
-class Reached(msgspec.Struct, frozen=True):
+class KnownPosition(msgspec.Struct, frozen=True):
     """A position that was durable, who says so, and the store it was in (empty: it does not say)."""
 
     position: int
@@ -36,26 +36,28 @@ class Reached(msgspec.Struct, frozen=True):
     identity: bytes = b""
 
 
-def gathered(files: FileSystem, directory: str) -> list[Reached]:
+def gather(files: FileSystem, directory: str) -> list[KnownPosition]:
     """Everything that says how far the log in a directory reached."""
     beside = f"{directory}/{BESIDE}"
     found = [*_of_indexes(files, directory), *_of_snapshots(files, directory)]
     if files.exists(beside):
-        found += [Reached(position, f"{BESIDE}: {name}", store_id) for name, store_id, position in places_in(beside)]
+        found += [
+            KnownPosition(position, f"{BESIDE}: {name}", store_id) for name, store_id, position in places_in(beside)
+        ]
     return found
 
 
-def farthest(known: Sequence[Reached], segments: SegmentSet) -> Reached | None:
+def farthest(known: Sequence[KnownPosition], segments: Segments) -> KnownPosition | None:
     """What is farthest behind the end of the log; None if nothing is."""
-    last = segments.last
+    last = segments[-1]
     ours = [each for each in known if each.store_id in (b"", last.header.store_id)]
     found = max(ours, key=lambda each: each.position, default=None)
     return found if found is not None and found.position >= last.next_position else None
 
 
-def with_lost_end(holes: Sequence[Hole], known: Sequence[Reached], segments: SegmentSet) -> list[Hole]:
+def with_lost_end(holes: Sequence[Hole], known: Sequence[KnownPosition], segments: Segments) -> list[Hole]:
     """The holes, and the end of the log that is lost: one that is known already may reach further."""
-    found, end = farthest(known, segments), segments.last.next_position
+    found, end = farthest(known, segments), segments[-1].next_position
     if found is None or found.position <= max([0, *(hole.last for hole in holes)]):
         return list(holes)
     kept = [hole for hole in holes if hole.first < end]
@@ -64,14 +66,14 @@ def with_lost_end(holes: Sequence[Hole], known: Sequence[Reached], segments: Seg
     return [*kept, Hole(end, found.position, reason)]
 
 
-def _of_indexes(files: FileSystem, directory: str) -> Iterator[Reached]:
+def _of_indexes(files: FileSystem, directory: str) -> Iterator[KnownPosition]:
     for name, file in _opened(files, f"{directory}/index", ".idx"):
         found = index_file.coverage_in(file)
         if found is not None:
-            yield Reached(found.next_position - 1, f"index/{name}", found.store_id, found.identity)
+            yield KnownPosition(found.next_position - 1, f"index/{name}", found.store_id, found.identity)
 
 
-def _of_snapshots(files: FileSystem, directory: str) -> Iterator[Reached]:
+def _of_snapshots(files: FileSystem, directory: str) -> Iterator[KnownPosition]:
     """Full ones: a difference is further than what it builds on, but says so behind its body."""
     for name, file in _opened(files, f"{directory}/snapshots", ".snap", newest=SNAPSHOTS_MAX):
         try:
@@ -79,7 +81,7 @@ def _of_snapshots(files: FileSystem, directory: str) -> Iterator[Reached]:
         except zlib.error:
             continue
         if found := _POSITION.search(head):
-            yield Reached(int(found[2]), f"snapshots/{name}")
+            yield KnownPosition(int(found[2]), f"snapshots/{name}")
 
 
 def _opened(files: FileSystem, folder: str, suffix: str, *, newest: int = 0) -> Iterator[tuple[str, File]]:

@@ -22,10 +22,10 @@ from typing import Any
 import msgspec
 
 from tallystick import errors
-from tallystick.engines.files import joined, quarantine, segment, side
+from tallystick.engines.files import joined_segments, quarantine, segment, side
 from tallystick.engines.files.commands import FileCommands
-from tallystick.engines.files.rewriting import InUse, Rewriter, Unreadable, encoding_of
-from tallystick.engines.files.segments import Segment
+from tallystick.engines.files.rewrite import InUse, Rewriter, Unreadable, encoding_of
+from tallystick.engines.files.segments import Segment, Segments
 from tallystick.engines.files.view import LogView
 from tallystick.event.model import Event
 from tallystick.store.commit import Transaction
@@ -36,7 +36,7 @@ from tallystick.store.maintenance import Cut, Reclaimed, before_cut
 PRUNED_SHARE = 0.2
 
 
-class Keeping(msgspec.Struct):
+class KeepPlan(msgspec.Struct):
     """What a rewriting keeps, as of one moment: cuts by stream, and erased positions, ascending."""
 
     cuts: dict[str, Cut]
@@ -69,10 +69,10 @@ class Keeping(msgspec.Struct):
         return pruned > 0 and pruned >= PRUNED_SHARE * (item.next_position - item.header.first_position)
 
 
-class SegmentRemains:
+class SegmentFilter:
     """What is kept of one segment."""
 
-    def __init__(self, item: Segment, keeping: Keeping, commands: FileCommands) -> None:
+    def __init__(self, item: Segment, keeping: KeepPlan, commands: FileCommands) -> None:
         self._item = item
         self._cuts = keeping.cuts
         self._erased = frozenset(keeping.erased_in(item))
@@ -178,7 +178,7 @@ class Reclaimer:
             self._left_over = "the payload of an erased event is still on disk: " + "; ".join([*done, *held])
         return done
 
-    def _blank(self, events: list[Event], keeping: Keeping) -> list[str]:
+    def _blank(self, events: list[Event], keeping: KeepPlan) -> list[str]:
         handles = self._view.opened.handles
         return quarantine.blank(handles.files, handles.directory, events, keeping.erased)
 
@@ -217,16 +217,16 @@ class Reclaimer:
 
     def _is_older(self, item: Segment, compress_before: int | None) -> bool:
         """Whether a segment was sealed before a time: the next one was begun then."""
-        items = self._view.segments.items
+        items = self._view.segments
         number = items.index(item) + 1
         return compress_before is not None and number < len(items) and items[number].header.created < compress_before
 
-    def _rewrite(self, item: Segment, keeping: Keeping, how: str, *, encoding: int) -> list[str]:
+    def _rewrite(self, item: Segment, keeping: KeepPlan, how: str, *, encoding: int) -> list[str]:
         opened = self._view.opened
-        rewriter = Rewriter(opened.handles, opened.cache, placed=self._view.replace)
+        rewriter = Rewriter(opened.handles, placed=self._view.replace)
         before, erased = self._size(item.name), len(keeping.erased_in(item))
         try:
-            remains = SegmentRemains(item, keeping, self._commands)
+            remains = SegmentFilter(item, keeping, self._commands)
             fresh = rewriter.rewrite(item, remains, encoding=encoding, erased=erased)
         except InUse:
             return [f"{item.name} is held open by a reader; it is rewritten {how} later"]
@@ -238,7 +238,7 @@ class Reclaimer:
     def _join(self) -> list[str]:
         """Join what lies side by side below the floor."""
         done: list[str] = []
-        for run in joined.runs(self._sealed(), floor=self._view.life.floor):
+        for run in joined_segments.runs(self._sealed(), floor=self._view.life.floor):
             if self.is_ending:
                 break
             done += self._join_run(run)
@@ -247,13 +247,15 @@ class Reclaimer:
     def _join_run(self, run: list[Segment]) -> list[str]:
         opened, keeping, last = self._view.opened, self._keeping(), run[-1]
         absorbed = [item.header.segment_id for item in run[:-1]]
-        rewriter = Rewriter(opened.handles, opened.cache, placed=partial(self._view.replace, absorbed=absorbed))
+        rewriter = Rewriter(opened.handles, placed=partial(self._view.replace, absorbed=absorbed))
         before = sum(self._size(item.name) for item in run)
         try:
             fresh = rewriter.write(
                 last.name,
-                joined.header_of(run),
-                joined.pieces_of(run, opened.handles, lambda item: SegmentRemains(item, keeping, self._commands)),
+                joined_segments.header_of(run),
+                joined_segments.pieces_of(
+                    run, opened.handles, lambda item: SegmentFilter(item, keeping, self._commands)
+                ),
                 run[0].org_before,
                 encoding=max(encoding_of(item.header) for item in run),
                 erased=sum(len(keeping.erased_in(item)) for item in run),
@@ -269,7 +271,7 @@ class Reclaimer:
     def _remove_absorbed(self) -> list[str]:
         """Remove the files of what was joined to other segments. What somebody has open is removed later."""
         opened = self._view.opened
-        names, opened.absorbed = opened.absorbed, joined.remove(opened.handles, opened.absorbed)
+        names, opened.absorbed = opened.absorbed, joined_segments.remove(opened.handles, opened.absorbed)
         left = [f"{name} is held open by a reader; it is removed later" for name in opened.absorbed]
         count = len(names) - len(left)
         return left + ([f"files of segments that were joined to others: {count} removed"] if count else [])
@@ -282,19 +284,19 @@ class Reclaimer:
 
     # --- what there is ---------------------------------------------------------------------------------------------
 
-    def _keeping(self) -> Keeping:
+    def _keeping(self) -> KeepPlan:
         with self._view.lock:
             life = self._view.life
-            return Keeping(dict(life.cuts), sorted(life.erased))
+            return KeepPlan(dict(life.cuts), sorted(life.erased))
 
-    def _sealed(self) -> list[Segment]:
-        return self._view.segments.items[:-1]
+    def _sealed(self) -> Segments:
+        return self._view.segments[:-1]
 
     def _seal_if(self, is_due: Callable[[Segment], bool]) -> list[str]:
         """Seal the current segment if it has to be rewritten: only what is sealed can be. Says so if that waits."""
         with self._view.lock:
-            if is_due(self._view.segments.last) and not self._seal():
-                return [f"{self._view.segments.last.name} is held open by a reader; it is sealed and rewritten later"]
+            if is_due(self._view.segments[-1]) and not self._seal():
+                return [f"{self._view.segments[-1].name} is held open by a reader; it is sealed and rewritten later"]
             return []
 
     def _move_superfluous(self) -> list[str]:

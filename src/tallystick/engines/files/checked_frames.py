@@ -20,7 +20,7 @@ from tallystick.store.events import Problem
 FRAMES_MAX = 1 << 15
 
 
-class Part(msgspec.Struct, frozen=True):
+class FrameEvents(msgspec.Struct, frozen=True):
     """Events that an answer takes from one frame, in their order."""
 
     body: Body
@@ -32,18 +32,18 @@ class Part(msgspec.Struct, frozen=True):
         return alike and all(event.payload is not None for event in those)
 
 
-class Proven:
+class CheckedFrames:
     """The frames whose payloads hold, and the parts of streams whose payloads and links hold. Bounded in number."""
 
     def __init__(self) -> None:
         self._payloads: set[bytes] = set()
         self._streams: dict[tuple[bytes, str], tuple[int, bytes]] = {}
 
-    def doubtful(self, parts: Iterable[Part]) -> list[Event]:
+    def doubtful(self, parts: Iterable[FrameEvents]) -> list[Event]:
         """The events whose payloads are still to be checked."""
         return [event for part in parts if part.body.digest not in self._payloads for event in part.events]
 
-    def note_payloads(self, parts: Iterable[Part]) -> None:
+    def note_payloads(self, parts: Iterable[FrameEvents]) -> None:
         """The payloads of these parts hold."""
         for part in parts:
             if part.body.digest not in self._payloads and part.is_all_of(part.body.events):
@@ -52,7 +52,7 @@ class Proven:
                 self._payloads.add(part.body.digest)
 
     def problems(
-        self, parts: Iterable[Part], link: bytes | None, evidence: checked.Evidence, *, after: int
+        self, parts: Iterable[FrameEvents], link: bytes | None, evidence: checked.Evidence, *, after: int
     ) -> list[Problem]:
         """What is wrong with events of one stream behind the seq `after`, whose link is `link`."""
         wrong: list[Problem] = []
@@ -66,7 +66,7 @@ class Proven:
             seq, link = part.events[-1].seq, part.events[-1].link
         return wrong
 
-    def _follows(self, part: Part, link: bytes | None, *, after: int) -> bool:
+    def _follows(self, part: FrameEvents, link: bytes | None, *, after: int) -> bool:
         """Whether this part, or a longer one that it belongs to, was found to follow this link."""
         events = part.events
         known = self._streams.get((part.body.digest, events[0].stream))
@@ -75,7 +75,7 @@ class Proven:
         first, before = known
         return events[0].seq > first or link == before
 
-    def _note_stream(self, part: Part, link: bytes) -> None:
+    def _note_stream(self, part: FrameEvents, link: bytes) -> None:
         first = part.events[0]
         if part.is_all_of([event for event in part.body.events if event.stream == first.stream]):
             if len(self._streams) >= FRAMES_MAX:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tallystick import ANY, Store, errors
-from tallystick.engines.files import proven
+from tallystick.engines.files import checked_frames
 from tallystick.event import chain
 from tallystick.store import checked
 from tallystick.testing.builders import events
@@ -108,7 +108,7 @@ def test_a_frame_that_was_refused_stays_refused(store: Store, directory: Path) -
 
 def test_what_is_remembered_is_bounded(store: Store, judged: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """SAFE-01: a log of many frames does not fill the memory, and is checked again where it was forgotten."""
-    monkeypatch.setattr(proven, "FRAMES_MAX", 4)
+    monkeypatch.setattr(checked_frames, "FRAMES_MAX", 4)
     for _ in range(2):
         assert judged(lambda: whole(store)) > 0
         assert judged(lambda: store.read_stream(LONG)) > 0

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from tallystick.engines.files.index import Named
-from tallystick.engines.files.segments import SegmentSet
+from tallystick.engines.files.segments import Segments
 from tallystick.engines.files.view import LogView
 from tallystick.store.ledger import Head
 from tallystick.store.page import StreamInfo
@@ -21,21 +21,21 @@ _Age: TypeAlias = int  # 0 is the newest part of an index
 _Place: TypeAlias = tuple[str, int]  # the last name, and how far the log was indexed
 
 
-class Listing:
+class StreamListing:
     """The streams of an open log."""
 
     def __init__(self, view: LogView) -> None:
         self._view = view
-        self._kept: dict[_Place, tuple[SegmentSet, Iterator[StreamInfo]]] = {}
+        self._kept: dict[_Place, tuple[Segments, Iterator[StreamInfo]]] = {}
 
     def page(self, after: str, limit: int) -> list[StreamInfo]:
         """The streams behind a name, up to `limit`, pruned ones with them."""
         self._view.refresh()
-        return self._view.steady(lambda: self._page(after, limit))
+        return self._view.retry_on_swap(lambda: self._page(after, limit))
 
     def _page(self, after: str, limit: int) -> list[StreamInfo]:
         segments = self._view.segments
-        reached = segments.last.covered_end
+        reached = segments[-1].covered_end
         known, rows = self._kept.pop((after, reached), (None, None))
         if rows is None or known is not segments:
             rows = self._streams(segments, after)
@@ -45,7 +45,7 @@ class Listing:
             self._kept[found[-1].stream, reached] = segments, rows
         return found
 
-    def _streams(self, segments: SegmentSet, after: str) -> Iterator[StreamInfo]:
+    def _streams(self, segments: Segments, after: str) -> Iterator[StreamInfo]:
         head_of, cuts = self._view.life.head, self._view.life.cuts
         for name, head in _merged(segments, list(cuts), after):
             found = head_of(name, head)
@@ -53,9 +53,9 @@ class Listing:
                 yield StreamInfo(name, found.seq, found.link, found.org)
 
 
-def _merged(segments: SegmentSet, pruned: Iterable[str], after: str) -> Iterator[tuple[str, Head | None]]:
+def _merged(segments: Segments, pruned: Iterable[str], after: str) -> Iterator[tuple[str, Head | None]]:
     """Every name once, with the end that the newest segment knows; without one if only a cut remembers the stream."""
-    runs = [run for item in reversed(segments.items) for run in reversed(item.names(after))]
+    runs = [run for item in reversed(segments) for run in reversed(item.names(after))]
     gone = [(name, len(runs), None) for name in sorted(pruned) if name > after]
     last = ""
     for name, _, head in heapq.merge(gone, *(_aged(run, age) for age, run in enumerate(runs))):

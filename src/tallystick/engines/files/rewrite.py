@@ -22,10 +22,10 @@ from tallystick.engines.files import frame as frames
 from tallystick.engines.files import segment, side
 from tallystick.engines.files.compressed import Packer, as_plain
 from tallystick.engines.files.frame import Frame, FrameBuffer
+from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.scan import Scanner
-from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Ending, Header
-from tallystick.engines.files.segments import Handles, Segment
+from tallystick.engines.files.segments import Segment
 from tallystick.event import canonical
 from tallystick.event.model import Event
 from tallystick.store.filesystem import FULL, FileSystem
@@ -42,7 +42,7 @@ class Unreadable(Exception):
     """A segment cannot be rewritten, because not all of it can be read."""
 
 
-class Piece(msgspec.Struct):
+class FrameDraft(msgspec.Struct):
     """A frame to be written: the positions it covers, and what is left of it."""
 
     first_position: int
@@ -52,7 +52,7 @@ class Piece(msgspec.Struct):
     side: list[Any]
 
 
-class Remains(Protocol):
+class KeepFilter(Protocol):
     """Decides what a rewriting keeps."""
 
     def event(self, event: Event) -> Event | None:
@@ -62,7 +62,7 @@ class Remains(Protocol):
         """Whether a side record of the frame at an offset is kept."""
 
 
-class Everything:
+class KeepAll:
     """Keeps all: for compression alone."""
 
     def event(self, event: Event) -> Event | None:
@@ -72,11 +72,11 @@ class Everything:
         return True
 
 
-def pieces_of(item: Segment, handles: Handles, remains: Remains) -> Iterator[Piece]:
+def pieces_of(item: Segment, handles: Handles, remains: KeepFilter) -> Iterator[FrameDraft]:
     """The frames of a segment as they shall be kept; every one of them is verified on the way."""
     scanner = Scanner(
         handles.get(item),
-        item.header.identity,
+        item.identity,
         offset=item.header.size,
         end=item.end,
         position=item.header.first_position,
@@ -86,7 +86,7 @@ def pieces_of(item: Segment, handles: Handles, remains: Remains) -> Iterator[Pie
         raise Unreadable(f"{item.name} is damaged at byte {scanner.offset}")
 
 
-def piece_of(frame: Frame, body: frames.Body, remains: Remains) -> Piece:
+def piece_of(frame: Frame, body: frames.Body, remains: KeepFilter) -> FrameDraft:
     """One frame as it shall be kept."""
     kept: list[Event] = []
     gone: list[Event] = []
@@ -97,7 +97,7 @@ def piece_of(frame: Frame, body: frames.Body, remains: Remains) -> Piece:
         else:
             kept.append(left)
     side = [record for record in body.side if remains.record(record, frame.offset)] + list(_left_behind(gone))
-    return Piece(frame.first_position, frame.next_position, body.recorded, kept, side)
+    return FrameDraft(frame.first_position, frame.next_position, body.recorded, kept, side)
 
 
 def _left_behind(gone: list[Event]) -> Iterator[Any]:
@@ -114,9 +114,9 @@ def _left_behind(gone: list[Event]) -> Iterator[Any]:
         yield ("source", source, seq, org)
 
 
-def joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+def joined(pieces: Iterable[FrameDraft]) -> Iterator[FrameDraft]:
     """Pieces, those that are left without events made one with their neighbours of the same kind."""
-    waiting: Piece | None = None
+    waiting: FrameDraft | None = None
     for piece in pieces:
         if waiting is not None and (piece.events or waiting.events or len(waiting.side) >= JOINED_RECORDS_MAX):
             yield waiting
@@ -136,17 +136,14 @@ class Rewriter:
     `placed` is told of a segment as soon as it has its name, before anything else can fail.
     """
 
-    def __init__(
-        self, handles: Handles, cache: SectionCache, *, placed: Callable[[Segment], None] = lambda fresh: None
-    ) -> None:
+    def __init__(self, handles: Handles, *, placed: Callable[[Segment], None] = lambda fresh: None) -> None:
         self._handles = handles
         self._files: FileSystem = handles.files
         self._directory = handles.directory
-        self._cache = cache
         self._buffer = FrameBuffer()
         self._placed = placed
 
-    def rewrite(self, item: Segment, remains: Remains, *, encoding: int, erased: int) -> Segment:
+    def rewrite(self, item: Segment, remains: KeepFilter, *, encoding: int, erased: int) -> Segment:
         """The next generation of a sealed segment, in its place. What fails before that leaves the old one."""
         pieces, header = pieces_of(item, self._handles, remains), next_generation(item.header)
         return self.write(item.name, header, pieces, item.org_before, encoding=encoding, erased=erased, instead_of=item)
@@ -155,7 +152,7 @@ class Rewriter:
         self,
         name: str,
         header: Header,
-        pieces: Iterable[Piece],
+        pieces: Iterable[FrameDraft],
         org_before: Callable[[str], str | None],
         *,
         encoding: int = segment.PLAIN,
@@ -177,10 +174,12 @@ class Rewriter:
         self._files.sync_dir(self._directory)
         with contextlib.suppress(PermissionError):  # somebody has the old index open: it is written at the next opening
             fresh.save_index()
-            fresh.load_index(self._cache)
+            fresh.load_index()
         return fresh
 
-    def _stage(self, staged: str, header: Header, pieces: Iterable[Piece], *, encoding: int, erased: int) -> Header:
+    def _stage(
+        self, staged: str, header: Header, pieces: Iterable[FrameDraft], *, encoding: int, erased: int
+    ) -> Header:
         """Write the pieces, durably; returns the header with its ending."""
         file = self._files.create(staged)
         try:
@@ -198,7 +197,7 @@ class Rewriter:
         finally:
             file.close()
 
-    def _frame(self, piece: Piece, identity: bytes, offset: int, *, deflate: bool) -> bytearray:
+    def _frame(self, piece: FrameDraft, identity: bytes, offset: int, *, deflate: bool) -> bytearray:
         count = piece.next_position - piece.first_position
         at = (identity, offset, piece.first_position)
         return self._buffer.encode(
@@ -223,7 +222,7 @@ class Rewriter:
         """Give the file its name and tell of it in one: a reader that finds another file there asks under this lock."""
         with self._handles.lock:
             if instead_of is not None:
-                self._handles.let_go(instead_of)  # where an open file cannot be replaced, we must not be the one
+                self._handles.release(instead_of)  # where an open file cannot be replaced, we must not be the one
             self._rename(staged, name)
             self._placed(fresh)
 
