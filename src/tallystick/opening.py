@@ -21,8 +21,8 @@ from tallystick.store.events import EventLog
 from tallystick.store.refill import Donor, ExportDonor, Refilled, StoreDonor, lost_snapshots, with_snapshots
 from tallystick.store.refill import record as record_refill
 from tallystick.store.snapshots import PutsBack
-from tallystick.store.stating import is_url, shown
 from tallystick.store.store import Store
+from tallystick.store.urls import is_url, redacted
 from tallystick.store.verify import verify
 
 ENTRY_POINTS = "tallystick.engines"
@@ -106,7 +106,7 @@ def refill(
     engine, _, place = url.partition(":")
     if engine not in ("files", "sqlite"):
         raise errors.RefillRefused(
-            url=shown(url), source=shown(source), reason=f"the engine {engine!r} cannot be refilled"
+            url=redacted(url), source=redacted(source), reason=f"the engine {engine!r} cannot be refilled"
         )
     options: dict[str, Any] = {}
     with _donor(url, source) as donor:
@@ -142,7 +142,7 @@ def accept_loss(
     """
     engine, _, place = url.partition(":")
     if engine != "files":
-        raise errors.AcceptRefused(url=shown(url), reason=f"the engine {engine!r} does not offer that")
+        raise errors.AcceptRefused(url=redacted(url), reason=f"the engine {engine!r} does not offer that")
     from tallystick.engines.files.place import accept_loss_files
 
     if dry_run:
@@ -199,12 +199,12 @@ def _opener(engine: str, url: str) -> Callable[..., EventLog]:
     else:
         found = list(metadata.entry_points(group=ENTRY_POINTS, name=engine))
     if not found:
-        raise errors.UnknownUrl(url=shown(url), reason=f"there is no engine {engine!r}")
+        raise errors.UnknownUrl(url=redacted(url), reason=f"there is no engine {engine!r}")
     try:
         opener: Callable[..., EventLog] = found[0].load()
     except ModuleNotFoundError as missing:
         install = f": pip install 'tallystick[{engine}]'" if engine in _OURS else ""
-        raise errors.UnknownUrl(url=shown(url), reason=f"{missing.name} is not installed{install}") from missing
+        raise errors.UnknownUrl(url=redacted(url), reason=f"{missing.name} is not installed{install}") from missing
     return opener
 
 
@@ -213,7 +213,7 @@ def _check_path(url: str, place: str) -> None:
         raise errors.UnknownUrl(url=url, reason="it names no place")
     if is_url(place):
         reason = "its place is a URL, not a path of this machine; write ./ before a path that looks like one"
-        raise errors.UnknownUrl(url=shown(url), reason=reason)
+        raise errors.UnknownUrl(url=redacted(url), reason=reason)
 
 
 def _check_options(opener: Callable[..., Any], options: dict[str, Any]) -> None:

@@ -24,13 +24,15 @@ def command(url: str, profile: str | None, as_json: bool) -> None:
     In a PostgreSQL database without a log, this makes one, with its roles: run it as a role that may create them.
     """
     import tallystick
-    from tallystick.store.stating import shown
+    from tallystick.store.urls import redacted
 
     before = _format_before(url)
     with tallystick.open(url, create=_makes(url), profile=profile) as store:
         after, engine = _format(store), store.log.engine
     if as_json:
-        output.document({"url": shown(url), "engine": engine, "from": before, "to": after, "migrated": before != after})
+        output.document(
+            {"url": redacted(url), "engine": engine, "from": before, "to": after, "migrated": before != after}
+        )
     elif before != after:
         click.echo(f"migrated from format {before} to {after}")
     elif after is None:

@@ -46,9 +46,9 @@ def command(
         found = diff(session, url, before, after, archive_directory, catalog=catalog, show=show)
     status = failures.decide(failures.DONE if found.same else failures.NO)
     if as_json:
-        from tallystick.store.stating import shown
+        from tallystick.store.urls import redacted
 
-        output.document({"same": found.same, "url": shown(url)} | msgspec.to_builtins(found))
+        output.document({"same": found.same, "url": redacted(url)} | msgspec.to_builtins(found))
     else:
         _show(found)
     return status

@@ -36,9 +36,9 @@ def command(
         found = replay_check(session, url, reducers, archive_directory, catalog=catalog, show=show)
     status = failures.decide(failures.DONE if found.ok else failures.NO)
     if as_json:
-        from tallystick.store.stating import shown
+        from tallystick.store.urls import redacted
 
-        output.document({"ok": found.ok, "url": shown(url)} | msgspec.to_builtins(found))
+        output.document({"ok": found.ok, "url": redacted(url)} | msgspec.to_builtins(found))
         return status
     rows = [*found.differences, *found.others]
     if rows:

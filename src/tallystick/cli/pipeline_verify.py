@@ -32,9 +32,9 @@ def command(url: str, archive_directory: str | None, master: str, memory: str, a
         found = verify(session, url, archive_directory, show=show)
     status = failures.decide(failures.DONE if found.ok else failures.NO)
     if as_json:
-        from tallystick.store.stating import shown
+        from tallystick.store.urls import redacted
 
-        output.document({"ok": found.ok, "url": shown(url)} | msgspec.to_builtins(found))
+        output.document({"ok": found.ok, "url": redacted(url)} | msgspec.to_builtins(found))
     else:
         _show(found)
     return status

@@ -33,7 +33,7 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
     """
     from tallystick.state import validation
     from tallystick.store.kept_check import problems_beside
-    from tallystick.store.stating import shown
+    from tallystick.store.urls import redacted
     from tallystick.store.verify import verify
 
     chosen = code.load_reducers(references)
@@ -53,7 +53,7 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
         status = failures.decide(failures.DONE if found.ok else failures.NO)
         answer = {
             "ok": found.ok,
-            "url": shown(url),
+            "url": redacted(url),
             "store_id": store.log.store_id.hex(),
             "events": found.events,
             "streams": found.streams,

@@ -23,7 +23,7 @@ from tallystick import errors
 from tallystick.engines.postgres import arrays, statements, translate
 from tallystick.engines.postgres.history import History
 from tallystick.engines.tables.process import Birthplace
-from tallystick.store.stating import shown
+from tallystick.store.urls import redacted
 
 APPLICATION = "tallystick"
 _CONNECT_S = 10.0
@@ -120,7 +120,7 @@ class Connections(_Answers):
         pooled: bool = False,
     ) -> None:
         super().__init__()
-        self.url = shown(url)
+        self.url = redacted(url)
         self.address = url
         self.org = org
         self.busy_ms = busy_ms

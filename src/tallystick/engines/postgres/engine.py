@@ -46,8 +46,8 @@ from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.run_documents import RunDocuments
 from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
+from tallystick.store.server_sql import SessionQuery
 from tallystick.store.snapshots import Snapshots
-from tallystick.store.stating import Stated
 from tallystick.store.summing import Asked
 from tallystick.store.transfer import Transfer
 from tallystick.store.views import Inline
@@ -271,13 +271,13 @@ class PostgresLog:
             require_positions(EVERYTHING, {}, self.floor(), after=0)
         return found
 
-    def stated(
+    def session_query(
         self, columns: Sequence[str], *, selection: Selection, after: int, until: int, over_pruned: bool
-    ) -> Stated:
+    ) -> SessionQuery:
         assert isinstance(self._connections, Connections), "a tenant's handle of its own, not one over a service's"
         query, values = range_query(columns, selection, after=after, until=until, over_pruned=over_pruned)
         settings = {} if selection.streams else _BY_POSITION
-        return Stated(self._connections.set_up_elsewhere(settings), self._connections.quoted(query, values))
+        return SessionQuery(self._connections.set_up_elsewhere(settings), self._connections.quoted(query, values))
 
     def _end(self, after: int, until: int | None) -> int:
         """How far a page may go: the proof is asked for only if what is known does not reach."""

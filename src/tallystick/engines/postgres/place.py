@@ -18,7 +18,7 @@ from tallystick.engines.postgres import migrations, statements, translate
 from tallystick.engines.postgres.connections import APPLICATION, MAINTENANCE, PROJECTOR, SERVICE, TENANT, is_pooled
 from tallystick.engines.tables.migrations import Migration
 from tallystick.store.backoff import Backoff
-from tallystick.store.stating import shown
+from tallystick.store.urls import redacted
 
 _CONNECT_S = 10
 _TRIES = 60  # more than two seconds
@@ -63,7 +63,7 @@ class Opening:
     def __init__(
         self, url: str, *, profile: str | None, clock: Callable[[], int], org: str | None, readonly: bool
     ) -> None:
-        self.url = shown(url)
+        self.url = redacted(url)
         self._secret_url = url
         self._profile = profile or "plain"
         self._clock = clock
