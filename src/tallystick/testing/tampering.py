@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import psycopg
 
 from tallystick.engines.disk import Disk
 from tallystick.engines.files import frame as frames
@@ -64,6 +63,8 @@ def tamper_beside(url: str, statement: str) -> None:
     """Change what is stored beside the events, with a statement of SQLite; PostgreSQL gets TEXT for BLOB."""
     engine, _, place = url.partition(":")
     if engine == "postgresql":
+        import psycopg
+
         with psycopg.connect(url, options="-c search_path=tally") as connection:
             connection.execute(statement.replace(" AS BLOB)", " AS TEXT)").encode())
         return
@@ -93,6 +94,8 @@ def _in_sqlite(place: str, stream: str, seq: int, change: Change) -> None:
 
 
 def _in_postgres(url: str, stream: str, seq: int, change: Change) -> None:
+    import psycopg
+
     with psycopg.connect(url) as connection:
         where = (stream, seq)
         found = connection.execute(
