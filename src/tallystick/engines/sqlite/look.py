@@ -27,7 +27,6 @@ from tallystick.store.page import Hole
 _UNCOUNTED = "places of consumers, leases and rows that were saved after the last event may be lost"
 READING, ALONE = "ro", "ro&immutable=1"
 _USER_VERSION_AT = 60
-_MARKED_SINCE = 11  # who writes a store keeps the mark since this format
 _CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 
@@ -127,6 +126,7 @@ def _judged(path: str, mode: str, busy_ms: int, left: Left, marked: StoreMark | 
         if version == 0:
             require_unmarked(path, marked)
             return Finding(left, mode=mode)
+        migrations.require_known(version, path=path)
         lost, is_unclean, is_latest = None, left.bytes > 0, version == migrations.latest()
         is_cut = left.damage is not None
         try:
@@ -150,7 +150,7 @@ def _judged(path: str, mode: str, busy_ms: int, left: Left, marked: StoreMark | 
 
 def is_marked(connection: sqlite3.Connection, marked: StoreMark) -> bool:
     """Whether a mark was kept of this store; another store may have been put in its place."""
-    if not _MARKED_SINCE <= migrations.version_of(connection) <= migrations.latest():
+    if not migrations.oldest() <= migrations.version_of(connection) <= migrations.latest():
         return False
     return survey.identity(connection)[0] == marked.store_id
 
