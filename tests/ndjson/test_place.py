@@ -14,9 +14,15 @@ import tallystick
 from tallystick import NewEvent, errors
 from tallystick.engines.ndjson import naming
 from tallystick.event import canonical
+from tallystick.store.idempotency import CommandKey, CommandRecord
+from tallystick.store.maintenance import Maintenance
+from tallystick.store.prepare import Part, Request
+from tallystick.store.transfer import Transfer
 from tallystick.store.verify import verify
 from tallystick.testing.builders import event, events, named
 from tallystick.testing.clock import ManualClock
+
+COMMAND = CommandRecord(CommandKey("acme", "ada", "POST /runs", "k1"), b"h" * 32, b"{}", 1)
 
 
 @pytest.fixture
@@ -70,12 +76,19 @@ def test_no_two_streams_share_a_directory() -> None:
 
 
 def test_streams_that_are_no_runs_are_refused_by_capability(url: str) -> None:
-    """The three opt-outs are said by name: other kinds of streams, and commits over several runs."""
+    """Each part that the engine lacks is refused by its name, and nothing is written."""
     with tallystick.open(url) as store:
         with pytest.raises(errors.UnsupportedCapability, match="any_stream"):
             store.append("order/1", event())
         with pytest.raises(errors.UnsupportedCapability, match="multi_stream"):
             store.append_all([("run/a", [event()], 0), ("run/b", [event()], 0)])
+        with pytest.raises(errors.UnsupportedCapability, match="maintenance"):
+            store.record([("tally.run/a", NewEvent("tally.x", {}))], maintenance=Maintenance())
+        (outcome,) = store.submit([Request([Part("run/a", [event()])], command=COMMAND)])
+        assert isinstance(outcome, errors.UnsupportedCapability)
+        assert outcome.capability == "commands"
+        with pytest.raises(errors.UnsupportedCapability, match="transfer"):
+            store.log.receive(Transfer(after=0, events=()))
         assert store.streams() == []
 
 

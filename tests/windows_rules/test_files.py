@@ -33,4 +33,4 @@ class TestFilesUnderWindowsRules(
 
     @classmethod
     def make_harness(cls, place: Path) -> EngineHarness:
-        return UrlHarness("files", f"files:{place}/log", many_writers=False)
+        return UrlHarness(f"files:{place}/log", many_writers=False, forges_hashes=True)

@@ -177,7 +177,7 @@ def _replay(
     url: str, consumer: str, position: int, reference: str, catalog_reference: str | None, *, as_json: bool
 ) -> None:
     from tallystick.projections import replay_letter
-    from tallystick.projections.loading import named
+    from tallystick.projections.reference import named
 
     code.search_here()
     handler = named(reference, what="handler")

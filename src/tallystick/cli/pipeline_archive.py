@@ -58,8 +58,8 @@ def archive(
     The manifest is replaced in one step. If the job is killed, the archive is unchanged, and the next run continues.
     """
     with pipeline.job(spark, "archiving") as (session, show):
-        from tallystick.pipeline.archive import archive
-        from tallystick.pipeline.registering import register
+        from tallystick.pipeline.archive.registration import register
+        from tallystick.pipeline.jobs.archive import archive
 
         done = archive(
             session, url, directory, until=until, bucket_events=bucket_events, grace_seconds=grace_seconds, show=show
@@ -87,7 +87,7 @@ def compact(directory: str, bucket_events: int, grace_seconds: float, spark: pip
     If different events have the same id, they are listed, and their buckets are not merged: exit status 1.
     """
     with pipeline.job(spark, "compacting") as (session, show):
-        from tallystick.pipeline.compacting import compact
+        from tallystick.pipeline.jobs.compact import compact
 
         done = compact(session, directory, bucket_events=bucket_events, grace_seconds=grace_seconds, show=show)
 

@@ -11,9 +11,9 @@ from tallystick.cli import code, options, output, pipeline
 from tallystick.cli.verify import counted, show_problems
 
 if TYPE_CHECKING:
-    from tallystick.pipeline.differing import Compared
-    from tallystick.pipeline.replaying import Replayed
-    from tallystick.pipeline.verifying import Verified
+    from tallystick.pipeline.jobs.diff import DiffResult
+    from tallystick.pipeline.jobs.replay_check import ReplayCheckResult
+    from tallystick.pipeline.jobs.verify import VerifyResult
 
 
 def _document(url: str, name: str, ok: bool, found: Any) -> dict[str, Any]:
@@ -36,14 +36,14 @@ def verify(url: str, archive_directory: str | None, spark: pipeline.Spark, as_js
     1 otherwise.
     """
     with pipeline.job(spark, "verifying") as (session, show):
-        from tallystick.pipeline.verifying import verify
+        from tallystick.pipeline.jobs.verify import verify
 
         found = verify(session, url, archive_directory, show=show)
     document = _document(url, "ok", found.ok, found)
     return output.answer(found.ok, document, lambda: _show_verified(found), as_json=as_json)
 
 
-def _show_verified(found: Verified) -> None:
+def _show_verified(found: VerifyResult) -> None:
     if found.problems:
         show_problems(found.problems)
         click.echo(f"{counted(found.problems, found.truncated)} in {found.events} events")
@@ -76,14 +76,14 @@ def replay_check(
     """
     reducers, catalog = code.load_reducers(references), code.load_catalog(catalog_reference)
     with pipeline.job(spark, "replaying") as (session, show):
-        from tallystick.pipeline.replaying import replay_check
+        from tallystick.pipeline.jobs.replay_check import replay_check
 
         found = replay_check(session, url, reducers, archive_directory, catalog=catalog, show=show)
     document = _document(url, "ok", found.ok, found)
     return output.answer(found.ok, document, lambda: _show_replayed(found), as_json=as_json)
 
 
-def _show_replayed(found: Replayed) -> None:
+def _show_replayed(found: ReplayCheckResult) -> None:
     rows = [*found.differences, *found.others]
     if rows:
         headings = ("stream", "seq", "reducer", "verdict", "reason")
@@ -119,7 +119,7 @@ def diff(
     catalog = code.load_catalog(catalog_reference)
     before, after = _loaded(old), _loaded(new)
     with pipeline.job(spark, "comparing") as (session, show):
-        from tallystick.pipeline.differing import diff
+        from tallystick.pipeline.jobs.diff import diff
 
         found = diff(session, url, before, after, archive_directory, catalog=catalog, show=show)
     document = _document(url, "same", found.same, found)
@@ -138,7 +138,7 @@ def _loaded(reference: str) -> Any:
         return state.load(reference)
 
 
-def _show_compared(found: Compared) -> None:
+def _show_compared(found: DiffResult) -> None:
     rows = [
         (item.key, f"{item.stream}#{item.seq}", item.position, item.type, change.path, change.old, change.new)
         for item in found.differences

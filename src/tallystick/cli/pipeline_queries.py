@@ -10,7 +10,7 @@ import click
 from tallystick.cli import options, output, pipeline
 
 if TYPE_CHECKING:
-    from tallystick.pipeline.growth import Growth
+    from tallystick.pipeline.jobs.growth import GrowthReport
 
 DAYS_SHOWN = 14
 ROWS_MAX = 1000
@@ -30,11 +30,11 @@ ROWS_MAX = 1000
 def growth(url: str, archive_directory: str | None, page: Path | None, spark: pipeline.Spark, as_json: bool) -> None:
     """Show how large each event type is, what was appended each day, and the size expected in a month and a year."""
     with pipeline.job(spark, "counting") as (session, show):
-        from tallystick.pipeline.growth import growth
+        from tallystick.pipeline.jobs.growth import growth
 
         found = growth(session, url, archive_directory, show=show)
     if page is not None:
-        from tallystick.pipeline.growth_page import write_page
+        from tallystick.pipeline.jobs.growth_page import write_page
 
         write_page(found, page)
     if as_json:
@@ -43,7 +43,7 @@ def growth(url: str, archive_directory: str | None, page: Path | None, spark: pi
         _show(found, page)
 
 
-def _show(found: Growth, page: Path | None) -> None:
+def _show(found: GrowthReport, page: Path | None) -> None:
     output.table(
         ("type", "events", "size", "mean", "largest"),
         (
@@ -83,9 +83,9 @@ def sql(url: str, query: str, archive_directory: str | None, limit: int, spark: 
     For example: select type, count(*), sum(data.cents) from events group by type
     """
     with pipeline.job(spark, "querying") as (session, show):
-        from tallystick.pipeline.failures import clear
-        from tallystick.pipeline.progress import watched
-        from tallystick.pipeline.querying import sql
+        from tallystick.pipeline.jobs.query import sql
+        from tallystick.pipeline.spark.failures import clear
+        from tallystick.pipeline.spark.progress import watched
 
         with clear(), watched(session, "sql", show):
             answer = sql(session, url, query, archive_directory)

@@ -55,8 +55,8 @@ def command(
 
     projection, catalog = code.load_projection(reference), code.load_catalog(catalog_reference)
     with pipeline.session(spark) as session:
-        from tallystick.pipeline.failures import clear
-        from tallystick.pipeline.streaming import stream
+        from tallystick.pipeline.jobs.stream import stream
+        from tallystick.pipeline.spark.failures import clear
 
         with clear():
             bounds = {"batch_events": batch_events, "batch_bytes": batch_bytes}

@@ -14,7 +14,7 @@ from tallystick.cli.group import LazyGroup
 
 if TYPE_CHECKING:
     from tallystick import Store
-    from tallystick.runs import Crew, RunState, Workflow
+    from tallystick.runs import RunnerInfo, RunState, Workflow
 
 COMMANDS = {
     "start": "run:start",
@@ -38,7 +38,7 @@ def command() -> None:
     """
 
 
-_CREW = (
+_RUNNER = (
     click.option("--actor", metavar="NAME", help="Who asks for this. Default: the name of the user."),
     click.option("--worker", metavar="NAME", help="What executes it. Default: the name of the host."),
     click.option(
@@ -69,8 +69,8 @@ _WORKSPACE = click.option(
 )
 
 
-def _crewed(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_CREW):
+def _runner_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_RUNNER):
         command = option(command)
     return command
 
@@ -81,7 +81,7 @@ def _crewed(command: Callable[..., Any]) -> Callable[..., Any]:
 @_NEW
 @_WORKSPACE
 @_INPUT
-@_crewed
+@_runner_options
 @options.as_json
 def start(
     url: str,
@@ -90,7 +90,7 @@ def start(
     workspace: str | None,
     inputs: tuple[str, ...],
     as_json: bool,
-    **crew: Any,
+    **runner: Any,
 ) -> int:
     """Start a run and execute it. Exit status 1 if a node failed and its retries are used up; then fix the cause and
     use `tally run resume`.
@@ -114,7 +114,7 @@ def start(
                 workspace=workspace,
                 inputs=given,
                 reference=reference,
-                crew=_crew(**crew),
+                runner=_runner_info(**runner),
             ),
             as_json=as_json,
         )
@@ -136,7 +136,7 @@ def start(
 @click.option(
     "--rerun-changed", is_flag=True, help="Execute nodes whose code changed again, and all nodes that depend on them."
 )
-@_crewed
+@_runner_options
 @options.as_json
 def resume(
     url: str,
@@ -148,7 +148,7 @@ def resume(
     accept_changes: bool,
     rerun_changed: bool,
     as_json: bool,
-    **crew: Any,
+    **runner: Any,
 ) -> int:
     """Continue a run at its first unfinished node. Finished nodes are not executed again.
 
@@ -177,7 +177,7 @@ def resume(
                 force=force,
                 accept_changes=accept_changes,
                 rerun_changed=rerun_changed,
-                crew=_crew(**crew),
+                runner=_runner_info(**runner),
             ),
             as_json=as_json,
         )
@@ -263,7 +263,7 @@ def _reference(store: Store, run: str) -> str | None:
     try:
         return runs.load(store, run).state.reference
     except (*UNREADABLE, errors.RunNotFound):
-        runs.rebuild.for_resume(store, run)  # raises what is wrong, and records it
+        runs.recovery.for_resume(store, run)  # raises what is wrong, and records it
         raise
 
 
@@ -277,11 +277,13 @@ def _inputs(given: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _crew(*, actor: str | None, worker: str | None, parallel: int, attestation: tuple[str, str] | None) -> Crew:
-    from tallystick.runs import Attestation, Crew
+def _runner_info(
+    *, actor: str | None, worker: str | None, parallel: int, attestation: tuple[str, str] | None
+) -> RunnerInfo:
+    from tallystick.runs import Attestation, RunnerInfo
 
     evidence = None
     if attestation:
         with open(attestation[1], "rb") as file:
             evidence = Attestation(attestation[0], file.read())
-    return Crew(actor=actor or code.user(), worker=worker or "", parallel=parallel, attestation=evidence)
+    return RunnerInfo(actor=actor or code.user(), worker=worker or "", parallel=parallel, attestation=evidence)

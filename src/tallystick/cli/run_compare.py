@@ -10,7 +10,7 @@ from tallystick.cli import failures, options, output, times
 
 if TYPE_CHECKING:
     from tallystick.runs.activity import Activity
-    from tallystick.runs.rebuild import Comparison
+    from tallystick.runs.recovery import StateComparison
 
 _SHORT = 12
 
@@ -31,13 +31,13 @@ def replay(url: str, run: str, check: bool, as_json: bool) -> int:
     from tallystick import runs
 
     with tallystick.open(url, readonly=check, create=False) as store:
-        validated = runs.rebuild.validate(store, run)
+        validated = runs.recovery.validate(store, run)
         found = runs.replay(store, run)
     document = {**msgspec.to_builtins(found), "valid_events": validated}
     return output.answer(found.equal, document, lambda: _show_replay(run, found), as_json=as_json)
 
 
-def _show_replay(run: str, found: Comparison) -> None:
+def _show_replay(run: str, found: StateComparison) -> None:
     if not found.equal:
         done = "it was rewritten" if found.rewritten else "it was not changed"
         click.echo(f"{run}: snapshot.json is wrong: {found.reason}; {done}")
@@ -97,7 +97,7 @@ def telemetry(url: str, as_json: bool, **asked: Any) -> int:
     from tallystick import runs
 
     with options.open_reading(url) as store:
-        found = runs.telemetry(store, runs.Question(**asked))
+        found = runs.telemetry(store, runs.ActivityQuery(**asked))
     status = failures.decide(failures.NO if found.unreadable else failures.DONE)
     if as_json:
         for item in found.activities:

@@ -72,13 +72,13 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
 def _wrong_signatures(store: Store, total: int) -> Iterator[Problem]:
     """The problems of the signatures in a community's log. If they cannot be checked, a note says so."""
     try:
-        from tallystick.community import checking
+        from tallystick.community import signatures
     except ModuleNotFoundError as missing:
         hint = "pip install 'tallystick[community]'"
         click.echo(f"signatures were not checked: {missing.name} is not installed ({hint})", err=True)
         return
     with progress.bar("signatures", total=total) as move:
-        yield from checking.problems(store, progress=move)
+        yield from signatures.problems(store, progress=move)
 
 
 def _show(answer: dict[str, Any], problems: list[Problem]) -> None:

@@ -144,7 +144,7 @@ class LogMachine(RuleBasedStateMachine):
         """Time passes, or goes back."""
         self.clock.advance(seconds=seconds)
 
-    @precondition(lambda self: DURABLE in self.harness.capabilities)
+    @precondition(lambda self: DURABLE in self.engine.log.capabilities)
     @rule()
     def reopen(self) -> None:
         """Close the engine and open it again; the model stays as it is."""
@@ -221,7 +221,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def _stream(self, stream: str) -> str:
         """The stream to use: the same one always, where an engine has but runs and no order between them."""
-        return stream if {ANY_STREAM, GLOBAL_ORDER} <= self.harness.capabilities else "run/a"
+        return stream if {ANY_STREAM, GLOBAL_ORDER} <= self.engine.log.capabilities else "run/a"
 
     def _new_id(self) -> bytes:
         self.ids += 1

@@ -120,7 +120,7 @@ class PostgresHarness(UrlHarness):
     """A database for one store; it goes when the harness is closed."""
 
     def __init__(self) -> None:
-        super().__init__("postgres", create_database())
+        super().__init__(create_database())
         self._logins = ExitStack()
 
     def projector(self, store: Store) -> Store:

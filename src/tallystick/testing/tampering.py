@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import psycopg
 
 from tallystick.engines.disk import Disk
 from tallystick.engines.files import frame as frames
 from tallystick.engines.files import mark
 from tallystick.engines.files.compressed import open_segment
 from tallystick.engines.files.frame import FrameBuffer
-from tallystick.engines.files.mark import Mark
+from tallystick.engines.files.mark import SegmentMark
 from tallystick.engines.files.scan import Scanner
 from tallystick.engines.ndjson import line as lines
 from tallystick.event import chain
@@ -64,6 +63,8 @@ def tamper_beside(url: str, statement: str) -> None:
     """Change what is stored beside the events, with a statement of SQLite; PostgreSQL gets TEXT for BLOB."""
     engine, _, place = url.partition(":")
     if engine == "postgresql":
+        import psycopg
+
         with psycopg.connect(url, options="-c search_path=tally") as connection:
             connection.execute(statement.replace(" AS BLOB)", " AS TEXT)").encode())
         return
@@ -93,6 +94,8 @@ def _in_sqlite(place: str, stream: str, seq: int, change: Change) -> None:
 
 
 def _in_postgres(url: str, stream: str, seq: int, change: Change) -> None:
+    import psycopg
+
     with psycopg.connect(url) as connection:
         where = (stream, seq)
         found = connection.execute(
@@ -139,7 +142,9 @@ def _in_files(place: str, stream: str, seq: int, change: Change) -> None:
     file.close()
     path.write_bytes(written)
     Path(place, "index", "current.idx").unlink(missing_ok=True)
-    slot = mark.encode(Mark(header.segment_id, len(written), scanner.position or 0)).ljust(mark.SLOT_BYTES, b"\0")
+    slot = mark.encode(SegmentMark(header.segment_id, len(written), scanner.position or 0)).ljust(
+        mark.SLOT_BYTES, b"\0"
+    )
     Path(place, mark.NAME).write_bytes(slot + slot)  # in place: the writer has it open
 
 

@@ -18,7 +18,7 @@ from tallystick.engines.ndjson.stream_log import StreamLog
 from tallystick.event.model import Event
 from tallystick.store import leases
 from tallystick.store.backoff import Backoff
-from tallystick.store.capabilities import ANY_STREAM, MULTI_STREAM
+from tallystick.store.capabilities import ANY_STREAM, COMMANDS, MAINTENANCE, MULTI_STREAM
 from tallystick.store.combining import by_bytes, commit_each
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import KeptDamage
@@ -220,9 +220,13 @@ def _only_stream(transaction: Transaction) -> str:
     """The one stream that a transaction is about."""
     streams = {write.stream for write in transaction.writes} | {*transaction.acquire, *transaction.release}
     streams |= {stream for stream, _ in transaction.require}
-    if len(streams) != 1 or transaction.maintenance is not None or transaction.command is not None:
-        raise errors.UnsupportedCapability(engine="ndjson", capability=MULTI_STREAM)
-    stream = streams.pop()
-    if not naming.is_kept(stream):
-        raise errors.UnsupportedCapability(engine="ndjson", capability=ANY_STREAM)
-    return stream
+    lacking = {
+        MAINTENANCE: transaction.maintenance is not None,
+        COMMANDS: transaction.command is not None,
+        MULTI_STREAM: len(streams) != 1,
+        ANY_STREAM: not all(map(naming.is_kept, streams)),
+    }
+    for capability, is_needed in lacking.items():
+        if is_needed:
+            raise errors.UnsupportedCapability(engine="ndjson", capability=capability)
+    return streams.pop()

@@ -15,26 +15,22 @@ from tallystick.engines.ndjson import naming
 from tallystick.engines.ndjson.committing import Committer
 from tallystick.engines.ndjson.documents import Documents
 from tallystick.engines.ndjson.index import SEQ_BITS
-from tallystick.engines.ndjson.nothing import NoCommands, NoSnapshots
 from tallystick.engines.ndjson.registry import Registry
 from tallystick.engines.ndjson.stream_log import StreamLog
+from tallystick.engines.ndjson.unsupported import Unsupported
 from tallystick.engines.tables.beside import Beside
 from tallystick.engines.tables.process import Birthplace
 from tallystick.event.model import Event
-from tallystick.store import capabilities, checked, leases
+from tallystick.store import checked, leases
+from tallystick.store.capabilities import DURABLE
 from tallystick.store.combining import Combiner
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, put_on_record, with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.filesystem import FileSystem
-from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head, Holder
-from tallystick.store.loss import Loss
-from tallystick.store.maintenance import Cut, Reclaimed
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
-from tallystick.store.snapshots import Snapshots
-from tallystick.store.transfer import Transfer
 
 POLL_SECONDS = 0.01
 LOGS_MAX = 256
@@ -42,11 +38,11 @@ FORMAT = 1
 SEQ_MASK = (1 << SEQ_BITS) - 1
 
 
-class NdjsonLog(Beside):
+class NdjsonLog(Unsupported, Beside):
     """A store of runs. Made by `open_ndjson`."""
 
     engine = "ndjson"
-    capabilities = capabilities.ALL - capabilities.OPT_OUTS["ndjson"]
+    capabilities = frozenset({DURABLE})
 
     def __init__(
         self,
@@ -68,8 +64,6 @@ class NdjsonLog(Beside):
         Beside.__init__(self, f"{directory}/beside.db")
         self.run_documents = Documents(files, directory)
         self.damage = DamageFile(files, directory)
-        self.snapshots: Snapshots = NoSnapshots()
-        self.commands: Commands = NoCommands()
         self._files = files
         self._registry = Registry(files, directory)
         self._logs: OrderedDict[str, StreamLog] = OrderedDict()
@@ -150,15 +144,6 @@ class NdjsonLog(Beside):
                 yield log
 
     # --- reading ---------------------------------------------------------------------------------------------------
-
-    def receive(self, part: Transfer) -> None:
-        raise errors.UnsupportedCapability(engine="ndjson", capability=capabilities.GLOBAL_ORDER)
-
-    def announced(self) -> int:
-        return 0
-
-    def pruned_events(self) -> Iterator[tuple[int, bytes]]:
-        return iter(())
 
     def read(
         self,
@@ -248,9 +233,6 @@ class NdjsonLog(Beside):
             return None
         return None if before is None else before.link
 
-    def erased(self, positions: Sequence[int]) -> Sequence[int]:
-        return ()
-
     def head(self) -> int:
         """The last position of the newest stream: streams are not ordered among each other."""
         self._require_open()
@@ -261,21 +243,6 @@ class NdjsonLog(Beside):
                 if log is not None and log.last_position:
                     return log.last_position
         return 0
-
-    def floor(self) -> int:
-        return 0
-
-    def cut(self, stream: str) -> Cut | None:
-        return None
-
-    def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
-        return []
-
-    def pruned(self, id: bytes) -> bool:
-        return False
-
-    def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
-        return Reclaimed((), 0, 0)
 
     def stream_head(self, stream: str) -> Head | None:
         log = self._fresh(stream)
@@ -326,9 +293,6 @@ class NdjsonLog(Beside):
         with self._mutex:
             logs = list(self._logs.values())
         return sorted((hole for log in logs for hole in log.holes()), key=lambda hole: hole.first)
-
-    def losses(self) -> list[Loss]:
-        return []
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         done = 0

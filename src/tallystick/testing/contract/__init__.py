@@ -3,7 +3,7 @@
     class TestMine(AllContracts):
         @classmethod
         def make_harness(cls, place):
-            return UrlHarness("mine", f"mine:{place}/log")
+            return UrlHarness(f"mine:{place}/log")
 
 What an engine lacks is a named capability, and the tests that need it are skipped by that name and by nothing else.
 """

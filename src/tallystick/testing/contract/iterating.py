@@ -6,7 +6,7 @@ import pytest
 
 from tallystick import Event, Store, errors
 from tallystick.store import iterate
-from tallystick.store.capabilities import ANY_STREAM, GLOBAL_ORDER, MULTI_STREAM
+from tallystick.store.capabilities import ANY_STREAM, GLOBAL_ORDER, MAINTENANCE
 from tallystick.store.events import PAGE_EVENTS
 from tallystick.store.selection import select
 from tallystick.testing import upkeep
@@ -55,7 +55,7 @@ class IteratingContract(Contract):
                 assert backward == forward[::-1]
         assert next(store.events(until=whole[-1].position, backward=True)) == whole[-1]
 
-    @needs(ANY_STREAM, GLOBAL_ORDER, MULTI_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM, GLOBAL_ORDER)
     def test_events_backward_give_what_is_left_before_they_refuse_what_was_pruned(self, store: Store) -> None:
         """EVT-03: nothing that is left is withheld, and the end of it is not taken for the beginning of the log."""
         _filled(store)
@@ -80,7 +80,7 @@ class IteratingContract(Contract):
             ] == forward
         assert list(store.stream("run/b", backward=True)) == []
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_a_pruned_stream_backward_is_refused_where_the_rest_begins(self, store: Store) -> None:
         """EVT-03: what is left comes first, then the refusal that names the seqs which are gone."""
         store.append("order/1", events(6))
@@ -111,7 +111,7 @@ class IteratingContract(Contract):
             assert newest is not None
             assert (newest.seq, newest.data) == (count, {"n": count})
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_a_pruned_event_is_refused_by_name(self, store: Store) -> None:
         """EVT-03: `at` and `last` say that it was pruned; None would say that it never was."""
         store.append("order/1", events(4))

@@ -12,7 +12,7 @@ import tallystick
 from tallystick import Store, errors, moving
 from tallystick.event import chain
 from tallystick.event.model import Event
-from tallystick.store.capabilities import ANY_STREAM, MULTI_STREAM
+from tallystick.store.capabilities import ANY_STREAM, DURABLE, MAINTENANCE, TRANSFER
 from tallystick.store.transfer import Transfer
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep
@@ -100,7 +100,7 @@ class MovingContract(Contract):
             with_a_past(origin)
             yield lines_of(origin)
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_a_log_with_a_past_moves_in(self, store: Store, past: list[bytes]) -> None:
         """SAFE-06: the same lines come out again, and the same is gone; verification finds nothing wrong."""
         done = take(store, past)
@@ -115,7 +115,7 @@ class MovingContract(Contract):
         with pytest.raises(errors.HistoryPruned):
             store.read_stream("order/2")
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_a_log_with_a_past_moves_out(self, store: Store) -> None:
         """SAFE-06: the engine as the source, before and after it gave back the room of what is gone."""
         with_a_past(store)
@@ -127,7 +127,7 @@ class MovingContract(Contract):
                 assert verify(target.log).problems == []
                 assert bare(lines_of(target)) == bare(lines)
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_life_goes_on_after_a_move(self, store: Store, past: list[bytes]) -> None:
         """SAFE-06: what was moved is appended to, pruned, erased and reclaimed like any log, and stays sound."""
         take(store, past)
@@ -146,7 +146,7 @@ class MovingContract(Contract):
             take(target, lines_of(store))
             assert verify(target.log).problems == []
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_what_was_pruned_before_a_move_is_not_recorded_again(self, store: Store, past: list[bytes]) -> None:
         """SAFE-06: a retry of what was pruned elsewhere is refused here too; what was erased is known."""
         take(store, past)
@@ -154,7 +154,7 @@ class MovingContract(Contract):
             store.append("order/1", named(3, meta={"org": "acme"}))
         assert store.append("order/1", named(5, meta={"org": "acme"})).stored == 1
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_a_move_that_was_cut_off_is_noticed_and_continued(self, store: Store, past: list[bytes]) -> None:
         """SAFE-06: wherever the lines end, the import says so; the whole of them then writes nothing twice."""
         for end in range(1, len(past)):
@@ -165,7 +165,7 @@ class MovingContract(Contract):
         assert bare(lines_of(store)) == bare(past)
         assert verify(store.log).problems == []
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     @pytest.mark.parametrize("look", ["nobody", "a reader", "verification"])
     def test_a_move_that_was_interrupted_is_continued(self, harness: EngineHarness, look: str) -> None:
         """SAFE-06: after any part, whoever looked at the target meanwhile; nothing that is to come goes on record."""
@@ -176,7 +176,7 @@ class MovingContract(Contract):
         for end in range(2, len(past)):
             with pytest.raises(moving.ImportRefused, match="cut off"):
                 take(store, past[:end], batch=1)
-            if harness.engine != "memory":
+            if DURABLE in store.log.capabilities:
                 store.close()
                 store = harness.open()
             _look(store, look)
@@ -186,7 +186,7 @@ class MovingContract(Contract):
         assert verify(store.log).problems == []
         assert store.log.damage.known() == []
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_a_move_is_unfinished_until_its_last_fact_is_there(self, store: Store) -> None:
         """SAFE-06: verification says so, and nothing else; if other events stand there, it says what is missing."""
         with tallystick.open("memory:") as origin:
@@ -203,7 +203,7 @@ class MovingContract(Contract):
         assert "erasure" in {problem.what for problem in verify(store.log).problems}
         assert store.log.damage.known() != []
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_snapshots_that_are_still_to_come_are_not_missing(self, harness: EngineHarness, past: list[bytes]) -> None:
         """SAFE-06: they come after all events; until then verification says that the move is unfinished."""
         store = harness.open()
@@ -211,7 +211,7 @@ class MovingContract(Contract):
         for end in (first - 1, first):
             with pytest.raises(moving.ImportRefused, match="cut off"):
                 take(store, past[:end])
-            if harness.engine != "memory":
+            if DURABLE in store.log.capabilities:
                 store.close()
                 store = harness.open()
             assert {problem.what for problem in verify(store.log).problems} == {"move"}
@@ -220,7 +220,7 @@ class MovingContract(Contract):
         assert bare(lines_of(store)) == bare(past)
         assert verify(store.log).problems == []
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     @pytest.mark.parametrize("change", ["payload", "meta", "time", "seq", "left out", "twice", "another position"])
     def test_a_changed_line_is_refused_by_its_number(self, store: Store, past: list[bytes], change: str) -> None:
         """SAFE-06: nothing of its batch is written."""
@@ -243,7 +243,7 @@ class MovingContract(Contract):
         assert number + 1 <= refusal.value.values["line"] <= number + 2
         assert store.head() < position + (change == "twice")
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     @pytest.mark.parametrize("forgery", FORGERIES)
     def test_a_past_without_facts_is_not_taken_over(self, store: Store, past: list[bytes], forgery: str) -> None:
         """SAFE-06: whoever leaves something out, and says that it was pruned or erased, is found out at the end."""
@@ -252,7 +252,7 @@ class MovingContract(Contract):
         with pytest.raises(moving.ImportStopped, match=r"contradicts itself|does not|is at seq|belongs to org"):
             take(store, lines)
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_a_store_with_a_life_of_its_own_takes_over_nothing(self, store: Store, past: list[bytes]) -> None:
         """SAFE-06: two histories are never mixed; the reason is named, and nothing is written."""
         store.append("order/8", event())
@@ -260,7 +260,7 @@ class MovingContract(Contract):
             take(store, past)
         assert store.head() == 1
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_a_copy_that_went_on_by_itself_is_not_continued(self, store: Store, past: list[bytes]) -> None:
         """SAFE-06: a position that holds another event in the copy than in the export is named."""
         with pytest.raises(moving.ImportRefused):
@@ -269,7 +269,7 @@ class MovingContract(Contract):
         with pytest.raises(moving.ImportRefused, match="something else"):
             take(store, past)
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_a_copy_is_continued_with_what_was_appended_since(self, store: Store) -> None:
         """SAFE-06: a later export of the same store adds its end."""
         with tallystick.open("memory:") as origin:
@@ -280,7 +280,7 @@ class MovingContract(Contract):
             assert (done.imported, done.skipped) == (5, 5)
             assert bare(lines_of(store)) == bare(lines_of(origin))
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_snapshots_that_do_not_come_are_recorded_as_dropped(self, store: Store) -> None:
         """SAFE-06: without the bodies the log is sound all the same, and its facts say what is missing."""
         with tallystick.open("memory:") as origin:
@@ -290,13 +290,13 @@ class MovingContract(Contract):
         assert (done.snapshots, done.snapshots_left_out) == (0, 1)
         assert verify(store.log).problems == []
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_positions_that_were_never_used_stay_unused(self, harness: EngineHarness) -> None:
         """SAFE-06: an engine may leave gaps between positions; they are no lost events, now and after reopening."""
         store = harness.open()
         store.log.receive(Transfer(after=0, events=_chained(3, 4, 9)))
         store.log.receive(Transfer(after=9, events=_chained(3, 4, 9, 12)[3:]))
-        for handle in (store, harness.open(readonly=True) if harness.engine != "memory" else store):
+        for handle in (store, harness.open(readonly=True) if DURABLE in store.log.capabilities else store):
             assert [found.position for found in handle.read().events] == [3, 4, 9, 12]
             assert [found.position for found in handle.read(after=4, until=11).events] == [9]
             assert verify(handle.log).problems == []

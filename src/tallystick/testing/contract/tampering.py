@@ -120,14 +120,14 @@ class TamperingContract(Contract):
         harness.tamper(STREAM, SEQ, CHANGES[changed])
         return harness.open()
 
-    def _ways(self, harness: EngineHarness, changed: str) -> dict[str, Callable[[Store], object]]:
+    def _ways(self, harness: EngineHarness, store: Store, changed: str) -> dict[str, Callable[[Store], object]]:
         """The ways to read that must notice. Where a hash of the medium is forged too, some leave the links alone."""
         ways = dict(BY_STREAM)
         if changed in ("payload", "checksum") or not harness.forges_hashes:
-            ways |= BY_POSITION | (IN_ORDER if GLOBAL_ORDER in harness.capabilities else {})
+            ways |= BY_POSITION | (IN_ORDER if GLOBAL_ORDER in store.log.capabilities else {})
         if changed == "type":  # a reader of some types is not given an event whose type became another
             ways.pop("projection", None)
-        is_hidden = changed == "seq" and GLOBAL_ORDER not in harness.capabilities  # what it follows is a hole
+        is_hidden = changed == "seq" and GLOBAL_ORDER not in store.log.capabilities  # what it follows is a hole
         if changed == "id" or is_hidden:  # nothing is there under the id that is asked for
             ways.pop("find", None)
         return ways
@@ -139,7 +139,7 @@ class TamperingContract(Contract):
         """SAFE-01: whatever field was changed, each way to read refuses the event by name."""
         store = self._tampered(harness, changed)
         by_name = changed not in ELSEWHERE
-        ways = self._ways(harness, changed).items()
+        ways = self._ways(harness, store, changed).items()
         served = [name for name, read in ways if not refuses(lambda: read(store), by_name=by_name)]  # noqa: B023
         assert served == []
 
@@ -170,7 +170,7 @@ class TamperingContract(Contract):
             assert (len(store.read_stream(STREAM)), len(list(store.events()))) == (LENGTH, MANY)
         harness.tamper(STREAM, SEQ, CHANGES[changed])
         by_name = changed not in ELSEWHERE
-        ways = self._ways(harness, changed).items()
+        ways = self._ways(harness, store, changed).items()
         served = [name for name, read in ways if not refuses(lambda: read(store), by_name=by_name)]  # noqa: B023
         assert served == []
 
@@ -284,7 +284,7 @@ class TamperingContract(Contract):
         for use in (lambda: store.load_checkpoint("mailer"), lambda: store.save_checkpoint("mailer", 3, previous=1)):
             with pytest.raises(errors.CheckpointDamaged):
                 use()
-        if GLOBAL_ORDER in harness.capabilities:
+        if GLOBAL_ORDER in store.log.capabilities:
             assert [gauge.lag.events for gauge in gauges(store) if gauge.name == "mailer"] == [3]
             drop_consumer(store, "mailer")
             assert store.load_checkpoint("mailer") == 0
