@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tallystick.cli import ndjson
 from tallystick.engines.files import compressed, frame, index_file, mark, segment
 from tallystick.engines.sqlite import migrations
 from tallystick.event import canonical, chain, limits, names, profiles
+from tallystick.event import line as ndjson
 from tallystick.event.model import Event, Row
 
 FORMATS = Path(__file__).parents[2] / "docs" / "formats"

@@ -1,4 +1,4 @@
-"""Which addresses of a peer may be called. The name is resolved once, every address is checked; a checked one is called.
+"""Which addresses of a peer may be called. The name is resolved once, every address is checked, then one is called.
 
 Without permission only public addresses over https are allowed: a peer's URL must not lead into the node's own network.
 """

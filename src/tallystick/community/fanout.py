@@ -28,7 +28,7 @@ Connect = Callable[[Peer], HttpClient]
 
 
 class Fanout:
-    """Watches one log and sends new events of its node to peers. Use it as a context manager, or `start` and `stop` it."""
+    """Watches one log and sends new events of its node to peers. A context manager; or call `start` and `stop`."""
 
     def __init__(
         self, log: EventLog, peers: Callable[[], Sequence[Peer]], connect: Connect, *, seconds_max: float = SECONDS_MAX
