@@ -1,7 +1,7 @@
 """The data source: `spark.read.format("tallystick")`, `readStream` and, through `sink.py`, writing.
 
-It never implements `pushFilters`: PySpark 4.3 leaves a filter of one query on the table for the next ones, which is a
-silently wrong answer. Bounds and selections are options instead, and columns are chosen by `.schema(...)`.
+It does not implement `pushFilters`: PySpark 4.3 keeps a filter of one query on the table for later queries, which then
+silently give wrong answers. Bounds and selections are options instead, and `.schema(...)` chooses the columns.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _TO_CHECK = ("position", "payload", "checksum")
 
 
 class BatchReader(DataSourceReader):
-    """Reads a log as it is when the table is planned."""
+    """Reads a log up to its head at the time of planning."""
 
     def __init__(self, query: LogQuery, names: tuple[str, ...]) -> None:
         self._query = query
         self._names = names
 
     def partitions(self) -> list[Any]:
-        """Ranges up to the safe head. Spark plans once a table, so that every query of it sees the same events."""
+        """Ranges up to the safe head. Spark plans a table once, so every query of the table sees the same events."""
         with mark_errors(), open_asked(self._query) as store:
             return list(partitions.plan(store, self._query))
 
@@ -52,7 +52,7 @@ def read_range(query: LogQuery, names: tuple[str, ...], part: Range | StreamRang
                 came += batch.num_rows
                 yield batch
             if came or query.over_pruned or store.log.floor() <= part.after:
-                return  # else nothing came, maybe because it was pruned: the log itself says so
+                return  # if nothing came, the range may have been pruned: the log itself reports that below
         make = columns.batch_maker(names)
         if isinstance(part, Range):
             head_past(store, part.until)
@@ -77,14 +77,14 @@ def _from_server(log: SqlServerLog, query: LogQuery, names: tuple[str, ...], par
 
 
 def _require_fit(log: SqlServerLog, batch: Any) -> None:
-    """Refuse payloads without their checksum. The log itself is asked for the first, so that it names it."""
+    """Refuse payloads without their checksum: the log reads the first such event itself, and raises the error."""
     for position, payload, checksum in columns.to_rows(batch, _TO_CHECK):
         if payload is not None and chain.checksum(payload) != checksum:
             log.read(after=position - 1, until=position, limit=1, over_pruned=True)
 
 
 class TallystickSource(DataSource):
-    """What Spark knows as the format `tallystick`."""
+    """The format `tallystick` of Spark."""
 
     @classmethod
     def name(cls) -> str:
@@ -97,7 +97,7 @@ class TallystickSource(DataSource):
             return catalog_table.schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of a log as it is."""
+        """A reader for one table."""
         with mark_errors():
             return BatchReader(self._asked(schema), columns.require_columns(schema))
 
@@ -135,6 +135,6 @@ def _require_append(options: Any, overwrite: bool) -> None:
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make the format known to a session. Spark also looks for it by itself, until some other such module is broken."""
+    """Make the format known to a session. Spark also finds it automatically, unless another such module is broken."""
     spark.dataSource.register(TallystickSource)
     return spark
