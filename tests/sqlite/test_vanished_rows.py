@@ -13,7 +13,7 @@ import tallystick
 from tallystick import Store, errors
 from tallystick.projections import Live, ViewReader
 from tallystick.store.deadletters import DeadLetter
-from tallystick.store.kept_check import problems_beside
+from tallystick.store.side_check import side_problems
 from tallystick.testing.builders import events
 from tallystick.testing.contract.tampering import Counted
 
@@ -90,12 +90,12 @@ def test_rows_and_letters_of_a_database_without_a_number_are_counted(tmp_path: P
             raw.execute("PRAGMA user_version = 0")
     with tallystick.open(f"{engine}:{tmp_path}/log") as store:
         assert _count(store) == ({key: {"n": 2} for key in STREAMS}, LETTERS)
-        assert problems_beside(store.log) == []
+        assert side_problems(store.log) == []
     with closing(sqlite3.connect(database, isolation_level=None)) as raw:
         raw.execute("DELETE FROM view_rows WHERE key = 'run/c'")
         raw.execute("DELETE FROM dead_letters WHERE position = 3")
     with tallystick.open(f"{engine}:{tmp_path}/log") as store:
-        assert [problem.what for problem in problems_beside(store.log)] == ["rows", "dead letters"]
+        assert [problem.what for problem in side_problems(store.log)] == ["rows", "dead letters"]
 
 
 def test_a_row_that_only_lost_its_state_is_missed(tmp_path: Path) -> None:

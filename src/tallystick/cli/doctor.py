@@ -62,7 +62,7 @@ def doctor(
     """
     import tallystick
     from tallystick.store.damage import problem_of, put_on_record
-    from tallystick.store.kept_check import problems_beside
+    from tallystick.store.side_check import side_problems
 
     is_given = context.get_parameter_source("refill_from") is ParameterSource.COMMANDLINE
     if is_given and not repair:
@@ -83,7 +83,7 @@ def doctor(
             holes += [hole for hole in _read_through(store) if hole not in holes]
             unrecorded = put_on_record(store.log.damage, [*structures, *map(problem_of, holes)])
             problems += [problem for problem in structures if problem not in problems]
-            problems += problems_beside(store.log)
+            problems += side_problems(store.log)
         found = _facts(store) | {
             "ok": not problems and not holes,
             "repair": repair,

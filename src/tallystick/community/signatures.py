@@ -18,22 +18,12 @@ from tallystick.community.storage import from_aside
 from tallystick.event import chain, model, names
 from tallystick.store.events import PAGE_EVENTS, Problem
 from tallystick.store.store import Store
-from tallystick.store.verify import Verification
-from tallystick.store.verify import verify as verify_log
 
 SIGNATURE, NOBODYS = "signature", "nobody's"
 
 
 class _Signed(msgspec.Struct):
     author: str = ""
-
-
-def verify(store: Store) -> Verification:
-    """The complete verification of a community's store: the checks of every log, then the signatures."""
-    found = verify_log(store.log)
-    for problem in problems(store):
-        found.add(problem)
-    return found
 
 
 def problems(store: Store, *, progress: Callable[[int], None] = lambda done: None) -> Iterator[Problem]:

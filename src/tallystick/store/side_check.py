@@ -1,6 +1,6 @@
-"""What is kept beside the log, looked through: rows and places by their checks, rows and dead letters by their number.
+"""Verification of what is stored next to the log: rows, places and checkpoints by their checks, and how many there are.
 
-What is wrong here is no damage of the log. It is reported by name and not put on record, and appends go on.
+What is wrong here is not damage of the log: it is reported and not put on record, and appends still work.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ LISTED_TIMES = 3
 ROWS, CHECKPOINT, LETTERS, UNREADABLE = "rows", "checkpoint", "dead letters", "beside"
 
 
-def problems_beside(log: EventLog) -> list[Problem]:
-    """Everything that is wrong beside the log: at most one problem for each projection and consumer."""
+def side_problems(log: EventLog) -> list[Problem]:
+    """Everything that is wrong next to the log: at most one problem for each projection and consumer."""
     found: list[Problem] = []
     for look in (_rows, _checkpoints, _letters):
         try:
@@ -31,19 +31,19 @@ def _rows(log: EventLog) -> Iterator[Problem]:
     for place in log.views.places():
         if not place.discarded:
             try:
-                _look_through(log, place)
+                _check_rows(log, place)
             except errors.RowsDamaged as damage:
                 yield Problem(ROWS, damage.message)
 
 
-def _look_through(log: EventLog, place: Place) -> None:
+def _check_rows(log: EventLog, place: Place) -> None:
     require_listed(log.views, place, sum(1 for _ in _listed(log.views, place)))
 
 
 def require_listed(views: Views, place: Place, listed: int) -> None:
-    """Refuse a whole listing of an epoch that gave more or fewer rows than it has, unless it has moved since.
+    """Refuse a complete listing of an epoch that gave more or fewer rows than it has, unless it has moved since.
 
-    Rows that were dropped may be folded again meanwhile, and the place stays where it is: so it is listed once more.
+    Dropped rows may be folded again in the meantime without moving the place. So the rows are listed again.
     """
     for _ in range(LISTED_TIMES):
         counted = views.counted(place.projection, epoch=place.epoch)
