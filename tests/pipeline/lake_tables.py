@@ -9,10 +9,10 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from tallystick.event.model import Event
-from tallystick.pipeline.columns import COLUMNS, arrow_schema, to_events
 from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
 from tallystick.pipeline.lake.form import PARTITIONS, SCHEMA
-from tallystick.pipeline.place import place_of
+from tallystick.pipeline.source.columns import COLUMNS, arrow_schema, to_events
+from tallystick.pipeline.storage.port import place_of
 
 Change = Callable[[pa.Table], pa.Table]
 

@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick import errors, state
 from tallystick.event.model import Event
-from tallystick.pipeline import manifest, shelving
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.whole import read_archive, whole
+from tallystick.pipeline.archive import archive_files, manifest
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.whole_log import read_archive, whole
 
 MakeLog = Callable[..., None]
 Stored = Callable[[str], list[Event]]
@@ -29,7 +29,7 @@ def require_hashes(place: Path) -> None:
     """Every file that the manifest names is there and has its hash."""
     for bucket in manifest.load(place).buckets:
         for file in (bucket.events, bucket.heads):
-            assert file is None or shelving.hash_of(place / file.name) == file.sha256
+            assert file is None or archive_files.hash_of(place / file.name) == file.sha256
 
 
 def test_archive_and_tail_are_the_log(
@@ -109,7 +109,7 @@ def test_an_archive_belongs_to_one_log(spark: SparkSession, make_log: MakeLog, t
         archive(spark, other, place)
     with pytest.raises(errors.ArchiveNotFound):
         whole(one, tmp_path / "elsewhere")
-    with shelving.locked(place), pytest.raises(errors.ArchiveLocked):
+    with archive_files.locked(place), pytest.raises(errors.ArchiveLocked):
         archive(spark, one, place)
     path = place / manifest.name_of(1)
     path.write_bytes(path.read_bytes().replace(b'"through":5', b'"through":4'))

@@ -15,9 +15,10 @@ from tallystick import NewEvent, Store, errors
 from tallystick.engines.tables import views
 from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
-from tallystick.pipeline import batch_rows, columns
-from tallystick.pipeline.batch_rows import Batch, Filler, Kept, filling
-from tallystick.pipeline.keys import KEY, key_name
+from tallystick.pipeline.fold.keys import KEY, key_name
+from tallystick.pipeline.source import columns
+from tallystick.pipeline.stream import batch_rows
+from tallystick.pipeline.stream.batch_rows import Batch, Filler, Kept, filling
 from tallystick.projections import Live, Projection, ViewReader, model
 from tallystick.projections import rebuild as rebuild_in_process
 from tallystick.projections.places import Keeper

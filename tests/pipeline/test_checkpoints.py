@@ -15,10 +15,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.pipeline import clear
-from tallystick.pipeline.columns import COLUMNS
-from tallystick.pipeline.following import FollowingReader
-from tallystick.pipeline.question import Question, parse
-from tallystick.pipeline.streaming import stream
+from tallystick.pipeline.jobs.stream import stream
+from tallystick.pipeline.source.columns import COLUMNS
+from tallystick.pipeline.source.log_query import Question, parse
+from tallystick.pipeline.source.stream_reader import FollowingReader
 from tallystick.projections import Live, Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 from tallystick.state import erase

@@ -14,11 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick import NewEvent, errors
 from tallystick.event.model import Event
-from tallystick.pipeline import adbc, clear, partitions, read_events, rebuilding, source
-from tallystick.pipeline.columns import COLUMNS, to_events
-from tallystick.pipeline.question import Question, open_asked
+from tallystick.pipeline import clear, read_events
+from tallystick.pipeline.jobs import rebuild
 from tallystick.pipeline.sink import by_stream, write_events
-from tallystick.pipeline.whole import Whole
+from tallystick.pipeline.source import adbc, data_source, partitions
+from tallystick.pipeline.source.columns import COLUMNS, to_events
+from tallystick.pipeline.source.log_query import Question, open_asked
+from tallystick.pipeline.whole_log import Whole
 from tallystick.projections import Projection
 from tallystick.projections.rebuild import stage
 from tallystick.store.selection import Selection
@@ -125,7 +127,10 @@ def _rows(question: Question) -> list[Event]:
     with open_asked(question) as store:
         parts = partitions.plan(store, question)
     return [
-        event for part in parts for batch in source.read_range(question, COLUMNS, part) for event in to_events(batch)
+        event
+        for part in parts
+        for batch in data_source.read_range(question, COLUMNS, part)
+        for event in to_events(batch)
     ]
 
 
@@ -217,14 +222,14 @@ def test_a_rebuild_opens_the_log_with_the_password_that_its_url_hides(monkeypatc
         asked.append(url)
         return Whole(url=url, until=0)
 
-    monkeypatch.setattr(rebuilding, "whole", ask)
-    monkeypatch.setattr(rebuilding, "folded", lambda *_: None)
-    monkeypatch.setattr(rebuilding, "computed", nullcontext)
-    monkeypatch.setattr(rebuilding, "chunks", lambda _: ())
+    monkeypatch.setattr(rebuild, "whole", ask)
+    monkeypatch.setattr(rebuild, "folded", lambda *_: None)
+    monkeypatch.setattr(rebuild, "computed", nullcontext)
+    monkeypatch.setattr(rebuild, "chunks", lambda _: ())
     with postgres.database() as database:
         parts = urlsplit(database)
         url = urlunsplit(parts._replace(netloc=f"{parts.username}:s3cret@{parts.netloc.rpartition('@')[2]}"))
         with tallystick.open(url) as store:
             projection = Counts()
-            rebuilding._fill(None, store, projection, stage(store, projection, store.log.views), None)  # type: ignore[arg-type]
+            rebuild._fill(None, store, projection, stage(store, projection, store.log.views), None)  # type: ignore[arg-type]
             assert (asked, "s3cret" in store.log.url) == ([url], False)

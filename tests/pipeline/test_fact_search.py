@@ -9,10 +9,11 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import NewEvent, Store
-from tallystick.pipeline import fact_search
-from tallystick.pipeline.archive import archive, as_witness, erasures, witnesses
-from tallystick.pipeline.covering import Covering
-from tallystick.pipeline.manifest import Witness
+from tallystick.pipeline.archive import fact_search
+from tallystick.pipeline.archive.coverage import Covering
+from tallystick.pipeline.archive.history import as_witness, erasures, witnesses
+from tallystick.pipeline.archive.manifest import Witness
+from tallystick.pipeline.jobs.archive import archive
 from tallystick.state import as_reducer, prune
 from tallystick.store import facts
 from tallystick.store.page import Hole

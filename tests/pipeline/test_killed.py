@@ -18,11 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick import NewEvent, state
 from tallystick.event.model import Event
-from tallystick.pipeline import manifest, shelving
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.covering import Covering
-from tallystick.pipeline.verifying import verify
-from tallystick.pipeline.whole import whole
+from tallystick.pipeline.archive import archive_files, manifest
+from tallystick.pipeline.archive.coverage import Covering
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.verify import verify
+from tallystick.pipeline.whole_log import whole
 from tallystick.projections import Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 from tallystick.state import Reducer, as_reducer
@@ -33,7 +33,7 @@ SETTINGS = {
 }
 ARCHIVING = """
 from tallystick.pipeline import session
-from tallystick.pipeline.archive import archive
+from tallystick.pipeline.jobs.archive import archive
 spark = session("local[2]", memory="512m", settings={settings!r})
 print("ready", flush=True)
 for _ in range(1000):
@@ -45,7 +45,7 @@ import sys
 sys.path.insert(0, {here!r})
 from test_killed import Visits
 from tallystick.pipeline import session
-from tallystick.pipeline.streaming import stream
+from tallystick.pipeline.jobs.stream import stream
 spark = session("local[2]", memory="512m", settings={settings!r})
 print("ready", flush=True)
 for _ in range(1000):
@@ -200,4 +200,4 @@ def _kill(child: subprocess.Popen[str]) -> None:
 def _require_hashes(place: Path) -> None:
     for bucket in manifest.load(place).buckets:
         for file in (bucket.events, bucket.heads):
-            assert file is None or shelving.hash_of(place / file.name) == file.sha256
+            assert file is None or archive_files.hash_of(place / file.name) == file.sha256

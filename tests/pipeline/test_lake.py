@@ -20,14 +20,14 @@ from pyspark.sql import SparkSession
 import tallystick
 from tallystick import NewEvent, errors, state
 from tallystick.event.model import Event
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.compacting import compact
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.compact import compact
 from tallystick.pipeline.lake.check import verify
 from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
 from tallystick.pipeline.lake.events import append
 from tallystick.pipeline.lake.form import bucket_of
 from tallystick.pipeline.lake.table import FORMATS
-from tallystick.pipeline.place import place_of
+from tallystick.pipeline.storage.port import place_of
 from tests.pipeline.lake_tables import bounded, events_of, rows_of
 
 MakeLog = Callable[..., None]

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import tallystick
 from tallystick import NewEvent, state
 from tallystick.event import chain
-from tallystick.pipeline.archive import archive
+from tallystick.pipeline.jobs.archive import archive
 from tallystick.pipeline.lake.check import TableVerified, verify
 from tallystick.pipeline.lake.events import append
 from tallystick.pipeline.lake.table import FORMATS, Listed, table_at

@@ -17,7 +17,7 @@ from tallystick.pipeline.lake.check import verify
 from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
 from tallystick.pipeline.lake.events import append
 from tallystick.pipeline.lake.table import FORMATS, table_at
-from tallystick.pipeline.place import Taken, place_of
+from tallystick.pipeline.storage.port import Taken, place_of
 from tests.pipeline.lake_tables import events_of
 
 MakeLog = Callable[..., None]

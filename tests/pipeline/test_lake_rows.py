@@ -20,7 +20,7 @@ from tallystick.pipeline.lake.events import append
 from tallystick.pipeline.lake.form import ROWS
 from tallystick.pipeline.lake.projection_rows import replace, verify
 from tallystick.pipeline.lake.table import FORMATS, table_at
-from tallystick.pipeline.place import place_of
+from tallystick.pipeline.storage.port import place_of
 from tallystick.projections import Projection, ViewReader, rebuild
 from tests.pipeline.lake_tables import bounded
 

@@ -11,14 +11,14 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import errors
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.compacting import compact
-from tallystick.pipeline.covering import Covering
-from tallystick.pipeline.growth import growth
-from tallystick.pipeline.registering import register
-from tallystick.pipeline.streaming import stream
-from tallystick.pipeline.verifying import verify
-from tallystick.pipeline.whole import whole
+from tallystick.pipeline.archive.coverage import Covering
+from tallystick.pipeline.archive.registration import register
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.compact import compact
+from tallystick.pipeline.jobs.growth import growth
+from tallystick.pipeline.jobs.stream import stream
+from tallystick.pipeline.jobs.verify import verify
+from tallystick.pipeline.whole_log import whole
 from tallystick.projections import Projection
 
 PLACES = ("ftp://host/x", "hdfs://host:8020/x", Path("s3a://bucket/x"))

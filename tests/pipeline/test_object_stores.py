@@ -16,18 +16,18 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick import errors, state
 from tallystick.event.model import Event
-from tallystick.pipeline import manifest, shelving
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.compacting import compact
-from tallystick.pipeline.covering import Covering
-from tallystick.pipeline.differing import diff
-from tallystick.pipeline.growth import growth
-from tallystick.pipeline.place import place_of
-from tallystick.pipeline.querying import sql
-from tallystick.pipeline.rebuilding import rebuild
-from tallystick.pipeline.replaying import replay_check
-from tallystick.pipeline.verifying import verify
-from tallystick.pipeline.whole import read_archive, whole
+from tallystick.pipeline.archive import archive_files, manifest
+from tallystick.pipeline.archive.coverage import Covering
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.compact import compact
+from tallystick.pipeline.jobs.diff import diff
+from tallystick.pipeline.jobs.growth import growth
+from tallystick.pipeline.jobs.query import sql
+from tallystick.pipeline.jobs.rebuild import rebuild
+from tallystick.pipeline.jobs.replay_check import replay_check
+from tallystick.pipeline.jobs.verify import verify
+from tallystick.pipeline.storage.port import place_of
+from tallystick.pipeline.whole_log import read_archive, whole
 from tallystick.projections import Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 from tallystick.state import as_reducer, prune
@@ -39,7 +39,7 @@ RowsOf = Callable[[DataFrame], list[Event]]
 
 ARCHIVING = """
 from tallystick.pipeline import session
-from tallystick.pipeline.archive import archive
+from tallystick.pipeline.jobs.archive import archive
 settings = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 archive(session("local[2]", memory="512m", settings=settings), %r, %r, bucket_events=15)
 """
@@ -124,8 +124,8 @@ def require_whole(place: str) -> None:
         for file in (bucket.events, bucket.heads):
             if file is not None:
                 with where.opened(file.name) as path:
-                    assert shelving.hash_of(path) == file.sha256
-    assert shelving.ours(where) == listed(place)
+                    assert archive_files.hash_of(path) == file.sha256
+    assert archive_files.ours(where) == listed(place)
 
 
 def test_of_two_archivers_one_commits_and_the_other_goes_on(
@@ -236,7 +236,7 @@ def test_a_run_killed_at_a_write_is_made_good_by_the_next(
     assert children[0].wait(timeout=300) == -signal.SIGKILL
     if path != "manifest.json":
         where = place_of(bucket_url)
-        assert listed(bucket_url) <= shelving.ours(where)
+        assert listed(bucket_url) <= archive_files.ours(where)
         assert rows_of(whole(files_url, bucket_url).table(spark)) == stored(files_url)
     archive(spark, files_url, bucket_url, bucket_events=15)
     assert rows_of(read_archive(spark, bucket_url)) == stored(files_url)
@@ -276,6 +276,6 @@ def test_what_was_written_is_read_back_before_it_counts(objects: Server, bucket_
         where.put(name, b"something else")
 
     objects.between.at("GET", "/data/", spoil)
-    shelf = shelving.Shelf(place=where, run=manifest.new_run(), first=1, last=1)
+    shelf = archive_files.Shelf(place=where, run=manifest.new_run(), first=1, last=1)
     with pytest.raises(errors.ArchiveDamaged, match="is not what was written there"):
-        shelf.put(shelving.EVENTS, tmp_path / "draft", rows=1)
+        shelf.put(archive_files.EVENTS, tmp_path / "draft", rows=1)

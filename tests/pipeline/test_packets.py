@@ -17,14 +17,15 @@ from pyspark.sql import SparkSession
 import tallystick
 from tallystick import Catalog, NewEvent, errors, state
 from tallystick.event import canonical
-from tallystick.pipeline import archive_files, manifest, packets, pieces, shelving
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.folding import fold
-from tallystick.pipeline.manifest import Bucket
-from tallystick.pipeline.packets import Plan
-from tallystick.pipeline.pieces import Piece, Reader
-from tallystick.pipeline.rebuilding import computed, rebuild
-from tallystick.pipeline.whole import Whole, whole
+from tallystick.pipeline.archive import archive_files, bucket_reader, manifest
+from tallystick.pipeline.archive.manifest import Bucket
+from tallystick.pipeline.fold import packets, pieces
+from tallystick.pipeline.fold.packets import Plan
+from tallystick.pipeline.fold.pieces import Piece, Reader
+from tallystick.pipeline.fold.states import fold
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.rebuild import computed, rebuild
+from tallystick.pipeline.whole_log import Whole, whole
 from tallystick.projections import Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 
@@ -222,7 +223,7 @@ def _in_row_groups(source: Whole, *, rows: int) -> Whole:
         assert bucket.events is not None
         path = Path(str(source.place)) / bucket.events.name
         pq.write_table(pq.read_table(path), path, row_group_size=rows)
-        events = msgspec.structs.replace(bucket.events, sha256=shelving.hash_of(path))
+        events = msgspec.structs.replace(bucket.events, sha256=archive_files.hash_of(path))
         buckets.append(msgspec.structs.replace(bucket, events=events))
     return msgspec.structs.replace(source, manifest=msgspec.structs.replace(source.manifest, buckets=buckets))
 
@@ -236,8 +237,8 @@ def test_small_files_are_read_together_and_large_ones_shared(
     wanted = list(range(1, source.until + 1))
     ways = ((1000, 1000, 2, 1), (50, 1000, 2, 2), (1, 1000, 2, 4), (50, 5, 4, 8), (50, 1, 50, 100))
     for rows, least, cores, count in ways:
-        monkeypatch.setattr(archive_files, "PIECE_ROWS", rows)
-        monkeypatch.setattr(archive_files, "SHARE_ROWS_MIN", least)
+        monkeypatch.setattr(bucket_reader, "PIECE_ROWS", rows)
+        monkeypatch.setattr(bucket_reader, "SHARE_ROWS_MIN", least)
         found, reader = pieces.cut(source, (), cores=cores)
         assert _read(found, reader) == wanted
         assert count <= len(found) < 2 * count  # files differ in size, so that some are cut once more
@@ -296,7 +297,7 @@ def test_a_file_that_holds_something_else_is_refused(
     change, reason = CHANGES[name]
     path = tmp_path / "archive" / piece.files[1].name
     pq.write_table(change(pq.read_table(path)), path, row_group_size=5)
-    file = msgspec.structs.replace(piece.files[1], sha256=shelving.hash_of(path))
+    file = msgspec.structs.replace(piece.files[1], sha256=archive_files.hash_of(path))
     with pytest.raises(errors.ArchiveDamaged, match=reason):
         _read([Piece(files=(file,))], reader)
 

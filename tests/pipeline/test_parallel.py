@@ -13,14 +13,16 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import NewEvent, state
-from tallystick.pipeline import archive_files, manifest, partitions, piece_check
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.archive_files import File
-from tallystick.pipeline.compacting import compact
-from tallystick.pipeline.partitions import Range
-from tallystick.pipeline.question import Question
-from tallystick.pipeline.verifying import verify
-from tallystick.pipeline.whole import whole
+from tallystick.pipeline.archive import bucket_reader, manifest
+from tallystick.pipeline.archive.bucket_reader import File
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.compact import compact
+from tallystick.pipeline.jobs.verify import verify
+from tallystick.pipeline.source import partitions
+from tallystick.pipeline.source.log_query import Question
+from tallystick.pipeline.source.partitions import Range
+from tallystick.pipeline.verify import piece_check
+from tallystick.pipeline.whole_log import whole
 
 MakeLog = Callable[..., None]
 JobsOf = Callable[[Callable[[], object]], int]
@@ -175,11 +177,11 @@ def _file(name: str, rows: int, size: int) -> File:
 def test_files_are_shared_among_cores() -> None:
     """PIPE-04: a large file is many shares, small ones are read together, and no task has too many bytes."""
     large, small = _file("large", 1_000_000, 400 << 20), _file("small", 1000, 1 << 20)
-    assert len(archive_files.shared([large], cores=2)) == 4
-    assert len(archive_files.shared([large], cores=8)) == 16
-    assert [len(files) for files in archive_files.shared([small] * 300, cores=2)] == [250, 50]
+    assert len(bucket_reader.shared([large], cores=2)) == 4
+    assert len(bucket_reader.shared([large], cores=8)) == 16
+    assert [len(files) for files in bucket_reader.shared([small] * 300, cores=2)] == [250, 50]
     heavy = _file("heavy", 1000, 200 << 20)
-    assert [len(files) for files in archive_files.shared([heavy] * 3, cores=1)] == [1, 1, 1]
+    assert [len(files) for files in bucket_reader.shared([heavy] * 3, cores=1)] == [1, 1, 1]
 
 
 def test_a_range_is_never_made_for_nothing(files_url: str, make_log: MakeLog) -> None:
@@ -192,6 +194,6 @@ def test_a_range_is_never_made_for_nothing(files_url: str, make_log: MakeLog) ->
 def test_an_erased_payload_is_taken_out_wherever_it_is() -> None:
     """PIPE-02: positions in order, rows in any order."""
     batch = pa.RecordBatch.from_pydict({"position": [9, 2, 5], "payload": ["a", "b", "c"]})
-    done = archive_files.without_payloads(batch, [1, 2, 9, 11])
+    done = bucket_reader.without_payloads(batch, [1, 2, 9, 11])
     assert done.column(1).to_pylist() == [None, None, "c"]
-    assert archive_files.without_payloads(batch, [1, 10]) is batch
+    assert bucket_reader.without_payloads(batch, [1, 10]) is batch

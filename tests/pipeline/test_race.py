@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick.event.model import Event
 from tallystick.pipeline import read_events
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.whole import read_archive, whole
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.whole_log import read_archive, whole
 from tallystick.testing import builders, race
 
 Positions = list[int]

@@ -18,16 +18,17 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import NewEvent, Store, errors
-from tallystick.pipeline import clear, manifest, shelving
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.compacting import compact
-from tallystick.pipeline.covering import Covering
-from tallystick.pipeline.growth import growth
-from tallystick.pipeline.manifest import Bucket, Manifest
-from tallystick.pipeline.querying import sql
-from tallystick.pipeline.rebuilding import rebuild
-from tallystick.pipeline.verifying import verify
-from tallystick.pipeline.whole import whole
+from tallystick.pipeline import clear
+from tallystick.pipeline.archive import archive_files, manifest
+from tallystick.pipeline.archive.coverage import Covering
+from tallystick.pipeline.archive.manifest import Bucket, Manifest
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.compact import compact
+from tallystick.pipeline.jobs.growth import growth
+from tallystick.pipeline.jobs.query import sql
+from tallystick.pipeline.jobs.rebuild import rebuild
+from tallystick.pipeline.jobs.verify import verify
+from tallystick.pipeline.whole_log import whole
 from tallystick.projections import Projection, ViewReader
 from tallystick.state import as_reducer, prune
 
@@ -207,8 +208,8 @@ def altered(place: Path, change: Callable[[pa.Table], pa.Table], *, forged: bool
     path = place / bucket.events.name
     pq.write_table(change(pq.read_table(path)), path, compression="zstd")
     if forged:
-        rows = shelving.rows_in(path)
-        file = msgspec.structs.replace(bucket.events, sha256=shelving.hash_of(path), rows=rows)
+        rows = archive_files.rows_in(path)
+        file = msgspec.structs.replace(bucket.events, sha256=archive_files.hash_of(path), rows=rows)
         first = msgspec.structs.replace(bucket, events=file, rows=rows)
         manifest.save(place, msgspec.structs.replace(found, buckets=[first, *found.buckets[1:]]))
 

@@ -30,8 +30,8 @@ def _run(store: Store, place: Path, name: str) -> None:
     flow = Workflow("two")
     flow.add("a", lambda work: None)
     flow.add("b", lambda work: None, after=["a"])
-    crew = runs.Crew(actor="ada", worker="press-1", attestation=runs.Attestation("tpm2", b"quote"))
-    runs.start(store, flow, run=name, workspace=str(place / name), crew=crew)
+    runner = runs.RunnerInfo(actor="ada", worker="press-1", attestation=runs.Attestation("tpm2", b"quote"))
+    runs.start(store, flow, run=name, workspace=str(place / name), runner=runner)
 
 
 def _said(store: Store) -> dict[str, list[dict[str, Any]]]:

@@ -14,7 +14,7 @@ from tallystick import NewEvent, errors
 from tallystick.event.catalog import Catalog
 from tallystick.projections import Live, Summary, ViewReader
 from tallystick.projections.summary import count, payload, sum_, top
-from tallystick.projections.summary.rebuilding import rebuild_by_sql, why_not
+from tallystick.projections.summary.rebuild import rebuild_by_sql, why_not
 from tallystick.testing import upkeep
 from tallystick.testing.summaries import SOLD, ByStream, Everything, expected, histories, play, rows_of
 from tallystick.testing.tampering import tamper

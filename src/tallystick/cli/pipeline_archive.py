@@ -9,7 +9,7 @@ import click
 from tallystick.cli import options, output, places, progress, spark
 
 if TYPE_CHECKING:
-    from tallystick.pipeline.registering import Registered
+    from tallystick.pipeline.archive.registration import Registered
 
 
 @click.command("archive", short_help="Put what is new into an archive of Parquet files.")
@@ -60,7 +60,7 @@ def command(
     The manifest is replaced in one step: killed anywhere, the archive is what it was, and the next run goes on.
     """
     with spark.session(master, memory=memory) as session, progress.tasks("archiving") as show:
-        from tallystick.pipeline.archive import archive
+        from tallystick.pipeline.jobs.archive import archive
 
         done = archive(
             session, url, directory, until=until, bucket_events=bucket_events, grace_seconds=grace_seconds, show=show
@@ -77,6 +77,6 @@ def command(
 
 
 def _registered(directory: str, kind: str) -> Registered:
-    from tallystick.pipeline.registering import register
+    from tallystick.pipeline.archive.registration import register
 
     return register(directory, kind)

@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tallystick import errors
-from tallystick.pipeline import archive_files, manifest, shelving
-from tallystick.pipeline.archive_check import wrong_statistics
-from tallystick.pipeline.archive_files import File
-from tallystick.pipeline.disk_place import Disk
-from tallystick.pipeline.manifest import Bucket, DataFile
-from tallystick.pipeline.place import Place, place_of
+from tallystick.pipeline.archive import archive_files, bucket_reader, manifest
+from tallystick.pipeline.archive.bucket_reader import File
+from tallystick.pipeline.archive.manifest import Bucket, DataFile
+from tallystick.pipeline.storage.directory import Disk
+from tallystick.pipeline.storage.port import Place, place_of
+from tallystick.pipeline.verify.bucket_check import wrong_statistics
 
 
 def files(
@@ -44,7 +44,7 @@ def files(
         must = "a directory for copies: other tools do not check what they read from an object store"
         raise errors.InvalidValue(what="copies", value="None", must=must)
     chosen = [bucket for bucket in manifest.load(place).buckets if _may_hold(place, bucket, after, until, streams)]
-    found = [file for bucket in chosen if (file := archive_files.file_of(bucket)) is not None]
+    found = [file for bucket in chosen if (file := bucket_reader.file_of(bucket)) is not None]
     if copies is None:
         return [str(Path(str(place)) / _checked(place, file).name) for file in found]
     target = Disk(Path(copies).absolute())
@@ -64,14 +64,14 @@ def _may_hold(place: Place, bucket: Bucket, after: int, until: int | None, strea
 def _streams(place: Place, heads: DataFile) -> pa.ChunkedArray:
     """The streams of a bucket, by the file that notes their ends; `ArchiveDamaged` if that file is another one."""
     with suppress(FileNotFoundError), place.opened(heads.name) as path:
-        if shelving.hash_of(path) == heads.sha256:
+        if archive_files.hash_of(path) == heads.sha256:
             return pq.read_table(path, columns=["stream"], use_threads=False)["stream"]
     raise errors.ArchiveDamaged(path=str(place), reason=f"{heads.name} is not the one that was archived")
 
 
 def _checked(place: Place, file: File) -> File:
     """The file, if it is as it was archived; also what it says of itself."""
-    archive_files.require(place, file)
+    bucket_reader.require(place, file)
     with place.opened(file.name) as path:
         if next(wrong_statistics(path), None) is not None:
             reason = f"{Path(file.name).name} has statistics that are not those of its rows"
@@ -82,8 +82,8 @@ def _checked(place: Place, file: File) -> File:
 def _copied(place: Place, target: Disk, file: File) -> Path:
     """A copy of a file, which was checked itself; one that is there already is checked again."""
     path = target.directory / file.name
-    if not path.exists() or shelving.hash_of(path) != file.sha256:
-        with target.drafted() as draft, archive_files.found(place, file), place.opened(file.name) as source:
+    if not path.exists() or archive_files.hash_of(path) != file.sha256:
+        with target.drafted() as draft, bucket_reader.found(place, file), place.opened(file.name) as source:
             shutil.copyfile(source, draft)
             target.keep(draft, file.name)
     _checked(target, file)

@@ -34,8 +34,8 @@ from pyspark.sql.types import StructType
 import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.event import canonical
-from tallystick.pipeline.failures import clear, told
-from tallystick.pipeline.question import absolute, named, number_in, require_shared, url_in
+from tallystick.pipeline.source.log_query import absolute, named, number_in, require_shared, url_in
+from tallystick.pipeline.spark.failures import clear, told
 from tallystick.store.expectation import ANY
 
 NAME = "tallystick"
@@ -134,7 +134,8 @@ def _opened(made: Recipe) -> Store:
 def _groups(made: Recipe, batches: Iterator[pa.RecordBatch], task: int) -> Iterator[tuple[str, int, list[NewEvent]]]:
     """Events of one stream with where it must end, as appends; their task and their order are checked on the way."""
     current, last = "", None
-    expected = seq = ANY
+    expected: int = ANY
+    seq: int = ANY
     events: list[NewEvent] = []
     for batch in batches:
         for row in batch.to_pylist():

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from tallystick import errors
 from tallystick.event.model import Event, Row
 from tallystick.projections import model
-from tallystick.projections.folding import Folder
 from tallystick.projections.live import Live
+from tallystick.projections.row_folder import Folder
 from tallystick.store import facts
 from tallystick.store.store import Store
 from tallystick.store.views import BY_STREAM, ROWS, Place, ViewRow, Views

@@ -11,9 +11,9 @@ from typing import Any
 
 from tallystick import errors
 from tallystick.projections import model
-from tallystick.projections.folding import Folder
 from tallystick.projections.lag import Lag, lag_at
 from tallystick.projections.places import Keeper, require_order
+from tallystick.projections.row_folder import Folder
 from tallystick.store import cursors
 from tallystick.store.page import Page
 from tallystick.store.selection import Selection

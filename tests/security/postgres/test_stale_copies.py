@@ -15,9 +15,9 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 import tallystick
 from tallystick import NewEvent, Store, errors
-from tallystick.pipeline.columns import COLUMNS
-from tallystick.pipeline.following import FollowingReader
-from tallystick.pipeline.question import parse
+from tallystick.pipeline.source.columns import COLUMNS
+from tallystick.pipeline.source.log_query import parse
+from tallystick.pipeline.source.stream_reader import FollowingReader
 from tallystick.projections import Live, Projection
 
 from .raw import Draws, call, connect

@@ -273,7 +273,7 @@ class LogView:
             except OSError as problem:
                 raise self.read_failed(problem) from problem
 
-    def _follow(self, marked: mark.Mark | None) -> None:
+    def _follow(self, marked: mark.SegmentMark | None) -> None:
         last = self.segments[-1]
         if marked is None:
             self._follow_without_mark()
@@ -299,7 +299,7 @@ class LogView:
                 self._look_again()
                 self._seen = now
 
-    def _extend(self, last: Segment, marked: mark.Mark) -> None:
+    def _extend(self, last: Segment, marked: mark.SegmentMark) -> None:
         file = self.opened.handles.get(last)
         last.end = max(last.end, marked.end)  # before the index grows: what it points at must lie inside the segment
         holes = last.index_all(file, end=marked.end)

@@ -15,7 +15,7 @@ from tallystick import errors
 from tallystick.engines.files import segment
 from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.mark import NAME as MARK_NAME
-from tallystick.engines.files.mark import MarkFile
+from tallystick.engines.files.mark import SegmentMarkFile
 from tallystick.engines.files.segment import Header
 from tallystick.engines.files.segments import Segment
 from tallystick.store.filesystem import FULL, File, FileSystem, Lock, publish_file, stage_file, write_fully
@@ -38,7 +38,7 @@ class SegmentWriter:
         self,
         handles: Handles,
         current: Segment,
-        mark: MarkFile,
+        mark: SegmentMarkFile,
         lock: Lock,
         *,
         clock: Callable[[], int],

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from tallystick.event import chain
-from tallystick.pipeline.chain_check import BREAK, COUNT, EDGE, FACT, SUSPECT, Found, Pieces
+from tallystick.pipeline.verify.chain_check import BREAK, COUNT, EDGE, FACT, SUSPECT, Found, Pieces
 from tallystick.store import facts
 from tallystick.store.events import Problem
 

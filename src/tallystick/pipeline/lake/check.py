@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick import errors
-from tallystick.pipeline.archive import erasures
+from tallystick.pipeline.archive.history import erasures
 from tallystick.pipeline.lake import ends
 from tallystick.pipeline.lake.chains import Chains
 from tallystick.pipeline.lake.comparison import Comparison
@@ -23,11 +23,11 @@ from tallystick.pipeline.lake.events import rows_of
 from tallystick.pipeline.lake.form import SCHEMA
 from tallystick.pipeline.lake.table import Mark, Table, marked, require, table_at
 from tallystick.pipeline.lake.table_files import UNREADABLE, Known, look_at, rows_between
-from tallystick.pipeline.partitions import Range
-from tallystick.pipeline.place import Place
-from tallystick.pipeline.progress import Show
-from tallystick.pipeline.question import open_log
-from tallystick.pipeline.whole import Whole, whole
+from tallystick.pipeline.source.log_query import open_log
+from tallystick.pipeline.source.partitions import Range
+from tallystick.pipeline.spark.progress import Show
+from tallystick.pipeline.storage.port import Place
+from tallystick.pipeline.whole_log import Whole, whole
 from tallystick.store.events import Problem
 
 _ENVELOPE = ("position", "stream", "seq")

@@ -25,10 +25,10 @@ from deltalake import (
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from tallystick import errors
-from tallystick.pipeline.disk_place import Disk
 from tallystick.pipeline.lake.form import BARE, PARTITIONS, ROWS, SCHEMA
 from tallystick.pipeline.lake.table import DELTA, FINGERPRINT, OWNER, PROJECTION, SHARES, Listed, Mark, unreachable
-from tallystick.pipeline.place import Place, Taken
+from tallystick.pipeline.storage.directory import Disk
+from tallystick.pipeline.storage.port import Place, Taken
 
 _SETTINGS = {"delta.logRetentionDuration": "interval 5200 weeks"}
 _OURS = re.compile(r"(?:day=[^/]+/bucket=[^/]+/)?part-\d+-[0-9a-f-]{36}-c\d+(?:\.\w+)?\.parquet")

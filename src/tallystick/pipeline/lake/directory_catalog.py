@@ -21,7 +21,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import update_table_metadata
 
 from tallystick.pipeline.lake.place_io import PlaceIO, location_of
-from tallystick.pipeline.place import Place, Taken
+from tallystick.pipeline.storage.port import Place, Taken
 
 IDENTIFIER = ("tallystick", "table")
 HINT = "metadata/version-hint.text"

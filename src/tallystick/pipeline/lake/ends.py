@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 from tallystick import errors
 from tallystick.pipeline.lake.table import Mark, Table, unreachable
 from tallystick.pipeline.lake.table_files import inside
-from tallystick.pipeline.question import head_past
+from tallystick.pipeline.source.log_query import head_past
+from tallystick.store import iterate
 from tallystick.store.store import Store
 
 
@@ -19,8 +20,8 @@ def require_same_history(table: Table, mark: Mark, store: Store) -> None:
     if found is None:
         return
     position, link = found
-    page = store.log.read(after=position - 1, until=position, limit=1, over_pruned=True, over_holes=True)
-    if page.events and page.events[0].link != link:
+    event = iterate.event_at(store.log, position, over_holes=True)
+    if event is not None and event.link != link:
         reason = f"the log has another event at position {position}"
         raise errors.WrongTable(path=str(table.place), reason=reason)
 

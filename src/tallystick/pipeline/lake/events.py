@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick import errors
-from tallystick.pipeline import archive_files
-from tallystick.pipeline.archive import erasures
-from tallystick.pipeline.columns import COLUMNS
+from tallystick.pipeline.archive import bucket_reader
+from tallystick.pipeline.archive.history import erasures
 from tallystick.pipeline.lake import ends
 from tallystick.pipeline.lake.form import BUCKETS, BUCKETS_MAX, SCHEMA, with_partitions
 from tallystick.pipeline.lake.table import (
@@ -32,12 +31,13 @@ from tallystick.pipeline.lake.table import (
     table_at,
     tried,
 )
-from tallystick.pipeline.partitions import Range
-from tallystick.pipeline.place import Place
-from tallystick.pipeline.progress import Show
-from tallystick.pipeline.question import Question, absolute, open_log, require_order
-from tallystick.pipeline.source import read_range
-from tallystick.pipeline.whole import Whole, whole
+from tallystick.pipeline.source.columns import COLUMNS
+from tallystick.pipeline.source.data_source import read_range
+from tallystick.pipeline.source.log_query import Question, absolute, open_log, require_order
+from tallystick.pipeline.source.partitions import Range
+from tallystick.pipeline.spark.progress import Show
+from tallystick.pipeline.storage.port import Place
+from tallystick.pipeline.whole_log import Whole, whole
 from tallystick.store.store import Store
 
 
@@ -162,11 +162,11 @@ def rows_of(source: Whole, part: Range, buckets: int, *, over_pruned: bool = Fal
 def _events_of(source: Whole, part: Range, over_pruned: bool) -> Iterator[pa.RecordBatch]:
     if source.manifest is not None and source.place is not None:
         for bucket in source.manifest.buckets:
-            file = archive_files.file_of(bucket)
+            file = bucket_reader.file_of(bucket)
             if file is None or bucket.last <= part.after or bucket.first > part.until:
                 continue
-            for batch in archive_files.read(source.place, file):
-                yield archive_files.without_payloads(_within(batch, part), source.erased)
+            for batch in bucket_reader.read(source.place, file):
+                yield bucket_reader.without_payloads(_within(batch, part), source.erased)
     after = max(part.after, source.through)
     if after < part.until:
         question = Question(url=absolute(source.url), until=part.until, over_pruned=over_pruned, final=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.pipeline.columns import COLUMNS, arrow_schema
+from tallystick.pipeline.source.columns import COLUMNS, arrow_schema
 
 BUCKETS = 16
 BUCKETS_MAX = 4096

@@ -31,7 +31,7 @@ from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
 from tallystick.pipeline.lake.form import PARTITIONS, SCHEMA
 from tallystick.pipeline.lake.place_io import name_of, staged
 from tallystick.pipeline.lake.table import FINGERPRINT, ICEBERG, OWNER, PROJECTION, SHARES, Listed, Mark, unreachable
-from tallystick.pipeline.place import Place, Taken
+from tallystick.pipeline.storage.port import Place, Taken
 
 THROUGH = "tallystick.through"
 _SETTINGS = {

@@ -15,8 +15,8 @@ from typing import Any
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
-from tallystick.pipeline.disk_place import STAGING, Disk
-from tallystick.pipeline.place import Place
+from tallystick.pipeline.storage.directory import STAGING, Disk
+from tallystick.pipeline.storage.port import Place
 
 
 def location_of(place: Place) -> str:

@@ -29,8 +29,8 @@ from tallystick.pipeline.lake.table import (
     tried,
 )
 from tallystick.pipeline.lake.table_files import UNREADABLE, inside
-from tallystick.pipeline.place import Place, Taken
-from tallystick.pipeline.question import open_log
+from tallystick.pipeline.source.log_query import open_log
+from tallystick.pipeline.storage.port import Place, Taken
 from tallystick.projections import ViewReader
 from tallystick.projections.fingerprint import Digest, Fingerprint
 from tallystick.store.events import Problem

@@ -18,8 +18,8 @@ import msgspec
 import pyarrow as pa
 
 from tallystick import errors
-from tallystick.pipeline.disk_place import STAGING
-from tallystick.pipeline.place import Place, Taken, place_of
+from tallystick.pipeline.storage.directory import STAGING
+from tallystick.pipeline.storage.port import Place, Taken, place_of
 
 DELTA, ICEBERG = "delta", "iceberg"
 FORMATS = (DELTA, ICEBERG)

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tallystick.pipeline.archive_check import wrong_statistics
 from tallystick.pipeline.lake.form import PARTITIONS, SCHEMA
 from tallystick.pipeline.lake.table import Listed
-from tallystick.pipeline.place import Place
+from tallystick.pipeline.storage.port import Place
+from tallystick.pipeline.verify.bucket_check import wrong_statistics
 
 UNREADABLE = (OSError, ValueError, KeyError, pa.ArrowException)
 _SAME = {"large_string": "string", "string_view": "string", "large_binary": "binary", "binary_view": "binary"}
