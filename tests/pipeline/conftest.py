@@ -17,7 +17,8 @@ from tallystick.event.model import Event
 from tallystick.pipeline import columns, object_place, register
 from tallystick.pipeline.session import session
 from tallystick.state import Until, make, reducer
-from tallystick.testing import object_store, postgres
+from tallystick.testing import postgres
+from tests.pipeline import object_store
 
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",

@@ -18,7 +18,7 @@ from tallystick.pipeline.disk_place import Disk
 from tallystick.pipeline.file_list import files
 from tallystick.pipeline.manifest import Bucket, DataFile, Manifest
 from tallystick.pipeline.place import Place, Taken, place_of
-from tallystick.testing.object_store import AnswerLost, Conflicting, Server
+from tests.pipeline.object_store import AnswerLost, Conflicting, Server
 
 WRITERS = 8
 

@@ -16,7 +16,8 @@ from tallystick.event.model import Event
 from tallystick.pipeline import read_events
 from tallystick.pipeline.archive import archive
 from tallystick.pipeline.whole import read_archive, whole
-from tallystick.testing import builders, race
+from tallystick.testing import builders
+from tests.postgres import race
 
 Positions = list[int]
 RowsOf = Callable[[DataFrame], list[Event]]
