@@ -37,7 +37,7 @@ def play(stage: Stage) -> bool:
     if importlib.util.find_spec("pyspark") is None:
         stage.say("PySpark is not installed: pip install 'tallystick[spark]', and run the demo again.")
         return True
-    from tallystick.pipeline import session
+    from tallystick.pipeline.spark import session
 
     with stage.console.status("starting Spark …"):
         spark = session("local[2]", memory="2g")
@@ -48,10 +48,10 @@ def play(stage: Stage) -> bool:
 
 
 def _play(stage: Stage, spark: Any) -> bool:
-    from tallystick.pipeline.archive import archive
-    from tallystick.pipeline.growth import growth
-    from tallystick.pipeline.growth_page import write_page
-    from tallystick.pipeline.verifying import verify
+    from tallystick.pipeline.jobs.archive import archive
+    from tallystick.pipeline.jobs.growth import growth
+    from tallystick.pipeline.jobs.growth_page import write_page
+    from tallystick.pipeline.jobs.verify import verify
 
     place = stage.options.directory / "archive"
     with stage.console.status("archiving, verifying, rebuilding …"):
@@ -82,7 +82,7 @@ def _play(stage: Stage, spark: Any) -> bool:
 
 def _rebuilt(stage: Stage, spark: Any) -> tuple[bool, int]:
     """Whether Spark and one process give the same rows, and how many."""
-    from tallystick.pipeline.rebuilding import rebuild
+    from tallystick.pipeline.jobs.rebuild import rebuild
 
     with tallystick.open(stage.url) as store:
         rebuild_in_process(store, ToolUse())

@@ -125,7 +125,7 @@ def test_the_hex_of_the_file_log_page_is_right(rows: list[Row], fenced: Any) -> 
     shown = ["".join(block.text.split()) for block in fenced("docs/formats/file-log.md") if block.language == "hex"]
     header = segment.encode(segment.Header(store_id=STORE_ID, segment_id=SEGMENT_ID, first_position=1, created=CREATED))
     first = bytes(frame.FrameBuffer().encode(SEGMENT_ID, len(header), 1, rows[:1], recorded=RECORDED, side=[]))
-    marked = mark.encode(mark.Mark(SEGMENT_ID, len(header) + len(first), 2, 1))
+    marked = mark.encode(mark.SegmentMark(SEGMENT_ID, len(header) + len(first), 2, 1))
     assert shown == [header.hex(), first.hex(), marked.hex(), *map(bytes.hex, rewritten(rows[0]))]
     assert f"ends at byte {len(header) + len(first)}" in page("file-log.md")
 

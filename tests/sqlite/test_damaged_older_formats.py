@@ -75,7 +75,7 @@ def _mark(path: str, *, head: int, is_open: bool) -> None:
     with closing(sqlite3.connect(f"{Path(path).as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
         store_id, _ = survey.identity(connection)
     Path(mark.path_of(path)).write_bytes(
-        mark.encode(mark.Mark(store_id, head, is_open)).ljust(mark.SLOTS * mark.SLOT_BYTES, b"\0")
+        mark.encode(mark.StoreMark(store_id, head, is_open)).ljust(mark.SLOTS * mark.SLOT_BYTES, b"\0")
     )
 
 
@@ -157,7 +157,7 @@ def test_a_sound_store_of_a_killed_writer_is_migrated(path: str, version: int, h
 def test_the_mark_of_another_store_does_not_count(path: str, version: int) -> None:
     """EVT-10: a copy of another store in this place is not held against what was here before."""
     _closed(path, version)
-    other = mark.encode(mark.Mark(b"o" * 16, 90, True)).ljust(mark.SLOTS * mark.SLOT_BYTES, b"\0")
+    other = mark.encode(mark.StoreMark(b"o" * 16, 90, True)).ljust(mark.SLOTS * mark.SLOT_BYTES, b"\0")
     Path(mark.path_of(path)).write_bytes(other)
     _require_whole(path)
 

@@ -35,7 +35,7 @@ LAYERS = (
     ("testing",),
 )
 RANK = {name: rank for rank, line in enumerate(LAYERS) for name in line}
-SHARED_BY_ENGINES = frozenset({"damage_file", "disk", "mounts", "tables"})
+SHARED_BY_ENGINES = frozenset({"damage_file", "disk", "mark_slots", "mounts", "tables"})
 NAMES_ENGINES = frozenset({"opening", "testing"})
 
 WHERE_ALLOWED = {
@@ -139,7 +139,7 @@ def _goes_down(layer: str, named: str) -> bool:
 
 
 def test_no_engine_imports_another(imports: list[Import]) -> None:
-    """Engines share `disk`, `mounts`, `damage_file` and `tables`, which are parts and not engines, and nothing else."""
+    """Engines share only parts that are not engines: disk, marks, mounts, damage file and tables."""
     wrong = []
     for item in imports:
         if item.importer[0] == "engines" and item.imported[:2] == ["tallystick", "engines"]:

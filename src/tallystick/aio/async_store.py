@@ -18,7 +18,7 @@ from tallystick.aio.group_commit import Committer
 from tallystick.event.model import Event, NewEvent
 from tallystick.store.commit import Appended
 from tallystick.store.events import PAGE_EVENTS, Report
-from tallystick.store.expectation import ANY
+from tallystick.store.expectation import ANY, Expected
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut
 from tallystick.store.page import Hole, Page, StreamInfo
@@ -62,7 +62,9 @@ class AsyncStore:
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    async def append(self, stream: str, events: NewEvent | Sequence[NewEvent], *, expected: int = ANY) -> Appended:
+    async def append(
+        self, stream: str, events: NewEvent | Sequence[NewEvent], *, expected: Expected | int = ANY
+    ) -> Appended:
         """Append to one stream, all or nothing, and wait until it is on disk."""
         one = isinstance(events, NewEvent) or not isinstance(events, Iterable)  # what is no event is refused by name
         given: Any = [events] if one else list(events)  # type: ignore[arg-type]
@@ -70,11 +72,15 @@ class AsyncStore:
             await self._committer.room()
         return (await self._committer.hand_in(Request([Part(stream, given, expected)])))[0]
 
-    async def append_batch(self, stream: str, events: Sequence[NewEvent], *, expected: int = ANY) -> Appended:
+    async def append_batch(
+        self, stream: str, events: Sequence[NewEvent], *, expected: Expected | int = ANY
+    ) -> Appended:
         """Append several events to one stream: `append` under the name that a batch is looked for by."""
         return await self.append(stream, events, expected=expected)
 
-    async def append_all(self, parts: Iterable[tuple[str, Sequence[NewEvent], int] | Part]) -> list[Appended]:
+    async def append_all(
+        self, parts: Iterable[tuple[str, Sequence[NewEvent], Expected | int] | Part]
+    ) -> list[Appended]:
         """Append to several streams in one commit, all or nothing: (stream, events, expected) each."""
         given = [part if isinstance(part, Part) else Part(*part) for part in parts]
         if not given:

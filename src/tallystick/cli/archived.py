@@ -30,7 +30,7 @@ def covering(directory: str | None, store: Store) -> Archive | None:
     if directory is None:
         return None
     try:
-        from tallystick.pipeline.covering import Covering
+        from tallystick.pipeline.archive.coverage import ArchiveCoverage
     except ModuleNotFoundError as missing:
         raise errors.SparkMissing(library=missing.name or "pyarrow") from missing
-    return Covering(directory, store)
+    return ArchiveCoverage(directory, store)

@@ -55,10 +55,10 @@ def command() -> None:
 def init(directory: Path, name: str, as_json: bool) -> None:
     """Found a community in DIR: a new key, a new log, and its first event."""
     from tallystick.community import KeyPair
-    from tallystick.community.place import Place
+    from tallystick.community.config import CommunityConfig
 
     keys = KeyPair.generate()
-    community_place.create(directory, Place(keys.node), keys)
+    community_place.create(directory, CommunityConfig(keys.node), keys)
     with community_place.opened(directory) as community:
         community.log.append_local("community.created", {"name": name}, keys)
         _show({"community": keys.node, "node": keys.node}, as_json=as_json)

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tallystick.community import EventLog, Fanout, KeyPair, OwnHead, ReplayEngine, SnapshotStore
-    from tallystick.community.place import Place
+    from tallystick.community.config import CommunityConfig
     from tallystick.community.schedule import Schedule
     from tallystick.community.sync import HttpClient, Peer
-    from tallystick.community.upkeep import Upkeep
+    from tallystick.community.upkeep import NodeUpkeep
     from tallystick.store.events import Problem
 
 
 class Opened:
     """An open community: its log, its key, its views."""
 
-    def __init__(self, directory: Path, place: Place, keys: KeyPair, log: EventLog, own_head: OwnHead) -> None:
+    def __init__(
+        self, directory: Path, place: CommunityConfig, keys: KeyPair, log: EventLog, own_head: OwnHead
+    ) -> None:
         from tallystick.community import ChatView, MarketplaceView, MembersView, ReplayEngine, SnapshotStore
 
         self.directory = directory
@@ -50,12 +52,12 @@ class Opened:
         """A client for one of them."""
         return self.place.client(self.keys, peer)
 
-    def upkeep(self, schedule: Schedule | None = None) -> Upkeep:
+    def upkeep(self, schedule: Schedule | None = None) -> NodeUpkeep:
         """What the node does by itself."""
         from tallystick.cli import output
-        from tallystick.community.upkeep import Upkeep
+        from tallystick.community.upkeep import NodeUpkeep
 
-        return Upkeep(
+        return NodeUpkeep(
             self.log, self.engine, self.snapshots, self.keys, self.directory, schedule=schedule, tell=output.note
         )
 
@@ -66,10 +68,10 @@ class Opened:
         return Fanout(self.log, lambda: self.peers, self.client)
 
 
-def create(directory: Path, place: Place, keys: KeyPair) -> None:
+def create(directory: Path, place: CommunityConfig, keys: KeyPair) -> None:
     """Write down a new community; the directory must not have one."""
     from tallystick import errors
-    from tallystick.community import place as places
+    from tallystick.community import config as places
 
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     if (directory / places.FILE).exists():
@@ -83,7 +85,7 @@ def opened(directory: Path, *, offline: bool = False) -> Iterator[Opened]:
     """The community in a directory, for one command. `offline`: do not ask the peers before the first event."""
     import tallystick
     from tallystick.community import EventLog, KeyPair, OwnHead, SnapshotStore
-    from tallystick.community import place as places
+    from tallystick.community import config as places
 
     place = places.read(directory)
     keys = KeyPair.load(directory / "key")
@@ -99,12 +101,12 @@ def opened(directory: Path, *, offline: bool = False) -> Iterator[Opened]:
 def problems(directory: Path) -> list[Problem]:
     """What verification finds wrong with the log in a directory, which need not be fit to be opened as one."""
     import tallystick
-    from tallystick.community import checking
-    from tallystick.community import place as places
+    from tallystick.community import config as places
+    from tallystick.community import signatures
 
     places.read(directory)
     with tallystick.open(f"sqlite:{directory / 'log.db'}", profile="community", readonly=True) as store:
-        return checking.verify(store).problems
+        return signatures.verify(store).problems
 
 
 def facts(community: Opened) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def join(directory: Path, text: bytes, *, allow_private: bool, tls_ca: str = "")
     """Make a directory for a newcomer, and its first event."""
     from tallystick import errors
     from tallystick.community import KeyPair
-    from tallystick.community import place as places
+    from tallystick.community import config as places
     from tallystick.community.acts import proof_text
 
     try:
@@ -49,7 +49,7 @@ def join(directory: Path, text: bytes, *, allow_private: bool, tls_ca: str = "")
     except (msgspec.MsgspecError, ValueError) as problem:
         raise errors.InvalidValue(what="invitation", value="…", must=f"what `invite` printed ({problem})") from None
     keys = KeyPair.generate()
-    place = places.Place(invitation.community_id, allow_private=allow_private, invite=key.node, tls_ca=tls_ca)
+    place = places.CommunityConfig(invitation.community_id, allow_private=allow_private, invite=key.node, tls_ca=tls_ca)
     place.proof = key.sign(proof_text(invitation.community_id, keys.node)).hex()
     place.peers = [invitation.peer] if invitation.peer else []
     community_place.create(directory, place, keys)
@@ -87,7 +87,7 @@ def _adopt(directory: Path, invitation: Invitation) -> int:
 def add_peers(directory: Path, peers: tuple[str, ...], *, allow_private: bool, tls_ca: str = "") -> None:
     """Write down new peers, each as KEY@URL, and who vouches for them."""
     from tallystick.community import addresses, identity
-    from tallystick.community import place as places
+    from tallystick.community import config as places
 
     place = places.read(directory)
     private = place.allow_private or allow_private
@@ -187,7 +187,7 @@ def listen(directory: Path, how: Listening) -> None:
 
     from tallystick.community import SyncServer
     from tallystick.community.schedule import beside
-    from tallystick.server import logs, quiet
+    from tallystick.server import idle_timeout, logs
 
     how.require_pair()
     logged = logs.Logs(level=logs.level_from(os.environ))
@@ -198,9 +198,9 @@ def listen(directory: Path, how: Listening) -> None:
         config = uvicorn.Config(
             server.app(),
             log_level="warning",
-            http=quiet.Connection,
+            http=idle_timeout.Connection,
             ws="none",
-            limit_concurrency=quiet.CONNECTIONS_MAX,
+            limit_concurrency=idle_timeout.CONNECTIONS_MAX,
             access_log=False,
             ssl_certfile=how.tls_cert,
             ssl_keyfile=how.tls_key,
@@ -221,7 +221,7 @@ def retain(community: Opened, *, days: float | None = None) -> None:
 
 def set_emergency(directory: Path, *, on: bool) -> None:
     """Write down whether it is an emergency; a node that runs on this directory notices within a second."""
-    from tallystick.community import place as places
+    from tallystick.community import config as places
 
     place = places.read(directory)
     place.emergency = on

@@ -101,7 +101,7 @@ def _recount(url: str, *, as_json: bool) -> None:
 
 def _replay(url: str, consumer: str, position: int, reference: str, catalog: str | None, *, as_json: bool) -> None:
     from tallystick.projections import replay_letter
-    from tallystick.projections.loading import named
+    from tallystick.projections.reference import named
 
     modules.look_here()
     handler = named(reference, what="handler")

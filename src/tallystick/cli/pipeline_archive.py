@@ -9,7 +9,7 @@ import click
 from tallystick.cli import options, output, places, progress, spark
 
 if TYPE_CHECKING:
-    from tallystick.pipeline.registering import Registered
+    from tallystick.pipeline.archive.registration import RegisterResult
 
 
 @click.command("archive", short_help="Put what is new into an archive of Parquet files.")
@@ -60,7 +60,7 @@ def command(
     The manifest is replaced in one step: killed anywhere, the archive is what it was, and the next run goes on.
     """
     with spark.session(master, memory=memory) as session, progress.tasks("archiving") as show:
-        from tallystick.pipeline.archive import archive
+        from tallystick.pipeline.jobs.archive import archive
 
         done = archive(
             session, url, directory, until=until, bucket_events=bucket_events, grace_seconds=grace_seconds, show=show
@@ -76,7 +76,7 @@ def command(
     click.echo(f"{directory} holds {done.rows} events, {output.size(done.size)}, through position {done.through}")
 
 
-def _registered(directory: str, kind: str) -> Registered:
-    from tallystick.pipeline.registering import register
+def _registered(directory: str, kind: str) -> RegisterResult:
+    from tallystick.pipeline.archive.registration import register
 
     return register(directory, kind)

@@ -38,7 +38,7 @@ def command(directory: str, bucket_events: int, grace_seconds: float, master: st
     Ids that stand for different events are listed, and their buckets stay as they are: exit status 1.
     """
     with spark.session(master, memory=memory) as session, progress.tasks("compacting") as show:
-        from tallystick.pipeline.compacting import compact
+        from tallystick.pipeline.jobs.compact import compact
 
         done = compact(session, directory, bucket_events=bucket_events, grace_seconds=grace_seconds, show=show)
     status = failures.decide(failures.DONE if done.ok else failures.NO)

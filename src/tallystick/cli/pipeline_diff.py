@@ -10,7 +10,7 @@ import msgspec
 from tallystick.cli import code, failures, options, output, progress, spark
 
 if TYPE_CHECKING:
-    from tallystick.pipeline.differing import Compared
+    from tallystick.pipeline.jobs.diff import DiffResult
 
 
 @click.command("diff", short_help="Compare two versions of a reducer or projection over the history.")
@@ -41,7 +41,7 @@ def command(
     catalog = code.load_catalog(catalog_reference)
     before, after = _loaded(old), _loaded(new)
     with spark.session(master, memory=memory) as session, progress.tasks("comparing") as show:
-        from tallystick.pipeline.differing import diff
+        from tallystick.pipeline.jobs.diff import diff
 
         found = diff(session, url, before, after, archive_directory, catalog=catalog, show=show)
     status = failures.decide(failures.DONE if found.same else failures.NO)
@@ -66,7 +66,7 @@ def _loaded(reference: str) -> Any:
         return state.load(reference)
 
 
-def _show(found: Compared) -> None:
+def _show(found: DiffResult) -> None:
     rows = [
         (item.key, f"{item.stream}#{item.seq}", item.position, item.type, change.path, change.old, change.new)
         for item in found.differences

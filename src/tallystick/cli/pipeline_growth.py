@@ -10,7 +10,7 @@ import click
 from tallystick.cli import options, output, progress, spark
 
 if TYPE_CHECKING:
-    from tallystick.pipeline.growth import Growth
+    from tallystick.pipeline.jobs.growth import GrowthReport
 
 DAYS_SHOWN = 14
 
@@ -29,11 +29,11 @@ def command(
 ) -> None:
     """Say how large each event type is, what happened each day, and where that leads in a month and a year."""
     with spark.session(master, memory=memory) as session, progress.tasks("counting") as show:
-        from tallystick.pipeline.growth import growth
+        from tallystick.pipeline.jobs.growth import growth
 
         found = growth(session, url, archive_directory, show=show)
     if page is not None:
-        from tallystick.pipeline.growth_page import write_page
+        from tallystick.pipeline.jobs.growth_page import write_page
 
         write_page(found, page)
     if as_json:
@@ -42,7 +42,7 @@ def command(
         _show(found, page)
 
 
-def _show(found: Growth, page: Path | None) -> None:
+def _show(found: GrowthReport, page: Path | None) -> None:
     output.table(
         ("type", "events", "size", "mean", "largest"),
         (

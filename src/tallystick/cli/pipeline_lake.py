@@ -14,8 +14,8 @@ from tallystick.cli import failures, options, output, places, progress, spark
 from tallystick.cli.verify import show_problems
 
 if TYPE_CHECKING:
-    from tallystick.pipeline.lake.check import TableVerified
-    from tallystick.pipeline.lake.projection_rows import RowsVerified
+    from tallystick.pipeline.lake.check import TableVerifyResult
+    from tallystick.pipeline.lake.projection_rows import RowsVerifyResult
 
 _FORMAT = click.option(
     "--format", type=click.Choice(("delta", "iceberg")), help="The format of a table that is not there yet."
@@ -140,10 +140,10 @@ def verify_(url: str, destination: str, archive_directory: str | None, as_json: 
     """
     with _libraries(), progress.tasks("verifying") as show:
         from tallystick.pipeline.lake import check, projection_rows
-        from tallystick.pipeline.lake.table import marked, table_at
+        from tallystick.pipeline.lake.table import read_mark, table_at
 
-        found: TableVerified | RowsVerified
-        if marked(table_at(destination)).projection:
+        found: TableVerifyResult | RowsVerifyResult
+        if read_mark(table_at(destination)).projection:
             found = projection_rows.verify(url, destination)
         else:
             found = check.verify(url, destination, archive_directory, show=show)
@@ -155,7 +155,7 @@ def verify_(url: str, destination: str, archive_directory: str | None, as_json: 
     return status
 
 
-def _show(found: TableVerified | RowsVerified) -> None:
+def _show(found: TableVerifyResult | RowsVerifyResult) -> None:
     if found.problems:
         show_problems(found.problems)
         more = " or more" if getattr(found, "truncated", False) else ""
@@ -166,10 +166,10 @@ def _show(found: TableVerified | RowsVerified) -> None:
         output.note(f"not looked at: {text}")
 
 
-def _counted(found: TableVerified | RowsVerified) -> str:
-    from tallystick.pipeline.lake.check import TableVerified
+def _counted(found: TableVerifyResult | RowsVerifyResult) -> str:
+    from tallystick.pipeline.lake.check import TableVerifyResult
 
-    if not isinstance(found, TableVerified):
+    if not isinstance(found, TableVerifyResult):
         return f"{found.rows} rows of {found.projection} at position {found.position}"
     erased = f", {found.erased} of them erased" if found.erased else ""
     where = f"{found.files} files, through position {found.through} of {found.head}"

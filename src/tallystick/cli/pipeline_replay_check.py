@@ -31,7 +31,7 @@ def command(
     """
     reducers, catalog = code.load_reducers(references), code.load_catalog(catalog_reference)
     with spark.session(master, memory=memory) as session, progress.tasks("replaying") as show:
-        from tallystick.pipeline.replaying import replay_check
+        from tallystick.pipeline.jobs.replay_check import replay_check
 
         found = replay_check(session, url, reducers, archive_directory, catalog=catalog, show=show)
     status = failures.decide(failures.DONE if found.ok else failures.NO)

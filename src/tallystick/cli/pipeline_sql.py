@@ -29,9 +29,9 @@ def command(
     Such as: select type, count(*), sum(data.cents) from events group by type
     """
     with spark.session(master, memory=memory) as session, progress.tasks("asking") as show:
-        from tallystick.pipeline.failures import clear
-        from tallystick.pipeline.progress import watched
-        from tallystick.pipeline.querying import sql
+        from tallystick.pipeline.jobs.query import sql
+        from tallystick.pipeline.spark.failures import clear
+        from tallystick.pipeline.spark.progress import watched
 
         with clear(), watched(session, "sql", show):
             answer = sql(session, url, query, archive_directory)

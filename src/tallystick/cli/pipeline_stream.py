@@ -57,8 +57,8 @@ def command(
 
     projection, known = modules.projection(reference), modules.loaded_catalog(catalog)
     with spark.session(master, memory=memory) as session:
-        from tallystick.pipeline.failures import clear
-        from tallystick.pipeline.streaming import stream
+        from tallystick.pipeline.jobs.stream import stream
+        from tallystick.pipeline.spark.failures import clear
 
         with clear():
             bounds = {"batch_events": batch_events, "batch_bytes": batch_bytes}

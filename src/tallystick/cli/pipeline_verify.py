@@ -11,7 +11,7 @@ from tallystick.cli import failures, options, output, progress, spark
 from tallystick.cli.verify import show_problems
 
 if TYPE_CHECKING:
-    from tallystick.pipeline.verifying import Verified
+    from tallystick.pipeline.jobs.verify import VerifyResult
 
 
 @click.command("verify", short_help="Check every event on Spark.")
@@ -27,7 +27,7 @@ def command(url: str, archive_directory: str | None, master: str, memory: str, a
     otherwise.
     """
     with spark.session(master, memory=memory) as session, progress.tasks("verifying") as show:
-        from tallystick.pipeline.verifying import verify
+        from tallystick.pipeline.jobs.verify import verify
 
         found = verify(session, url, archive_directory, show=show)
     status = failures.decide(failures.DONE if found.ok else failures.NO)
@@ -40,7 +40,7 @@ def command(url: str, archive_directory: str | None, master: str, memory: str, a
     return status
 
 
-def _show(found: Verified) -> None:
+def _show(found: VerifyResult) -> None:
     if found.problems:
         show_problems(found.problems)
         more = " or more" if found.truncated else ""

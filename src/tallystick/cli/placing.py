@@ -71,11 +71,11 @@ def choose(place: str, projection: Any, *, events: int, archive: str | None, sto
 def _why_not_sql(projection: Any, store: Store | None) -> str | None:
     """Why SQL cannot compute these rows; empty if nobody would expect it to, None if it can."""
     from tallystick.projections import Summary
-    from tallystick.projections.summary.summing import hindrance
+    from tallystick.projections.summary.sql import why_not_sql
 
     if store is None or not isinstance(projection, Summary):
         return ""
-    return hindrance(projection, store.catalog)
+    return why_not_sql(projection, store.catalog)
 
 
 def _by_size(events: int, *, is_sql: bool, note: str) -> Choice:
@@ -104,7 +104,7 @@ def rebuild(store: Store, projection: Any, choice: Choice, session: Session) -> 
 
 
 def _by_sql(store: Store, projection: Any, move: Callable[[int], None]) -> int:
-    from tallystick.projections.summary.rebuilding import rebuild_by_sql
+    from tallystick.projections.summary.rebuild import rebuild_by_sql
 
     return rebuild_by_sql(store, projection, progress=move).position
 
@@ -119,6 +119,6 @@ def _in_process(store: Store, projection: Any, move: Callable[[int], None]) -> i
 
 def _on_spark(store: Store, projection: Any, session: Session) -> int:
     with spark.session(session.master, memory=session.memory) as running, progress.tasks(projection.name) as show:
-        from tallystick.pipeline.rebuilding import rebuild
+        from tallystick.pipeline.jobs.rebuild import rebuild
 
         return rebuild(running, store, projection, session.archive, show=show).position

@@ -30,7 +30,7 @@ def replay(url: str, run: str, check: bool, as_json: bool) -> int:
     from tallystick import runs
 
     with tallystick.open(url, readonly=check, create=False) as store:
-        validated = runs.rebuild.validate(store, run)
+        validated = runs.recovery.validate(store, run)
         found = runs.replay(store, run)
     status = failures.decide(failures.DONE if found.equal else failures.NO)
     if as_json:
@@ -94,7 +94,7 @@ def telemetry(url: str, as_json: bool, **asked: Any) -> int:
     from tallystick import runs
 
     with options.open_reading(url) as store:
-        found = runs.telemetry(store, runs.Question(**asked))
+        found = runs.telemetry(store, runs.ActivityQuery(**asked))
     status = failures.decide(failures.NO if found.unreadable else failures.DONE)
     if as_json:
         for item in found.activities:

@@ -14,7 +14,7 @@ from tallystick.cli import code, failures, options, output, run_status
 
 if TYPE_CHECKING:
     from tallystick import Store
-    from tallystick.runs import Crew, RunState, Workflow
+    from tallystick.runs import RunnerInfo, RunState, Workflow
 
 _CREW = (
     click.option("--actor", metavar="NAME", help="Who asks for this; the user's name unless it is given."),
@@ -39,7 +39,7 @@ _WORKSPACE = click.option(
 )
 
 
-def _crewed(command: Callable[..., Any]) -> Callable[..., Any]:
+def _runner_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_CREW):
         command = option(command)
     return command
@@ -51,7 +51,7 @@ def _crewed(command: Callable[..., Any]) -> Callable[..., Any]:
 @_NEW
 @_WORKSPACE
 @_INPUT
-@_crewed
+@_runner_options
 @options.as_json
 def start(
     url: str,
@@ -60,7 +60,7 @@ def start(
     workspace: str | None,
     inputs: tuple[str, ...],
     as_json: bool,
-    **crew: Any,
+    **runner: Any,
 ) -> int:
     """Start a run and carry it out. Exit status 1 if a node failed for good; `tally run resume` goes on then.
 
@@ -83,7 +83,7 @@ def start(
                 workspace=workspace,
                 inputs=given,
                 reference=reference,
-                crew=_crew(**crew),
+                runner=_runner_info(**runner),
             ),
             as_json=as_json,
         )
@@ -98,7 +98,7 @@ def start(
 @click.option("--force", multiple=True, metavar="NODE", help="Do this node again, and what follows. May be repeated.")
 @click.option("--accept-changes", is_flag=True, help="Changed code would have made the same: keep what it made.")
 @click.option("--rerun-changed", is_flag=True, help="Do nodes whose code changed again, and what follows from them.")
-@_crewed
+@_runner_options
 @options.as_json
 def resume(
     url: str,
@@ -110,7 +110,7 @@ def resume(
     accept_changes: bool,
     rerun_changed: bool,
     as_json: bool,
-    **crew: Any,
+    **runner: Any,
 ) -> int:
     """Go on with a run at its first unfinished node. What had finished is not done again.
 
@@ -141,7 +141,7 @@ def resume(
                 force=force,
                 accept_changes=accept_changes,
                 rerun_changed=rerun_changed,
-                crew=_crew(**crew),
+                runner=_runner_info(**runner),
             ),
             as_json=as_json,
         )
@@ -227,7 +227,7 @@ def _reference(store: Store, run: str) -> str | None:
     try:
         return runs.load(store, run).state.reference
     except (*UNREADABLE, errors.RunNotFound):
-        runs.rebuild.for_resume(store, run)  # says what is wrong, and records it
+        runs.recovery.for_resume(store, run)  # says what is wrong, and records it
         raise
 
 
@@ -241,14 +241,16 @@ def _inputs(given: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _crew(*, actor: str | None, worker: str | None, parallel: int, attestation: tuple[str, str] | None) -> Crew:
-    from tallystick.runs import Attestation, Crew
+def _runner_info(
+    *, actor: str | None, worker: str | None, parallel: int, attestation: tuple[str, str] | None
+) -> RunnerInfo:
+    from tallystick.runs import Attestation, RunnerInfo
 
     evidence = None
     if attestation:
         with open(attestation[1], "rb") as file:
             evidence = Attestation(attestation[0], file.read())
-    return Crew(actor=actor or _user(), worker=worker or "", parallel=parallel, attestation=evidence)
+    return RunnerInfo(actor=actor or _user(), worker=worker or "", parallel=parallel, attestation=evidence)
 
 
 def _user() -> str:

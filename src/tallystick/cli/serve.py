@@ -40,7 +40,7 @@ def command(url: str, as_json: bool, **given: Any) -> None:
     TALLY_SERVE_… set its limits: docs/service.md.
     """
     try:
-        from tallystick.server import listening, logs, service
+        from tallystick.server import listener, logs, service
     except ModuleNotFoundError as missing:
         raise click.ClickException(f"{missing.name} is not installed: pip install 'tallystick[serve]'") from None
     directory = given.pop("archive_directory")
@@ -53,14 +53,14 @@ def command(url: str, as_json: bool, **given: Any) -> None:
     logged = logs.Logs(level=logs.level_from(os.environ))
     opened = service.open_service(_settings(url, given), **parts)
     try:
-        listening.require_safe(opened)
-        socket = listening.bind(opened.settings)
+        listener.require_safe(opened)
+        socket = listener.bind(opened.settings)
     except BaseException:
         opened.store.close()
         raise
     _tell_damage(opened)
     with logged:
-        listening.Listener(opened, ready=lambda address: _ready(address, as_json=as_json)).run([socket])
+        listener.Listener(opened, ready=lambda address: _ready(address, as_json=as_json)).run([socket])
 
 
 def _settings(url: str, given: dict[str, Any]) -> Settings:

@@ -75,13 +75,13 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
 def _wrong_signatures(store: Store, total: int) -> Iterator[Problem]:
     """What is wrong with the signatures of a community's log; where they cannot be checked, that is said."""
     try:
-        from tallystick.community import checking
+        from tallystick.community import signatures
     except ModuleNotFoundError as missing:
         hint = "pip install 'tallystick[community]'"
         click.echo(f"signatures were not checked: {missing.name} is not installed ({hint})", err=True)
         return
     with progress.bar("signatures", total=total) as move:
-        yield from checking.problems(store, progress=move)
+        yield from signatures.problems(store, progress=move)
 
 
 def _show(answer: dict[str, Any], problems: list[Problem]) -> None:

@@ -12,8 +12,8 @@ from typing import TypeAlias
 import msgspec
 
 from tallystick import errors
-from tallystick.community import identity, wire
-from tallystick.community.entry import Entry, Streams, text_of
+from tallystick.community import identity, wire_format
+from tallystick.community.entry import FeedEntry, FeedStreams, text_of
 from tallystick.community.messages import Malformed
 from tallystick.community.types import Event
 from tallystick.event import chain
@@ -21,21 +21,21 @@ from tallystick.event import chain
 Verify: TypeAlias = "Callable[[bytes, bytes, bytes], bool]"
 """Key, text, signature: whether they belong together."""
 
-Examined: TypeAlias = "Entry | errors.EventLogError"
+Examined: TypeAlias = "FeedEntry | errors.EventLogError"
 
 
-def examine(events: Sequence[Event], streams: Streams, verify: Verify = identity.verify) -> list[Examined]:
+def examine(events: Sequence[Event], streams: FeedStreams, verify: Verify = identity.verify) -> list[Examined]:
     """For each event its entry, if its author signed it for this community; else why not."""
-    whole = iter(wire.entries([event for event in events if not isinstance(event, Malformed)]))
-    found = [wire.malformed(event.reason) if isinstance(event, Malformed) else next(whole) for event in events]
+    whole = iter(wire_format.entries([event for event in events if not isinstance(event, Malformed)]))
+    found = [wire_format.malformed(event.reason) if isinstance(event, Malformed) else next(whole) for event in events]
     return [_examined(event, entry, streams, verify) for event, entry in zip(events, found, strict=True)]
 
 
-def _examined(event: Event, entry: Examined, streams: Streams, verify: Verify) -> Examined:
+def _examined(event: Event, entry: Examined, streams: FeedStreams, verify: Verify) -> Examined:
     return entry if isinstance(entry, errors.EventLogError) else _authentic(event, entry, streams, verify)
 
 
-def _authentic(event: Event, entry: Entry, streams: Streams, verify: Verify) -> Examined:
+def _authentic(event: Event, entry: FeedEntry, streams: FeedStreams, verify: Verify) -> Examined:
     if event.community_id != streams.community:
         return _refused("it belongs to another community")
     key = _key(entry.author)

@@ -8,7 +8,7 @@ import msgspec
 
 from tallystick.community import identity
 from tallystick.community.acceptance import Verify
-from tallystick.community.entry import Entry, Key
+from tallystick.community.entry import FeedEntry, Key
 from tallystick.community.types import (
     CREATED,
     DEMOTED,
@@ -54,7 +54,7 @@ def proof_text(community: str, author: str) -> bytes:
     return identity.tagged(identity.INVITATION_TAG, community, author)
 
 
-def act_of(entry: Entry, community: str, verify: Verify) -> Act | None:
+def act_of(entry: FeedEntry, community: str, verify: Verify) -> Act | None:
     """The act that an event is; None if it is none, or a malformed one."""
     if entry.type not in MEMBERSHIP_TYPES or entry.version != 1:
         return None
@@ -64,7 +64,7 @@ def act_of(entry: Entry, community: str, verify: Verify) -> Act | None:
     return Act(*entry.key, entry.author, entry.seq, entry.type, **fields)
 
 
-def _fields(entry: Entry, data: dict[str, Any], community: str, verify: Verify) -> dict[str, Any] | None:
+def _fields(entry: FeedEntry, data: dict[str, Any], community: str, verify: Verify) -> dict[str, Any] | None:
     if entry.type == CREATED:
         return {"node": entry.author, "rank": OWNER} if entry.author == community and entry.seq == 1 else None
     node = data.get("invite" if entry.type == JOINED else "node")
@@ -87,7 +87,7 @@ def _fields(entry: Entry, data: dict[str, Any], community: str, verify: Verify) 
     return {"node": node, "rank": rank, "cut": _number(data.get("seq"), 0, SEQ_MAX, SEQ_MAX)}
 
 
-def _proven(entry: Entry, invite: str, proof: object, community: str, verify: Verify) -> bool:
+def _proven(entry: FeedEntry, invite: str, proof: object, community: str, verify: Verify) -> bool:
     if invite == entry.author:
         return True
     if not isinstance(proof, str) or len(proof) != 128:

@@ -21,7 +21,7 @@ ERASED = b""
 """The payload of an event whose data was erased here: no JSON object is empty."""
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class FeedEntry(msgspec.Struct, frozen=True, gc=False):
     """One event of one author's feed."""
 
     author: str
@@ -64,7 +64,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class Streams:
+class FeedStreams:
     """The names of a community's streams: a feed an author, and beside them what no feed can take."""
 
     def __init__(self, community: str) -> None:
@@ -80,7 +80,7 @@ class Streams:
         return f"{self.kind}/{names.ASIDE}{author}"
 
 
-def text_of(stream: str, entry: Entry) -> bytes:
+def text_of(stream: str, entry: FeedEntry) -> bytes:
     """The text that the link hashes and the author signs."""
     return (
         f"{chain.DOMAIN}\n{entry.previous.hex()}\n{stream}\n{entry.seq}\n{entry.type}\n{entry.version}\n"
@@ -96,10 +96,10 @@ class _Clocked(msgspec.Struct, gc=False):
 _clocked = msgspec.json.Decoder(_Clocked)
 
 
-def from_store(event: envelope.Event, previous: bytes) -> Entry:
+def from_store(event: envelope.Event, previous: bytes) -> FeedEntry:
     """The entry that a stored event of a feed is."""
     clocked = _clocked.decode(event.meta)
-    return Entry(
+    return FeedEntry(
         clocked.author,
         event.seq,
         clocked.lamport,
@@ -117,7 +117,7 @@ def from_store(event: envelope.Event, previous: bytes) -> Entry:
 
 
 def mint(
-    streams: Streams,
+    streams: FeedStreams,
     keys: KeyPair,
     *,
     after: Place,
@@ -127,11 +127,11 @@ def mint(
     id: bytes,
     time: int,
     version: int = 1,
-) -> Entry:
+) -> FeedEntry:
     """A new signed event at the end of one's own feed."""
     payload = canonical.encode(data)
     meta = canonical.encode({"alg": ALG, "author": keys.node, "lamport": lamport}, what="meta")
     seq, previous = after
     fields = (keys.node, seq + 1, lamport, type, version, id, time, payload, meta, chain.checksum(payload))
-    text = text_of(streams.feed(keys.node), Entry(*fields, b"", previous, b""))
-    return Entry(*fields, chain.checksum(text), previous, keys.sign(text))
+    text = text_of(streams.feed(keys.node), FeedEntry(*fields, b"", previous, b""))
+    return FeedEntry(*fields, chain.checksum(text), previous, keys.sign(text))

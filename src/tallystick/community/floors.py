@@ -17,8 +17,8 @@ import msgspec
 
 from tallystick.community import identity
 from tallystick.community.acts import Act
-from tallystick.community.entry import Entry
-from tallystick.community.feeds import NOTHING, Head
+from tallystick.community.entry import FeedEntry
+from tallystick.community.feeds import NOTHING, FeedHead
 from tallystick.community.roster import Roster
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Base(msgspec.Struct, frozen=True):
     """What a node starts from instead of the whole log: nothing, or what a floor covers."""
 
-    heads: dict[str, Head] = {}
+    heads: dict[str, FeedHead] = {}
     acts: tuple[Act, ...] = ()
     nodes: tuple[str, ...] = ()
     lamport: int = 0
@@ -39,7 +39,7 @@ class Floor(msgspec.Struct, frozen=True):
     """A floor as its event says it."""
 
     after: bytes
-    heads: dict[str, Head]
+    heads: dict[str, FeedHead]
     digest: bytes
 
 
@@ -47,11 +47,11 @@ class Covered(msgspec.Struct, frozen=True):
     """What a floor covers beyond the one before: the base that it makes, and its events that count, in order."""
 
     base: Base
-    entries: list[Entry]
+    entries: list[FeedEntry]
     roster: Roster
 
 
-def digest(heads: dict[str, Head], acts: tuple[Act, ...], nodes: tuple[str, ...]) -> bytes:
+def digest(heads: dict[str, FeedHead], acts: tuple[Act, ...], nodes: tuple[str, ...]) -> bytes:
     """What identifies a floor: where the feeds are cut, who was heard of, and every act below."""
     lines = [f"{author}\n{head.seq}\n{head.link.hex()}" for author, head in sorted(heads.items())]
     lines += [act.link.hex() for act in acts]
@@ -65,13 +65,13 @@ def payload_of(base: Base, after: bytes) -> dict[str, Any]:
     return {"floor": {"after": after.hex(), "heads": heads, "digest": base.floor.hex()}}
 
 
-def floor_of(entry: Entry) -> Floor | None:
+def floor_of(entry: FeedEntry) -> Floor | None:
     """The floor that a policy event declares; None if it declares none, or a malformed one."""
     found = entry.data.get("floor")
     try:
         assert isinstance(found, dict)
         heads = {
-            author: Head(int(seq), bytes.fromhex(link), int(lamport))
+            author: FeedHead(int(seq), bytes.fromhex(link), int(lamport))
             for author, (seq, link, lamport) in found["heads"].items()
             if identity.is_node_id(author)
         }
@@ -81,20 +81,20 @@ def floor_of(entry: Entry) -> Floor | None:
         return None
 
 
-def heads_at(replica: Replica, lamport: int) -> dict[str, Head]:
+def heads_at(replica: Replica, lamport: int) -> dict[str, FeedHead]:
     """Where each feed would be cut: its last event that belongs to the evidence and is not past this lamport."""
     found = dict(replica.base.heads)
     for author, tip in replica.tips().items():
         for entry in replica.feeds[author].between(found.get(author, NOTHING).seq, tip.seq):
             if entry.lamport > lamport:
                 break
-            found[author] = Head(entry.seq, entry.link, entry.lamport)
+            found[author] = FeedHead(entry.seq, entry.link, entry.lamport)
     return found
 
 
-def cover(replica: Replica, heads: dict[str, Head]) -> Covered | None:
+def cover(replica: Replica, heads: dict[str, FeedHead]) -> Covered | None:
     """What these heads cover beyond the node's base; None while some of it is missing, or differs here."""
-    entries: list[Entry] = []
+    entries: list[FeedEntry] = []
     for author, head in heads.items():
         below = replica.base.heads.get(author, NOTHING)
         feed = replica.feeds.get(author)
@@ -109,7 +109,7 @@ def cover(replica: Replica, heads: dict[str, Head]) -> Covered | None:
     return _judged(replica, heads, sorted(entries, key=lambda entry: entry.key))
 
 
-def _judged(replica: Replica, heads: dict[str, Head], entries: list[Entry]) -> Covered:
+def _judged(replica: Replica, heads: dict[str, FeedHead], entries: list[FeedEntry]) -> Covered:
     """Judge the covered events by themselves: what is learned later does not reach below a floor."""
     scratch = type(replica)(replica.community, base=replica.base, verify=replica.verify)
     scratch.apply(entries)

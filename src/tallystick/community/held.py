@@ -6,7 +6,7 @@ a peer that has it will offer it again.
 
 from __future__ import annotations
 
-from tallystick.community.entry import Entry
+from tallystick.community.entry import FeedEntry
 
 HELD_EVENTS_MAX = 1000
 HELD_BYTES_MAX = 4 << 20
@@ -19,10 +19,10 @@ class Held:
     def __init__(self, *, events_max: int = HELD_EVENTS_MAX, bytes_max: int = HELD_BYTES_MAX) -> None:
         self._events_max = events_max
         self._bytes_max = bytes_max
-        self._by_peer: dict[str, dict[bytes, Entry]] = {}
+        self._by_peer: dict[str, dict[bytes, FeedEntry]] = {}
         self._bytes: dict[str, int] = {}
 
-    def put(self, entry: Entry, peer: str) -> bool:
+    def put(self, entry: FeedEntry, peer: str) -> bool:
         """Hold an event that this peer sent; False if there is no room for it."""
         pool = self._by_peer.get(peer)
         if pool is None:
@@ -38,7 +38,7 @@ class Held:
         self._bytes[peer] = size
         return True
 
-    def take_all(self) -> list[tuple[Entry, str]]:
+    def take_all(self) -> list[tuple[FeedEntry, str]]:
         """Everything that is held, with who sent it; the pool is empty then."""
         found = [(entry, peer) for peer, pool in self._by_peer.items() for entry in pool.values()]
         self._by_peer.clear()

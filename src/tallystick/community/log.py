@@ -13,17 +13,17 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from typing import Any, TypeAlias
 
 from tallystick import errors
-from tallystick.community import identity, inserts, wire
+from tallystick.community import identity, inserts, wire_format
 from tallystick.community.acceptance import Verify
-from tallystick.community.entry import Entry, mint
+from tallystick.community.entry import FeedEntry, mint
 from tallystick.community.floors import Base
 from tallystick.community.held import Held
 from tallystick.community.identity import KeyPair
 from tallystick.community.inserts import LOCAL, RECEIVED, Inserted
-from tallystick.community.judging import Plan, error_of
-from tallystick.community.keeping import Keeper
-from tallystick.community.node import Node
+from tallystick.community.judge import JudgedBatch, error_of
+from tallystick.community.node import GossipNode
 from tallystick.community.replica import Replica
+from tallystick.community.storage import CommunityStorage
 from tallystick.community.types import CREATED, DEMOTED, JOINED, KNOWN_TYPES, RESERVED_TYPES, REVOKED, Event
 from tallystick.event import canonical, guard, ids
 from tallystick.store.store import Store
@@ -36,7 +36,7 @@ Ask: TypeAlias = "Callable[[EventLog], None]"
 """Asks peers for this node's own head: see own_head.py."""
 
 
-class EventLog(Node):
+class EventLog(GossipNode):
     """The log of one community in a store with the profile `community`. `node` is the NodeID that writes here.
 
     `ask` is called once, before the first event is written here.
@@ -60,10 +60,10 @@ class EventLog(Node):
         super().__init__(Replica(community_id, node=node, base=base, verify=verify, held=held), lock=self.lock)
         self.disk = store
         self.clock = store.clock
-        self._keeper = Keeper(store, community_id)
-        self._by_id: dict[bytes, Entry] = {}
-        self._copies: dict[bytes, list[Entry]] = {}  # further events whose authors chose an id that was taken
-        self._arrived: list[Entry] = []
+        self._keeper = CommunityStorage(store, community_id)
+        self._by_id: dict[bytes, FeedEntry] = {}
+        self._copies: dict[bytes, list[FeedEntry]] = {}  # further events whose authors chose an id that was taken
+        self._arrived: list[FeedEntry] = []
         self.wakers: list[Callable[[], None]] = []
         self._ask = ask
         self._asking = threading.Lock()
@@ -106,7 +106,7 @@ class EventLog(Node):
                 entry = self._mint(event_type, self._completed(event_type, data), author_kp)
                 self._require_standing(entry)
                 try:
-                    self._keep(Plan(new=[entry]), origin=LOCAL)
+                    self._keep(JudgedBatch(new=[entry]), origin=LOCAL)
                     break
                 except errors.Conflict:
                     continue  # another process wrote to this feed: sign again behind it
@@ -114,7 +114,7 @@ class EventLog(Node):
                 raise errors.Busy(waited_ms=0)
             if len(self.replica.held):
                 self.take_in(self.replica.plan(()))  # somebody may have waited for this
-        event = wire.to_wire(entry, self.community)
+        event = wire_format.to_wire(entry, self.community)
         for hand_on in self.on_append:
             hand_on(event)
         return event
@@ -146,7 +146,7 @@ class EventLog(Node):
                 raise error_of(code, f"event {entry.seq} of {entry.author} was kept, but does not count")
             return True
 
-    def take_in(self, plan: Plan) -> None:
+    def take_in(self, plan: JudgedBatch) -> None:
         """Keep what is new, then judge with it. If another process was faster, judge again behind it."""
         for _ in range(RETRIES_MAX):
             try:
@@ -158,7 +158,7 @@ class EventLog(Node):
                 plan.new, plan.forks = again.new, [*plan.forks, *again.forks]
         raise errors.Busy(waited_ms=0)
 
-    def _keep(self, plan: Plan, *, origin: str = RECEIVED) -> None:
+    def _keep(self, plan: JudgedBatch, *, origin: str = RECEIVED) -> None:
         self._keeper.keep(plan.new, plan.forks)
         self.replica.apply(plan.new, plan.forks, ceiling=plan.ceiling)
         self._arrive(plan.new)
@@ -170,8 +170,8 @@ class EventLog(Node):
     def refresh(self) -> None:
         """Take in what other processes wrote."""
         with self.lock:
-            new: list[Entry] = []
-            forks: list[tuple[Entry, Entry]] = []
+            new: list[FeedEntry] = []
+            forks: list[tuple[FeedEntry, FeedEntry]] = []
             for item in self._keeper.news():
                 if isinstance(item, tuple):
                     forks.append(item)
@@ -181,7 +181,7 @@ class EventLog(Node):
                 self.replica.apply(new, forks)
                 self._arrive(new)
 
-    def _mint(self, event_type: str, data: dict[str, Any], keys: KeyPair) -> Entry:
+    def _mint(self, event_type: str, data: dict[str, Any], keys: KeyPair) -> FeedEntry:
         head = self.replica.feed(keys.node).head
         now = self.clock()
         return mint(
@@ -202,14 +202,14 @@ class EventLog(Node):
         feed = self.replica.feeds.get(str(data.get("node")))
         return data | {"seq": feed.head.seq if feed else 0}
 
-    def _require_standing(self, entry: Entry) -> None:
+    def _require_standing(self, entry: FeedEntry) -> None:
         """Refuse to write what would not count, but for the first events of a founder and of a newcomer."""
         founding = entry.type == CREATED and entry.author == self.community and entry.seq == 1
         code = None if founding or entry.type == JOINED else self._standing(entry)
         if code is not None:
             raise error_of(code, f"{entry.author} is no member here, so the event would not count")
 
-    def _standing(self, entry: Entry) -> str | None:
+    def _standing(self, entry: FeedEntry) -> str | None:
         self.replica.feed(entry.author)
         return self.replica.code_of(entry)
 
@@ -221,7 +221,7 @@ class EventLog(Node):
             if secrets.suspects(payload):
                 secrets.inspect(where=f"payload of {event_type}", text=payload)
 
-    def _arrive(self, entries: Sequence[Entry]) -> None:
+    def _arrive(self, entries: Sequence[FeedEntry]) -> None:
         for entry in entries:
             if self._by_id.setdefault(entry.id, entry) is not entry:
                 self._copies.setdefault(entry.id, []).append(entry)
@@ -234,7 +234,7 @@ class EventLog(Node):
         """How many events have arrived here, written or received, since this log was opened and read."""
         return len(self._arrived)
 
-    def arrived(self, at: int) -> tuple[list[Entry], int]:
+    def arrived(self, at: int) -> tuple[list[FeedEntry], int]:
         """What has arrived behind the first `at`, and how many that makes."""
         with self.lock:
             return self._arrived[at:], len(self._arrived)
@@ -254,7 +254,7 @@ class EventLog(Node):
         found = [self._by_id[id_], *self._copies.get(id_, [])] if id_ in self._by_id else []
         counting = sorted((entry for entry in found if entry.key in self.replica.counted.by_key), key=lambda e: e.key)
         chosen = [*counting, *found]
-        return wire.to_wire(chosen[0], self.community) if chosen else None
+        return wire_format.to_wire(chosen[0], self.community) if chosen else None
 
     def replay(
         self, *, since_lamport: int = 0, event_types: Iterable[str] | None = None, limit: int | None = None
@@ -268,7 +268,7 @@ class EventLog(Node):
                 return
             if wanted is None or entry.type in wanted:
                 count += 1
-                yield wire.to_wire(entry, self.community)
+                yield wire_format.to_wire(entry, self.community)
 
     def heads_by_type(self) -> dict[str, int]:
         """The highest lamport of each type that counts."""
@@ -290,7 +290,7 @@ class EventLog(Node):
                     entry = self._arrived[at]
                     at += 1
                     if (wanted is None or entry.type in wanted) and self.replica.code_of(entry) is None:
-                        yield wire.to_wire(entry, self.community)
+                        yield wire_format.to_wire(entry, self.community)
                 await news.wait()
                 news.clear()
         finally:

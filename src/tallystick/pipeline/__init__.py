@@ -5,10 +5,10 @@ Only this package imports PySpark. `session()` starts one that is set up, `regis
 
 from __future__ import annotations
 
-from tallystick.pipeline.failures import clear
-from tallystick.pipeline.narrowing import hints
-from tallystick.pipeline.reading import read_events
-from tallystick.pipeline.session import is_running, session
-from tallystick.pipeline.source import register
+from tallystick.pipeline.source.data_source import register
+from tallystick.pipeline.source.events import read_events
+from tallystick.pipeline.source.query_plan import hints
+from tallystick.pipeline.spark.failures import clear
+from tallystick.pipeline.spark.session import is_running, session
 
 __all__ = ["clear", "hints", "is_running", "read_events", "register", "session"]

@@ -34,8 +34,8 @@ from pyspark.sql.types import StructType
 import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.event import canonical
-from tallystick.pipeline.failures import clear, told
-from tallystick.pipeline.question import absolute, named, number_in, require_shared, url_in
+from tallystick.pipeline.source.log_query import absolute, named, number_in, require_shared, url_in
+from tallystick.pipeline.spark.failures import clear, mark_errors
 from tallystick.store.expectation import ANY
 
 NAME = "tallystick"
@@ -50,7 +50,7 @@ OPTIONAL = {"id": "binary", "version": "int", "time": "bigint", "meta": "string"
 _UUID_VERSION, _UUID_VARIANT = 0x80, 0x80
 
 
-class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What rows become: where, ordered by which column, with which ids."""
 
     url: str
@@ -62,14 +62,14 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass
-class Wrote(WriterCommitMessage):
+class TaskWritten(WriterCommitMessage):
     """What one task did."""
 
     written: int
     stored: int
 
 
-def recipe(options: Mapping[str, str], schema: StructType) -> Recipe:
+def write_options(options: Mapping[str, str], schema: StructType) -> WriteOptions:
     """What the options and the columns of a table say, checked."""
     given = named(options)
     url, order = url_in(given), given.get("order", "")
@@ -99,7 +99,7 @@ def recipe(options: Mapping[str, str], schema: StructType) -> Recipe:
         )
         raise errors.SchemaMisfit(column=TASK, reason=reason)
     wait_seconds = WAIT_SECONDS if waits is None else float(waits)
-    return Recipe(
+    return WriteOptions(
         url=url,
         order=order,
         from_content=from_content,
@@ -109,32 +109,35 @@ def recipe(options: Mapping[str, str], schema: StructType) -> Recipe:
     )
 
 
-def append(made: Recipe, batches: Iterator[pa.RecordBatch], *, task: int) -> Wrote:
+def append(options: WriteOptions, batches: Iterator[pa.RecordBatch], *, task: int) -> TaskWritten:
     """Append the rows of a task. Writers of a log that has one at a time take turns."""
-    with told(), _opened(made) as store:
+    with mark_errors(), _opened(options) as store:
         written = stored = 0
-        for stream, expected, events in _groups(made, batches, task):
+        for stream, expected, events in _groups(options, batches, task):
             done = store.append(stream, events, expected=expected)
             stored += done.stored
             written += len(events) - done.stored
-        return Wrote(written, stored)
+        return TaskWritten(written, stored)
 
 
-def _opened(made: Recipe) -> Store:
-    until = time.monotonic() + made.wait_seconds
+def _opened(options: WriteOptions) -> Store:
+    until = time.monotonic() + options.wait_seconds
     while True:
         try:
-            return tallystick.open(made.url, create=False)
+            return tallystick.open(options.url, create=False)
         except errors.StoreLocked:
             if time.monotonic() > until:
                 raise
             time.sleep(POLL_SECONDS)
 
 
-def _groups(made: Recipe, batches: Iterator[pa.RecordBatch], task: int) -> Iterator[tuple[str, int, list[NewEvent]]]:
+def _groups(
+    options: WriteOptions, batches: Iterator[pa.RecordBatch], task: int
+) -> Iterator[tuple[str, int, list[NewEvent]]]:
     """Events of one stream with where it must end, as appends; their task and their order are checked on the way."""
     current, last = "", None
-    expected = seq = ANY
+    expected: int = ANY
+    seq: int = ANY
     events: list[NewEvent] = []
     for batch in batches:
         for row in batch.to_pylist():
@@ -145,27 +148,27 @@ def _groups(made: Recipe, batches: Iterator[pa.RecordBatch], task: int) -> Itera
                     _require_task(row, current, task)
                     last, seq = None, ANY
                 current, events = row["stream"], []
-                expected = _seq(made, row, seq) - 1 if made.expected else ANY
-            seq = _seq(made, row, seq)
-            place = row[made.order]
+                expected = _seq(options, row, seq) - 1 if options.expected else ANY
+            seq = _seq(options, row, seq)
+            place = row[options.order]
             if place is None or (last is not None and place < last):
                 reason = f"{place!r} comes after {last!r} in {current!r}: rows of a stream must be sorted by it"
-                raise errors.SchemaMisfit(column=made.order, reason=reason)
+                raise errors.SchemaMisfit(column=options.order, reason=reason)
             last = place
-            events.append(_event(made, row))
+            events.append(_event(options, row))
     if events:
         yield current, expected, events
 
 
-def _seq(made: Recipe, row: dict[str, Any], before: int) -> int:
+def _seq(options: WriteOptions, row: dict[str, Any], before: int) -> int:
     """The seq that a row must get; refused if it does not follow that of the row before in its stream."""
-    if made.expected is None:
+    if options.expected is None:
         return ANY
-    seq = row[made.expected]
+    seq = row[options.expected]
     if seq is None or seq < 1 or (before != ANY and seq != before + 1):
         after = "" if before == ANY else f" after {before}"
         reason = f"it is {seq!r}{after} in {row['stream']!r}: the seqs of a stream must follow one another"
-        raise errors.SchemaMisfit(column=made.expected, reason=reason)
+        raise errors.SchemaMisfit(column=options.expected, reason=reason)
     return int(seq)
 
 
@@ -182,8 +185,12 @@ def _require_task(row: dict[str, Any], before: str, task: int) -> None:
         raise errors.SchemaMisfit(column="stream", reason=reason)
 
 
-def _event(made: Recipe, row: dict[str, Any]) -> NewEvent:
-    id_ = content_id(row["stream"], row[made.order], row["type"], row["payload"]) if made.from_content else row["id"]
+def _event(options: WriteOptions, row: dict[str, Any]) -> NewEvent:
+    id_ = (
+        content_id(row["stream"], row[options.order], row["type"], row["payload"])
+        if options.from_content
+        else row["id"]
+    )
     if id_ is None:
         raise errors.SchemaMisfit(column="id", reason="it is null")
     meta = row.get("meta")
@@ -208,12 +215,12 @@ def content_id(stream: str, place: object, type_: str, payload: str) -> bytes:
 class BatchWriter(DataSourceArrowWriter):
     """Appends a table."""
 
-    def __init__(self, made: Recipe) -> None:
-        self._recipe = made
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Append the rows of one task; they are durable when this returns."""
-        return append(self._recipe, iterator, task=_task())
+        return append(self._options, iterator, task=_task())
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -222,16 +229,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
     Spark sorts no streaming table, so each task sorts its rows of a batch.
     """
 
-    def __init__(self, made: Recipe) -> None:
-        self._recipe = made
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Append the rows of one task."""
         batches = list(iterator)
         if batches:
-            by = [("stream", "ascending"), (self._recipe.order, "ascending")]
+            by = [("stream", "ascending"), (self._options.order, "ascending")]
             batches = pa.Table.from_batches(batches).sort_by(by).to_batches()
-        return append(self._recipe, iter(batches), task=_task())
+        return append(self._options, iter(batches), task=_task())
 
 
 def _task() -> int:

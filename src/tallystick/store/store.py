@@ -13,9 +13,10 @@ import msgspec
 from tallystick import errors
 from tallystick.event import names, profiles
 from tallystick.event.model import Event, NewEvent
-from tallystick.store import control, expectation, iterate, leases, tables, views
+from tallystick.store import control, iterate, leases, tables, views
 from tallystick.store.commit import Appended, Outcome, Transaction
 from tallystick.store.events import EventLog
+from tallystick.store.expectation import ANY, Expected
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.maintenance import Maintenance
 from tallystick.store.prepare import Catalog, Guard, Part, Preparer, Request, part_of
@@ -54,9 +55,7 @@ class Store(Reader):
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    def append(
-        self, stream: str, events: NewEvent | Sequence[NewEvent], *, expected: int = expectation.ANY
-    ) -> Appended:
+    def append(self, stream: str, events: NewEvent | Sequence[NewEvent], *, expected: Expected | int = ANY) -> Appended:
         """Append to one stream, all or nothing. `expected` is a seq, `NO_STREAM` or `ANY`; a wrong one is a `Conflict`.
 
         Events whose ids are stored already with the same content are not written again, so every retry is safe.
@@ -64,7 +63,7 @@ class Store(Reader):
         given = [events] if type(events) is NewEvent or not isinstance(events, Iterable) else list(events)
         return self._one(Request([Part(stream, given, expected)]))[0]
 
-    def append_all(self, parts: Iterable[tuple[str, Sequence[NewEvent], int] | Part]) -> list[Appended]:
+    def append_all(self, parts: Iterable[tuple[str, Sequence[NewEvent], Expected | int] | Part]) -> list[Appended]:
         """Append to several streams in one commit, all or nothing: (stream, events, expected) each."""
         return self._one(Request(list(map(part_of, parts))))
 

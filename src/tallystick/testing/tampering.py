@@ -19,7 +19,7 @@ from tallystick.engines.files import frame as frames
 from tallystick.engines.files import mark
 from tallystick.engines.files.compressed import open_segment
 from tallystick.engines.files.frame import FrameBuffer
-from tallystick.engines.files.mark import Mark
+from tallystick.engines.files.mark import SegmentMark
 from tallystick.engines.files.scan import Scanner
 from tallystick.engines.ndjson import line as lines
 from tallystick.event import chain
@@ -142,7 +142,9 @@ def _in_files(place: str, stream: str, seq: int, change: Change) -> None:
     file.close()
     path.write_bytes(written)
     Path(place, "index", "current.idx").unlink(missing_ok=True)
-    slot = mark.encode(Mark(header.segment_id, len(written), scanner.position or 0)).ljust(mark.SLOT_BYTES, b"\0")
+    slot = mark.encode(SegmentMark(header.segment_id, len(written), scanner.position or 0)).ljust(
+        mark.SLOT_BYTES, b"\0"
+    )
     Path(place, mark.NAME).write_bytes(slot + slot)  # in place: the writer has it open
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 
 from tallystick import errors
 from tallystick.engines.files import segment
-from tallystick.engines.files.reclaiming import Reclaimer
-from tallystick.engines.files.rewriting import encoding_of
+from tallystick.engines.files.reclaim import Reclaimer
+from tallystick.engines.files.rewrite import encoding_of
 from tallystick.engines.files.segments import Segment
 
 COMPRESS_BYTES_MIN = 64 << 10

@@ -9,22 +9,22 @@ from typing import Any
 
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
-from tallystick.engines.files import checking, evidence, frame, generation, opener, side
-from tallystick.engines.files.bell import Bell
+from tallystick.engines.files import check, frame, known_positions, opener, side
+from tallystick.engines.files.change_signal import ChangeSignal, poll
+from tallystick.engines.files.checked_frames import FrameEvents
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.compressor import Compressor
-from tallystick.engines.files.frame import Body
+from tallystick.engines.files.frame import Body, Frame
 from tallystick.engines.files.heads import HeadCache
-from tallystick.engines.files.listing import Listing
-from tallystick.engines.files.proven import Part
 from tallystick.engines.files.reader import events_of
-from tallystick.engines.files.reclaiming import Reclaimer, brings_erasures
-from tallystick.engines.files.segments import Segment
+from tallystick.engines.files.reclaim import Reclaimer, brings_erasures
+from tallystick.engines.files.segments import Segment, org_in
 from tallystick.engines.files.side import SideRecords
 from tallystick.engines.files.snapshots import FileSnapshots, brings_snapshots
-from tallystick.engines.files.transfers import Receiver
-from tallystick.engines.files.view import LogView, poll
-from tallystick.engines.files.writer import Writer
+from tallystick.engines.files.streams import StreamListing
+from tallystick.engines.files.transfers import FilesReceiver
+from tallystick.engines.files.view import LogView
+from tallystick.engines.files.writer import SegmentWriter
 from tallystick.engines.tables.beside import Beside
 from tallystick.event.model import Event, Row
 from tallystick.store import capabilities, checked, leases
@@ -42,7 +42,7 @@ from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.transfer import Received
 
 
-class FilesLog(Beside, Receiver):
+class FilesLog(Beside, FilesReceiver):
     """A log of segment files."""
 
     engine = "files"
@@ -51,7 +51,7 @@ class FilesLog(Beside, Receiver):
     def __init__(
         self,
         directory: str,
-        opened: opener.Opened,
+        opened: opener.OpenedLog,
         *,
         readonly: bool,
         clock: Callable[[], int],
@@ -59,13 +59,13 @@ class FilesLog(Beside, Receiver):
         segment_age_ns_max: int,
         compress_bytes_min: int,
     ) -> None:
-        header = opened.segments.last.header
+        header = opened.segments[-1].header
         self.url = f"files:{directory}"
         self.store_id = header.store_id
         self.profile = header.profile
         self.readonly = readonly
         files = opened.handles.files
-        beside = f"{directory}/{evidence.BESIDE}"
+        beside = f"{directory}/{known_positions.BESIDE}"
         Beside.__init__(self, beside, is_moved=lambda: files.is_moved(directory), has_mark=True)
         self.damage = DamageFile(files, directory)
         self._clock = clock
@@ -75,18 +75,18 @@ class FilesLog(Beside, Receiver):
         self.commands = FileCommands(self._view, self._forget)
         self._holder = Holder()
         self._heads = HeadCache()
-        self._listing = Listing(self._view)
+        self._listing = StreamListing(self._view)
         self._buffer = frame.FrameBuffer()
-        self._bell = Bell()
+        self._changed = ChangeSignal()
         self._reclaimer = Reclaimer(self._view, self.commands, seal=self._seal, clock=clock)
         self._compressor = Compressor(self._reclaimer, compress_bytes_min, self._require_writer)
-        self._writer: Writer | None = None
+        self._writer: SegmentWriter | None = None
         if opened.mark_file is not None and opened.lock is not None:
             opened.recovered += self.snapshots.tidy()
             opened.recovered += self.set_beside_aside(f"{directory}/quarantine", time_ns=clock())
-            self._writer = Writer(
+            self._writer = SegmentWriter(
                 opened.handles,
-                opened.segments.last,
+                opened.segments[-1],
                 opened.mark_file,
                 opened.lock,
                 clock=clock,
@@ -94,7 +94,7 @@ class FilesLog(Beside, Receiver):
                 segment_age_ns_max=segment_age_ns_max,
             )
             opened.recovered += self._reclaimer.finish_erasures()
-            self._compressor.begin(self._view.segments.items[:-1])
+            self._compressor.begin(self._view.segments[:-1])
             self.settle_drops(self.read)
 
     # --- writing ---------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class FilesLog(Beside, Receiver):
             nothing = Ledger(self, next_position=writer.current.next_position, holder=self._holder)
             self._write(writer, nothing, SideRecords(forgotten=digests))
 
-    def _write(self, writer: Writer, ledger: Ledger | Received, records: SideRecords) -> None:
+    def _write(self, writer: SegmentWriter, ledger: Ledger | Received, records: SideRecords) -> None:
         """Make a commit durable, with everything that belongs to it, and tell those who wait."""
         try:
             if records.snapshots:
@@ -163,9 +163,9 @@ class FilesLog(Beside, Receiver):
             raise
         if records.dropped:
             self.snapshots.remove(records.dropped)
-        self._bell.ring()
+        self._changed.notify()
 
-    def _publish(self, writer: Writer, records: SideRecords) -> None:
+    def _publish(self, writer: SegmentWriter, records: SideRecords) -> None:
         try:
             self.snapshots.publish(records.snapshots)
         except OSError as problem:
@@ -173,30 +173,21 @@ class FilesLog(Beside, Receiver):
                 raise errors.NoSpace(needed=0, path=self._view.opened.handles.directory) from problem
             raise writer.poison("a snapshot's file", problem) from problem
 
-    def _store(self, writer: Writer, ledger: Ledger | Received, records: SideRecords) -> None:
+    def _store(self, writer: SegmentWriter, ledger: Ledger | Received, records: SideRecords) -> None:
         count = len(ledger.rows) if isinstance(ledger, Ledger) else ledger.until - ledger.after
         offset, end = self._append(writer, records, ledger.rows, count)
         current = writer.current
-        current.tell(records, offset=offset, end=end)
-        current.grow().add(
-            ledger.rows,
-            ledger.heads,
-            offset=offset,
-            end=end,
-            position=current.next_position,
-            next_position=current.next_position + count,
-            sources=ledger.sources,
-            records=records,
-        )
+        written = Frame(offset, end, current.next_position, current.next_position + count)
+        current.index_frame(written, ledger.rows, ledger.heads, ledger.sources, records)
         self._heads.put(ledger.heads)
 
-    def _append(self, writer: Writer, records: SideRecords, rows: list[Row], count: int) -> tuple[int, int]:
+    def _append(self, writer: SegmentWriter, records: SideRecords, rows: list[Row], count: int) -> tuple[int, int]:
         """Write one frame that covers so many positions; returns its offset and its end."""
         position = writer.current.next_position
         known: dict[str, Any] = {"recorded": self._clock(), "side": side.encode(records), "count": count}
 
         def framed(item: Segment) -> bytearray:
-            at = (item.header.identity, item.end, position)
+            at = (item.identity, item.end, position)
             return self._buffer.encode(*at, rows, short=item.header.short_frames, **known)
 
         if writer.is_due(len(data := framed(writer.current))) and self._seal():
@@ -208,13 +199,13 @@ class FilesLog(Beside, Receiver):
         writer = self._require_writer()
         sealed, begun = writer.current, writer.seal()
         if begun is not None:  # it may have to wait
-            begun.org_before = functools.partial(generation.org_in, self._view.segments.items)
+            begun.org_before = functools.partial(org_in, self._view.segments)
             self._view.begin(begun)
-            sealed.load_index(self._view.opened.cache)
+            sealed.load_index()
             self._compressor.begin([sealed])
         return begun is not None
 
-    def _require_writer(self) -> Writer:
+    def _require_writer(self) -> SegmentWriter:
         self._view.birthplace.require()
         if self._view.closed:
             raise errors.StoreClosed()
@@ -254,7 +245,7 @@ class FilesLog(Beside, Receiver):
         life = self._view.lifecycle()
         if not life.cuts and not life.losses:
             return False
-        return self._view.steady(lambda: self._view.reader.pruned(self._view.segments, id))
+        return self._view.retry_on_swap(lambda: self._view.reader.pruned(self._view.segments, id))
 
     def command(self, key: CommandKey) -> CommandRecord | None:
         return self.commands.load(key)
@@ -279,14 +270,14 @@ class FilesLog(Beside, Receiver):
 
     def _read(
         self, after: int, until: int | None, selection: Selection, limit: int, over_holes: bool, over_pruned: bool
-    ) -> tuple[Page, list[Part]]:
+    ) -> tuple[Page, list[FrameEvents]]:
         head = self.head()
         end = head if until is None else min(until, head)
         if after >= end:
             self._view.require_known_end(after)
             return Page([], after), []
         self._view.require_positions(selection, after=after, over_pruned=over_pruned)
-        found = self._view.steady(
+        found = self._view.retry_on_swap(
             lambda: self._view.reader.page(
                 self._view.segments, after=after, end=end, selection=selection, limit=limit, over_holes=over_holes
             )
@@ -296,7 +287,7 @@ class FilesLog(Beside, Receiver):
 
     def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
         require_history(self.cut(stream), after=after)
-        parts = self._view.steady(
+        parts = self._view.retry_on_swap(
             lambda: self._view.reader.stream(self._view.segments, stream, after=after, until=until, limit=limit)
         )
         found = events_of(parts)
@@ -307,7 +298,7 @@ class FilesLog(Beside, Receiver):
 
     def find(self, id: bytes) -> Event | None:
         self._view.refresh()
-        found = self._view.steady(lambda: self._view.reader.find(self._view.segments, id))
+        found = self._view.retry_on_swap(lambda: self._view.reader.find(self._view.segments, id))
         if found is None:
             self._view.require_all_indexed()
         return checked.event(self.damage, found, self._view, hashed=True)
@@ -319,7 +310,7 @@ class FilesLog(Beside, Receiver):
     def head(self) -> int:
         """The last position that something knows of: a hole at the end counts, so that it is not taken for the end."""
         self._view.refresh()
-        return max([self._view.segments.last.next_position - 1, *(hole.last for hole in self._view.holes)])
+        return max([self._view.segments[-1].next_position - 1, *(hole.last for hole in self._view.holes)])
 
     def floor(self) -> int:
         return self._view.lifecycle().floor
@@ -334,12 +325,12 @@ class FilesLog(Beside, Receiver):
     def recorded_at(self, position: int) -> int | None:
         if not 1 <= position <= self.head():
             return None
-        return self._view.steady(lambda: self._view.reader.recorded(self._view.segments, position))
+        return self._view.retry_on_swap(lambda: self._view.reader.recorded(self._view.segments, position))
 
     def wait(self, after: int, *, timeout: float) -> int:
         if self.readonly:
             return poll(self.head, after, timeout)
-        self._bell.wait_for(lambda: self._view.closed or self.head() > after, timeout)
+        self._changed.wait_for(lambda: self._view.closed or self.head() > after, timeout)
         return self.head()
 
     # --- state -----------------------------------------------------------------------------------------------------
@@ -361,7 +352,7 @@ class FilesLog(Beside, Receiver):
     def report(self) -> Report:
         self._view.refresh()
         facts = self._view.facts(writing=self._writer is not None)
-        facts |= checking.upkeep_facts(self._view.life, self.snapshots, self._compressor.problem, self._writer)
+        facts |= check.upkeep_facts(self._view.life, self.snapshots, self._compressor.problem, self._writer)
         found = with_known(list(map(problem_of, self._view.holes)), self.damage.known())
         if self._writer is not None and self._writer.poisoned is not None:
             found.append(Problem("writer", self._writer.poisoned.message))
@@ -380,7 +371,7 @@ class FilesLog(Beside, Receiver):
             leases.retire(self._holder.owner)
             self.close_beside()
             self._view.close()
-        self._bell.ring()
+        self._changed.notify()
 
     def _leave(self) -> None:
         """Give leases back, and end the writing."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tallystick.engines.files.engine import FilesLog
 
 
-class Receiver:
+class FilesReceiver:
     """The part of a file log that takes over what another store holds. A base of `FilesLog`."""
 
     def receive(self, part: Transfer) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 from tallystick import errors
-from tallystick.engines.files import checking, generation, lifecycle, mark, opener
+from tallystick.engines.files import check, lifecycle, mark, opener
+from tallystick.engines.files.checked_frames import CheckedFrames, FrameEvents
+from tallystick.engines.files.handles import Renamed
 from tallystick.engines.files.lifecycle import Lifecycle
-from tallystick.engines.files.proven import Part, Proven
-from tallystick.engines.files.reader import Reader
-from tallystick.engines.files.segments import Renamed, Segment, SegmentSet
+from tallystick.engines.files.reader import SegmentReader
+from tallystick.engines.files.segments import Segment, index_of_position, with_generation
 from tallystick.engines.tables.process import Birthplace
 from tallystick.event.model import Event
 from tallystick.store import checked, loss
@@ -28,26 +28,25 @@ from tallystick.store.selection import Selection
 T = TypeVar("T")
 
 RENAMES_MAX = 100
-POLL_SECONDS = 0.01
 
 
 class LogView:
     """The state of an open log for everyone who asks it. What changes it holds `lock`, which is the writer's too."""
 
     def __init__(
-        self, opened: opener.Opened, *, url: str, readonly: bool, lock: threading.RLock, damage: DamageRecord
+        self, opened: opener.OpenedLog, *, url: str, readonly: bool, lock: threading.RLock, damage: DamageRecord
     ) -> None:
         self.url = url
         self.readonly = readonly
         self.lock = lock
         self.closed = False
-        self._proven = Proven()
+        self._proven = CheckedFrames()
         self.birthplace = Birthplace()  # locks that another thread holds at a fork are never free in the child
         self._seen: object = None
         self._damage = damage
         self._adopt(opened)
 
-    def _adopt(self, opened: opener.Opened) -> None:
+    def _adopt(self, opened: opener.OpenedLog) -> None:
         for _ in range(RENAMES_MAX):
             try:
                 life = lifecycle.merged(map(_lifecycle, opened.segments))
@@ -59,10 +58,10 @@ class LogView:
         else:
             raise self._keep_changing()
         opened.handles.lock, opened.handles.note_hole = self.lock, self.note_hole
-        opened.segments.last.listen(life.take)
+        opened.segments[-1].listen(life.take)
         self.opened = opened
         self.life = life  # before the segments: whoever sees a control fact finds what it says
-        self.reader = Reader(opened.handles, self.note_hole, life)
+        self.reader = SegmentReader(opened.handles, self.note_hole, life)
         self.segments = opened.segments
         self.holes = list(opened.holes)
         put_on_record(self._damage, list(map(problem_of, self.holes)))
@@ -73,17 +72,17 @@ class LogView:
     def begin(self, begun: Segment) -> None:
         """Go on with a new segment behind the others."""
         begun.listen(self.life.take)
-        self.segments = self.opened.segments = SegmentSet([*self.segments.items, begun])
+        self.segments = self.opened.segments = (*self.segments, begun)
 
     def replace(self, fresh: Segment, *, absorbed: Collection[bytes] = ()) -> None:
         """Go on with a new generation of a segment in its place, and in that of the segments that it took in, by id."""
         with self.lock:
             gone = {fresh.header.segment_id, *absorbed}
             old = [item for item in self.segments if item.header.segment_id in gone]
-            self.segments = self.opened.segments = generation.with_generation(self.segments, fresh, absorbed)
+            self.segments = self.opened.segments = with_generation(self.segments, fresh, absorbed)
             for item in old:
-                self.opened.handles.let_go(item)
-                self.reader.forget(item.header.identity)
+                self.opened.handles.release(item)
+                self.reader.forget(item.identity)
 
     def note_hole(self, hole: Hole) -> None:
         """Remember a hole, and put it on record, unless it lies in one that is known."""
@@ -116,7 +115,7 @@ class LogView:
         if cut is not None and head.seq == cut.through:
             return cut.last_position
         ask = functools.partial(self.reader.stream, stream=stream, after=head.seq - 1, until=head.seq, limit=1)
-        return self.steady(lambda: ask(self.segments))[-1].events[-1].position
+        return self.retry_on_swap(lambda: ask(self.segments))[-1].events[-1].position
 
     def require_whole(self, stream: str, found: Sequence[Event], *, after: int, until: int | None, limit: int) -> None:
         """Refuse what was found of a stream if it stops where a hole or a loss may hold more."""
@@ -150,10 +149,10 @@ class LogView:
         _require_none_after(0, self._unknown_holes())
 
     def _unknown_holes(self) -> list[Hole]:
-        return [hole for hole in self.holes if not self.steady(functools.partial(self._is_indexed, hole))]
+        return [hole for hole in self.holes if not self.retry_on_swap(functools.partial(self._is_indexed, hole))]
 
     def _is_indexed(self, hole: Hole) -> bool:
-        return self.segments.items[self.segments.number_of(hole.first)].knows(hole)
+        return self.segments[index_of_position(self.segments, hole.first)].index_covers(hole)
 
     def lifecycle(self) -> Lifecycle:
         """What was pruned and erased, as of now."""
@@ -169,13 +168,13 @@ class LogView:
 
     def links_before(self, events: Sequence[Event]) -> list[bytes | None]:
         """For each event the link of the one before it in its stream."""
-        return self.steady(lambda: [self.reader.link_before(self.segments, event) for event in events])
+        return self.retry_on_swap(lambda: [self.reader.link_before(self.segments, event) for event in events])
 
     def erased(self, positions: Sequence[int]) -> set[int]:
         """Those of these positions whose erasure is noted."""
         return self.life.erased.intersection(positions)
 
-    def checked_page(self, found: Page, parts: list[Part], *, after: int, over_holes: bool) -> Page:
+    def checked_page(self, found: Page, parts: list[FrameEvents], *, after: int, over_holes: bool) -> Page:
         """A page whose payloads have their checksums; those of frames that were checked before are not hashed again."""
         doubtful = self._proven.doubtful(parts)
         kept = checked.hashed_page(self._damage, found, self, after=after, over_holes=over_holes, doubtful=doubtful)
@@ -183,7 +182,7 @@ class LogView:
             self._proven.note_payloads(parts)
         return kept
 
-    def require_sound(self, parts: list[Part], *, after: int) -> None:
+    def require_sound(self, parts: list[FrameEvents], *, after: int) -> None:
         """Refuse events of one stream behind the seq `after` if one of them does not hold."""
         if parts:
             link = checked.link_before(parts[0].events[0], self, after=after)
@@ -191,11 +190,11 @@ class LogView:
 
     def search(self, question: Callable[[Segment], T | None]) -> T | None:
         """The answer of the newest segment that has one."""
-        return self.steady(
-            lambda: next((answer for item in reversed(self.segments.items) if (answer := question(item))), None)
+        return self.retry_on_swap(
+            lambda: next((answer for item in reversed(self.segments) if (answer := question(item))), None)
         )
 
-    def steady(self, question: Callable[[], T]) -> T:
+    def retry_on_swap(self, question: Callable[[], T]) -> T:
         """Ask again when a segment was renamed between looking and opening."""
         try:
             for _ in range(RENAMES_MAX):
@@ -222,8 +221,8 @@ class LogView:
     def facts(self, *, writing: bool) -> dict[str, Any]:
         """Figures for the operator."""
         opened = self.opened
-        return self.steady(
-            lambda: checking.facts(self.segments, opened.handles, writing=writing, unknown=opened.unknown)
+        return self.retry_on_swap(
+            lambda: check.facts(self.segments, opened.handles, writing=writing, unknown=opened.unknown)
         )
 
     # --- verification ----------------------------------------------------------------------------------------------
@@ -231,26 +230,25 @@ class LogView:
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         """What is wrong with the segments and indexes as they are on the disk; nothing in memory answers for them."""
         self.reader.forget_all()
-        self.opened.handles.let_go_all()
-        self.opened.cache.clear()
-        for item in self.segments.items:
+        self.opened.handles.release_all()
+        for item in self.segments:
             try:
-                yield from self.steady(functools.partial(self._segment_problems, item.header.segment_id))
+                yield from self.retry_on_swap(functools.partial(self._segment_problems, item.header.segment_id))
             except errors.ReadFailed:
                 if self.opened.handles.files.exists(f"{self.opened.handles.directory}/{item.name}"):
                     raise
                 first, reason = item.header.first_position, f"{item.name} is missing"
                 self.note_hole(Hole(first, max(item.next_position - 1, first), reason))
             progress(item.next_position - 1)
-        yield from self.steady(lambda: list(checking.repeated_ids(self.segments)))
+        yield from self.retry_on_swap(lambda: list(check.repeated_ids(self.segments)))
 
     def _segment_problems(self, segment_id: bytes) -> list[Problem]:
-        items = self.segments.items
+        items = self.segments
         number = next((at for at, item in enumerate(items) if item.header.segment_id == segment_id), None)
         if number is None:
             return []
         following = items[number + 1].header.first_position if number + 1 < len(items) else None
-        return checking.segment_problems(items[number], self.opened.handles, following)
+        return check.segment_problems(items[number], self.opened.handles, following)
 
     def close(self) -> None:
         """Give back what reading holds open, and the lock of a writer."""
@@ -276,14 +274,14 @@ class LogView:
                 raise self.read_failed(problem) from problem
 
     def _follow(self, marked: mark.Mark | None) -> None:
-        last = self.segments.last
+        last = self.segments[-1]
         if marked is None:
             self._follow_without_mark()
             return
         if marked.segment_id == last.header.segment_id and marked.end <= last.end:
             return
         with self.lock:
-            last = self.segments.last
+            last = self.segments[-1]
             if marked.segment_id != last.header.segment_id:
                 self._look_again()
             elif last.header.ending is None:
@@ -296,12 +294,12 @@ class LogView:
         """Look again when the files are not what they were: nobody says how far the log is synced."""
         with self.lock:
             handles = self.opened.handles
-            now = (handles.get(self.segments.last).size(), handles.files.list(handles.directory))
+            now = (handles.get(self.segments[-1]).size(), handles.files.list(handles.directory))
             if now != self._seen:
                 self._look_again()
                 self._seen = now
 
-    def _extend(self, last: Segment, marked: mark.Mark) -> None:
+    def _extend(self, last: Segment, marked: mark.SegmentMark) -> None:
         file = self.opened.handles.get(last)
         last.end = max(last.end, marked.end)  # before the index grows: what it points at must lie inside the segment
         holes = last.index_all(file, end=marked.end)
@@ -328,11 +326,3 @@ def _lifecycle(item: Segment) -> Lifecycle:
         return item.lifecycle()
     except errors.Damaged:
         return Lifecycle()
-
-
-def poll(head: Callable[[], int], after: int, timeout: float) -> int:
-    """The head, as soon as it is behind `after`, or when the time is up: another process writes, and tells nobody."""
-    until = time.monotonic() + timeout
-    while (found := head()) <= after and (left := until - time.monotonic()) > 0:
-        time.sleep(min(POLL_SECONDS, left))
-    return found

@@ -13,10 +13,11 @@ from typing import TypeVar
 
 from tallystick import errors
 from tallystick.engines.files import segment
+from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.mark import NAME as MARK_NAME
-from tallystick.engines.files.mark import MarkFile
+from tallystick.engines.files.mark import SegmentMarkFile
 from tallystick.engines.files.segment import Header
-from tallystick.engines.files.segments import Handles, Segment
+from tallystick.engines.files.segments import Segment
 from tallystick.store.filesystem import FULL, File, FileSystem, Lock, publish_file, stage_file, write_fully
 
 T = TypeVar("T")
@@ -30,14 +31,14 @@ SEAL_AGAIN_NS = 1_000_000_000
 INDEX_SHARE = 8  # at close the current index is written again when an eighth of the segment is not in it
 
 
-class Writer:
+class SegmentWriter:
     """The one writer of a log. Not safe for threads: the engine holds its lock."""
 
     def __init__(
         self,
         handles: Handles,
         current: Segment,
-        mark: MarkFile,
+        mark: SegmentMarkFile,
         lock: Lock,
         *,
         clock: Callable[[], int],

@@ -36,7 +36,7 @@ class StreamLog:
         self.recovered: list[str] = []
         self._files = files
         self._events: File | None = None
-        self._mark_file: mark.MarkFile | None = None
+        self._mark_file: mark.StreamMarkFile | None = None
         self._mark = mark.NOTHING
         self._unsynced_mark = False
         self._settled = False
@@ -62,16 +62,16 @@ class StreamLog:
             elif not self._files.exists(self.directory):  # it is made before the stream gets its number
                 self.index.add_hole(1, 1, f"the directory {self.directory} is gone, with all events of {self.stream}")
 
-    def _load_mark(self) -> mark.Mark | None:
+    def _load_mark(self) -> mark.StreamMark | None:
         if self._mark_file is not None:
             return self._mark_file.load()
-        file = mark.MarkFile(self._files.open_read(f"{self.directory}/{mark.NAME}"))
+        file = mark.StreamMarkFile(self._files.open_read(f"{self.directory}/{mark.NAME}"))
         try:
             return file.load()
         finally:
             file.close()
 
-    def _take(self, found: mark.Mark) -> None:
+    def _take(self, found: mark.StreamMark) -> None:
         file = self._reading()
         try:
             size = found.end - self.index.end
@@ -207,7 +207,7 @@ class StreamLog:
 
     def _open(self) -> None:
         self._events = self._files.open_write(f"{self.directory}/{EVENTS}")
-        self._mark_file = mark.MarkFile(self._files.open_write(f"{self.directory}/{mark.NAME}"))
+        self._mark_file = mark.StreamMarkFile(self._files.open_write(f"{self.directory}/{mark.NAME}"))
 
     def _create_missing(self) -> None:
         self._files.make_dir(self.directory)
@@ -266,7 +266,7 @@ class StreamLog:
 
     def _advance(self) -> None:
         assert self._mark_file is not None
-        self._mark = mark.Mark(self.index.end, self.index.seq, self._mark.turn + 1)
+        self._mark = mark.StreamMark(self.index.end, self.index.seq, self._mark.turn + 1)
         self._mark_file.advance(self._mark)
         self._unsynced_mark = True
 

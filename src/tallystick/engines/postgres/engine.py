@@ -1,4 +1,4 @@
-"""The log in PostgreSQL: tables and functions as in `sql/migrations`, any number of processes write and read it.
+"""The log in PostgreSQL: the schema in `sql/`, written and read by any number of processes.
 
 Invariants: nothing but the functions of the schema writes; a commit is judged under locks that are held until it is
 durable; a read goes no further than the safe head, with a snapshot that is younger than the proof of it; a page and

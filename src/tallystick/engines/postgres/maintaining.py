@@ -1,7 +1,7 @@
 """Maintenance as calls of the named path, each with the control fact of the same transaction that names it.
 
 Invariant: the role that appends can keep snapshots and nothing else of it; what cuts, erases, drops and forgets runs as
-`tally_maintenance`, and the triggers of `sql/migrations/007_maintenance.sql` judge all of it again.
+`tally_maintenance`, and triggers judge all of it again.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import migrations, statements, translate
 from tallystick.engines.postgres.connections import APPLICATION, MAINTENANCE, PROJECTOR, SERVICE, TENANT, is_pooled
+from tallystick.engines.tables.migrations import Migration
 from tallystick.store.backoff import Backoff
 from tallystick.store.stating import shown
 
@@ -79,6 +80,8 @@ class Opening:
                 raise errors.StoreNotFound(url=self.url)
             if found > migrations.latest():
                 raise errors.NewerFormat(path=self.url, found=found, known=migrations.latest())
+            if 0 < found < migrations.oldest():
+                raise errors.FormatTooOld(path=self.url, found=found, oldest=migrations.oldest())
             if found < migrations.latest() and self._readonly:
                 raise errors.OlderFormat(path=self.url, found=found, known=migrations.latest())
             taken = self._migrate(connection) if found < migrations.latest() else []
@@ -103,7 +106,7 @@ class Opening:
                 raise errors.StoreNotFound(url=self.url) from problem
             raise translate.of(problem, url=self.url, waited_ms=0) from problem
 
-    def _migrate(self, connection: psycopg.Connection[Any]) -> list[migrations.Migration]:
+    def _migrate(self, connection: psycopg.Connection[Any]) -> list[Migration]:
         """Take the missing steps. Another process may make the store too, and roles belong to the whole server."""
         backoff = Backoff("migration", tries_max=_TRIES)
         while True:

@@ -1,4 +1,4 @@
-"""How far this handle knows the log to be final: the proof of `sql/migrations/005_safe_head.sql`, carried on.
+"""How far this handle knows the log to be final: the proof of `sql/functions/prove.sql`, continued.
 
 Invariant: the head never goes back, and whoever reads up to it reads with a snapshot taken after it was proven.
 """

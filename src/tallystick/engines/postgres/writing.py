@@ -245,7 +245,7 @@ class Writer:
     def _judge(self, ledger: Ledger, view: LockedView, transaction: Transaction) -> Outcome:
         try:
             if self._org is not None:
-                self._require_own_org(view, transaction)
+                self._require_own_org(self._org, view, transaction)
             if _is_control(transaction):
                 self._require(CONTROL)
             if transaction.maintenance is not None:
@@ -256,20 +256,21 @@ class Writer:
         except errors.TallyError as refusal:
             return refusal
 
-    def _require_own_org(self, view: LockedView, transaction: Transaction) -> None:
+    def _require_own_org(self, org: str, view: LockedView, transaction: Transaction) -> None:
         for write in transaction.writes:
             named = {canonical.decode(draft[5]).get("org") for draft in write.drafts}
-            if write.stream in view.foreign or named != {self._org}:
+            if write.stream in view.foreign or named != {org}:
                 raise self._foreign(write, write.stream)
-        if transaction.command is not None and transaction.command.key.org != self._org:
+        if transaction.command is not None and transaction.command.key.org != org:
             key = transaction.command.key
-            raise errors.OrgMismatch(stream=f"command {key.key}", org=self._org, given=key.org)
+            raise errors.OrgMismatch(stream=f"command {key.key}", org=org, given=key.org)
         for stream in Wanted([transaction]).streams:
             if stream in view.foreign:
-                raise errors.OrgMismatch(stream=stream, org="another org", given=self._org)
+                raise errors.OrgMismatch(stream=stream, org="another org", given=org)
 
     def _foreign(self, write: Write, stream: str) -> errors.OrgMismatch:
         """Refuse without telling anything about the other org, not even where its stream is."""
+        assert self._org is not None  # a session that is bound to no org sees every stream
         if write.orgs == {self._org}:
             return errors.OrgMismatch(stream=stream, org="another org", given=self._org)
         return errors.OrgMismatch(stream=stream, org=self._org, given=min(write.orgs or {"no org"}))

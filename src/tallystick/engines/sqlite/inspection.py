@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tallystick.engines.sqlite import migrations, statements
-from tallystick.engines.sqlite.mark import Mark
+from tallystick.engines.sqlite.mark import StoreMark
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
 from tallystick.store import leases
@@ -19,7 +19,7 @@ DATABASE, MARK = "database", "mark"
 
 
 def check(
-    connection: sqlite3.Connection, progress: Callable[[int], None], marked: Mark | None = None
+    connection: sqlite3.Connection, progress: Callable[[int], None], marked: StoreMark | None = None
 ) -> Iterator[Problem]:
     """Everything that is wrong with the database, its schema, and what its tables say of each other and the mark."""
     parts = (_database, _schema, _heads, _orders, _scopes, _positions, _cuts, _erasures, _snapshots)
@@ -37,7 +37,7 @@ def check(
         yield from _marked(connection, marked)
 
 
-def _marked(connection: sqlite3.Connection, marked: Mark) -> Iterator[Problem]:
+def _marked(connection: sqlite3.Connection, marked: StoreMark) -> Iterator[Problem]:
     """The log goes as far as was acknowledged."""
     store_id, _ = connection.execute(statements.named("identity")).fetchone()
     head = SqliteView(connection).head()

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from tallystick.event import chain
-from tallystick.pipeline.chain_check import BREAK, COUNT, EDGE, FACT, SUSPECT, Found, Pieces
+from tallystick.pipeline.verify.chain_check import BREAK, COUNT, EDGE, FACT, SUSPECT, ChainChecker, Found
 from tallystick.store import facts
 from tallystick.store.events import Problem
 
@@ -23,7 +23,7 @@ class Chains:
     """The streams of a table, as its rows pass by."""
 
     def __init__(self) -> None:
-        self._pieces = Pieces()
+        self._pieces = ChainChecker()
         self.erased: set[int] = set()  # by a control fact
         self.gone: dict[int, tuple[str, int]] = {}  # position of a row without a payload -> stream and seq
         self.events = self.streams = 0

@@ -15,19 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick import errors
-from tallystick.pipeline.archive import erasures
-from tallystick.pipeline.lake import ends
+from tallystick.pipeline.archive.history import erasures
+from tallystick.pipeline.lake import history
 from tallystick.pipeline.lake.chains import Chains
-from tallystick.pipeline.lake.comparison import Comparison
+from tallystick.pipeline.lake.comparison import TableComparison
 from tallystick.pipeline.lake.events import rows_of
-from tallystick.pipeline.lake.form import SCHEMA
-from tallystick.pipeline.lake.table import Mark, Table, marked, require, table_at
-from tallystick.pipeline.lake.table_files import UNREADABLE, Known, look_at, rows_between
-from tallystick.pipeline.partitions import Range
-from tallystick.pipeline.place import Place
-from tallystick.pipeline.progress import Show
-from tallystick.pipeline.question import open_log
-from tallystick.pipeline.whole import Whole, whole
+from tallystick.pipeline.lake.schema import SCHEMA
+from tallystick.pipeline.lake.table import Table, TableMark, read_mark, require_content, table_at
+from tallystick.pipeline.lake.table_files import UNREADABLE, ReadableFile, look_at, rows_between
+from tallystick.pipeline.source.log_query import open_log
+from tallystick.pipeline.source.partitions import Range
+from tallystick.pipeline.spark.progress import Show
+from tallystick.pipeline.storage.port import Storage
+from tallystick.pipeline.whole_log import WholeLog, whole_log
 from tallystick.store.events import Problem
 
 _ENVELOPE = ("position", "stream", "seq")
@@ -35,7 +35,7 @@ PROBLEMS_MAX = 10_000
 WINDOW = 100_000
 
 
-class TableVerified(msgspec.Struct, kw_only=True):
+class TableVerifyResult(msgspec.Struct, kw_only=True):
     """What was looked at and what was found. `ok` is the answer; `unsure` says what could not be looked at."""
 
     format: str
@@ -63,17 +63,21 @@ class TableVerified(msgspec.Struct, kw_only=True):
 
 
 def verify(
-    url: str, destination: str | Path | Place, archive: str | Path | Place | None = None, *, show: Show | None = None
-) -> TableVerified:
+    url: str,
+    destination: str | Path | Storage,
+    archive: str | Path | Storage | None = None,
+    *,
+    show: Show | None = None,
+) -> TableVerifyResult:
     """Check every row of a table, and that it has every event up to its mark, once."""
     table = table_at(destination)
     with open_log(url) as store:
-        mark = marked(table)
-        require(table, mark, projection="")
-        ends.require_same_log(table, mark, store)
-        source = whole(url, archive, over_pruned=True, over_holes=True, seen=mark.through)
+        mark = read_mark(table)
+        require_content(table, mark, projection="")
+        history.require_same_log(table, mark, store)
+        source = whole_log(url, archive, over_pruned=True, over_holes=True, seen=mark.through)
         later = set(erasures(store, after=mark.through, until=source.until, over_holes=True))
-    found = TableVerified(format=table.format, through=mark.through, head=source.until)
+    found = TableVerifyResult(format=table.format, through=mark.through, head=source.until)
     _Check(table, mark, source, later, found).run(show)
     return found
 
@@ -81,18 +85,20 @@ def verify(
 class _Check:
     """One run over all windows."""
 
-    def __init__(self, table: Table, mark: Mark, source: Whole, later: set[int], found: TableVerified) -> None:
+    def __init__(
+        self, table: Table, mark: TableMark, source: WholeLog, later: set[int], found: TableVerifyResult
+    ) -> None:
         self._table, self._mark, self._source = table, mark, source
         self._later = later  # positions of payloads that were erased since
         self._found = found
         self._chains = Chains()
-        self._comparison = Comparison(later)
+        self._comparison = TableComparison(later)
 
     def run(self, show: Show | None) -> None:
         """Look at the files, then at the rows, then at what the whole of them says."""
         known = list(self._files())
         windows = list(_windows(self._source, self._mark.through))
-        self._found.add(_beyond(self._table.place, known, self._mark.through))
+        self._found.add(_beyond(self._table.storage, known, self._mark.through))
         for number, window in enumerate(windows):
             rows = self._rows(known, window)
             self._found.add(self._chains.take(_placed(rows)))
@@ -106,13 +112,13 @@ class _Check:
             self._found.add(self._comparison.unanchored(store, after=after, until=until))
         self._say()
 
-    def _files(self) -> Iterator[Known]:
+    def _files(self) -> Iterator[ReadableFile]:
         if (hidden := self._table.hidden()) is not None:
             self._found.add([Problem("table", f"rows were taken away without changing a file: {hidden}")])
         for file in self._table.files():
             self._found.files += 1
             try:
-                known, wrong = look_at(self._table.place, file)
+                known, wrong = look_at(self._table.storage, file)
             except UNREADABLE as problem:
                 reason = "it is missing" if isinstance(problem, FileNotFoundError) else _first_line(problem)
                 self._found.add([Problem("file", f"{file.name}: {reason}")])
@@ -120,12 +126,12 @@ class _Check:
             self._found.add(Problem("file", f"{file.name}: {reason}") for reason in wrong)
             yield known
 
-    def _rows(self, known: list[Known], window: Range) -> pa.Table:
+    def _rows(self, known: list[ReadableFile], window: Range) -> pa.Table:
         """The rows of the table in a window, in the order of positions."""
         parts: list[pa.Table] = [SCHEMA.empty_table()]
         for one in known:
             try:
-                parts += rows_between(self._table.place, one, window.after + 1, window.until)
+                parts += rows_between(self._table.storage, one, window.after + 1, window.until)
             except UNREADABLE as problem:
                 self._found.add([Problem("file", f"{one.file.name}: {_first_line(problem)}")])
         return pa.concat_tables(parts).sort_by("position").combine_chunks()
@@ -168,7 +174,7 @@ class _Check:
             found.unsure.append(text)
 
 
-def _windows(source: Whole, through: int) -> Iterator[Range]:
+def _windows(source: WholeLog, through: int) -> Iterator[Range]:
     """Ranges of positions up to the mark: those of the archive's buckets, so that no file of it is read twice."""
     after = 0
     for bucket in source.manifest.buckets if source.manifest is not None else ():
@@ -179,11 +185,11 @@ def _windows(source: Whole, through: int) -> Iterator[Range]:
         yield Range(begin, min(begin + WINDOW, through))
 
 
-def _beyond(place: Place, known: list[Known], through: int) -> Iterator[Problem]:
+def _beyond(storage: Storage, known: list[ReadableFile], through: int) -> Iterator[Problem]:
     """Rows in front of the first position or behind the mark."""
     for one in known:
         for first, last in ((-(1 << 63), 0), (through + 1, (1 << 63) - 1)):
-            for rows in rows_between(place, one, first, last):
+            for rows in rows_between(storage, one, first, last):
                 for position, stream, seq in zip(*(rows[name].to_pylist() for name in _ENVELOPE), strict=True):
                     reason = f"the table goes to position {through}, and has this row beside"
                     yield Problem("row", reason, position, stream or "", seq or 0)

@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.pipeline.lake.form import SCHEMA
+from tallystick.pipeline.lake.schema import SCHEMA
+from tallystick.store import iterate
 from tallystick.store.events import Problem
 from tallystick.store.maintenance import Cut
 from tallystick.store.store import Store
 
 _PLACE = ("position", "stream", "seq")
-_PAGE = 1000
 
 
-class Comparison:
+class TableComparison:
     """Compares one window after the other."""
 
     def __init__(self, later: set[int]) -> None:
@@ -62,13 +62,10 @@ class Comparison:
 
     def unanchored(self, store: Store, *, after: int, until: int) -> Iterator[Problem]:
         """Streams that were pruned in this range, and do not end in the table with the event that was cut last."""
-        name = ""
-        while page := store.log.cuts(after=name, limit=_PAGE):
-            for cut in page:
-                if after < cut.last_position <= until and cut.stream not in self._anchored:
-                    reason = "the log was pruned up to this event, and the table does not have it as it was"
-                    yield Problem("head", reason, cut.last_position, cut.stream, cut.through)
-            name = page[-1].stream
+        for cut in iterate.cuts(store.log):
+            if after < cut.last_position <= until and cut.stream not in self._anchored:
+                reason = "the log was pruned up to this event, and the table does not have it as it was"
+                yield Problem("head", reason, cut.last_position, cut.stream, cut.through)
 
     def _changed(self, expected: pa.Table, rows: pa.Table) -> Iterator[Problem]:
         """Rows that differ from what they should be, with the names of the columns."""

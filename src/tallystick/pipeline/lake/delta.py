@@ -25,10 +25,19 @@ from deltalake import (
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from tallystick import errors
-from tallystick.pipeline.disk_place import Disk
-from tallystick.pipeline.lake.form import BARE, PARTITIONS, ROWS, SCHEMA
-from tallystick.pipeline.lake.table import DELTA, FINGERPRINT, OWNER, PROJECTION, SHARES, Listed, Mark, unreachable
-from tallystick.pipeline.place import Place, Taken
+from tallystick.pipeline.lake.schema import BARE, PARTITIONS, ROWS, SCHEMA
+from tallystick.pipeline.lake.table import (
+    DELTA,
+    FINGERPRINT,
+    OWNER,
+    PROJECTION,
+    SHARES,
+    ListedFile,
+    TableMark,
+    unreachable,
+)
+from tallystick.pipeline.storage.directory import DirectoryStorage
+from tallystick.pipeline.storage.port import Storage, Taken
 
 _SETTINGS = {"delta.logRetentionDuration": "interval 5200 weeks"}
 _OURS = re.compile(r"(?:day=[^/]+/bucket=[^/]+/)?part-\d+-[0-9a-f-]{36}-c\d+(?:\.\w+)?\.parquet")
@@ -48,13 +57,13 @@ class Delta:
     format = DELTA
     commit_events = 1_000_000
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self._url = str(place.directory) if isinstance(place, Disk) else str(place)
-        self._mark: Mark | None = None
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._url = str(storage.directory) if isinstance(storage, DirectoryStorage) else str(storage)
+        self._mark: TableMark | None = None
         self._table: Any = None
 
-    def mark(self) -> Mark | None:
+    def mark(self) -> TableMark | None:
         """The mark of the newest version."""
         with self._clearly():
             try:
@@ -63,9 +72,9 @@ class Delta:
                 return None
             said = self._table.metadata().configuration
             if OWNER not in said or not str(said.get(SHARES, "")).isdecimal():
-                raise errors.WrongTable(path=str(self.place), reason="no run of `lake` has made it")
+                raise errors.WrongTable(path=str(self.storage), reason="no run of `lake` has made it")
             projection = said.get(PROJECTION, "")
-            self._mark = Mark(
+            self._mark = TableMark(
                 store_id=said[OWNER],
                 through=self._table.transaction_version(_application(said[OWNER], projection)) or 0,
                 buckets=int(said[SHARES]),
@@ -77,13 +86,13 @@ class Delta:
     def _fingerprint(self) -> str:
         """What the newest commit says of its rows; nothing, if it is not one of ours."""
         try:
-            lines = self.place.read(f"_delta_log/{self._table.version():020d}.json").splitlines()
+            lines = self.storage.read(f"_delta_log/{self._table.version():020d}.json").splitlines()
         except FileNotFoundError:
             return ""
         said = [found["commitInfo"] for line in lines if "commitInfo" in (found := msgspec.json.decode(line))]
         return str(said[0].get(FINGERPRINT, "")) if said else ""
 
-    def begin(self, mark: Mark, schema: pa.Schema) -> None:
+    def begin(self, mark: TableMark, schema: pa.Schema) -> None:
         """Make a table without rows."""
         with self._clearly():
             DeltaTable.create(
@@ -100,12 +109,12 @@ class Delta:
         assert self._mark is not None
         self._write(rows, SCHEMA, "append", msgspec.structs.replace(self._mark, through=through))
 
-    def replace(self, rows: Iterator[pa.RecordBatch], mark: Mark, schema: pa.Schema) -> None:
+    def replace(self, rows: Iterator[pa.RecordBatch], mark: TableMark, schema: pa.Schema) -> None:
         """Put rows in the place of all that are there, and take this mark."""
         self._write(rows, schema, "overwrite", mark)
 
     def _write(
-        self, rows: Iterator[pa.RecordBatch], schema: pa.Schema, mode: Literal["append", "overwrite"], mark: Mark
+        self, rows: Iterator[pa.RecordBatch], schema: pa.Schema, mode: Literal["append", "overwrite"], mark: TableMark
     ) -> None:
         with self._clearly():
             write_deltalake(
@@ -136,12 +145,12 @@ class Delta:
             gone += done["num_updated_rows"]
         return gone
 
-    def files(self) -> list[Listed]:
+    def files(self) -> list[ListedFile]:
         """The data files of the version that was read."""
         with self._clearly():
             found = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
         return [
-            Listed(
+            ListedFile(
                 name=unquote(item["path"]),
                 rows=item["num_records"],
                 first=item.get("min.position"),
@@ -169,7 +178,7 @@ class Delta:
         self.mark()
         old = there - {file.name for file in self.files()}
         for name in sorted(old):
-            self.place.remove(name)
+            self.storage.remove(name)
         return len(old)
 
     def left(self) -> int:
@@ -177,7 +186,7 @@ class Delta:
         return len(self._there() - {file.name for file in self.files()})
 
     def _there(self) -> set[str]:
-        return {name for name in self.place.names_below("") if _OURS.fullmatch(name)}
+        return {name for name in self.storage.names_below("") if _OURS.fullmatch(name)}
 
     @contextmanager
     def _clearly(self) -> Iterator[None]:
@@ -196,7 +205,7 @@ def _application(store_id: str, projection: str) -> str:
     return f"tallystick/{store_id}/{projection}" if projection else f"tallystick/{store_id}"
 
 
-def _configuration(mark: Mark) -> dict[str, str | None]:
+def _configuration(mark: TableMark) -> dict[str, str | None]:
     """What a table says of itself. Rows of a projection have no statistics: what events held may be in any of them."""
     own = {OWNER: mark.store_id, SHARES: str(mark.buckets)}
     if mark.projection:
@@ -204,7 +213,7 @@ def _configuration(mark: Mark) -> dict[str, str | None]:
     return {**_SETTINGS, **own, "delta.dataSkippingStatsColumns": "position"}
 
 
-def _commit(mark: Mark) -> CommitProperties:
+def _commit(mark: TableMark) -> CommitProperties:
     said = Transaction(_application(mark.store_id, mark.projection), mark.through)
     more = {FINGERPRINT: mark.fingerprint} if mark.projection else None
     return CommitProperties(custom_metadata=more, app_transactions=[said], max_commit_retries=0)

@@ -20,8 +20,8 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import update_table_metadata
 
-from tallystick.pipeline.lake.place_io import PlaceIO, location_of
-from tallystick.pipeline.place import Place, Taken
+from tallystick.pipeline.lake.storage_io import StorageIO, location_of
+from tallystick.pipeline.storage.port import Storage, Taken
 
 IDENTIFIER = ("tallystick", "table")
 HINT = "metadata/version-hint.text"
@@ -31,19 +31,19 @@ _NUMBERED = re.compile(r"metadata/v(\d+)\.metadata\.json")
 class DirectoryCatalog(MetastoreCatalog):
     """The table at a place. What a catalog of many tables can do, it refuses."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, storage: Storage) -> None:
         super().__init__("tallystick")
-        self._place = place
-        self._location = location_of(place)
+        self._storage = storage
+        self._location = location_of(storage)
         self.base: str | None = None  # where the version is that alone may be gone on from; None: any that was read
 
     def load_table(self, identifier: Any = IDENTIFIER) -> Table:
         """The newest version."""
         number = self._newest()
         if not number:
-            raise NoSuchTableError(f"there is no table at {self._place}")
+            raise NoSuchTableError(f"there is no table at {self._storage}")
         path = f"{self._location}/{_name(number)}"
-        io = PlaceIO(self._place)
+        io = StorageIO(self._storage)
         return Table(IDENTIFIER, FromInputFile.table_metadata(io.new_input(path)), path, io, self)
 
     def begin(self, schema: Schema, spec: PartitionSpec, properties: dict[str, str]) -> None:
@@ -52,7 +52,7 @@ class DirectoryCatalog(MetastoreCatalog):
         try:
             self._put(1, metadata)
         except Taken:
-            raise TableAlreadyExistsError(str(self._place)) from None
+            raise TableAlreadyExistsError(str(self._storage)) from None
 
     def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
         """Make the version behind the one that `table` was read as, or fail."""
@@ -70,11 +70,11 @@ class DirectoryCatalog(MetastoreCatalog):
         return CommitTableResponse.model_validate(said)
 
     def _put(self, number: int, metadata: TableMetadata) -> None:
-        self._place.put_new(_name(number), metadata.model_dump_json().encode())
-        self._place.put(HINT, str(number).encode())
+        self._storage.put_new(_name(number), metadata.model_dump_json().encode())
+        self._storage.put(HINT, str(number).encode())
 
     def _newest(self) -> int:
-        found = (_NUMBERED.fullmatch(name) for name in self._place.names("metadata"))
+        found = (_NUMBERED.fullmatch(name) for name in self._storage.names("metadata"))
         return max((int(match[1]) for match in found if match is not None), default=0)
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:

@@ -28,10 +28,19 @@ from pyiceberg.types import LongType
 from tallystick import errors
 from tallystick.pipeline.lake import table_files
 from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
-from tallystick.pipeline.lake.form import PARTITIONS, SCHEMA
-from tallystick.pipeline.lake.place_io import name_of, staged
-from tallystick.pipeline.lake.table import FINGERPRINT, ICEBERG, OWNER, PROJECTION, SHARES, Listed, Mark, unreachable
-from tallystick.pipeline.place import Place, Taken
+from tallystick.pipeline.lake.schema import PARTITIONS, SCHEMA
+from tallystick.pipeline.lake.storage_io import name_of, staged
+from tallystick.pipeline.lake.table import (
+    FINGERPRINT,
+    ICEBERG,
+    OWNER,
+    PROJECTION,
+    SHARES,
+    ListedFile,
+    TableMark,
+    unreachable,
+)
+from tallystick.pipeline.storage.port import Storage, Taken
 
 THROUGH = "tallystick.through"
 _SETTINGS = {
@@ -54,13 +63,13 @@ class Iceberg:
     format = ICEBERG
     commit_events = 250_000
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self._catalog = DirectoryCatalog(place)
-        self._mark: Mark | None = None
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._catalog = DirectoryCatalog(storage)
+        self._mark: TableMark | None = None
         self._table: Any = None
 
-    def mark(self) -> Mark | None:
+    def mark(self) -> TableMark | None:
         """The mark of the newest version."""
         with self._clearly():
             try:
@@ -70,8 +79,8 @@ class Iceberg:
                 return None
         said = self._table.properties
         if OWNER not in said or not all(said.get(name, "").isdecimal() for name in (SHARES, THROUGH)):
-            raise errors.WrongTable(path=str(self.place), reason="no run of `lake` has made it")
-        self._mark = Mark(
+            raise errors.WrongTable(path=str(self.storage), reason="no run of `lake` has made it")
+        self._mark = TableMark(
             store_id=said[OWNER],
             through=int(said[THROUGH]),
             buckets=int(said[SHARES]),
@@ -80,7 +89,7 @@ class Iceberg:
         )
         return self._mark
 
-    def begin(self, mark: Mark, schema: pa.Schema) -> None:
+    def begin(self, mark: TableMark, schema: pa.Schema) -> None:
         """Make a table without rows."""
         form = assign_fresh_schema_ids(Catalog._convert_schema_if_needed(schema))
         fields = [form.find_field(name) for name in PARTITIONS] if mark.buckets else []
@@ -103,7 +112,7 @@ class Iceberg:
             transaction.append(table, snapshot_properties={THROUGH: str(through)})
             transaction.set_properties({THROUGH: str(through)})
 
-    def replace(self, rows: Iterator[pa.RecordBatch], mark: Mark, schema: pa.Schema) -> None:
+    def replace(self, rows: Iterator[pa.RecordBatch], mark: TableMark, schema: pa.Schema) -> None:
         """Put rows in the place of all that are there, and take this mark."""
         table = pa.Table.from_batches(rows, schema)
         said = {THROUGH: str(mark.through), FINGERPRINT: mark.fingerprint}
@@ -115,12 +124,12 @@ class Iceberg:
         """Write the files again that hold payloads at these positions."""
         with self._clearly():
             near = [(old, file) for old, file in self._data_files() if _may_hold(file, positions)]
-            counts = [_without(self.place, file, positions)[1] for _, file in near]
+            counts = [_without(self.storage, file, positions)[1] for _, file in near]
             found = [item for item, count in zip(near, counts, strict=True) if count]
             if not found:
                 return 0
             through = {THROUGH: self._table.properties[THROUGH]}
-            rows = (_without(self.place, file, positions)[0] for _, file in found)  # one in memory at a time
+            rows = (_without(self.storage, file, positions)[0] for _, file in found)  # one in memory at a time
             with self._table.transaction() as transaction:
                 self._exchange(transaction, [old for old, _ in found], rows, through)
         return sum(counts)
@@ -135,23 +144,23 @@ class Iceberg:
                 for file in _dataframe_to_data_files(metadata, rows, io, write_uuid=uuid.uuid4()):
                     snapshot.append_data_file(file)
 
-    def files(self) -> list[Listed]:
+    def files(self) -> list[ListedFile]:
         """The data files of the version that was read."""
         with self._clearly():
             return [file for _, file in self._data_files()]
 
-    def _data_files(self) -> list[tuple[Any, Listed]]:
+    def _data_files(self) -> list[tuple[Any, ListedFile]]:
         number = self._table.schema().find_field("position").field_id if self._is_partitioned() else -1
         return [(task.file, self._listed(task.file, number)) for task in self._table.scan().plan_files()]
 
     def _is_partitioned(self) -> bool:
         return self._mark is not None and bool(self._mark.buckets)
 
-    def _listed(self, file: Any, position: int) -> Listed:
+    def _listed(self, file: Any, position: int) -> ListedFile:
         day, bucket = (file.partition[0], file.partition[1]) if self._is_partitioned() else (None, None)
         lower, upper = (_bound(bounds, position) for bounds in (file.lower_bounds, file.upper_bounds))
-        return Listed(
-            name=name_of(self.place, file.file_path),
+        return ListedFile(
+            name=name_of(self.storage, file.file_path),
             rows=file.record_count,
             first=lower,
             last=upper,
@@ -180,7 +189,7 @@ class Iceberg:
         self.mark()
         gone = there - self._named()
         for name in sorted(gone):
-            self.place.remove(name)
+            self.storage.remove(name)
         return sum(name.endswith(".parquet") for name in gone)
 
     def left(self) -> int:
@@ -188,7 +197,7 @@ class Iceberg:
         return sum(name.endswith(".parquet") for name in self._there() - self._named())
 
     def _there(self) -> set[str]:
-        names = [*self.place.names_below("data"), *self.place.names("metadata"), *staged(self.place)]
+        names = [*self.storage.names_below("data"), *self.storage.names("metadata"), *staged(self.storage)]
         return {name for name in names if _OURS.fullmatch(name)}
 
     def _named(self) -> set[str]:
@@ -196,8 +205,8 @@ class Iceberg:
         with self._clearly():
             found = {file.name for _, file in self._data_files()}
             if (current := self._table.current_snapshot()) is not None:
-                found.add(name_of(self.place, current.manifest_list))
-                found |= {name_of(self.place, item.manifest_path) for item in current.manifests(self._table.io)}
+                found.add(name_of(self.storage, current.manifest_list))
+                found |= {name_of(self.storage, item.manifest_path) for item in current.manifests(self._table.io)}
         return found
 
     @contextmanager
@@ -216,15 +225,15 @@ def _bound(bounds: dict[int, bytes] | None, field: int) -> int | None:
     return None if found is None else int(from_bytes(LongType(), found))
 
 
-def _may_hold(file: Listed, positions: Sequence[int]) -> bool:
+def _may_hold(file: ListedFile, positions: Sequence[int]) -> bool:
     if file.first is None or file.last is None:
         return True
     return bisect_left(positions, file.first) < bisect_right(positions, file.last)
 
 
-def _without(place: Place, file: Listed, positions: Sequence[int]) -> tuple[pa.Table, int]:
+def _without(storage: Storage, file: ListedFile, positions: Sequence[int]) -> tuple[pa.Table, int]:
     """The rows of a file without these payloads, and how many went."""
-    rows = table_files.rows_of(place, file)
+    rows = table_files.rows_of(storage, file)
     is_gone = pc.and_(pc.is_in(rows["position"], pa.array(positions, pa.int64())), pc.is_valid(rows["payload"]))
     count = pc.sum(is_gone).as_py() or 0
     payloads = pc.if_else(is_gone, pa.scalar(None, pa.string()), rows["payload"])

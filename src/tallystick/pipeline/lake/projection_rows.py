@@ -15,22 +15,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tallystick import errors
-from tallystick.pipeline.lake.form import ROWS
+from tallystick.pipeline.lake.schema import ROWS
 from tallystick.pipeline.lake.table import (
-    Mark,
-    Rows,
+    GuardedRows,
     Table,
-    forgotten,
-    marked,
-    require,
+    TableMark,
+    read_mark,
+    remove_old_files,
+    require_content,
     require_empty,
     require_one_winner,
+    retry_commit,
     table_at,
-    tried,
 )
 from tallystick.pipeline.lake.table_files import UNREADABLE, inside
-from tallystick.pipeline.place import Place, Taken
-from tallystick.pipeline.question import open_log
+from tallystick.pipeline.source.log_query import open_log
+from tallystick.pipeline.storage.port import Storage, Taken
 from tallystick.projections import ViewReader
 from tallystick.projections.fingerprint import Digest, Fingerprint
 from tallystick.store.events import Problem
@@ -40,7 +40,7 @@ from tallystick.store.views import ROWS_PAGE, ViewRow
 _AT_A_TIME = 10_000
 
 
-class Replaced(msgspec.Struct, frozen=True, kw_only=True):
+class TableReplaceResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a run did. `left`: data files that the newest version does not name."""
 
     format: str
@@ -53,7 +53,7 @@ class Replaced(msgspec.Struct, frozen=True, kw_only=True):
     left: int
 
 
-class RowsVerified(msgspec.Struct, frozen=True, kw_only=True):
+class RowsVerifyResult(msgspec.Struct, frozen=True, kw_only=True):
     """What was found in a table of rows; `unsure` says what could not be looked at."""
 
     format: str
@@ -70,34 +70,34 @@ class RowsVerified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replace(
-    url: str, projection: str, destination: str | Path | Place, format: str | None = None, *, forget: bool = False
-) -> Replaced:
+    url: str, projection: str, destination: str | Path | Storage, format: str | None = None, *, forget: bool = False
+) -> TableReplaceResult:
     """Put the live rows of a projection into a table, in place of those that are there."""
     table = table_at(destination, format)
     with open_log(url) as store:
         reader = ViewReader(store, projection)
-        found, changed = tried(table, lambda: _replaced(table, store, reader))
-    return Replaced(
+        found, changed = retry_commit(table, lambda: _replaced(table, store, reader))
+    return TableReplaceResult(
         format=table.format,
         projection=projection,
         rows=found.rows,
         position=found.position,
         fingerprint=found.digest,
         changed=changed,
-        removed=forgotten(table) if forget else 0,
+        removed=remove_old_files(table) if forget else 0,
         left=_left(table),
     )
 
 
 def _left(table: Table) -> int:
-    marked(table)
+    read_mark(table)
     return table.left()
 
 
 def _replaced(table: Table, store: Store, reader: ViewReader) -> tuple[Fingerprint, bool]:
     """Write the rows as they are now, if the table has others."""
     found = reader.fingerprint()
-    wanted = Mark(
+    wanted = TableMark(
         store_id=store.log.store_id.hex(), through=found.position, projection=found.name, fingerprint=found.digest
     )
     mark = table.mark()
@@ -105,25 +105,25 @@ def _replaced(table: Table, store: Store, reader: ViewReader) -> tuple[Fingerpri
         require_empty(table)
         require_one_winner(table)
         table.begin(msgspec.structs.replace(wanted, through=0, fingerprint=""), ROWS)
-        mark = marked(table)
+        mark = read_mark(table)
     _require_ours(table, mark, wanted)
     if mark == wanted:
         return found, False
     require_one_winner(table)
-    rows = Rows(_batches(store, reader, found))
+    rows = GuardedRows(_batches(store, reader, found))
     with rows.clearly():
         table.replace(rows, wanted, ROWS)
     return found, True
 
 
-def _require_ours(table: Table, mark: Mark, wanted: Mark) -> None:
+def _require_ours(table: Table, mark: TableMark, wanted: TableMark) -> None:
     """Refuse a table of other rows, and one whose rows are newer than those of the log."""
     if mark.store_id != wanted.store_id:
-        raise errors.WrongTable(path=str(table.place), reason=f"it is of store {mark.store_id}")
-    require(table, mark, projection=wanted.projection)
+        raise errors.WrongTable(path=str(table.storage), reason=f"it is of store {mark.store_id}")
+    require_content(table, mark, projection=wanted.projection)
     if mark.through > wanted.through:
         reason = f"its rows are those of position {mark.through}, the log's only of {wanted.through}"
-        raise errors.WrongTable(path=str(table.place), reason=reason)
+        raise errors.WrongTable(path=str(table.storage), reason=reason)
 
 
 def _batches(store: Store, reader: ViewReader, expected: Fingerprint) -> Iterator[pa.RecordBatch]:
@@ -150,15 +150,15 @@ def _batch(rows: list[ViewRow]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([row.key for row in rows], pa.string()), states], schema=ROWS)
 
 
-def verify(url: str, destination: str | Path | Place) -> RowsVerified:
+def verify(url: str, destination: str | Path | Storage) -> RowsVerifyResult:
     """Whether a table has the rows that were written, and those that the log has if it is still there."""
     table = table_at(destination)
-    mark = marked(table)
+    mark = read_mark(table)
     if not mark.projection:
-        raise errors.WrongTable(path=str(table.place), reason="it holds events")
+        raise errors.WrongTable(path=str(table.storage), reason="it holds events")
     with open_log(url) as store:
         if mark.store_id != store.log.store_id.hex():
-            raise errors.WrongTable(path=str(table.place), reason=f"it is of store {mark.store_id}")
+            raise errors.WrongTable(path=str(table.storage), reason=f"it is of store {mark.store_id}")
         rows, problems = _read(table)
         if _fingerprint(rows) != mark.fingerprint:
             problems.append(Problem("fingerprint", "the rows do not have the fingerprint that they were written with"))
@@ -169,7 +169,7 @@ def verify(url: str, destination: str | Path | Place) -> RowsVerified:
             unsure.append(f"whether they were the log's rows: the table is at position {mark.through}, the log's {at}")
         else:
             problems += _differing(store, mark.projection, rows)
-    return RowsVerified(
+    return RowsVerifyResult(
         format=table.format,
         projection=mark.projection,
         rows=len(rows),
@@ -185,7 +185,7 @@ def _read(table: Table) -> tuple[list[ViewRow], list[Problem]]:
     problems: list[Problem] = []
     for file in table.files():
         try:
-            with table.place.opened(inside(file).name) as path, pq.ParquetFile(path) as opened:
+            with table.storage.opened(inside(file).name) as path, pq.ParquetFile(path) as opened:
                 found = opened.read(columns=ROWS.names, use_threads=False)
             columns = (found[name].cast(pa.string()).cast(pa.binary()).to_pylist() for name in ROWS.names)
             rows += [

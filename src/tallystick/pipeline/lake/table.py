@@ -12,30 +12,27 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
 
 from tallystick import errors
-from tallystick.pipeline.disk_place import STAGING
-from tallystick.pipeline.place import Place, Taken, place_of
+from tallystick.pipeline.storage.directory import STAGING
+from tallystick.pipeline.storage.port import Done, Storage, require_conditional_writes, retry_taken, storage_at
 
 DELTA, ICEBERG = "delta", "iceberg"
 FORMATS = (DELTA, ICEBERG)
 OWNER, SHARES = "tallystick.store_id", "tallystick.buckets"
 PROJECTION, FINGERPRINT = "tallystick.projection", "tallystick.fingerprint"
-_TRIES = 5
 _ONCE = "_tally/once"  # both formats leave out what begins with an underscore
 _BEGUN = frozenset({"_delta_log", "metadata", "_tally", STAGING})
 _REASON_CHARACTERS_MAX = 300
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m|↳")
 _QUERY = re.compile(r"\?[^\s:]*")  # in an address that an error quotes: a signature may be in it
 
-Done = TypeVar("Done")
 
-
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
+class TableMark(msgspec.Struct, frozen=True, kw_only=True):
     """Whose events a table holds, how far, and into how many buckets its streams are put.
 
     Or it holds the rows of a projection, as they were at the position `through`, with this fingerprint.
@@ -48,7 +45,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class ListedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A data file of the newest version, and what the table says of it. Engines go by that without looking inside."""
 
     name: str
@@ -62,15 +59,15 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 class Table(Protocol):
     """A table of events, or of the rows of a projection."""
 
-    place: Place
+    storage: Storage
     format: str
     commit_events: int  # positions a commit has if nobody says how many
 
-    def mark(self) -> Mark | None:
+    def mark(self) -> TableMark | None:
         """The mark of the newest version, which the next commit goes on from; None if there is no table."""
         ...
 
-    def begin(self, mark: Mark, schema: pa.Schema) -> None:
+    def begin(self, mark: TableMark, schema: pa.Schema) -> None:
         """Make a table without rows; `Taken` if there is one."""
         ...
 
@@ -78,7 +75,7 @@ class Table(Protocol):
         """Add these rows and move the mark, in one commit."""
         ...
 
-    def replace(self, rows: Iterator[pa.RecordBatch], mark: Mark, schema: pa.Schema) -> None:
+    def replace(self, rows: Iterator[pa.RecordBatch], mark: TableMark, schema: pa.Schema) -> None:
         """Put these rows in the place of all that are there, and take this mark, in one commit."""
         ...
 
@@ -86,7 +83,7 @@ class Table(Protocol):
         """Write again, in one commit, the files that hold payloads at these positions; how many payloads went."""
         ...
 
-    def files(self) -> list[Listed]:
+    def files(self) -> list[ListedFile]:
         """The data files of the version that the mark was read from."""
         ...
 
@@ -103,83 +100,72 @@ class Table(Protocol):
         ...
 
 
-def table_at(destination: str | Path | Place, format: str | None = None) -> Table:
+def table_at(destination: str | Path | Storage, format: str | None = None) -> Table:
     """The table at a place, in the format that it has or, if there is none yet, that was asked for."""
-    place = place_of(destination, what="table")
-    found = _format_at(place)
+    storage = storage_at(destination, what="table")
+    found = _format_at(storage)
     if format is not None and format not in FORMATS:
         raise errors.InvalidValue(what="format", value=format, must=" or ".join(FORMATS))
     if found is not None and format not in (None, found):
-        raise errors.WrongTable(path=str(place), reason=f"it is a table of the format {found}, not {format}")
+        raise errors.WrongTable(path=str(storage), reason=f"it is a table of the format {found}, not {format}")
     chosen = found or format
     if chosen is None:
-        raise errors.TableNotFound(path=str(place))
+        raise errors.TableNotFound(path=str(storage))
     try:
-        return _opened(place, chosen)
+        return _opened(storage, chosen)
     except ModuleNotFoundError as missing:
         raise errors.LakeMissing(library=missing.name or chosen) from missing
 
 
-def tried(table: Table, work: Callable[[], Done]) -> Done:
-    """What a commit does, on the newest version; again from there, if another run was faster."""
-    for _ in range(_TRIES):
-        try:
-            return work()
-        except Taken:
-            continue
-    raise errors.TableBusy(path=str(table.place))
+def retry_commit(table: Table, work: Callable[[], Done]) -> Done:
+    """The result of work on the newest version of a table; it begins again if another run commits first."""
+    return retry_taken(work, busy=errors.TableBusy(path=str(table.storage)))
 
 
-def marked(table: Table) -> Mark:
+def read_mark(table: Table) -> TableMark:
     """The mark of a table that is there."""
     mark = table.mark()
     if mark is None:
-        raise errors.TableNotFound(path=str(table.place))
+        raise errors.TableNotFound(path=str(table.storage))
     return mark
 
 
-def require(table: Table, mark: Mark, *, projection: str) -> None:
+def require_content(table: Table, mark: TableMark, *, projection: str) -> None:
     """Refuse a table that holds something else; no projection means events."""
     if mark.projection != projection:
         held = f"the rows of {mark.projection!r}" if mark.projection else "events"
-        raise errors.WrongTable(path=str(table.place), reason=f"it holds {held}")
+        raise errors.WrongTable(path=str(table.storage), reason=f"it holds {held}")
 
 
 def require_empty(table: Table) -> None:
     """Refuse to begin a table where something else is. A run that began one and was killed may have left a draft."""
-    others = [name for name in table.place.names_below("") if name.partition("/")[0] not in _BEGUN]
+    others = [name for name in table.storage.names_below("") if name.partition("/")[0] not in _BEGUN]
     if others and table.mark() is None:
-        raise errors.WrongTable(path=str(table.place), reason=f"something else is there: {others[0]}")
+        raise errors.WrongTable(path=str(table.storage), reason=f"something else is there: {others[0]}")
 
 
 def require_one_winner(table: Table) -> None:
-    """Refuse a place that gives a name twice: some stores ignore the condition of a write, and each run would win."""
-    for _ in range(2):  # the first may be the one that gives the name
-        try:
-            table.place.put_new(_ONCE, uuid.uuid4().hex.encode())
-        except Taken:
-            return
-    must = "where a name is given once: this store ignores the condition of a write (If-None-Match: *)"
-    raise errors.InvalidValue(what="table", value=str(table.place), must=must)
+    """Refuse storage in which two runs could commit the same version."""
+    require_conditional_writes(table.storage, _ONCE, lambda: uuid.uuid4().hex.encode(), what="table")
 
 
-def forgotten(table: Table) -> int:
+def remove_old_files(table: Table) -> int:
     """Remove what no version needs any more; how many data files went."""
 
     def forget() -> int:
-        marked(table)
+        read_mark(table)
         return table.forget()
 
-    return tried(table, forget)
+    return retry_commit(table, forget)
 
 
 def unreachable(table: Table, problem: Exception) -> errors.TableUnreachable:
     """What a library says, as an error of ours: one line, without what may be secret in it."""
     reason = " ".join(_QUERY.sub("", _COLOURS.sub("", str(problem))).split())
-    return errors.TableUnreachable(path=str(table.place), reason=reason[:_REASON_CHARACTERS_MAX])
+    return errors.TableUnreachable(path=str(table.storage), reason=reason[:_REASON_CHARACTERS_MAX])
 
 
-class Rows(Iterator[pa.RecordBatch]):
+class GuardedRows(Iterator[pa.RecordBatch]):
     """Rows as they pass by; and what went wrong with them, which a library would hide."""
 
     def __init__(self, rows: Iterator[pa.RecordBatch]) -> None:
@@ -209,17 +195,17 @@ class Rows(Iterator[pa.RecordBatch]):
             raise
 
 
-def _opened(place: Place, format: str) -> Table:
+def _opened(storage: Storage, format: str) -> Table:
     if format == DELTA:
         from tallystick.pipeline.lake.delta import Delta
 
-        return Delta(place)
+        return Delta(storage)
     from tallystick.pipeline.lake.iceberg import Iceberg
 
-    return Iceberg(place)
+    return Iceberg(storage)
 
 
-def _format_at(place: Place) -> str | None:
-    if place.names("_delta_log"):
+def _format_at(storage: Storage) -> str | None:
+    if storage.names("_delta_log"):
         return DELTA
-    return ICEBERG if place.names("metadata") else None
+    return ICEBERG if storage.names("metadata") else None

@@ -6,12 +6,12 @@ from functools import lru_cache
 from typing import Any
 
 from tallystick.community import floors, identity
-from tallystick.community.entry import Entry, Streams, mint
+from tallystick.community.entry import FeedEntry, FeedStreams, mint
 from tallystick.community.feeds import NOTHING
 from tallystick.community.floors import Base
 from tallystick.community.identity import KeyPair
-from tallystick.community.judging import Plan
-from tallystick.community.node import Node
+from tallystick.community.judge import JudgedBatch
+from tallystick.community.node import GossipNode
 from tallystick.community.replay import ReplayEngine, pack
 from tallystick.community.replica import Replica
 from tallystick.community.types import POLICY
@@ -27,10 +27,10 @@ class Journal:
     def __init__(self, base: Base | None = None, states: dict[str, bytes] | None = None) -> None:
         self.base = base
         self.states = states
-        self.commits: list[tuple[list[Entry], list[tuple[Entry, Entry]]]] = []
+        self.commits: list[tuple[list[FeedEntry], list[tuple[FeedEntry, FeedEntry]]]] = []
 
 
-class SimulatedNode(Node):
+class SimulatedNode(GossipNode):
     """A node with its key, its journal and the three shipped views."""
 
     def __init__(self, community: str, keys: KeyPair, journal: Journal) -> None:
@@ -51,15 +51,15 @@ class SimulatedNode(Node):
         """Its NodeID."""
         return self.keys.node
 
-    def store(self, plan: Plan) -> None:
+    def store(self, plan: JudgedBatch) -> None:
         """Journal before taking in."""
         self.journal.commits.append((list(plan.new), list(plan.forks)))
 
-    def append(self, type_: str, data: dict[str, Any], *, id: bytes, time: int) -> Entry:
+    def append(self, type_: str, data: dict[str, Any], *, id: bytes, time: int) -> FeedEntry:
         """Write an event of one's own."""
         feed = self.replica.feed(self.name)
         entry = mint(
-            Streams(self.community),
+            FeedStreams(self.community),
             self.keys,
             after=(feed.head.seq, feed.head.link),
             lamport=self.replica.clock.next_for_send(),
@@ -68,7 +68,7 @@ class SimulatedNode(Node):
             id=id,
             time=time,
         )
-        self.take_in(Plan(new=[entry]))
+        self.take_in(JudgedBatch(new=[entry]))
         return entry
 
     def declare_floor(self, lamport: int, *, id: bytes, time: int) -> Journal:

@@ -12,7 +12,7 @@ import msgspec
 
 from tallystick.community.identity import KeyPair
 from tallystick.community.messages import Delivery, HeadsReport, HeadsRequest, Request, Response
-from tallystick.community.session import Session, Talk, answer
+from tallystick.community.session import SyncSession, Talk, answer
 from tallystick.community.types import Event
 from tallystick.testing.community.adversary import Adversary
 from tallystick.testing.community.network import Network
@@ -191,10 +191,10 @@ class Simulation:
         self._talks[key] = talk = self._run(session)
         self._ask(key, one, other, next(talk))
 
-    def _session(self, one: int, other: int) -> Session:
-        return Session(self.nodes[one], self._keys[other].node, reconciles=self.settings.reconciles)
+    def _session(self, one: int, other: int) -> SyncSession:
+        return SyncSession(self.nodes[one], self._keys[other].node, reconciles=self.settings.reconciles)
 
-    def _run(self, session: Session) -> Talk:
+    def _run(self, session: SyncSession) -> Talk:
         return _only_heads(session) if self.settings.heads_only else session.run()
 
     def _ask(self, key: int, one: int, other: int, request: Request) -> None:
@@ -237,7 +237,7 @@ class Simulation:
         self.nodes[number].receive(delivery, peer="liar")
 
 
-def _only_heads(session: Session) -> Talk:
+def _only_heads(session: SyncSession) -> Talk:
     """The sync of the first design: push what is above the peer's highest lamport of each type, and nothing else."""
     theirs = yield HeadsRequest(community_id=session.community)
     assert isinstance(theirs, HeadsReport)

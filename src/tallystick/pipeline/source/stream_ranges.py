@@ -1,0 +1,70 @@
+"""Where the option `stream` names streams, a partition is a range of one stream, found by the index of the log.
+
+Positions are bounds all the same: the seqs that lie between them are found by halving, so that a stream is neither read
+from its beginning nor past the end of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import InputPartition
+
+from tallystick.event.model import Event
+from tallystick.pipeline.source.log_query import BATCH_EVENTS, LogQuery, has_order
+from tallystick.store import iterate
+from tallystick.store.maintenance import require_positions
+from tallystick.store.stating import States
+from tallystick.store.store import Store
+
+STREAMS_MAX = 100
+RANGE_EVENTS = 250_000
+
+
+@dataclass
+class StreamRange(InputPartition):
+    """Events of one stream with seqs after `after`, up to `until`."""
+
+    stream: str
+    after: int
+    until: int
+
+
+def serves(store: Store, query: LogQuery) -> bool:
+    """Whether the streams of a question are read by themselves. A server uses its own index, whatever is asked."""
+    is_ordered = has_order(store) and not isinstance(store.log, States)
+    is_plain = not query.over_holes and not query.unchecked  # else wrong events are given too, by position
+    return is_ordered and is_plain and 0 < len(query.selection.streams) <= STREAMS_MAX
+
+
+def plan(store: Store, query: LogQuery, until: int) -> list[StreamRange]:
+    """The ranges of each stream between the positions of a question."""
+    if not query.over_pruned:
+        cuts = {name: cut for name in query.selection.streams if (cut := store.log.cut(name)) is not None}
+        require_positions(query.selection, cuts, store.log.floor(), after=query.after)
+    size = query.partition_events or RANGE_EVENTS
+    found = []
+    for stream in sorted(query.selection.streams):
+        first, last = _after(store, stream, query.after), _after(store, stream, until)
+        found += [StreamRange(stream, begin, min(begin + size, last)) for begin in range(first, last, size)]
+    return found
+
+
+def _after(store: Store, stream: str, position: int) -> int:
+    """The last seq of a stream at or before a position; 0 if there is none."""
+    head, cut = store.log.stream_head(stream), store.log.cut(stream)
+    low, high = cut.through if cut is not None else 0, head.seq if head is not None else 0
+    while low < high:
+        middle = (low + high + 1) // 2
+        event = iterate.at(store.log, stream, middle)
+        assert event is not None, "it is between the cut and the head of its stream"
+        low, high = (middle, high) if event.position <= position else (low, middle - 1)
+    return low
+
+
+def pages(store: Store, query: LogQuery, part: StreamRange) -> Iterator[list[Event]]:
+    """The events of a range that are selected, page after page."""
+    wanted = query.selection.predicate()
+    for events in iterate.stream_pages(store.log, part.stream, after=part.after, until=part.until, limit=BATCH_EVENTS):
+        yield [event for event in events if wanted(event)]
