@@ -18,6 +18,7 @@ from tallystick.engines.files.discovery import Discovery
 from tallystick.engines.files.frame import Body, Frame
 from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.index_file import SealedIndex
+from tallystick.engines.files.mark import SegmentMark
 from tallystick.engines.files.scan import Scanner, next_valid_frame
 from tallystick.engines.files.segment import Header
 from tallystick.engines.files.segments import Segment

@@ -22,6 +22,7 @@ from tallystick.engines.files.compressed import open_segment
 from tallystick.engines.files.handles import Handles, Renamed
 from tallystick.engines.files.known_positions import BESIDE, KnownPosition
 from tallystick.engines.files.mark import NAME as MARK_NAME
+from tallystick.engines.files.mark import SegmentMark
 from tallystick.engines.files.scan import Scanner
 from tallystick.engines.files.segments import Segment, org_in
 from tallystick.store.page import Hole

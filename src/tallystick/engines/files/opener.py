@@ -13,7 +13,7 @@ from tallystick import errors
 from tallystick.engines import damage_file
 from tallystick.engines.files import discovery, joined_segments, known_positions, mark, recovery, segment
 from tallystick.engines.files.handles import Handles, Renamed
-from tallystick.engines.files.mark import Mark
+from tallystick.engines.files.mark import Mark, MarkFile
 from tallystick.engines.files.segment import Header
 from tallystick.engines.files.segments import Segment, Segments
 from tallystick.engines.files.writer import following
