@@ -69,7 +69,7 @@ class SurveyedSegment(msgspec.Struct):
             yield frame, frames.decode_body(frame, data)
 
 
-def survey(found: Discovery, handles: Handles, marked: Mark | None) -> list[SurveyedSegment]:
+def survey(found: Discovery, handles: Handles, marked: SegmentMark | None) -> list[SurveyedSegment]:
     """Every segment in order, those that are missing put in between."""
     parts: list[SurveyedSegment] = []
     expected, previous = 1, None
@@ -89,12 +89,12 @@ def survey(found: Discovery, handles: Handles, marked: Mark | None) -> list[Surv
     return parts
 
 
-def _is_missing(marked: Mark, found: Discovery) -> bool:
+def _is_missing(marked: SegmentMark, found: Discovery) -> bool:
     """Whether the segment that was written last is gone, or has no header any more."""
     return all(item.header.segment_id != marked.segment_id for item in found.segments)
 
 
-def _part(item: Segment, handles: Handles, marked: Mark | None, following: Segment | None) -> SurveyedSegment:
+def _part(item: Segment, handles: Handles, marked: SegmentMark | None, following: Segment | None) -> SurveyedSegment:
     """A segment whose header is whole."""
     file, header = handles.get(item), item.header
     end, known_next = file.size(), item.known_next
@@ -162,7 +162,9 @@ def _missing(
     return _salvaged(found, handles, header, next_)
 
 
-def _missing_last(found: Discovery, handles: Handles, previous: Segment, marked: Mark, first: int) -> SurveyedSegment:
+def _missing_last(
+    found: Discovery, handles: Handles, previous: Segment, marked: SegmentMark, first: int
+) -> SurveyedSegment:
     """The segment that the mark speaks of, when it is gone."""
     header = Header(
         store_id=previous.header.store_id,

@@ -53,7 +53,7 @@ class Discovery(msgspec.Struct):
     headless: list[str] = []
 
 
-def discover(handles: Handles, mark: Mark | None) -> Discovery:
+def discover(handles: Handles, mark: SegmentMark | None) -> Discovery:
     """Look at a directory. Reads headers and index headers, not the segments."""
     names = handles.files.list(handles.directory)
     found = Discovery([], [], [], [name for name in names if is_temporary(name)])
@@ -196,7 +196,7 @@ def _known_end(item: Segment, following: Segment | None) -> int:
     return 0
 
 
-def _find_gaps(found: Discovery, mark: Mark | None, handles: Handles) -> None:
+def _find_gaps(found: Discovery, mark: SegmentMark | None, handles: Handles) -> None:
     """Name the positions that no segment holds."""
     expected, previous = 1, None
     for item in found.segments:
@@ -219,7 +219,7 @@ def _find_gaps(found: Discovery, mark: Mark | None, handles: Handles) -> None:
     _compare_with_mark(found, mark, handles)
 
 
-def _compare_with_mark(found: Discovery, mark: Mark | None, handles: Handles) -> None:
+def _compare_with_mark(found: Discovery, mark: SegmentMark | None, handles: Handles) -> None:
     """A current.log that cannot be read, or a mark for a segment that is gone: the end of the log is missing.
 
     No crash leaves a log without both: a mark is put in place with the first current.log, and is never removed.
@@ -253,7 +253,9 @@ def _next_position(item: Segment, handles: Handles) -> int:
     return scanner.position or item.header.first_position
 
 
-def require_segments(found: Discovery, directory: str, mark: Mark | None, known: Sequence[KnownPosition]) -> None:
+def require_segments(
+    found: Discovery, directory: str, mark: SegmentMark | None, known: Sequence[KnownPosition]
+) -> None:
     """Refuse a directory whose segments are all unreadable: there is nothing to open."""
     if found.segments:
         return

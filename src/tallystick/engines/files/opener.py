@@ -13,7 +13,7 @@ from tallystick import errors
 from tallystick.engines import damage_file
 from tallystick.engines.files import discovery, joined_segments, known_positions, mark, recovery, segment
 from tallystick.engines.files.handles import Handles, Renamed
-from tallystick.engines.files.mark import Mark, MarkFile
+from tallystick.engines.files.mark import SegmentMark, SegmentMarkFile
 from tallystick.engines.files.segment import Header
 from tallystick.engines.files.segments import Segment, Segments
 from tallystick.engines.files.writer import following
@@ -93,7 +93,7 @@ def _look(files: FileSystem, directory: str) -> tuple[OpenedLog, bool]:
     return opened, found.vanished
 
 
-def _end_at_mark(opened: OpenedLog, last: Segment, marked: Mark | None) -> None:
+def _end_at_mark(opened: OpenedLog, last: Segment, marked: SegmentMark | None) -> None:
     """Show the newest segment as far as it is known to be synced."""
     if last.header.ending is None:
         known = marked.end if marked is not None else segment.SIZE
@@ -104,7 +104,7 @@ def _end_at_mark(opened: OpenedLog, last: Segment, marked: Mark | None) -> None:
         last.end = last.covered_end
 
 
-def _end_without_mark(opened: OpenedLog, last: Segment, marked: Mark | None) -> None:
+def _end_without_mark(opened: OpenedLog, last: Segment, marked: SegmentMark | None) -> None:
     """Show the newest segment to its last whole frame, synced here: nothing else says what a crash could take back."""
     file = opened.handles.get(last)
     examined = recovery.examine(last, file, marked)

@@ -24,7 +24,7 @@ from tallystick.engines.files.donor_events import DonorEvents, copy_of_this
 from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.index_file import SealedIndex
 from tallystick.engines.files.known_positions import KnownPosition
-from tallystick.engines.files.mark import Mark
+from tallystick.engines.files.mark import SegmentMark
 from tallystick.engines.files.replacement import Replacement
 from tallystick.engines.files.segments import Segment
 from tallystick.event import chain
@@ -63,7 +63,7 @@ def refill(
         lock.release()
 
 
-def look(handles: Handles) -> tuple[discovery.Discovery, Mark | None, list[SurveyedSegment]]:
+def look(handles: Handles) -> tuple[discovery.Discovery, SegmentMark | None, list[SurveyedSegment]]:
     """What is in a log's directory, how far it reached, and what is left of each segment. Changes nothing."""
     files, directory = handles.files, handles.directory
     marked, known = mark.load(files, directory), known_positions.gather(files, directory)
@@ -73,7 +73,7 @@ def look(handles: Handles) -> tuple[discovery.Discovery, Mark | None, list[Surve
     return found, marked, damage.survey(found, handles, marked)
 
 
-def _with_evidence(marked: Mark | None, reached: KnownPosition | None, last: Segment) -> Mark | None:
+def _with_evidence(marked: SegmentMark | None, reached: KnownPosition | None, last: Segment) -> SegmentMark | None:
     """The mark, moved on to where the log reached if something else knows more of that."""
     if reached is None or (marked is not None and marked.next_position > reached.position):
         return marked
@@ -84,7 +84,7 @@ def _with_evidence(marked: Mark | None, reached: KnownPosition | None, last: Seg
     return SegmentMark(segment_id, 0, reached.position + 1)
 
 
-def why_no_end(found: discovery.Discovery, marked: Mark | None) -> str | None:
+def why_no_end(found: discovery.Discovery, marked: SegmentMark | None) -> str | None:
     """Why nobody knows where the log ended, and so what is missing; None if that is known."""
     if found.is_open_ended and marked is None:
         damage = found.current_damage or f"{segment.CURRENT} is missing"

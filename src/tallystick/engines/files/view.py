@@ -273,7 +273,7 @@ class LogView:
             except OSError as problem:
                 raise self.read_failed(problem) from problem
 
-    def _follow(self, marked: mark.Mark | None) -> None:
+    def _follow(self, marked: mark.SegmentMark | None) -> None:
         last = self.segments[-1]
         if marked is None:
             self._follow_without_mark()
