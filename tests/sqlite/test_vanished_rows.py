@@ -15,7 +15,7 @@ from tallystick.projections import Live, ViewReader
 from tallystick.store.deadletters import DeadLetter
 from tallystick.store.kept_check import problems_beside
 from tallystick.testing.builders import events
-from tallystick.testing.contract.tampering import Counted
+from tallystick.testing.contract.tampered import Counted
 
 STREAMS = [f"run/{name}" for name in "abcdefgh"]
 LETTERS = 8

@@ -19,7 +19,7 @@ from tallystick.store.verify import verify
 from tallystick.store.views import Definition, Place, ViewRow
 from tallystick.testing.builders import event, events
 from tallystick.testing.contract.harness import Contract, EngineHarness, needs
-from tallystick.testing.contract.tampering import Counted
+from tallystick.testing.contract.tampered import Counted
 
 ROWS_GONE = {
     "a row": "DELETE FROM view_rows WHERE key = 'run/a'",

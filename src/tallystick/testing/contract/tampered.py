@@ -16,7 +16,7 @@ from tallystick.store.capabilities import ANY_STREAM, DURABLE, GLOBAL_ORDER
 from tallystick.store.verify import examine
 from tallystick.testing.builders import event, event_id, events
 from tallystick.testing.contract.harness import Contract, EngineHarness, needs
-from tallystick.testing.tampering import CHANGES
+from tallystick.testing.tamper import CHANGES
 
 STREAM, SEQ, LENGTH = "run/a", 2, 4
 MANY = 80  # in more commits than any engine keeps decoded
@@ -110,7 +110,7 @@ def refuses(read: Callable[[], object], *, by_name: bool = True) -> bool:
     return False
 
 
-class TamperingContract(Contract):
+class TamperedContract(Contract):
     """Every event that leaves an engine was checked (`store/checked.py`)."""
 
     def _tampered(self, harness: EngineHarness, changed: str) -> Store:
