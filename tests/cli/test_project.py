@@ -14,7 +14,7 @@ import tallystick
 from tallystick import NewEvent
 from tallystick.projections import Consumer, Live, ViewReader
 from tallystick.testing import tamper
-from tallystick.testing.contract.tampered import Counted
+from tallystick.testing.contract.tampered import EventCount
 
 MODULE = """
 from tallystick import Catalog
@@ -187,11 +187,11 @@ def test_rows_that_vanished_are_named(tally, filled):
     """SAFE-01: verify and doctor name the projection; appends go on."""
     with tallystick.open(filled) as store:
         store.append("run/more", NewEvent("thing.happened", {}))
-        Live(store, Counted()).catch_up()
+        Live(store, EventCount()).catch_up()
     tamper.tamper_beside(filled, "DELETE FROM view_rows")
     for command in ("verify", "doctor"):
         named = tally(command, filled)
-        assert (named.exit_code, "the rows of projection 'Counted'" in named.stdout) == (1, True)
+        assert (named.exit_code, "the rows of projection 'EventCount'" in named.stdout) == (1, True)
     with tallystick.open(filled) as store:
         store.append("run/more", NewEvent("thing.happened", {}))
 
