@@ -12,9 +12,9 @@ import tallystick
 from tallystick.store import capabilities
 from tallystick.store.events import EventLog
 from tallystick.store.store import Store
-from tallystick.testing import tampering
+from tallystick.testing import tamper
 from tallystick.testing.builders import event
-from tallystick.testing.tampering import Change
+from tallystick.testing.tamper import Change
 
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
@@ -40,7 +40,7 @@ class EngineHarness(Protocol):
         """Whether `tamper` also has to forge a hash that the medium has over all fields of an event."""
 
     def tamper(self, stream: str, seq: int, change: Change) -> None:
-        """Change a stored event underneath, past the engine: `testing/tampering.py` says how ours do it."""
+        """Change a stored event underneath, past the engine: `testing/tamper.py` says how ours do it."""
 
     def tamper_beside(self, statement: str) -> None:
         """Change what is stored beside the events, in `views`, `view_rows` or `checkpoints`, past the engine."""
@@ -72,11 +72,11 @@ class UrlHarness:
 
     def tamper(self, stream: str, seq: int, change: Change) -> None:
         """Change a stored event underneath, past the engine."""
-        tampering.tamper(self.url, stream, seq, change)
+        tamper.tamper(self.url, stream, seq, change)
 
     def tamper_beside(self, statement: str) -> None:
         """Change what is stored beside the events, past the engine."""
-        tampering.tamper_beside(self.url, statement)
+        tamper.tamper_beside(self.url, statement)
 
 
 def needs(*names: str) -> Callable[[_Test], _Test]:

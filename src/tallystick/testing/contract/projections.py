@@ -77,13 +77,13 @@ class ProjectionContract(Contract):
     def test_inline_live_and_rebuilt_rows_are_the_same(self, store: Store) -> None:
         """CP-08: written once, run three ways: the same rows and the same fingerprint."""
 
-        class Inline(OrderTotals):
+        class InlineTotals(OrderTotals):
             pass
 
-        run_inline(store, Inline())
+        run_inline(store, InlineTotals())
         fill(store)
         Live(store, OrderTotals()).catch_up()
-        inline, live = ViewReader(store, "Inline").fingerprint(), ViewReader(store, "OrderTotals").fingerprint()
+        inline, live = ViewReader(store, "InlineTotals").fingerprint(), ViewReader(store, "OrderTotals").fingerprint()
         assert (inline.digest, inline.position) == (live.digest, store.head())
         assert rebuild(store, OrderTotals(), batch_events=4).position == store.head()
         assert ViewReader(store, "OrderTotals").fingerprint() == live

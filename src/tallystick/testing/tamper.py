@@ -1,7 +1,7 @@
-"""Somebody changes a stored event underneath, as the owner of the disk or of the database can.
+"""Changes a stored event in storage, as the owner of the disk or of the database can.
 
-`tamper` writes the record again with other fields, and with whatever hash the medium has over the whole record: what is
-left to notice it are the payload's checksum and the chain. The new fields must be as long as the old ones.
+`tamper` rewrites the record with other fields, and with the right hash if the medium has one over the whole record.
+Only the checksum of the payload and the chain can reveal it. The new fields must have the length of the old ones.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ CHANGES: dict[str, Change] = {
 
 
 def tamper(url: str, stream: str, seq: int, change: Change) -> None:
-    """Change one stored event of the store at `url`. No handle that could have it in memory should be open."""
+    """Change one stored event of the store at `url`. No open handle should have it in memory."""
     engine, _, place = url.partition(":")
     _BY_ENGINE[engine](url if engine == "postgresql" else place, stream, seq, change)
 
 
 def tamper_beside(url: str, statement: str) -> None:
-    """Change what is stored beside the events, with a statement of SQLite; PostgreSQL gets TEXT for BLOB."""
+    """Change what is stored next to the events, with a statement of SQLite. For PostgreSQL, BLOB becomes TEXT."""
     engine, _, place = url.partition(":")
     if engine == "postgresql":
         import psycopg
@@ -129,7 +129,7 @@ def _in_ndjson(place: str, stream: str, seq: int, change: Change) -> None:
 
 
 def _in_files(place: str, stream: str, seq: int, change: Change) -> None:
-    """Each frame in the form that it has. One that gets a checksum that is not that of its payload becomes longer."""
+    """Every frame keeps its form. A frame with a checksum that does not match its payload becomes longer."""
     path = Path(place) / "current.log"
     header, file = open_segment(Disk(), str(path))
     written = bytearray(file.read_at(0, header.size))
@@ -145,7 +145,7 @@ def _in_files(place: str, stream: str, seq: int, change: Change) -> None:
     slot = mark.encode(SegmentMark(header.segment_id, len(written), scanner.position or 0)).ljust(
         mark.SLOT_BYTES, b"\0"
     )
-    Path(place, mark.NAME).write_bytes(slot + slot)  # in place: the writer has it open
+    Path(place, mark.NAME).write_bytes(slot + slot)  # in place, because the writer has it open
 
 
 _BY_ENGINE: dict[str, Callable[[str, str, int, Change], None]] = {

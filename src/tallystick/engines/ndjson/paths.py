@@ -1,7 +1,7 @@
-"""Where a stream lives. Names become directories as they are, but for what some file system would misread.
+"""The directory of a stream. It has the name of the stream, with characters escaped that a file system could misread.
 
-A character that is not lower-case ASCII, a digit or one of `_.@=+-` is written as `%` and two hex digits, and so are
-the last dot of a name and the first letter of a Windows device. `%` stands in no name, so two streams never meet.
+Every character except lower-case ASCII letters, digits and `_.@=+-` is written as `%` and two hex digits, and so are a
+final dot and the first letter of a Windows device name. No name contains `%`, so two streams never share a directory.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _ODD = re.compile(r"[^a-z0-9_.@=+-]")
 _DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
 
 
-def place_of(stream: str) -> str:
-    """The directory of a well-formed stream, below that of the store."""
+def path_of(stream: str) -> str:
+    """The directory of a well-formed stream, relative to that of the store."""
     kind = names.kind_of(stream)
     name = stream.partition("/")[2]
     if kind == LEASED_KIND:
@@ -28,7 +28,7 @@ def place_of(stream: str) -> str:
 
 
 def is_kept(stream: str) -> bool:
-    """Whether this engine has a place for the stream: a run, or a control fact."""
+    """Whether this engine can keep the stream: it is a run, or holds control facts."""
     kind = names.kind_of(stream)
     return kind == LEASED_KIND or names.is_reserved(kind)
 

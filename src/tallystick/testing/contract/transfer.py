@@ -90,7 +90,7 @@ def _forged(lines: list[bytes], forgery: str) -> list[bytes]:
     return [*lines[:at], *lines[at + 1 :]]
 
 
-class MovingContract(Contract):
+class TransferContract(Contract):
     """Export and import of whole logs."""
 
     @pytest.fixture

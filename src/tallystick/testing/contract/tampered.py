@@ -16,7 +16,7 @@ from tallystick.store.capabilities import ANY_STREAM, DURABLE, GLOBAL_ORDER
 from tallystick.store.verify import examine
 from tallystick.testing.builders import event, event_id, events
 from tallystick.testing.contract.harness import Contract, EngineHarness, needs
-from tallystick.testing.tampering import CHANGES
+from tallystick.testing.tamper import CHANGES
 
 STREAM, SEQ, LENGTH = "run/a", 2, 4
 MANY = 80  # in more commits than any engine keeps decoded
@@ -29,7 +29,7 @@ def count(value: Any, event: Any) -> Any:
     return {"n": value["n"] + 1}
 
 
-class Counted(Projection):
+class EventCount(Projection):
     """How many events each stream has."""
 
     types = ("thing.happened",)
@@ -88,7 +88,7 @@ BY_POSITION: dict[str, Callable[[Store], object]] = {
     "find": lambda store: store.find(event_id(SEQ)),
 }
 IN_ORDER: dict[str, Callable[[Store], object]] = {
-    "projection": lambda store: Live(store, Counted()).catch_up(),
+    "projection": lambda store: Live(store, EventCount()).catch_up(),
     "consumer": lambda store: Consumer(store, "mailer", lambda event: None).catch_up(),
 }
 BY_STREAM: dict[str, Callable[[Store], object]] = {
@@ -110,7 +110,7 @@ def refuses(read: Callable[[], object], *, by_name: bool = True) -> bool:
     return False
 
 
-class TamperingContract(Contract):
+class TamperedContract(Contract):
     """Every event that leaves an engine was checked (`store/checked.py`)."""
 
     def _tampered(self, harness: EngineHarness, changed: str) -> Store:
@@ -214,16 +214,16 @@ class TamperingContract(Contract):
         with harness.open() as store:
             store.append("run/a", events(3))
             store.append("run/b", events(2))
-            Live(store, Counted()).catch_up()
+            Live(store, EventCount()).catch_up()
         harness.tamper_beside(statement)
         store = harness.open()
-        view = ViewReader(store, "Counted")
+        view = ViewReader(store, "EventCount")
         store.append("run/a", event())
         for use in (
             lambda: view.get("run/a"),
             lambda: dict(view.items()),
             view.fingerprint,
-            Live(store, Counted()).step,
+            Live(store, EventCount()).step,
         ):
             with pytest.raises(errors.RowsDamaged):
                 use()
@@ -238,7 +238,7 @@ class TamperingContract(Contract):
         """SAFE-01: it is refused by name, other rows are served, and a rebuild makes it again."""
         store, view = self._projected(harness, ROWS_CHANGED[changed])
         assert view.get("run/b") == {"n": 2}
-        rebuild(store, Counted())
+        rebuild(store, EventCount())
         assert dict(view.items()) == {"run/a": {"n": 4}, "run/b": {"n": 2}}
 
     @needs(DURABLE, GLOBAL_ORDER)
@@ -247,8 +247,8 @@ class TamperingContract(Contract):
     def test_rows_whose_place_was_changed_underneath_are_refused(self, harness: EngineHarness, changed: str) -> None:
         """SAFE-01: a runner would skip events or apply some twice. The projection can be dropped and run again."""
         store, view = self._projected(harness, PLACE_CHANGED[changed])
-        drop_projection(store, "Counted")
-        Live(store, Counted()).catch_up()
+        drop_projection(store, "EventCount")
+        Live(store, EventCount()).catch_up()
         assert dict(view.items()) == {"run/a": {"n": 4}, "run/b": {"n": 2}}
 
     @needs(DURABLE, GLOBAL_ORDER)
@@ -260,13 +260,13 @@ class TamperingContract(Contract):
         """SAFE-01: nobody knows what its rows and tables hold, so all of them go. Projections can be run again."""
         with harness.open() as store:
             store.append("run/a", events(3))
-            Live(store, Counted()).catch_up()
+            Live(store, EventCount()).catch_up()
             TableRunner(harness.projector(store), Listed()).catch_up()
         harness.tamper_beside(PLACE_FORGED[changed])
         store = harness.open()
         state.erase(store, "run/a", 2, reason="asked for")
-        Live(store, Counted()).catch_up()
-        assert ViewReader(store, "Counted").get("run/a") == {"n": 3}
+        Live(store, EventCount()).catch_up()
+        assert ViewReader(store, "EventCount").get("run/a") == {"n": 3}
         runner = TableRunner(harness.projector(store), Listed())
         runner.catch_up()
         assert runner.query("SELECT count(*) FROM {listed}") == [(2,)]

@@ -31,7 +31,7 @@ def _filled(store: Store) -> list[Event]:
     return store.read().events
 
 
-class ReadingContract(Contract):
+class ReadContract(Contract):
     """read, read_stream, find, heads, listings, waiting."""
 
     @needs(ANY_STREAM, GLOBAL_ORDER)

@@ -20,7 +20,7 @@ def _filled(store: Store) -> list[Event]:
     return store.read().events
 
 
-class IteratingContract(Contract):
+class IterationContract(Contract):
     """pages, events, stream, at, last."""
 
     @needs(ANY_STREAM, GLOBAL_ORDER)

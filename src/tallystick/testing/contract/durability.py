@@ -23,7 +23,7 @@ def _fill(store: Store) -> tuple[list[Event], list[StreamInfo]]:
     return store.read().events, store.streams()
 
 
-class ReopeningContract(Contract):
+class DurabilityContract(Contract):
     """Durability as far as one process can see it, and opening itself."""
 
     @needs(DURABLE, ANY_STREAM)

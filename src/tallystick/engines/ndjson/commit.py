@@ -1,7 +1,7 @@
-"""A commit: the transactions of each stream are judged and written together, under that stream's lock.
+"""A commit: the transactions of each stream are judged and written together, under the lock of that stream.
 
-Order: lock, recovery, judgement, lease, lines, sync, mark, unlock. The lock is held for a commit and no longer; who may
-write between two commits is what the lease says.
+Order: lock, recovery, judgement, lease, lines, sync, mark, unlock. The lock is held only during a commit. Between two
+commits the lease says who may write.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from tallystick import errors
-from tallystick.engines.ndjson import naming
+from tallystick.engines.ndjson import paths
 from tallystick.engines.ndjson.index import SEQ_BITS
 from tallystick.engines.ndjson.registry import Registry
 from tallystick.engines.ndjson.stream_log import StreamLog
@@ -31,8 +31,8 @@ from tallystick.store.maintenance import Cut
 LOCK = "lock"
 
 
-class _View:
-    """What the ledger asks of one stream's log; None stands for a stream that does not exist yet."""
+class _StreamView:
+    """What the ledger asks about one stream. `log` is None if the stream does not exist yet."""
 
     def __init__(self, log: StreamLog | None) -> None:
         self._log = log
@@ -59,7 +59,7 @@ class _View:
         return None
 
 
-class Committer:
+class RunCommitter:
     """Commits for one handle."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Committer:
         self._damage = damage
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        """The outcome of each transaction. A failure of one stream is the outcome of its transactions alone."""
+        """The outcome of each transaction. A failure in one stream affects only its own transactions."""
         outcomes: dict[int, Outcome] = {}
         streams: dict[str, list[int]] = {}
         for number, transaction in enumerate(transactions):
@@ -120,22 +120,22 @@ class Committer:
             return self._log_of(stream)
 
     def _create(self, stream: str, transactions: list[Transaction]) -> list[Outcome] | None:
-        """Make a place for a stream that does not exist; the refusals, if nothing is to be written there anyway."""
+        """Create a stream. If every transaction is refused, create nothing and return the refusals."""
         with locked(self._files, self._directory, busy_ms=self._busy_ms):
             if self._known(stream) is not None:
                 return None
-            ledger = Ledger(_View(None), next_position=1, holder=self._holder)
+            ledger = Ledger(_StreamView(None), next_position=1, holder=self._holder)
             outcomes = _judge(ledger, transactions)
             if not ledger.rows and not ledger.leases:
                 return outcomes
-            with _translated("making a stream", self._directory):
-                self._files.make_dir(f"{self._directory}/{naming.place_of(stream)}")
+            with _translated("creating a stream", self._directory):
+                self._files.make_dir(f"{self._directory}/{paths.path_of(stream)}")
                 self._registry.add(stream)
             return None
 
     def _write(self, log: StreamLog, transactions: Sequence[Transaction]) -> list[Outcome]:
         next_position = log.index.position(log.index.seq + 1)
-        ledger = Ledger(_View(log), next_position=next_position, holder=self._holder)
+        ledger = Ledger(_StreamView(log), next_position=next_position, holder=self._holder)
         try:
             outcomes = _judge(ledger, transactions)
             for lease in ledger.leases:
@@ -147,16 +147,16 @@ class Committer:
             raise
         except OSError as problem:
             raise log.poison("a commit", problem) from problem
-        except BaseException as interruption:  # Ctrl-C in the middle: what is on disk is for recovery to say
+        except BaseException as interruption:  # Ctrl-C in the middle: recovery decides what counts
             log.poison("an interrupted append", interruption)
             raise
         return outcomes
 
     def settle(self, log: StreamLog) -> None:
-        """Recover a log that was not closed, unless somebody is committing to it right now: then it is alive."""
+        """Recover a log that was not closed. Leave it alone if somebody is committing to it now."""
         try:
             with locked(self._files, log.directory, busy_ms=0):
-                with suppress(errors.Damaged):  # named by whoever reads or writes the range
+                with suppress(errors.Damaged):  # a reader or writer of the range gets the error
                     log.prepare(clock=self._clock)
                 if log.stream not in self._holder.held:
                     log.close()
@@ -164,14 +164,14 @@ class Committer:
             return
 
     def release(self) -> None:
-        """Give every lease back."""
+        """Release every lease."""
         for stream in list(self._holder.held):
             self.commit([Transaction([], release=(stream,))])
 
 
 @contextmanager
 def locked(files: FileSystem, directory: str, *, busy_ms: int) -> Iterator[None]:
-    """Hold the lock of a directory, waiting for it within a bound."""
+    """Hold the lock of a directory. Wait for it at most `busy_ms`."""
     until, backoff = time.monotonic() + busy_ms / 1000, Backoff("locked run", tries_max=None)
     while True:
         try:
@@ -190,7 +190,7 @@ def locked(files: FileSystem, directory: str, *, busy_ms: int) -> Iterator[None]
 
 @contextmanager
 def _translated(operation: str, directory: str) -> Iterator[None]:
-    """Failures outside of a stream's own log: nothing was promised yet, so nothing is poisoned."""
+    """Translate failures outside of a stream's own log. Nothing was promised yet, so nothing is poisoned."""
     try:
         yield
     except OSError as problem:
@@ -210,21 +210,21 @@ def _judge(ledger: Ledger, transactions: Sequence[Transaction]) -> list[Outcome]
 
 
 def _concerns(problem: Problem, stream: str, number: int) -> bool:
-    """Whether damage on record is in this stream, or in no stream that it names: other runs go on."""
+    """Whether damage on record stops appends to this stream: it is in the stream, or it names no stream."""
     if problem.stream:
         return problem.stream == stream
     return not problem.position or problem.position >> SEQ_BITS == number
 
 
 def _only_stream(transaction: Transaction) -> str:
-    """The one stream that a transaction is about."""
+    """The only stream of a transaction. Refuse what this engine does not offer, by the name of the capability."""
     streams = {write.stream for write in transaction.writes} | {*transaction.acquire, *transaction.release}
     streams |= {stream for stream, _ in transaction.require}
     lacking = {
         MAINTENANCE: transaction.maintenance is not None,
         COMMANDS: transaction.command is not None,
         MULTI_STREAM: len(streams) != 1,
-        ANY_STREAM: not all(map(naming.is_kept, streams)),
+        ANY_STREAM: not all(map(paths.is_kept, streams)),
     }
     for capability, is_needed in lacking.items():
         if is_needed:

@@ -24,7 +24,8 @@ from tallystick.engines import disk
 
 _OFD_SETLK = 37  # fcntl.h of Linux: a lock of the open file, not of the process
 _FLOCK = "hhqqi0q"
-_SITE = "from tallystick.testing import windows_rules\nwindows_rules.install(windows_rules.ForGood())\n"
+_ROOT = Path(__file__).parents[2]
+_SITE = "from tests.windows_rules import rules\nrules.install(rules.ForGood())\n"
 
 
 class Patch(Protocol):
@@ -64,7 +65,7 @@ def install(patch: Patch) -> None:
 def child_environment(place: Path) -> dict[str, str]:
     """Variables under which a new Python process follows the rules too; `place` is a directory for a file of ours."""
     (place / "sitecustomize.py").write_text(_SITE)
-    return {"PYTHONPATH": os.pathsep.join([str(place), os.environ.get("PYTHONPATH", "")])}
+    return {"PYTHONPATH": os.pathsep.join([str(place), str(_ROOT), os.environ.get("PYTHONPATH", "")])}
 
 
 def holders(path: str) -> Iterator[str]:

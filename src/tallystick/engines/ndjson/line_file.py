@@ -1,8 +1,9 @@
-"""Small files that only grow by a line: `streams.ndjson` and `lease.ndjson`. A line proves itself or is skipped.
+"""Small files that grow one line at a time: `streams.ndjson` and `lease.ndjson`.
 
     {… ,"whole":"<16 hex>"}
 
-A line that was torn by a crash was never relied on: it is skipped by readers and cut by the next writer.
+Nothing was ever promised about a line that a crash tore. Readers skip a line without the right
+hash, and the next writer cuts it.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from tallystick.store.filesystem import FileSystem, write_fully
 _MARK = b',"whole":"'
 
 
-class GrowingFile:
-    """A file of lines. `refresh` takes in what others wrote since; `append` is for the holder of a lock."""
+class LineFile:
+    """A file of lines. `refresh` reads what others have added; `append` is for the holder of a lock."""
 
     def __init__(self, files: FileSystem, directory: str, name: str) -> None:
         self._files = files
         self._directory = directory
         self._path = f"{directory}/{name}"
-        self._end = 0  # behind the last valid line
+        self._end = 0  # the offset after the last valid line
 
     def refresh(self) -> list[dict[str, Any]]:
         """The valid lines since the last call."""
@@ -54,7 +55,7 @@ class GrowingFile:
         return found
 
     def append(self, content: dict[str, Any]) -> None:
-        """Add a line and make it durable; what was torn behind the last valid line is cut first."""
+        """Add a line durably. Torn bytes after the last valid line are cut first."""
         new = not self._files.exists(self._path)
         file = self._files.create(self._path) if new else self._files.open_write(self._path)
         data = encode(content)
@@ -77,7 +78,7 @@ def encode(content: dict[str, Any]) -> bytes:
 
 
 def decode(text: bytes) -> dict[str, Any] | None:
-    """The object of a line; None if it was not written whole."""
+    """The object of a line; None if the line is incomplete."""
     body, mark, _ = text.rpartition(_MARK)
     if not mark or text != body + _MARK + _whole(body) + b'"}':
         return None
