@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tallystick import NewEvent, Store, errors
-from tallystick.engines.postgres.ends import Ends
-from tallystick.engines.postgres.writing import Writer
+from tallystick.engines.postgres.stream_ends import Ends
+from tallystick.engines.postgres.writer import Writer
 from tallystick.store import expectation
 from tallystick.store.commit import Write
 from tallystick.store.ledger import NO_HEAD, Head

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tallystick.engines.postgres import statements
-from tallystick.engines.postgres.keeping import Keeping
+from tallystick.engines.postgres.transactions import Keeping
 from tallystick.store.deadletters import DeadLetter, LetterCounts
 
 

@@ -18,19 +18,19 @@ from tallystick.engines.postgres.commands import PostgresCommands
 from tallystick.engines.postgres.connections import CONTROL, Connections, Reading
 from tallystick.engines.postgres.damage import PostgresDamage
 from tallystick.engines.postgres.deadletters import PostgresDeadLetters
-from tallystick.engines.postgres.inlining import Inlining
-from tallystick.engines.postgres.keeping import Pooled
-from tallystick.engines.postgres.owned import PostgresTables
-from tallystick.engines.postgres.place import Login, Opened, Opening
+from tallystick.engines.postgres.inline import Inlining
+from tallystick.engines.postgres.ledger_queries import cut_of
+from tallystick.engines.postgres.opener import Login, Opened, Opening
 from tallystick.engines.postgres.publisher import Publisher
+from tallystick.engines.postgres.queries import page_query, range_query
 from tallystick.engines.postgres.run_tables import PostgresRunTables
 from tallystick.engines.postgres.safe_head import SafeHead
-from tallystick.engines.postgres.selecting import page_query, range_query
 from tallystick.engines.postgres.snapshots import PostgresSnapshots
-from tallystick.engines.postgres.view import cut_of
+from tallystick.engines.postgres.transactions import Pooled
+from tallystick.engines.postgres.view_tables import PostgresTables
 from tallystick.engines.postgres.views import PostgresViews, not_whole
 from tallystick.engines.postgres.waiting import Waiting
-from tallystick.engines.postgres.writing import Writer
+from tallystick.engines.postgres.writer import Writer
 from tallystick.event import limits, names
 from tallystick.event.model import Event
 from tallystick.store import capabilities, checked, transfer

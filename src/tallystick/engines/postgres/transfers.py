@@ -11,7 +11,7 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import damage, statements, translate
 from tallystick.engines.postgres.connections import Connections, Reading
-from tallystick.engines.postgres.view import cut_of
+from tallystick.engines.postgres.ledger_queries import cut_of
 from tallystick.event.model import Event, Row
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut

@@ -15,7 +15,7 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import arrays, statements
-from tallystick.engines.postgres.keeping import Keeping
+from tallystick.engines.postgres.transactions import Keeping
 from tallystick.store import row_checks
 from tallystick.store.views import ROWS_PAGE, Place, Rows, Seen, ViewRow, may_switch
 

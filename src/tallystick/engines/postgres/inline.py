@@ -15,8 +15,8 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import statements
 from tallystick.engines.postgres.connections import Connections
-from tallystick.engines.postgres.keeping import Within
 from tallystick.engines.postgres.safe_head import SafeHead
+from tallystick.engines.postgres.transactions import Within
 from tallystick.engines.postgres.views import PostgresViews
 from tallystick.event.model import Row
 from tallystick.store.views import Inline, Seen

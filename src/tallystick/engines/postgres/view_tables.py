@@ -19,8 +19,8 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import statements
 from tallystick.engines.postgres.connections import PROJECTOR, Reading
-from tallystick.engines.postgres.keeping import Pooled, Within
-from tallystick.engines.postgres.place import Login
+from tallystick.engines.postgres.opener import Login
+from tallystick.engines.postgres.transactions import Pooled, Within
 from tallystick.engines.postgres.views import PostgresViews, not_whole
 from tallystick.store.tables import Execute, Session, Values, table_name
 from tallystick.store.views import Place

@@ -20,17 +20,17 @@ from tallystick.engines.postgres import (
     batches,
     commands,
     damage,
-    maintaining,
+    maintenance,
     prepared,
     statements,
     transfers,
     translate,
 )
 from tallystick.engines.postgres.connections import CONTROL, MAINTENANCE, Connections
-from tallystick.engines.postgres.ends import Ends
-from tallystick.engines.postgres.inlining import Inlining, require_drawn
-from tallystick.engines.postgres.place import Login
-from tallystick.engines.postgres.view import Answers, LockedView, Wanted
+from tallystick.engines.postgres.inline import Inlining, require_drawn
+from tallystick.engines.postgres.ledger_queries import Answers, LockedView, Wanted
+from tallystick.engines.postgres.opener import Login
+from tallystick.engines.postgres.stream_ends import Ends
 from tallystick.event import canonical, limits, names
 from tallystick.store import leases
 from tallystick.store.combining import apart, by_bytes, commit_each, halves
@@ -82,7 +82,7 @@ class Writer:
             if len(group) > 1 and translate.is_refused(problem):  # apart, so that one does not fail the others
                 return commit_each(halves(group), self._settled)
             if not translate.is_lost(problem):
-                refused = group[0].maintenance and maintaining.refusal(problem, group[0].maintenance)
+                refused = group[0].maintenance and maintenance.refusal(problem, group[0].maintenance)
                 if refused and len(group) == 1:
                     return [refused]
                 raise self._translated(problem) from problem
@@ -249,9 +249,9 @@ class Writer:
             if _is_control(transaction):
                 self._require(CONTROL)
             if transaction.maintenance is not None:
-                if maintaining.needs_role(transaction.maintenance):
+                if maintenance.needs_role(transaction.maintenance):
                     self._require(MAINTENANCE)
-                maintaining.require_named(transaction)
+                maintenance.require_named(transaction)
             return ledger.judge(transaction)
         except errors.TallyError as refusal:
             return refusal
@@ -292,7 +292,7 @@ class Writer:
             if ledger.commands:
                 connection.execute(statements.named("write_commands"), commands.values_of(ledger.commands))
             if ledger.maintenance is not None:
-                maintaining.maintain(connection, ledger.maintenance, ledger.rows)
+                maintenance.maintain(connection, ledger.maintenance, ledger.rows)
             connection.execute("COMMIT")
         if written is None:
             return 0
