@@ -27,10 +27,10 @@ from tallystick.engines.postgres import (
     translate,
 )
 from tallystick.engines.postgres.connections import CONTROL, MAINTENANCE, Connections
-from tallystick.engines.postgres.inline import Inlining, require_drawn
-from tallystick.engines.postgres.ledger_queries import Answers, LockedView, Wanted
+from tallystick.engines.postgres.inline import InlineCommit, require_drawn
+from tallystick.engines.postgres.ledger_view import LedgerAnswers, LedgerQueries, LockedView
 from tallystick.engines.postgres.opener import Login
-from tallystick.engines.postgres.stream_ends import Ends
+from tallystick.engines.postgres.stream_ends import StreamEndCache
 from tallystick.event import canonical, limits, names
 from tallystick.store import leases
 from tallystick.store.combining import apart, by_bytes, commit_each, halves
@@ -64,8 +64,8 @@ class Writer:
         self._clock = clock
         self._org = org
         self._login = login
-        self.inlining: Inlining | None = None
-        self._ends = Ends()
+        self.inline: InlineCommit | None = None
+        self._ends = StreamEndCache()
         self._append, self._append_with_command, self._append_batch = map(
             prepared.named, ("append_event", "append_command", "append_batch")
         )
@@ -107,7 +107,7 @@ class Writer:
         raise AssertionError
 
     def _once(self, connection: psycopg.Connection[Any], group: Sequence[Transaction], again: bool) -> list[Outcome]:
-        alone = self.inlining is None and len(group) == 1 and not self._connections.pooled and not _is_control(group[0])
+        alone = self.inline is None and len(group) == 1 and not self._connections.pooled and not _is_control(group[0])
         if alone and _is_one_event(group[0]) and not (again and group[0].command):
             outcome = self._append_event(connection, group[0].writes[0], group[0].command)
             if outcome is not None:
@@ -189,7 +189,7 @@ class Writer:
         head = self._ends.guess(write)
         if head is None:
             return None
-        ledger = Ledger(Answers({write.stream: head}), next_position=_BELOW, holder=self._holder)
+        ledger = Ledger(LedgerAnswers({write.stream: head}), next_position=_BELOW, holder=self._holder)
         try:
             done = ledger.judge(transaction)
             values = batches.of_one_stream(ledger.rows, self._clock())
@@ -201,7 +201,7 @@ class Writer:
                 raise
             first = None
         if first is None:
-            self._ends.missed(write.stream)
+            self._ends.forget(write.stream)
             return None
         self._ends.learn(write.stream, ledger.heads[write.stream], first_seq=head.seq + 1)
         return _placed(done, int.from_bytes(first, "big"))
@@ -210,15 +210,15 @@ class Writer:
 
     def _judged(self, connection: psycopg.Connection[Any], group: Sequence[Transaction], again: bool) -> list[Outcome]:
         """Judge and write a group in one database transaction: two round trips."""
-        inlining = self.inlining
+        inline = self.inline
         begin = self._beginning(group)
         try:
-            view = LockedView(connection, Wanted(group), begin=begin, alone=inlining is not None)
+            view = LockedView(connection, LedgerQueries(group), begin=begin, alone=inline is not None)
             self._connections.require_same_history(connection)
             ledger = Ledger(view, next_position=_BELOW, holder=self._holder)
             asked = [_left_of(transaction, view) for transaction in group] if again else group
             outcomes = [self._judge(ledger, view, transaction) for transaction in asked]
-            told = inlining.store(connection, ledger.rows, below=_BELOW) if inlining and ledger.rows else None
+            told = inline.store(connection, ledger.rows, below=_BELOW) if inline and ledger.rows else None
             first = self._write(connection, ledger, told)
         except BaseException as problem:
             if translate.is_lost(problem):
@@ -264,7 +264,7 @@ class Writer:
         if transaction.command is not None and transaction.command.key.org != org:
             key = transaction.command.key
             raise errors.OrgMismatch(stream=f"command {key.key}", org=org, given=key.org)
-        for stream in Wanted([transaction]).streams:
+        for stream in LedgerQueries([transaction]).streams:
             if stream in view.foreign:
                 raise errors.OrgMismatch(stream=stream, org="another org", given=org)
 
