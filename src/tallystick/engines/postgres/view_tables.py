@@ -18,9 +18,9 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import statements
-from tallystick.engines.postgres.connections import PROJECTOR, Reading
-from tallystick.engines.postgres.keeping import Pooled, Within
-from tallystick.engines.postgres.place import Login
+from tallystick.engines.postgres.connections import PROJECTOR, ReadConnections
+from tallystick.engines.postgres.opener import Login
+from tallystick.engines.postgres.transactions import JoinedTransaction, OwnTransactions
 from tallystick.engines.postgres.views import PostgresViews, not_whole
 from tallystick.store.tables import Execute, Session, Values, table_name
 from tallystick.store.views import Place
@@ -29,10 +29,10 @@ from tallystick.store.views import Place
 class PostgresTables:
     """The tables of one database. `refusal` says why this handle may not change them; `login` is who logged in."""
 
-    def __init__(self, connections: Reading, *, refusal: str | None, login: Login) -> None:
+    def __init__(self, connections: ReadConnections, *, refusal: str | None, login: Login) -> None:
         self._connections = connections
         self._not_whole = not_whole(connections.org)
-        self._pooled = Pooled(connections, refusal=refusal)
+        self._transactions = OwnTransactions(connections, refusal=refusal)
         self._login = login
 
     def reading(self) -> AbstractContextManager[Session]:
@@ -41,14 +41,14 @@ class PostgresTables:
 
     def writing(self) -> AbstractContextManager[Session]:
         """A transaction that is durable when the block is left."""
-        self._pooled.require_writing()
+        self._transactions.require_writing()
         return self._session("begin_changing_tables", "change_tables")
 
     @contextmanager
     def _session(self, beginning: str, becoming: str) -> Iterator[Session]:
         with self._connections.transaction() as connection:
             connection.execute(statements.named(beginning))
-            views = PostgresViews(Within(connection), refusal=self._not_whole)
+            views = PostgresViews(JoinedTransaction(connection), refusal=self._not_whole)
             with self._connections.reading_over(connection):
                 yield Session(self._executing(connection, becoming), views, _discarding(connection, views))
 

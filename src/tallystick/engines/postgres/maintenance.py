@@ -1,12 +1,12 @@
-"""Maintenance as calls of the named path, each with the control fact of the same transaction that names it.
+"""Maintenance: pruning, erasing, keeping and dropping snapshots, and the vacuum after it.
 
-Invariant: the role that appends can keep snapshots and nothing else of it; what cuts, erases, drops and forgets runs as
-`tally_maintenance`, and triggers judge all of it again.
+Each change has a control fact in the same transaction that names it. Invariant: the role that appends can only keep
+snapshots; what prunes, erases, drops and forgets runs as `tally_maintenance`, and triggers judge all of it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -14,13 +14,17 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import arrays, commands, statements, views
+from tallystick.engines.postgres.connections import MAINTENANCE, SERVICE, Connections, ReadConnections
 from tallystick.event import canonical, chain
 from tallystick.event.model import Row
 from tallystick.store import facts
 from tallystick.store.commit import Transaction
-from tallystick.store.maintenance import Maintenance
-from tallystick.store.snapshots import Snapshot
+from tallystick.store.maintenance import Maintenance, Reclaimed
+from tallystick.store.snapshots import Snapshot, within
 
+TABLES = ("tally.events", "tally.snapshots", "tally.commands", "tally.command_ranges")
+_NOT_ALLOWED = f"nothing: the role that logs in is not a member of {MAINTENANCE}; autovacuum does it in its own time"
+_POOLED = "nothing: a pooler stands before the server, and a vacuum needs a connection of its own; connect directly"
 _REFUSED = "TL403"
 _UNNAMED = "no control fact of the same transaction names it"
 
@@ -142,3 +146,49 @@ def _snapshot_values(made: Snapshot) -> tuple[Any, ...]:
         made.made,
         made.body,
     )
+
+
+class PostgresSnapshots:
+    """What the table holds, by the id of the control fact."""
+
+    def __init__(self, connections: ReadConnections) -> None:
+        self._connections = connections
+
+    def load(self, id: bytes, *, bytes_max: int | None = None) -> bytes | None:
+        rows = self._connections.rows("find_snapshot", (id.hex(),))
+        return within(rows[0][0], bytes_max) if rows else None
+
+    def ids(self) -> list[bytes]:
+        return [id_ for (id_,) in self._connections.rows("list_snapshots")]
+
+    def size(self) -> int:
+        return int(self._connections.rows("snapshots_size")[0][0])
+
+
+def reclaim(connections: Connections, progress: Callable[[int], None], *, allowed: bool) -> Reclaimed:
+    """Vacuum what maintenance touches, and say so, or why not. The server warns of a table that it leaves out."""
+    before = _size(connections)
+    done = [_NOT_ALLOWED] if not allowed else [_POOLED] if connections.pooled else _vacuum(connections)
+    progress(1)
+    return Reclaimed(tuple(done), before, _size(connections))
+
+
+def _vacuum(connections: Connections) -> list[str]:
+    warnings: list[str] = []
+
+    def note(notice: psycopg.errors.Diagnostic) -> None:
+        warnings.append(notice.message_primary or "")
+
+    with connections.using() as connection:
+        connection.add_notice_handler(note)
+        connection.execute(statements.named("set_setting"), ("role", MAINTENANCE))
+        try:
+            connection.execute(statements.named("vacuum"))
+        finally:
+            connection.execute(statements.named("set_setting"), ("role", SERVICE))
+            connection.remove_notice_handler(note)
+    return warnings or [f"vacuumed {', '.join(TABLES)}"]
+
+
+def _size(connections: Connections) -> int:
+    return int(connections.rows("table_sizes", (list(TABLES),))[0][0])

@@ -18,7 +18,7 @@ from tallystick.store.maintenance import Cut, Maintenance
 _NOTHING = Maintenance()
 
 
-class Wanted:
+class LedgerQueries:
     """What the judgement of some transactions can ask for."""
 
     def __init__(self, transactions: Sequence[Transaction]) -> None:
@@ -37,7 +37,7 @@ class Wanted:
         self.commands = list({each.command.key for each in transactions if each.command is not None})
 
 
-class Answers:
+class LedgerAnswers:
     """What a ledger is told: the ends of streams, and what else was fetched."""
 
     def __init__(self, heads: dict[str, Head]) -> None:
@@ -72,13 +72,13 @@ class Answers:
         return self._commands.get(key)
 
 
-class LockedView(Answers):
+class LockedView(LedgerAnswers):
     """The answers to a ledger, as of the locks; nothing in them can change before the transaction ends."""
 
     def __init__(
         self,
         connection: psycopg.Connection[Any],
-        wanted: Wanted,
+        wanted: LedgerQueries,
         *,
         begin: Callable[[psycopg.Connection[Any]], None],
         alone: bool = False,

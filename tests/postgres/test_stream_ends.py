@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tallystick import NewEvent, Store, errors
-from tallystick.engines.postgres.ends import Ends
-from tallystick.engines.postgres.writing import Writer
+from tallystick.engines.postgres.stream_ends import StreamEndCache
+from tallystick.engines.postgres.writer import Writer
 from tallystick.store import expectation
 from tallystick.store.commit import Write
 from tallystick.store.ledger import NO_HEAD, Head
@@ -104,7 +104,7 @@ def test_what_the_database_refuses_is_asked_for(store: Store, asked: list[str]) 
 
 def test_what_is_known_is_bounded() -> None:
     """CP-14: the oldest of many streams is forgotten, not all of them."""
-    ends = Ends()
+    ends = StreamEndCache()
     for number in range(1, 2001):
         ends.learn(f"order/{number}", Head(number, bytes(32)), first_seq=1)
     assert len(ends._heads) == 1024

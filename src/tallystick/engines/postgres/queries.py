@@ -1,4 +1,5 @@
-"""A selection as SQL: every condition is judged by PostgreSQL, and every value is bound."""
+"""Queries that are put together: a page or range of a selection, and sums. PostgreSQL judges every condition, and every
+value is bound."""
 
 from __future__ import annotations
 
@@ -6,7 +7,10 @@ from collections.abc import Sequence
 from typing import Any, LiteralString
 
 from tallystick.engines.postgres import statements
+from tallystick.engines.postgres.connections import ReadConnections
+from tallystick.store import summing
 from tallystick.store.selection import Selection
+from tallystick.store.views import BY_PAYLOAD
 
 _PLACE = "/* and it is selected */"
 _CONDITIONS: dict[str, LiteralString] = {
@@ -96,3 +100,29 @@ def _values(selection: Selection) -> dict[str, Any]:
     if selection.time_until is not None:
         values["time_until"] = selection.time_until
     return values
+
+
+_EXTRACTING = summing.Extracting(
+    path=lambda steps: "{" + ",".join(steps) + "}",
+    json="NULLIF((body #> '{p}')::text, 'null')",
+    string="body #>> '{p}'",
+    kind="split_part(stream, '/', 1)",
+    is_text="left({t}, 1) = '\"'",
+    has_only="{t} !~ '[^{characters}]'",
+    find="strpos({t}, '.')",
+)
+_COLLECTING = summing.Collecting(
+    latest="(lpad(position::text, 20, '0') || {0}) COLLATE \"C\"",
+    distinct='array_agg(DISTINCT {0} COLLATE "C") FILTER (WHERE {0} IS NOT NULL)',
+    ranked="array_agg({0}) FILTER (WHERE {top} AND {0} IS NOT NULL)",
+    in_order='{0} COLLATE "C"',
+)
+
+
+def summed(connections: ReadConnections, asked: summing.Asked, *, until: int) -> list[tuple[Any, ...]]:
+    """The answer of one statement, so of one snapshot; nothing if a part of the log was pruned."""
+    query = summing.filled(statements.named("summarise"), asked, _EXTRACTING, _COLLECTING)
+    is_kept = not asked.key.startswith(BY_PAYLOAD)  # an erased event has no key there
+    hidden = connections.org is not None  # a tenant need not see the facts about its events
+    values = {"until": until, "types": list(asked.types), "erased": is_kept, "hidden": hidden}
+    return connections.answer(query, values)

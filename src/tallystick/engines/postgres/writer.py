@@ -20,17 +20,17 @@ from tallystick.engines.postgres import (
     batches,
     commands,
     damage,
-    maintaining,
+    maintenance,
     prepared,
     statements,
     transfers,
     translate,
 )
 from tallystick.engines.postgres.connections import CONTROL, MAINTENANCE, Connections
-from tallystick.engines.postgres.ends import Ends
-from tallystick.engines.postgres.inlining import Inlining, require_drawn
-from tallystick.engines.postgres.place import Login
-from tallystick.engines.postgres.view import Answers, LockedView, Wanted
+from tallystick.engines.postgres.inline import InlineCommit, require_drawn
+from tallystick.engines.postgres.ledger_view import LedgerAnswers, LedgerQueries, LockedView
+from tallystick.engines.postgres.opener import Login
+from tallystick.engines.postgres.stream_ends import StreamEndCache
 from tallystick.event import canonical, limits, names
 from tallystick.store import leases
 from tallystick.store.combining import apart, by_bytes, commit_each, halves
@@ -64,8 +64,8 @@ class Writer:
         self._clock = clock
         self._org = org
         self._login = login
-        self.inlining: Inlining | None = None
-        self._ends = Ends()
+        self.inline: InlineCommit | None = None
+        self._ends = StreamEndCache()
         self._append, self._append_with_command, self._append_batch = map(
             prepared.named, ("append_event", "append_command", "append_batch")
         )
@@ -82,7 +82,7 @@ class Writer:
             if len(group) > 1 and translate.is_refused(problem):  # apart, so that one does not fail the others
                 return commit_each(halves(group), self._settled)
             if not translate.is_lost(problem):
-                refused = group[0].maintenance and maintaining.refusal(problem, group[0].maintenance)
+                refused = group[0].maintenance and maintenance.refusal(problem, group[0].maintenance)
                 if refused and len(group) == 1:
                     return [refused]
                 raise self._translated(problem) from problem
@@ -107,7 +107,7 @@ class Writer:
         raise AssertionError
 
     def _once(self, connection: psycopg.Connection[Any], group: Sequence[Transaction], again: bool) -> list[Outcome]:
-        alone = self.inlining is None and len(group) == 1 and not self._connections.pooled and not _is_control(group[0])
+        alone = self.inline is None and len(group) == 1 and not self._connections.pooled and not _is_control(group[0])
         if alone and _is_one_event(group[0]) and not (again and group[0].command):
             outcome = self._append_event(connection, group[0].writes[0], group[0].command)
             if outcome is not None:
@@ -189,7 +189,7 @@ class Writer:
         head = self._ends.guess(write)
         if head is None:
             return None
-        ledger = Ledger(Answers({write.stream: head}), next_position=_BELOW, holder=self._holder)
+        ledger = Ledger(LedgerAnswers({write.stream: head}), next_position=_BELOW, holder=self._holder)
         try:
             done = ledger.judge(transaction)
             values = batches.of_one_stream(ledger.rows, self._clock())
@@ -201,7 +201,7 @@ class Writer:
                 raise
             first = None
         if first is None:
-            self._ends.missed(write.stream)
+            self._ends.forget(write.stream)
             return None
         self._ends.learn(write.stream, ledger.heads[write.stream], first_seq=head.seq + 1)
         return _placed(done, int.from_bytes(first, "big"))
@@ -210,15 +210,15 @@ class Writer:
 
     def _judged(self, connection: psycopg.Connection[Any], group: Sequence[Transaction], again: bool) -> list[Outcome]:
         """Judge and write a group in one database transaction: two round trips."""
-        inlining = self.inlining
+        inline = self.inline
         begin = self._beginning(group)
         try:
-            view = LockedView(connection, Wanted(group), begin=begin, alone=inlining is not None)
+            view = LockedView(connection, LedgerQueries(group), begin=begin, alone=inline is not None)
             self._connections.require_same_history(connection)
             ledger = Ledger(view, next_position=_BELOW, holder=self._holder)
             asked = [_left_of(transaction, view) for transaction in group] if again else group
             outcomes = [self._judge(ledger, view, transaction) for transaction in asked]
-            told = inlining.store(connection, ledger.rows, below=_BELOW) if inlining and ledger.rows else None
+            told = inline.store(connection, ledger.rows, below=_BELOW) if inline and ledger.rows else None
             first = self._write(connection, ledger, told)
         except BaseException as problem:
             if translate.is_lost(problem):
@@ -249,9 +249,9 @@ class Writer:
             if _is_control(transaction):
                 self._require(CONTROL)
             if transaction.maintenance is not None:
-                if maintaining.needs_role(transaction.maintenance):
+                if maintenance.needs_role(transaction.maintenance):
                     self._require(MAINTENANCE)
-                maintaining.require_named(transaction)
+                maintenance.require_named(transaction)
             return ledger.judge(transaction)
         except errors.TallyError as refusal:
             return refusal
@@ -264,7 +264,7 @@ class Writer:
         if transaction.command is not None and transaction.command.key.org != org:
             key = transaction.command.key
             raise errors.OrgMismatch(stream=f"command {key.key}", org=org, given=key.org)
-        for stream in Wanted([transaction]).streams:
+        for stream in LedgerQueries([transaction]).streams:
             if stream in view.foreign:
                 raise errors.OrgMismatch(stream=stream, org="another org", given=org)
 
@@ -292,7 +292,7 @@ class Writer:
             if ledger.commands:
                 connection.execute(statements.named("write_commands"), commands.values_of(ledger.commands))
             if ledger.maintenance is not None:
-                maintaining.maintain(connection, ledger.maintenance, ledger.rows)
+                maintenance.maintain(connection, ledger.maintenance, ledger.rows)
             connection.execute("COMMIT")
         if written is None:
             return 0

@@ -45,7 +45,7 @@ class Login(msgspec.Struct, frozen=True):
         return PROJECTOR in self.roles and self.more_rights is None
 
 
-class Opened(msgspec.Struct, frozen=True):
+class OpenedDatabase(msgspec.Struct, frozen=True):
     """What was found: whose store it is, who logged in, and the role to use it as."""
 
     store_id: bytes
@@ -57,7 +57,7 @@ class Opened(msgspec.Struct, frozen=True):
     recovered: tuple[str, ...]
 
 
-class Opening:
+class DatabaseOpener:
     """How a database is to be opened."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Opening:
         self._tenant = org is not None and readonly
         self._readonly = readonly
 
-    def open(self, *, create: bool) -> Opened:
+    def open(self, *, create: bool) -> OpenedDatabase:
         """Find, make or migrate the log."""
         with self._connected() as connection:
             with migrations.protected(connection):
@@ -116,7 +116,9 @@ class Opening:
                 if not backoff.pause():
                     raise
 
-    def _look_over(self, connection: psycopg.Connection[Any], pooled: bool, recovered: tuple[str, ...]) -> Opened:
+    def _look_over(
+        self, connection: psycopg.Connection[Any], pooled: bool, recovered: tuple[str, ...]
+    ) -> OpenedDatabase:
         login = self._login(connection)
         role = self._role(login)
         connection.execute(statements.named("set_local_setting"), ("role", role))
@@ -134,7 +136,7 @@ class Opening:
             if wrong:
                 raise errors.UnsafeServer(url=self.url, reason=reason)
         store_id, profile = connection.execute(statements.named("identity")).fetchone() or (b"", "")
-        return Opened(store_id, profile, role, login, standby, pooled, recovered)
+        return OpenedDatabase(store_id, profile, role, login, standby, pooled, recovered)
 
     def _login(self, connection: psycopg.Connection[Any]) -> Login:
         roles = frozenset(role for _, role in connection.execute(statements.named("find_roles")).fetchall())

@@ -16,7 +16,7 @@ _STREAMS_MAX = 1024
 _SURE, _LIKELY = 3, 2  # of streams that were not known: how often, lately, they turned out to be new
 
 
-class Ends:
+class StreamEndCache:
     """The ends of the streams that were written last. A stream that others write too is not guessed again."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Ends:
             if (head := self._heads.get(stream)) is not None:
                 self._heads[stream] = Head(seq, link, head.org or min(orgs, default=None))
 
-    def missed(self, stream: str) -> None:
+    def forget(self, stream: str) -> None:
         """A stream did not end where it was guessed to."""
         with self._turn:
             if stream in self._heads:

@@ -15,14 +15,14 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import statements
 from tallystick.engines.postgres.connections import Connections
-from tallystick.engines.postgres.keeping import Within
 from tallystick.engines.postgres.safe_head import SafeHead
+from tallystick.engines.postgres.transactions import JoinedTransaction
 from tallystick.engines.postgres.views import PostgresViews
 from tallystick.event.model import Row
 from tallystick.store.views import Inline, Seen
 
 
-class Inlining:
+class InlineCommit:
     """What a writer does for inline projections."""
 
     def __init__(self, projections: Inline, connections: Connections, safe_head: SafeHead) -> None:
@@ -38,7 +38,7 @@ class Inlining:
         last, first = found
         self._safe_head.reach(last)
         placed = [(row[0] - below + first, *row[1:]) for row in rows]
-        views = PostgresViews(Within(connection), locks=True, seen=self._seen)
+        views = PostgresViews(JoinedTransaction(connection), locks=True, seen=self._seen)
         with self._connections.reading_over(connection):
             self.projections.prepare(placed, views)(views)
         return int(first)

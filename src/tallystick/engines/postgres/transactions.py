@@ -10,11 +10,11 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import statements
-from tallystick.engines.postgres.connections import Reading
+from tallystick.engines.postgres.connections import ReadConnections
 
 
-class Keeping(Protocol):
-    """What keeping rows and letters needs."""
+class Transactions(Protocol):
+    """What transactions rows and letters needs."""
 
     def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]:
         """The answer to a statement that only reads."""
@@ -26,10 +26,10 @@ class Keeping(Protocol):
         """A transaction of several statements."""
 
 
-class Pooled:
+class OwnTransactions:
     """Connections of a handle, a transaction each. `refusal` says why it may not write."""
 
-    def __init__(self, connections: Reading, *, refusal: str | None) -> None:
+    def __init__(self, connections: ReadConnections, *, refusal: str | None) -> None:
         self._connections = connections
         self._refusal = refusal
 
@@ -53,7 +53,7 @@ class Pooled:
             raise errors.ReadOnly(reason=self._refusal)
 
 
-class Within:
+class JoinedTransaction:
     """The connection of a transaction that somebody else began and will commit. Errors are PostgreSQL's own."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
