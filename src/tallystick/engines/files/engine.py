@@ -25,7 +25,7 @@ from tallystick.engines.files.streams import StreamListing
 from tallystick.engines.files.transfers import FilesReceiver
 from tallystick.engines.files.view import LogView
 from tallystick.engines.files.writer import SegmentWriter
-from tallystick.engines.tables.beside import Beside
+from tallystick.engines.tables.side_tables import Beside
 from tallystick.event.model import Event, Row
 from tallystick.store import capabilities, checked, leases
 from tallystick.store.combining import Combiner, apart, by_bytes, commit_each
