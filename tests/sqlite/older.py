@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from tallystick.engines.sqlite import place
+from tallystick.engines.sqlite import store_file
 
 FORMAT = 16
 _SCHEMA = Path(__file__).with_name(f"format_{FORMAT}.sql")
@@ -14,7 +14,7 @@ _SCHEMA = Path(__file__).with_name(f"format_{FORMAT}.sql")
 def create(path: str, *, profile: str) -> sqlite3.Connection:
     """An empty store, open."""
     connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute(f"PRAGMA application_id = {place.APPLICATION_ID}")
+    connection.execute(f"PRAGMA application_id = {store_file.APPLICATION_ID}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.executescript(_SCHEMA.read_text())
     connection.execute("INSERT INTO store VALUES (1, randomblob(16), ?, 5)", (profile,))

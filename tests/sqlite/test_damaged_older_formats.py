@@ -153,7 +153,7 @@ def test_the_mark_of_another_store_does_not_count(path: str) -> None:
 
 _MIGRATE_AND_DIE = """
 import os, signal, sys, tallystick
-from tallystick.engines.sqlite import place
+from tallystick.engines.sqlite import store_file
 from tallystick.engines.tables import migrations
 
 def die(*_):
@@ -168,7 +168,7 @@ def take_and_die(*values):
 if sys.argv[2] == "after a step":
     migrations._take = take_and_die
 else:
-    place.Opening._begin = die
+    store_file.Opening._begin = die
 tallystick.open("sqlite:" + sys.argv[1])
 """
 

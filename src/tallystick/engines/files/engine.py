@@ -18,7 +18,7 @@ from tallystick.engines.files.side import SideRecords
 from tallystick.engines.files.snapshots import FileSnapshots, brings_snapshots
 from tallystick.engines.files.view import LogView
 from tallystick.engines.files.writer import SegmentWriter
-from tallystick.engines.tables.beside import Beside
+from tallystick.engines.tables.side_tables import Beside
 from tallystick.store import capabilities, leases, transfer
 from tallystick.store.combining import Combiner, apart, by_bytes, commit_each
 from tallystick.store.commit import Outcome, Transaction

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tallystick import errors
-from tallystick.engines.sqlite import commands, maintaining, statements
+from tallystick.engines.sqlite import commands, maintenance, statements
 from tallystick.event.model import Event, Row
 from tallystick.store import leases
 from tallystick.store.ledger import Ledger
@@ -48,7 +48,7 @@ def write(connection: sqlite3.Connection, ledger: Ledger, *, recorded: int) -> N
     connection.executemany(statements.named("put_lease"), [_lease_row(lease) for lease in ledger.leases])
     commands.insert(connection, ledger.commands)
     if ledger.maintenance is not None:
-        maintaining.maintain(connection, ledger.maintenance, ledger.rows)
+        maintenance.maintain(connection, ledger.maintenance, ledger.rows)
 
 
 def _insert(connection: sqlite3.Connection, rows: list[Row], recorded: int) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from tallystick import errors
-from tallystick.engines.sqlite import kept, statements
+from tallystick.engines.sqlite import kept_files, statements
 from tallystick.engines.tables.connection import connect
 from tallystick.engines.tables.database import Database, translated
 from tallystick.engines.tables.writer import Writer
@@ -75,7 +75,7 @@ class Reclaiming:
             return done
         self.erased_in_wal = False
         if erased:
-            gone, stuck = kept.remove(self._database.path)
+            gone, stuck = kept_files.remove(self._database.path)
             done += [f"removed {name}: it was kept aside, and may hold what was erased" for name in gone]
             if stuck:
                 done.append(f"could not remove {', '.join(stuck)}, which may hold what was erased: run reclaim again")

@@ -16,7 +16,7 @@ import msgspec
 from tallystick import errors
 from tallystick.engines.disk import Disk
 from tallystick.engines.sqlite import mark, migrations, survey, wal
-from tallystick.engines.sqlite.kept import torn
+from tallystick.engines.sqlite.kept_files import torn
 from tallystick.engines.sqlite.mark import StoreMark
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.sqlite.wal import Left

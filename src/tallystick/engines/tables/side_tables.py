@@ -15,7 +15,7 @@ from tallystick import errors
 from tallystick.engines.tables import checkpoints, deadletters, schema, statements, views
 from tallystick.engines.tables.connection import connect
 from tallystick.engines.tables.database import resting_mode
-from tallystick.engines.tables.lazily import LazyDatabase
+from tallystick.engines.tables.lazy_database import LazyDatabase
 from tallystick.engines.tables.owned import OwnedTables
 from tallystick.event.model import Row
 from tallystick.store.commit import Transaction

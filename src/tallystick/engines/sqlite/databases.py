@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, contextmanager
 from threading import Condition
 
 from tallystick import errors
-from tallystick.engines.sqlite import maintaining
-from tallystick.engines.sqlite.look import ALONE
-from tallystick.engines.sqlite.place import Opened
+from tallystick.engines.sqlite import maintenance
+from tallystick.engines.sqlite.opening_inspection import ALONE
+from tallystick.engines.sqlite.store_file import Opened
 from tallystick.engines.tables.database import Database
 from tallystick.store.damage import DamageRecord, problem_of, put_on_record
 from tallystick.store.page import Hole
@@ -94,7 +94,7 @@ def database_of(opened: Opened, url: str, busy_ms: int) -> WatchedDatabase:
         opened.writer,
         readonly_reason=reason,
         busy_ms=busy_ms,
-        connect_maintenance=lambda: maintaining.connection_to(opened.path, busy_ms=busy_ms),
+        connect_maintenance=lambda: maintenance.connection_to(opened.path, busy_ms=busy_ms),
     )
 
 

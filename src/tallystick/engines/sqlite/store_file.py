@@ -18,7 +18,7 @@ from tallystick import errors
 from tallystick.engines.mounts import is_mounted_alone
 from tallystick.engines.sqlite import authorizer, mark, migrations, statements, survey
 from tallystick.engines.sqlite.locks import Presence
-from tallystick.engines.sqlite.look import READING, Finding, is_marked, keep_aside, look, require_unmarked
+from tallystick.engines.sqlite.opening_inspection import READING, Finding, is_marked, keep_aside, look, require_unmarked
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
 from tallystick.engines.tables.connection import connect, create_file, enter_wal
