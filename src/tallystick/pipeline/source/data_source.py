@@ -19,7 +19,9 @@ from tallystick.pipeline.source.log_query import LogQuery, head_past, named, ope
 from tallystick.pipeline.source.partitions import Range
 from tallystick.pipeline.source.stream_ranges import StreamRange
 from tallystick.pipeline.spark.failures import mark_errors
+from tallystick.store import iterate
 from tallystick.store.server_sql import SqlServerLog
+from tallystick.store.store import Store
 from tallystick.store.urls import redacted
 
 NAME = "tallystick"
@@ -48,7 +50,7 @@ def read_range(query: LogQuery, names: tuple[str, ...], part: Range | StreamRang
     with mark_errors(), open_asked(query) as store:
         if isinstance(part, Range) and isinstance(store.log, SqlServerLog) and adbc.is_installed():
             came = 0
-            for batch in _from_server(store.log, query, names, part):
+            for batch in _from_server(store, store.log, query, names, part):
                 came += batch.num_rows
                 yield batch
             if came or query.over_pruned or store.log.floor() <= part.after:
@@ -60,7 +62,9 @@ def read_range(query: LogQuery, names: tuple[str, ...], part: Range | StreamRang
             yield make(events)
 
 
-def _from_server(log: SqlServerLog, query: LogQuery, names: tuple[str, ...], part: Range) -> columns.Batches:
+def _from_server(
+    store: Store, log: SqlServerLog, query: LogQuery, names: tuple[str, ...], part: Range
+) -> columns.Batches:
     checks = "payload" in names and not query.unchecked
     asked = (*names, *(name for name in _TO_CHECK if checks and name not in names))
     question = log.session_query(
@@ -72,15 +76,15 @@ def _from_server(log: SqlServerLog, query: LogQuery, names: tuple[str, ...], par
     )
     for batch in adbc.batches(query.url, question, columns.arrow_schema(asked), shown=log.url):
         if checks:
-            _require_fit(log, batch)
+            _require_fit(store, batch)
         yield batch.select(list(names)) if asked != names else batch
 
 
-def _require_fit(log: SqlServerLog, batch: Any) -> None:
+def _require_fit(store: Store, batch: Any) -> None:
     """Refuse payloads without their checksum: the log reads the first such event itself, and raises the error."""
     for position, payload, checksum in columns.to_rows(batch, _TO_CHECK):
         if payload is not None and chain.checksum(payload) != checksum:
-            log.read(after=position - 1, until=position, limit=1, over_pruned=True)
+            iterate.event_at(store.log, position)
 
 
 class TallystickSource(DataSource):
