@@ -119,7 +119,7 @@ def test_a_summary_is_computed_by_the_database(tally, filled, lines):
         assert "the engine files is no SQL database" in by_sql.stderr
         return
     (there,) = lines(by_sql)
-    assert (there["on"], there["why"], there["rows"]) == ("sql", "asked for", 2)
+    assert (there["on"], there["why"], there["rows"]) == ("sql", "chosen with --on", 2)
     assert there["fingerprint"] == here["fingerprint"]
 
 

@@ -13,7 +13,7 @@ import tallystick
 from tallystick import Store, errors
 from tallystick.projections import Live, ViewReader
 from tallystick.store.deadletters import DeadLetter
-from tallystick.store.kept_check import problems_beside
+from tallystick.store.side_check import side_problems
 from tallystick.testing.builders import events
 from tallystick.testing.contract.tampered import EventCount
 
@@ -82,21 +82,20 @@ def _count(store: Store) -> tuple[dict[str, object], int]:
 
 
 @pytest.mark.parametrize("engine", PLACES)
-def test_rows_and_letters_of_an_older_format_are_counted(tmp_path: Path, engine: str) -> None:
-    """EVT-10: what is there when the store is upgraded is all there is, and what goes then is missed."""
+def test_rows_and_letters_of_a_database_without_a_number_are_counted(tmp_path: Path, engine: str) -> None:
+    """EVT-10: what is there when a side database gets its number is all there is, and what goes then is missed."""
     database = _made(engine, tmp_path)
     with closing(sqlite3.connect(database, isolation_level=None)) as raw:
-        raw.execute("ALTER TABLE views DROP COLUMN row_count")
-        raw.execute("DROP TABLE kept_counts")
-        raw.execute("PRAGMA user_version = 15" if engine == "sqlite" else "SELECT 1")
+        if engine != "sqlite":
+            raw.execute("PRAGMA user_version = 0")
     with tallystick.open(f"{engine}:{tmp_path}/log") as store:
         assert _count(store) == ({key: {"n": 2} for key in STREAMS}, LETTERS)
-        assert problems_beside(store.log) == []
+        assert side_problems(store.log) == []
     with closing(sqlite3.connect(database, isolation_level=None)) as raw:
         raw.execute("DELETE FROM view_rows WHERE key = 'run/c'")
         raw.execute("DELETE FROM dead_letters WHERE position = 3")
     with tallystick.open(f"{engine}:{tmp_path}/log") as store:
-        assert [problem.what for problem in problems_beside(store.log)] == ["rows", "dead letters"]
+        assert [problem.what for problem in side_problems(store.log)] == ["rows", "dead letters"]
 
 
 def test_a_row_that_only_lost_its_state_is_missed(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from tallystick.engines.files import index_file
 from tallystick.engines.files.segments import Segments
-from tallystick.engines.tables.beside import places_in
+from tallystick.engines.tables.side_tables import places_in
 from tallystick.store.filesystem import File, FileSystem
 from tallystick.store.page import Hole
 

@@ -18,8 +18,8 @@ from tallystick.engines.ndjson.index import SEQ_BITS
 from tallystick.engines.ndjson.registry import Registry
 from tallystick.engines.ndjson.stream_log import StreamLog
 from tallystick.engines.ndjson.unsupported import Unsupported
-from tallystick.engines.tables.beside import Beside
 from tallystick.engines.tables.process import Birthplace
+from tallystick.engines.tables.side_tables import Beside
 from tallystick.event.model import Event
 from tallystick.store import checked, leases
 from tallystick.store.capabilities import DURABLE

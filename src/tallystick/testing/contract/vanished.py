@@ -14,7 +14,7 @@ from tallystick.projections.retire import drop_projection
 from tallystick.store import deadletters
 from tallystick.store.capabilities import ANY_STREAM, DURABLE, GLOBAL_ORDER
 from tallystick.store.deadletters import DeadLetter
-from tallystick.store.kept_check import problems_beside
+from tallystick.store.side_check import side_problems
 from tallystick.store.verify import verify
 from tallystick.store.views import Definition, Place, ViewRow
 from tallystick.testing.builders import event, events
@@ -74,11 +74,11 @@ class VanishedContract(Contract):
         ):
             with pytest.raises(errors.RowsDamaged):
                 use()
-        assert [problem.what for problem in problems_beside(store.log)] == ["rows"]
+        assert [problem.what for problem in side_problems(store.log)] == ["rows"]
         assert verify(store.log).ok
         rebuild(store, EventCount())
         assert dict(view.items()) == {"run/a": {"n": 3}, "run/b": {"n": 2}, "run/new": {"n": 1}}
-        assert problems_beside(store.log) == []
+        assert side_problems(store.log) == []
 
     @needs(DURABLE, GLOBAL_ORDER)
     @pytest.mark.security
@@ -153,14 +153,14 @@ class VanishedContract(Contract):
         ):
             with pytest.raises(errors.DeadLettersDamaged):
                 use()
-        assert [problem.what for problem in problems_beside(store.log)] == ["dead letters"]
+        assert [problem.what for problem in side_problems(store.log)] == ["dead letters"]
         left = letters.counts().found
         assert sum(gauge.dead_letters for gauge in gauges(store)) == left
         letters.park(_letter(6))
         fact = recount_letters(store, reason="the disk was replaced")
         assert (fact.found, len(letters.letters(limit=100))) == (left + 1, left + 1)
         assert [found.data["reason"] for found in store.read_stream("tally.store/readers")] == ["the disk was replaced"]
-        assert problems_beside(store.log) == []
+        assert side_problems(store.log) == []
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_letters_are_counted(self, store: Store) -> None:
