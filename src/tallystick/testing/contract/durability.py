@@ -1,4 +1,4 @@
-"""Contract: what was acknowledged is there when the store is opened again, by whoever opens it."""
+"""Contract: what was acknowledged is there when the store is opened again, by any process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DurabilityContract(Contract):
 
     @needs(DURABLE, ANY_STREAM)
     def test_appends_go_on_after_reopening(self, harness: EngineHarness) -> None:
-        """EVT-01, CP-02: sequences, positions and links continue where they were."""
+        """EVT-01, CP-02: sequences, positions and links continue where they ended."""
         for number in range(4):
             with harness.open() as store:
                 assert store.append("order/a", event(number), expected=number).seq == number + 1
@@ -65,7 +65,7 @@ class DurabilityContract(Contract):
 
     @needs(DURABLE)
     def test_the_recording_time_is_kept(self, harness: EngineHarness) -> None:
-        """recorded_at is stored with the event, and does not become the time of the opening."""
+        """recorded_at is stored with the event. It is not the time of the reopening."""
         clock = ManualClock()
         with harness.open(clock=clock) as store:
             position = store.append("run/a", event(time=1)).position
@@ -82,7 +82,7 @@ class DurabilityContract(Contract):
 
     @needs(DURABLE)
     def test_a_refused_append_is_not_there_after_reopening(self, harness: EngineHarness) -> None:
-        """CP-05: what was refused leaves nothing on disk either."""
+        """CP-05: a refused append leaves nothing on disk."""
         with harness.open() as store:
             store.append("run/a", event(1))
             with pytest.raises(errors.Conflict):
@@ -93,7 +93,7 @@ class DurabilityContract(Contract):
 
     @needs(DURABLE)
     def test_a_store_that_is_not_there_is_not_made_for_a_reader(self, harness: EngineHarness) -> None:
-        """A reader, or an opener that says so, gets StoreNotFound and leaves the place as it was."""
+        """A reader, and a caller with create=False, gets StoreNotFound, and nothing is created."""
         for options in ({"readonly": True}, {"create": False}):
             with pytest.raises(errors.StoreNotFound):
                 harness.open(**options)
@@ -144,7 +144,7 @@ class DurabilityContract(Contract):
         assert harness.open().append("run/a", event(), expected=NO_STREAM).seq == 1
 
     def test_verification_finds_nothing_wrong(self, store: Store) -> None:
-        """PIPE-03: a store that was only appended to passes verification whole."""
+        """PIPE-03: verification finds nothing wrong in a store that was only appended to."""
         for number in range(5):
             store.append(f"run/{number % 2}", events(4, meta={"org": f"o{number % 2}"}))
         found = verify(store.log)

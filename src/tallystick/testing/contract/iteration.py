@@ -1,4 +1,4 @@
-"""Contract: the verbs that read more than a page, or just one event: forward and backward, over what is pruned too."""
+"""Contract: the verbs that read more than a page, or one event: forward and backward, also where events were pruned."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class IterationContract(Contract):
     @needs(ANY_STREAM, GLOBAL_ORDER)
     @pytest.mark.parametrize("limit", [1, 5, 23, 24, 1000])
     def test_pages_hold_every_event_once_and_end_at_the_head(self, store: Store, limit: int) -> None:
-        """CP-09: each page holds at most `limit` events and goes on where the one before it ended."""
+        """CP-09: each page holds at most `limit` events and continues where the one before it ended."""
         whole = _filled(store)
         pages = list(store.pages(limit=limit))
         assert [found for page in pages for found in page.events] == whole
@@ -57,7 +57,7 @@ class IterationContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM, GLOBAL_ORDER)
     def test_events_backward_give_what_is_left_before_they_refuse_what_was_pruned(self, store: Store) -> None:
-        """EVT-03: nothing that is left is withheld, and the end of it is not taken for the beginning of the log."""
+        """EVT-03: every event that is left is returned, and its first one is not taken for the beginning of the log."""
         _filled(store)
         upkeep.prune(store, "order/1", 3)
         floor, found = store.floor(), []
@@ -70,7 +70,7 @@ class IterationContract(Contract):
         assert [each.position for each in store.events(over_pruned=True, backward=True)] == left[::-1]
 
     def test_a_stream_backward_is_the_same_stream_the_other_way_round(self, store: Store) -> None:
-        """Any window of seqs, also one of several pages."""
+        """Any window of seqs, also over several pages."""
         store.append("run/a", events(2 * PAGE_EVENTS + 3))
         for after, until in ((0, None), (3, 1500), (1500, 3), (PAGE_EVENTS, None), (0, 10_000), (0, 1)):
             forward = list(store.stream("run/a", after=after, until=until))
@@ -82,7 +82,7 @@ class IterationContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM)
     def test_a_pruned_stream_backward_is_refused_where_the_rest_begins(self, store: Store) -> None:
-        """EVT-03: what is left comes first, then the refusal that names the seqs which are gone."""
+        """EVT-03: the events that are left come first, then the refusal that names the pruned seqs."""
         store.append("order/1", events(6))
         upkeep.prune(store, "order/1", 3)
         found = []
@@ -93,7 +93,7 @@ class IterationContract(Contract):
         assert [each.seq for each in store.stream("order/1", after=3, backward=True)] == [6, 5, 4]
 
     def test_one_event_by_its_seq(self, store: Store) -> None:
-        """`at` gives one event; past the end, before the beginning and in another stream there is none."""
+        """`at` gives one event, and None past the end, before the beginning and in another stream."""
         store.append("run/a", events(3))
         whole = store.read_stream("run/a")
         assert [store.at("run/a", seq) for seq in range(5)] == [None, *whole, None]
@@ -103,7 +103,7 @@ class IterationContract(Contract):
                 store.at("run/a", seq)  # type: ignore[arg-type]
 
     def test_the_newest_event_of_a_stream(self, store: Store) -> None:
-        """`last` follows the stream; a stream that is not there has none."""
+        """`last` follows the stream. It is None if the stream does not exist."""
         assert store.last("run/a") is None
         for count in range(1, 4):
             store.append("run/a", event(count))
@@ -123,7 +123,7 @@ class IterationContract(Contract):
 
     @needs(ANY_STREAM)
     def test_streams_of_a_kind_are_those_with_its_prefix(self, store: Store) -> None:
-        """A prefix ends at its last stream, wherever one begins in it."""
+        """A prefix ends at its last stream, wherever the listing begins."""
         names = ["a/1", "ab/1", "ab/2", "ab/3", "abc/1", "b/1"]
         for name in names:
             store.append(name, event())

@@ -37,7 +37,7 @@ class ReadContract(Contract):
     @needs(ANY_STREAM, GLOBAL_ORDER)
     @pytest.mark.parametrize("limit", [1, 2, 3, 7, 23, 24, 25, 1000])
     def test_pages_of_any_size_show_every_event_once(self, store: Store, limit: int) -> None:
-        """CP-09: going on after `through` gives the whole log, ascending, whatever the size of a page."""
+        """CP-09: continuing after `through` gives the whole log, ascending, whatever the page size."""
         whole = _filled(store)
         assert [found.data["n"] for found in whole] == list(range(24))
         assert list(_pages(store, limit=limit)) == whole
@@ -61,7 +61,7 @@ class ReadContract(Contract):
 
     @needs(ANY_STREAM, GLOBAL_ORDER)
     def test_an_empty_window_is_an_empty_page(self, store: Store) -> None:
-        """Reading at the head, past it, or backwards gives nothing and does not move back."""
+        """A read at the head, past it, or with until before after, gives nothing and `through` does not go back."""
         whole = _filled(store)
         head = store.head()
         assert (store.read(after=head).events, store.read(after=head).through) == ([], head)
@@ -106,7 +106,7 @@ class ReadContract(Contract):
         assert (store.read_stream("run/b"), store.stream_head("run/b")) == ([], None)
 
     def test_names_that_begin_alike_are_different_streams(self, store: Store) -> None:
-        """Streams are told apart by their whole name, with its case of wildcards and separators."""
+        """Streams are distinguished by their whole name, including wildcards and separators."""
         names = ["run/a", "run/aa", "run/a_", "run/a-a", "run/a.a", "run/a:b", "run/a=b", "run/a+b", "run/a@b"]
         for number, name in enumerate(names):
             store.append(name, event(number))
@@ -114,14 +114,14 @@ class ReadContract(Contract):
 
     @needs(ANY_STREAM)
     def test_names_that_differ_in_case_are_different_streams(self, store: Store) -> None:
-        """Upper and lower case are kept apart, also where a file system folds them."""
+        """Upper and lower case are different, also if a file system folds them."""
         for number, name in enumerate(("order/a", "order/A", "order/aB", "order/Ab")):
             store.append(name, event(number))
         assert [info.stream for info in store.streams()] == ["order/A", "order/Ab", "order/a", "order/aB"]
         assert [store.read_stream(name)[0].data["n"] for name in ("order/A", "order/a")] == [1, 0]
 
     def test_find_gives_the_event_of_an_id(self, store: Store) -> None:
-        """An event is found by its id as bytes, UUID or text; an id that is not there gives None."""
+        """An event is found by its id as bytes, UUID or text; an unknown id gives None."""
         store.append("run/a", [named(1), named(2)])
         found = store.find(event_id(2))
         assert found is not None
@@ -157,7 +157,7 @@ class ReadContract(Contract):
             assert (info.seq, info.link, info.org) == (head.seq, head.link, head.org)
 
     def test_the_recording_time_is_the_stores_own(self, harness: EngineHarness) -> None:
-        """recorded_at is what the store's clock said at the commit, whatever time the event claims."""
+        """recorded_at is the time of the store's clock at the commit, whatever time the event has."""
         clock = ManualClock()
         store = harness.open(clock=clock)
         first = store.append("run/a", event(time=1))
@@ -170,7 +170,7 @@ class ReadContract(Contract):
         assert store.log.recorded_at(0) is None
 
     def test_waiting_ends_when_something_was_appended(self, store: Store) -> None:
-        """wait() returns the new head as soon as it is past what the waiter saw."""
+        """wait() returns the new head as soon as it is past the given position."""
         heads: list[int] = []
         waiter = threading.Thread(target=lambda: heads.append(store.wait(0, timeout=60)))
         waiter.start()
@@ -180,7 +180,7 @@ class ReadContract(Contract):
         assert store.wait(0, timeout=60) == position
 
     def test_waiting_ends_when_the_time_is_over(self, store: Store) -> None:
-        """wait() returns the old head when nothing came."""
+        """wait() returns the old head if nothing was appended."""
         position = store.append("run/a", event()).position
         assert store.wait(position, timeout=0.01) == position
 

@@ -1,4 +1,4 @@
-"""Contract: an event that was changed underneath is served by nobody, goes on record, and is named by verification."""
+"""Contract: an event that was changed in storage is never served, goes on record, and is named by verification."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ META = {"app": "web"}
 
 @state.reducer(name="count", initial={"n": 0})
 def count(value: Any, event: Any) -> Any:
-    """How many events there are."""
+    """Counts events."""
     return {"n": value["n"] + 1}
 
 
 class EventCount(Projection):
-    """How many events each stream has."""
+    """Counts the events of each stream."""
 
     types = ("thing.happened",)
     key = "stream"
@@ -45,7 +45,7 @@ class EventCount(Projection):
 
 
 class Listed(TableProjection):
-    """What happened, in a table."""
+    """Lists the events in a table."""
 
     types = ("thing.happened",)
     tables = ("listed",)
@@ -102,7 +102,7 @@ ELSEWHERE = ("stream", "seq")  # it has the name of another place now
 
 
 def refuses(read: Callable[[], object], *, by_name: bool = True) -> bool:
-    """Whether a read is refused, by the name of the event unless that has changed."""
+    """Whether a read is refused. The error must name the event, unless its name was changed."""
     try:
         read()
     except errors.Damaged as damage:
@@ -121,7 +121,7 @@ class TamperedContract(Contract):
         return harness.open()
 
     def _ways(self, harness: EngineHarness, store: Store, changed: str) -> dict[str, Callable[[Store], object]]:
-        """The ways to read that must notice. Where a hash of the medium is forged too, some leave the links alone."""
+        """The ways to read that must notice. If the hash of the medium is forged too, some do not check links."""
         ways = dict(BY_STREAM)
         if changed in ("payload", "checksum") or not harness.forges_hashes:
             ways |= BY_POSITION | (IN_ORDER if GLOBAL_ORDER in store.log.capabilities else {})
@@ -136,7 +136,7 @@ class TamperedContract(Contract):
     @pytest.mark.security
     @pytest.mark.parametrize("changed", CHANGES)
     def test_no_way_to_read_serves_what_was_changed_underneath(self, harness: EngineHarness, changed: str) -> None:
-        """SAFE-01: whatever field was changed, each way to read refuses the event by name."""
+        """SAFE-01: whichever field was changed, each way to read refuses the event by name."""
         store = self._tampered(harness, changed)
         by_name = changed not in ELSEWHERE
         ways = self._ways(harness, store, changed).items()
@@ -147,7 +147,7 @@ class TamperedContract(Contract):
     @pytest.mark.security
     @pytest.mark.parametrize("changed", [name for name in CHANGES if name not in ELSEWHERE])
     def test_what_a_reader_noticed_stops_appends_and_is_named(self, harness: EngineHarness, changed: str) -> None:
-        """SAFE-01, SAFE-02: after one refused read appends are refused too; verification names the event."""
+        """SAFE-01, SAFE-02: after one refused read, appends are refused too, and verification names the event."""
         store = self._tampered(harness, changed)
         assert refuses(lambda: store.read_stream(STREAM, limit=100))
         with pytest.raises(errors.Damaged, match="on record"):
@@ -159,7 +159,7 @@ class TamperedContract(Contract):
     @pytest.mark.security
     @pytest.mark.parametrize("changed", CHANGES)
     def test_a_handle_that_has_read_everything_notices(self, harness: EngineHarness, changed: str) -> None:
-        """SAFE-01: what was checked once is not taken for sound when it was changed since, with its hash too."""
+        """SAFE-01: an event that was checked once is checked again after it changed, even if its hash was forged."""
         store = harness.open()
         size = 2 if harness.forges_hashes else 1  # two events make a full frame: forged, it is as long as before
         for first in range(1, MANY + 1, size):
@@ -177,7 +177,7 @@ class TamperedContract(Contract):
     @needs(DURABLE)
     @pytest.mark.security
     def test_events_around_it_are_served(self, harness: EngineHarness) -> None:
-        """SAFE-01: it is a hole: a page ends before it, and `over_holes` goes on behind it and names it."""
+        """SAFE-01: it is a hole: a page ends before it, and with `over_holes` continues after it and names it."""
         store = self._tampered(harness, "payload")
         page = store.read()
         assert [found.seq for found in page.events] == [1]
@@ -190,7 +190,7 @@ class TamperedContract(Contract):
     @needs(DURABLE)
     @pytest.mark.security
     def test_a_retry_is_not_told_that_a_changed_event_is_stored(self, harness: EngineHarness) -> None:
-        """SAFE-01: what is stored under the id is not what was appended."""
+        """SAFE-01: the event stored under the id is not the one that was appended."""
         store = self._tampered(harness, "payload")
         with pytest.raises(errors.Damaged):
             store.append(STREAM, event(SEQ, meta=META, id=event_id(SEQ)))
@@ -198,7 +198,7 @@ class TamperedContract(Contract):
     @needs(DURABLE, ANY_STREAM)
     @pytest.mark.security
     def test_a_payload_that_vanished_was_not_erased(self, harness: EngineHarness) -> None:
-        """SAFE-01: an event without payload is served only if its erasure is noted."""
+        """SAFE-01: an event without a payload is served only if its erasure is recorded."""
         with harness.open() as store:
             store.append("order/a", event(1))
             store.append("order/a", event(2))
@@ -210,7 +210,7 @@ class TamperedContract(Contract):
             list(store.events())
 
     def _projected(self, harness: EngineHarness, statement: str) -> tuple[Store, ViewReader]:
-        """Rows of two keys that were changed, and whose readers and runners all refuse them."""
+        """Rows of two keys, changed in storage. All readers and runners refuse them."""
         with harness.open() as store:
             store.append("run/a", events(3))
             store.append("run/b", events(2))
@@ -235,7 +235,7 @@ class TamperedContract(Contract):
     def test_no_row_of_a_projection_is_served_that_was_changed_underneath(
         self, harness: EngineHarness, changed: str
     ) -> None:
-        """SAFE-01: it is refused by name, other rows are served, and a rebuild makes it again."""
+        """SAFE-01: it is refused by name, other rows are served, and a rebuild replaces it."""
         store, view = self._projected(harness, ROWS_CHANGED[changed])
         assert view.get("run/b") == {"n": 2}
         rebuild(store, EventCount())
@@ -257,7 +257,7 @@ class TamperedContract(Contract):
     def test_a_place_that_was_changed_underneath_holds_up_no_erasure(
         self, harness: EngineHarness, changed: str
     ) -> None:
-        """SAFE-01: nobody knows what its rows and tables hold, so all of them go. Projections can be run again."""
+        """SAFE-01: its rows and tables can no longer be trusted, so all are dropped. Projections can be run again."""
         with harness.open() as store:
             store.append("run/a", events(3))
             Live(store, EventCount()).catch_up()
@@ -275,7 +275,7 @@ class TamperedContract(Contract):
     @pytest.mark.security
     @pytest.mark.parametrize("changed", CHECKPOINT_CHANGED)
     def test_no_checkpoint_is_used_that_was_changed_underneath(self, harness: EngineHarness, changed: str) -> None:
-        """SAFE-01: a consumer would skip events, or see some again, without a word. It can be dropped."""
+        """SAFE-01: a consumer would silently skip or repeat events. It can be dropped."""
         with harness.open() as store:
             store.append("run/a", events(3))
             store.save_checkpoint("mailer", 2)
@@ -291,5 +291,5 @@ class TamperedContract(Contract):
 
 
 def without_payload(found: Any) -> Any:
-    """The event as if it had been erased; its meta grows, so that the record stays as long as it was."""
+    """The event as if it had been erased. Its meta grows, so that the record keeps its length."""
     return msgspec.structs.replace(found, payload=None, meta=b'{"a":1111}')

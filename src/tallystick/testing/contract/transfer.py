@@ -1,4 +1,4 @@
-"""Contract: a log that is moved is the same log: positions, links, what is gone, and what verification says of it."""
+"""Contract: a moved log is the same log: positions, links, what is gone, and the result of verification."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORGERIES = ("another org", "a cut of another stream", "a longer cut", "a payloa
 
 
 def with_a_past(store: Store) -> None:
-    """A history in which parts of three streams were pruned, erased, both, or all of it."""
+    """Three streams of which parts, or all, were pruned or erased."""
     store.append("order/1", [named(number, meta={"org": "acme"}) for number in range(1, 7)])
     store.append("order/2", events(4))
     store.append("order/3", events(2))
@@ -44,17 +44,17 @@ def lines_of(store: Store) -> list[bytes]:
 
 
 def bare(lines: list[bytes]) -> list[bytes]:
-    """Without the first and the last line, which name the store that it is of."""
+    """Without the first and the last line, which name the store."""
     return lines[1:-1]
 
 
 def take(store: Store, lines: list[bytes], *, batch: int = 3) -> moving.Progress:
-    """Import them into an open store."""
+    """Import lines into an open store."""
     return moving.Intake(lambda _: store, batch=batch).run(iter(lines))
 
 
 def sealed_again(lines: list[bytes]) -> list[bytes]:
-    """With a last line that fits the others: what a forger would write, too."""
+    """With a last line that matches the others, as a forger would write it."""
     counted = {
         "events": sum(not line.startswith(b'{"tally":') for line in lines),
         "cuts": sum(line.startswith(b'{"tally":"cut"') for line in lines),
@@ -67,7 +67,7 @@ def sealed_again(lines: list[bytes]) -> list[bytes]:
 
 
 def _forged(lines: list[bytes], forgery: str) -> list[bytes]:
-    """The lines, so changed that every link still holds."""
+    """The lines, changed so that every link still holds."""
     if forgery == "a cut of another stream":  # nothing is left of order/2 that would have to follow
         return [line.replace(b'"cut","stream":"order/2"', b'"cut","stream":"order/9"') for line in lines]
     if forgery == "a longer cut":  # seq 5 of order/1 is said to be pruned, too
@@ -117,7 +117,7 @@ class TransferContract(Contract):
 
     @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_a_log_with_a_past_moves_out(self, store: Store) -> None:
-        """SAFE-06: the engine as the source, before and after it gave back the room of what is gone."""
+        """SAFE-06: the engine as the source, before and after it reclaimed the space of pruned events."""
         with_a_past(store)
         before = lines_of(store)
         store.log.reclaim(compress_before=None, progress=lambda done: None)
@@ -129,7 +129,7 @@ class TransferContract(Contract):
 
     @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_life_goes_on_after_a_move(self, store: Store, past: list[bytes]) -> None:
-        """SAFE-06: what was moved is appended to, pruned, erased and reclaimed like any log, and stays sound."""
+        """SAFE-06: a moved log can be appended to, pruned, erased and reclaimed like any other."""
         take(store, past)
         store.append("order/1", event(7, meta={"org": "acme"}), expected=6)
         store.append("order/2", events(2), expected=6)
@@ -148,7 +148,7 @@ class TransferContract(Contract):
 
     @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_what_was_pruned_before_a_move_is_not_recorded_again(self, store: Store, past: list[bytes]) -> None:
-        """SAFE-06: a retry of what was pruned elsewhere is refused here too; what was erased is known."""
+        """SAFE-06: a retry of an event that was pruned in the source is refused here too. Erasures are known."""
         take(store, past)
         with pytest.raises(errors.DuplicateId, match="pruned"):
             store.append("order/1", named(3, meta={"org": "acme"}))
@@ -156,7 +156,7 @@ class TransferContract(Contract):
 
     @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_a_move_that_was_cut_off_is_noticed_and_continued(self, store: Store, past: list[bytes]) -> None:
-        """SAFE-06: wherever the lines end, the import says so; the whole of them then writes nothing twice."""
+        """SAFE-06: wherever the lines end, the import reports it. A complete import then writes nothing twice."""
         for end in range(1, len(past)):
             with pytest.raises(moving.ImportRefused, match="cut off"):
                 take(store, past[:end], batch=2)
@@ -168,7 +168,7 @@ class TransferContract(Contract):
     @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     @pytest.mark.parametrize("look", ["nobody", "a reader", "verification"])
     def test_a_move_that_was_interrupted_is_continued(self, harness: EngineHarness, look: str) -> None:
-        """SAFE-06: after any part, whoever looked at the target meanwhile; nothing that is to come goes on record."""
+        """SAFE-06: after any part, even if the target was read in the meantime. What is still to come is not damage."""
         with tallystick.open("memory:") as origin:
             _erased_and_pruned(origin)
             past = lines_of(origin)
@@ -188,7 +188,7 @@ class TransferContract(Contract):
 
     @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_a_move_is_unfinished_until_its_last_fact_is_there(self, store: Store) -> None:
-        """SAFE-06: verification says so, and nothing else; if other events stand there, it says what is missing."""
+        """SAFE-06: verification reports only that. If other events are there instead, it reports what is missing."""
         with tallystick.open("memory:") as origin:
             _erased_and_pruned(origin)
             past = lines_of(origin)
@@ -205,7 +205,7 @@ class TransferContract(Contract):
 
     @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_snapshots_that_are_still_to_come_are_not_missing(self, harness: EngineHarness, past: list[bytes]) -> None:
-        """SAFE-06: they come after all events; until then verification says that the move is unfinished."""
+        """SAFE-06: they come after all events. Until then verification reports an unfinished move."""
         store = harness.open()
         first = next(at for at, line in enumerate(past) if b'"tally":"snapshot"' in line)
         for end in (first - 1, first):
@@ -246,7 +246,7 @@ class TransferContract(Contract):
     @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     @pytest.mark.parametrize("forgery", FORGERIES)
     def test_a_past_without_facts_is_not_taken_over(self, store: Store, past: list[bytes], forgery: str) -> None:
-        """SAFE-06: whoever leaves something out, and says that it was pruned or erased, is found out at the end."""
+        """SAFE-06: if lines are left out and claimed to be pruned or erased, the end of the import notices."""
         lines = sealed_again(_forged(past, forgery))
         assert lines != past
         with pytest.raises(moving.ImportStopped, match=r"contradicts itself|does not|is at seq|belongs to org"):
@@ -262,7 +262,7 @@ class TransferContract(Contract):
 
     @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_a_copy_that_went_on_by_itself_is_not_continued(self, store: Store, past: list[bytes]) -> None:
-        """SAFE-06: a position that holds another event in the copy than in the export is named."""
+        """SAFE-06: a position where copy and export hold different events is named."""
         with pytest.raises(moving.ImportRefused):
             take(store, past[:-3])
         store.append("order/8", event())
@@ -282,7 +282,7 @@ class TransferContract(Contract):
 
     @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_snapshots_that_do_not_come_are_recorded_as_dropped(self, store: Store) -> None:
-        """SAFE-06: without the bodies the log is sound all the same, and its facts say what is missing."""
+        """SAFE-06: without the bodies the log is still intact, and its facts list what is missing."""
         with tallystick.open("memory:") as origin:
             with_a_past(origin)
             lines = b"".join(moving.whole(origin, snapshots=False)).splitlines(keepends=True)
@@ -292,7 +292,7 @@ class TransferContract(Contract):
 
     @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_positions_that_were_never_used_stay_unused(self, harness: EngineHarness) -> None:
-        """SAFE-06: an engine may leave gaps between positions; they are no lost events, now and after reopening."""
+        """SAFE-06: an engine may leave gaps between positions. They are not lost events, now or after reopening."""
         store = harness.open()
         store.log.receive(Transfer(after=0, events=_chained(3, 4, 9)))
         store.log.receive(Transfer(after=9, events=_chained(3, 4, 9, 12)[3:]))
@@ -305,7 +305,7 @@ class TransferContract(Contract):
 
 
 def _erased_and_pruned(store: Store) -> None:
-    """The facts stand far behind the events that they are about; the last event is one of them."""
+    """The control facts come long after their events. The last event is one of them."""
     store.append("order/1", events(5))
     store.append("order/2", events(3))
     upkeep.erase(store, "order/1", 3)
@@ -314,7 +314,7 @@ def _erased_and_pruned(store: Store) -> None:
 
 
 def _look(store: Store, who: str) -> None:
-    """Look at a store in the middle of a move."""
+    """Read or verify a store in the middle of a move."""
     if who == "verification":
         verify(store.log)
     if who == "a reader":
