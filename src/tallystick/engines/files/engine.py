@@ -25,7 +25,7 @@ from tallystick.engines.files.streams import StreamListing
 from tallystick.engines.files.transfers import FilesReceiver
 from tallystick.engines.files.view import LogView
 from tallystick.engines.files.writer import SegmentWriter
-from tallystick.engines.tables.side_tables import Beside
+from tallystick.engines.tables.side_tables import SideTables
 from tallystick.event.model import Event, Row
 from tallystick.store import capabilities, checked, leases
 from tallystick.store.combining import Combiner, apart, by_bytes, commit_each
@@ -42,7 +42,7 @@ from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.transfer import Received
 
 
-class FilesLog(Beside, FilesReceiver):
+class FilesLog(SideTables, FilesReceiver):
     """A log of segment files."""
 
     engine = "files"
@@ -66,7 +66,7 @@ class FilesLog(Beside, FilesReceiver):
         self.readonly = readonly
         files = opened.handles.files
         beside = f"{directory}/{known_positions.BESIDE}"
-        Beside.__init__(self, beside, is_moved=lambda: files.is_moved(directory), has_mark=True)
+        SideTables.__init__(self, beside, is_moved=lambda: files.is_moved(directory), has_mark=True)
         self.damage = DamageFile(files, directory)
         self._clock = clock
         self._combiner = Combiner(self._commit)
@@ -83,7 +83,7 @@ class FilesLog(Beside, FilesReceiver):
         self._writer: SegmentWriter | None = None
         if opened.mark_file is not None and opened.lock is not None:
             opened.recovered += self.snapshots.tidy()
-            opened.recovered += self.set_beside_aside(f"{directory}/quarantine", time_ns=clock())
+            opened.recovered += self.quarantine_side_tables(f"{directory}/quarantine", time_ns=clock())
             self._writer = SegmentWriter(
                 opened.handles,
                 opened.segments[-1],
@@ -95,7 +95,7 @@ class FilesLog(Beside, FilesReceiver):
             )
             opened.recovered += self._reclaimer.finish_erasures()
             self._compressor.begin(self._view.segments[:-1])
-            self.settle_drops(self.read)
+            self.apply_noted_drops(self.read)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class FilesLog(Beside, FilesReceiver):
         outcomes = self.snapshots.around(transactions, commit) if keeps else commit(transactions)
         if erases:
             self._reclaimer.finish_erasures()
-            self.settle_drops(self.read, transactions)
+            self.apply_noted_drops(self.read, transactions)
         return outcomes
 
     def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
@@ -357,10 +357,10 @@ class FilesLog(Beside, FilesReceiver):
         if self._writer is not None and self._writer.poisoned is not None:
             found.append(Problem("writer", self._writer.poisoned.message))
         found += self._reclaimer.problems()
-        return Report(self.engine, facts, (*self._view.opened.recovered, *self.beside_losses()), tuple(found))
+        return Report(self.engine, facts, (*self._view.opened.recovered, *self.lost_side_writes()), tuple(found))
 
     def close(self) -> None:
-        if not self._view.birthplace.is_here:  # a forked child: nothing of it is the child's, and its locks may be held
+        if not self._view.birthplace.is_current:  # a forked child: its parent may hold the locks
             self._view.closed = True
             return
         self._reclaimer.is_ending = True
@@ -369,7 +369,7 @@ class FilesLog(Beside, FilesReceiver):
                 return
             self._leave()
             leases.retire(self._holder.owner)
-            self.close_beside()
+            self.close_side_tables()
             self._view.close()
         self._changed.notify()
 

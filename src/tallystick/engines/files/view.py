@@ -14,7 +14,7 @@ from tallystick.engines.files.handles import Renamed
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.reader import SegmentReader
 from tallystick.engines.files.segments import Segment, index_of_position, with_generation
-from tallystick.engines.tables.process import Birthplace
+from tallystick.engines.tables.process import OwnerProcess
 from tallystick.event.model import Event
 from tallystick.store import checked, loss
 from tallystick.store.damage import DamageRecord, problem_of, put_on_record
@@ -41,7 +41,7 @@ class LogView:
         self.lock = lock
         self.closed = False
         self._proven = CheckedFrames()
-        self.birthplace = Birthplace()  # locks that another thread holds at a fork are never free in the child
+        self.birthplace = OwnerProcess()  # locks that another thread holds at a fork are never free in the child
         self._seen: object = None
         self._damage = damage
         self._adopt(opened)
