@@ -9,6 +9,7 @@ from itertools import islice
 
 from tallystick import errors
 from tallystick.event import limits
+from tallystick.event.model import InDraft
 from tallystick.store.commit import Outcome, Transaction
 
 
@@ -82,7 +83,11 @@ def by_bytes(transactions: list[Transaction], bytes_max: int = limits.COMMIT_BYT
     group: list[Transaction] = []
     size = 0
     for transaction in transactions:
-        own = sum(len(draft[4]) + len(draft[5]) for write in transaction.writes for draft in write.drafts)
+        own = sum(
+            len(draft[InDraft.payload]) + len(draft[InDraft.meta])
+            for write in transaction.writes
+            for draft in write.drafts
+        )
         if group and size + own > bytes_max:
             yield group
             group, size = [], 0
