@@ -179,4 +179,4 @@ def test_segments_are_asked_newest_first(many: Any) -> None:
         command = item.command
         item.command = lambda digest, item=item, command=command: asked.append(item) or command(digest)
     assert many.log.commands.load(key(39)) is not None
-    assert asked == [view.segments.last]
+    assert asked == [view.segments[-1]]

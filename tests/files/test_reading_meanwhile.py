@@ -58,7 +58,7 @@ def test_a_segment_is_read_on_while_it_gets_its_dated_name(
     store = opened(filesystem=hooked, segment_bytes_max=4096)
     store.append("order/1", large)
     view = store.log._view
-    item = view.segments.last
+    item = view.segments[-1]
     found: list[object] = []
 
     def read(operation: str, path: str) -> None:

@@ -1,4 +1,4 @@
-"""What a donor gives for a gap, as frames: with the side records of a copy of this log, or with those that follow."""
+"""The frames that a donor gives for a gap. Side records come from a copy of this log, or follow from control facts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def copy_of_this(donor: Donor, store_id: bytes) -> FilesLog | None:
 
 
 class DonorEvents:
-    """The events and frames that a donor gives for gaps."""
+    """The events and frames that fill gaps."""
 
     def __init__(self, donor: Donor, *, store_id: bytes) -> None:
         self._donor = donor
@@ -44,7 +44,7 @@ class DonorEvents:
             yield from self._donor.events(gap.first, gap.next - 1)
 
     def pieces(self, gap: Gap, *, recorded: int) -> Iterator[FrameDraft]:
-        """The frames of a gap. `recorded` is when the one before it was, for want of something better."""
+        """The frames of a gap. `recorded` is the time of the frame before it, used where the donor has no time."""
         if gap.next == gap.first:
             return
         yield from self._pieces_of_copy(self._copy, gap) if self._copy is not None else self._made(gap, recorded)
@@ -59,7 +59,7 @@ class DonorEvents:
             reached = end
 
     def _made(self, gap: Gap, recorded: int) -> Iterator[FrameDraft]:
-        """Frames of a few hundred events each. They cover all positions of the gap, though some may be pruned."""
+        """Frames of at most `PIECE_EVENTS_MAX` events. They cover every position of the gap, also pruned ones."""
         waiting: list[Event] = []
         first = gap.first
         for event in self.events(gap):
@@ -105,18 +105,18 @@ def records_of(events: Iterable[Event]) -> SideRecords:
 
 
 class ClaimsFilter:
-    """What control facts leave of given events: nothing of what was pruned, no payload or answer of what was erased."""
+    """What control facts leave of events: nothing of what was pruned, no payload and no response of what was erased."""
 
     def __init__(self, claims: Claims) -> None:
         self._claims = claims
 
     def applied(self, piece: FrameDraft) -> FrameDraft:
-        """A piece without what is gone."""
+        """A frame without what is gone."""
         frame = Frame(0, 0, piece.first_position, piece.next_position)
         return piece_of(frame, Body(piece.recorded, piece.events, list(map(self._answered, piece.side))), self)
 
     def _answered(self, record: Any) -> Any:
-        """A record as it is; that of a command which appended what was erased since, without its response."""
+        """A record as it is. A command that appended an event which was erased since loses its response."""
         if record[0] != "command":
             return record
         command = msgspec.convert(record[1:], CommandRecord)

@@ -20,15 +20,17 @@ from tallystick.engines.files.view import LogView
 from tallystick.engines.files.writer import SegmentWriter
 from tallystick.engines.tables.beside import Beside
 from tallystick.store import capabilities, leases, transfer
-from tallystick.store.combining import Combiner, apart, by_bytes, commit_each
+from tallystick.store.combining import Combiner, in_groups
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, with_known
 from tallystick.store.events import Problem, Report
 from tallystick.store.filesystem import FULL
 from tallystick.store.idempotency import CommandKey, CommandRecord
-from tallystick.store.ledger import Holder, Ledger
+from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.maintenance import Reclaimed
 from tallystick.store.transfer import Received, Transfer
+
+HEADS_MAX = 1 << 16
 
 
 class FilesLog(FileQueries, Beside):
@@ -56,7 +58,7 @@ class FilesLog(FileQueries, Beside):
         files = opened.handles.files
         beside = f"{directory}/{known_positions.BESIDE}"
         damage = DamageFile(files, directory)
-        self._combiner = Combiner(self._commit)
+        self._combiner = Combiner(functools.partial(in_groups, self._commit))
         view = LogView(opened, url=self.url, readonly=readonly, lock=self._combiner.lock, damage=damage)
         FileQueries.__init__(self, view, damage)
         Beside.__init__(self, beside, is_moved=functools.partial(files.is_moved, directory), has_mark=True)
@@ -105,12 +107,7 @@ class FilesLog(FileQueries, Beside):
             self.settle_drops(self.read, transactions)
         return outcomes
 
-    def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
-        if len(transactions) == 1:
-            return apart(self._commit_group, transactions)
-        return commit_each(by_bytes(transactions), functools.partial(apart, self._commit_group))
-
-    def _commit_group(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+    def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         writer = self._require_writer()
         ledger = Ledger(self, next_position=writer.next_position, holder=self._holder)
         outcomes: list[Outcome] = []
@@ -119,7 +116,7 @@ class FilesLog(FileQueries, Beside):
                 outcomes.append(ledger.judge(transaction))
             except errors.TallyError as refusal:
                 outcomes.append(refusal)
-        records = side.of_ledger(ledger, self.commands.load)
+        records = side.NOTHING if ledger.only_appends else side.of_ledger(ledger, self.commands.load)
         if ledger.rows or records is not side.NOTHING:
             with self.projecting(ledger.rows):
                 self._write(writer, ledger, records)
@@ -140,7 +137,7 @@ class FilesLog(FileQueries, Beside):
             self._write(writer, nothing, SideRecords(forgotten=digests))
 
     def _write(self, writer: SegmentWriter, ledger: Ledger | Received, records: SideRecords) -> None:
-        """Make a commit durable, with everything that belongs to it, and tell those who wait."""
+        """Make a commit durable, with the snapshots that belong to it, and wake the threads that wait for it."""
         try:
             if records.snapshots:
                 self._publish(writer, records)
@@ -153,12 +150,18 @@ class FilesLog(FileQueries, Beside):
             raise
         except errors.TallyError:
             raise
-        except BaseException as interruption:  # Ctrl-C in the middle: what is on disk is for recovery to say
+        except BaseException as interruption:  # Ctrl-C in the middle: only recovery can say what is on disk
             writer.poison("an interrupted append", interruption)
             raise
         if records.dropped:
             self.snapshots.remove(records.dropped)
         self._changed.notify()
+
+    def _note_heads(self, heads: dict[str, Head]) -> None:
+        """Remember the ends of streams that were just written to. The oldest entries are forgotten."""
+        self._heads |= heads
+        while len(self._heads) > HEADS_MAX:
+            del self._heads[next(iter(self._heads))]
 
     def _publish(self, writer: SegmentWriter, records: SideRecords) -> None:
         try:
@@ -226,7 +229,7 @@ class FilesLog(FileQueries, Beside):
         return Report(self.engine, facts, (*self._view.opened.recovered, *self.beside_losses()), tuple(found))
 
     def close(self) -> None:
-        if not self._view.birthplace.is_here:  # a forked child: nothing of it is the child's, and its locks may be held
+        if not self._view.birthplace.is_here:  # a forked child owns nothing of it, and its locks may be held
             self._view.closed = True
             return
         self._reclaimer.is_ending = True
@@ -240,12 +243,12 @@ class FilesLog(FileQueries, Beside):
         self._changed.notify()
 
     def _leave(self) -> None:
-        """Give leases back, and end the writing."""
+        """Give leases back, and close the writer."""
         writer = self._writer
         if writer is None:
             return
         healthy = writer.poisoned is None and not self._view.holes
         if healthy and self._holder.held:
-            with contextlib.suppress(errors.TallyError, OSError):  # nothing is lost: the next opening finds them
+            with contextlib.suppress(errors.TallyError, OSError):  # the next opening takes them over
                 self._commit([Transaction([], release=tuple(self._holder.held))])
         writer.close(clean=healthy)

@@ -1,8 +1,8 @@
-"""Accepting the loss of what is damaged in a file log: an empty frame with a `lost` record stands for each gap.
+"""Accepting the loss of damaged ranges of a file log: each gap becomes an empty frame with a `lost` record.
 
-The frame covers the positions of the gap, so none is used again. What an index knew of the range stays as side records:
-the ends of streams, the ids of lost events, the last sequences of sources, leases, cuts, and which snapshots there are.
-The damaged files are kept in quarantine, whole, as are files of snapshots that only lost frames named.
+The frame covers the positions of the gap, so none of them is used again. What an index knew of the range stays as side
+records: the ends of streams, the ids of lost events, the last sequences of sources, leases, cuts, and the list of
+snapshots. The damaged files are kept in quarantine, whole, and so are files of snapshots that only lost frames named.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tallystick.store.loss import Loss, LostEnd
 
 
 def accept(files: FileSystem, directory: str, *, clock: Callable[[], int], dry_run: bool) -> Acceptance:
-    """Put lost ranges in the place of every gap of a log that is not open for writing; says what is lost."""
+    """Replace every gap of a log that is not open for writing with a lost range; returns what is lost."""
     lock = files.lock(f"{directory}/lock")
     handles = Handles(files, directory)
     try:
@@ -54,7 +54,7 @@ def accept(files: FileSystem, directory: str, *, clock: Callable[[], int], dry_r
 class LossPlan:
     """What is left of a log, and a lost range for each gap."""
 
-    is_copy = True  # what stood in a gap is lost, and is said elsewhere
+    is_copy = True  # the result lists what was in a gap
 
     def __init__(self, parts: list[SurveyedSegment], indexes: list[SealedIndex]) -> None:
         self.parts = parts
@@ -72,7 +72,7 @@ class LossPlan:
         self.acceptance = Acceptance(tuple(losses), *left.lost(losses))
 
     def _note_orgs(self, left: _Left, indexes: list[SealedIndex]) -> None:
-        """Of a stream that began where no index is left, later indexes may know the org."""
+        """Find the orgs of streams that began where no index is left: later indexes may know them."""
         for gap, records in self._records.items():
             (loss,) = records.losses
             if not loss.is_indexed:
@@ -93,7 +93,7 @@ class LossPlan:
 
 
 class _Left:
-    """What is left of each stream, and what is missing between."""
+    """What is left of each stream, and which seqs are missing."""
 
     def __init__(self) -> None:
         self._ends: dict[str, Event] = {}
@@ -119,7 +119,7 @@ class _Left:
         return found
 
     def begun_before(self, gap: Gap) -> list[Event]:
-        """The first event that is left of each stream that must have begun in a gap, or before it."""
+        """The first event that is left of each stream that began in a gap or before it."""
         return [event for event in self._begun if event.position >= gap.next]
 
     def lost(self, losses: list[Loss]) -> tuple[tuple[LostSeqs, ...], tuple[str, ...]]:
@@ -138,7 +138,7 @@ class _Left:
 
 
 def _knowing(indexes: list[SealedIndex], part: SurveyedSegment) -> SealedIndex | None:
-    """An index that was made while the part could be read, and covers all of its gaps."""
+    """An index that was made while the segment could be read, and covers all of its gaps."""
     gaps = [gap for gap in part.gaps if gap.next > gap.first]
     for index in indexes:
         try:
@@ -155,7 +155,7 @@ def _knowing(indexes: list[SealedIndex], part: SurveyedSegment) -> SealedIndex |
 def _records(
     gap: Gap, part: SurveyedSegment, index: SealedIndex | None, left: list[Event], *, is_first: bool
 ) -> SideRecords:
-    """What stays of a gap. What an index knew of the whole part stands at its first gap."""
+    """What stays of a gap. The first gap of a segment gets what an index knew of the whole segment."""
     reason = f"{part.name or 'a segment that is gone'} was damaged, and the loss accepted"
     first, last = gap.first, gap.next - 1
     if index is None:
@@ -178,7 +178,7 @@ def _records(
 
 
 def _begun(event: Event, indexes: list[SealedIndex]) -> LostEnd:
-    """Where a stream was before the first event that is left of it. Its link there is known to nobody."""
+    """The end of a stream before the first event that is left of it. Its link is not known."""
     org = None
     for index in indexes:
         with suppress(BadIndex):
@@ -188,7 +188,7 @@ def _begun(event: Event, indexes: list[SealedIndex]) -> LostEnd:
 
 
 def _keep_snapshots(handles: Handles, writing: Replacement, clock: Callable[[], int]) -> list[str]:
-    """Copy the files of snapshots that no frame names any more to quarantine: the next opening removes them."""
+    """Copy files of snapshots that no frame names to quarantine: the next opening removes the files."""
     life = lifecycle.merged(item.lifecycle() for item in writing.segments)
     names = FileSnapshots(handles.files, handles.directory, lambda: life).orphans()
     copy = quarantine.copy

@@ -1,14 +1,14 @@
-"""Giving room back: which sealed segments are rewritten, and why.
+"""Compaction: which sealed segments are rewritten, and why.
 
-- An erased payload must be gone from every file of the store: at once, or if that was interrupted, at the next
-  opening. A rewritten segment knows how many of its positions were erased when it was written; if more are, it is due.
+- An erased payload must be gone from every file of the store: at once, or at the next opening if that was interrupted.
+  A rewritten segment knows how many of its positions were erased when it was written; if more are, it is due.
 - Pruned events are left out when they are a fifth of the segment, or when it is rewritten anyway.
 - A segment that was sealed before a given time is compressed.
-- Sealed segments side by side of which all positions are below the floor are joined, if they are small.
+- Small neighbouring segments whose positions are all below the floor are joined.
 - A copy of a segment, or an older generation of it, is moved to quarantine.
 
-What may hold an erased payload besides its segment goes first: copies, quarantine, responses of forgotten commands. So
-the segment itself, which says that something is left to do, is the last to be done.
+Everything else that may hold an erased payload comes before its segment: copies, quarantine, responses of forgotten
+commands. The segment says that work is left, so it is rewritten last.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class KeepPlan(msgspec.Struct):
         return count
 
     def is_worthwhile(self, item: Segment) -> bool:
-        """Whether so much of a segment was pruned that it is rewritten for that alone."""
+        """Whether enough of a segment was pruned to rewrite it for that reason only."""
         pruned = self.pruned_in(item)
         return pruned > 0 and pruned >= PRUNED_SHARE * (item.next_position - item.header.first_position)
 
@@ -95,8 +95,8 @@ class SegmentFilter:
 class Reclaimer:
     """Rewrites the segments of an open log, one at a time, while it is read and written to.
 
-    `seal` seals the current segment, or says that it has to wait. Nothing here acknowledges anything: what fails leaves
-    the log as it was, and is done by a later call.
+    `seal` seals the current segment, or returns False if that has to wait. A failure leaves the log as it was, and a
+    later call does the work.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Reclaimer:
             return missed
 
     def finish_erasures(self) -> list[str]:
-        """Take the payloads of erased events off the disk; returns what was done. What fails now is done later."""
+        """Remove the payloads of erased events from the disk; returns what was done. What fails is done later."""
         with self.lock:
             try:
                 done = self._remove_absorbed()
@@ -155,13 +155,15 @@ class Reclaimer:
                 return []
 
     def problems(self) -> list[Problem]:
-        """What could not be done yet and must be."""
+        """Work that could not be done yet, and must be done."""
         return [Problem("erasure", self._left_over)] if self._left_over else []
 
     # --- erasures --------------------------------------------------------------------------------------------------
 
     def _erase(self) -> list[str]:
         keeping = self._keeping()
+        if not keeping.erased:
+            return []
         unfinished = [item for item in self._view.segments if keeping.is_unfinished(item)]
         done: list[str] = []
         if unfinished:
@@ -192,7 +194,7 @@ class Reclaimer:
         return found
 
     def _responding(self, events: list[Event]) -> list[Segment]:
-        """The segments in which a response to one of these events stands that is not held any more, far from it."""
+        """The segments that hold an outdated response about one of these events, in another frame than the event."""
         places = [(event.stream, event.seq) for event in events]
         return [
             item
@@ -235,7 +237,7 @@ class Reclaimer:
         return [f"{fresh.name} was rewritten {how}: {before} bytes before, {self._size(fresh.name)} now"]
 
     def _join(self) -> list[str]:
-        """Join what lies side by side below the floor."""
+        """Join neighbouring segments below the floor."""
         done: list[str] = []
         for run in joined_segments.runs(self._sealed(), floor=self._view.life.floor):
             if self.is_ending:
@@ -268,15 +270,17 @@ class Reclaimer:
         return done + self._remove_absorbed()
 
     def _remove_absorbed(self) -> list[str]:
-        """Remove the files of what was joined to other segments. What somebody has open is removed later."""
+        """Remove the files of segments that were joined to others. A file that is held open is removed later."""
         opened = self._view.opened
+        if not opened.absorbed:
+            return []
         names, opened.absorbed = opened.absorbed, joined_segments.remove(self._view.handles, opened.absorbed)
         left = [f"{name} is held open by a reader; it is removed later" for name in opened.absorbed]
         count = len(names) - len(left)
         return left + ([f"files of segments that were joined to others: {count} removed"] if count else [])
 
     def _name_holes(self, item: Segment) -> None:
-        """Read through a segment that is damaged: the reader notes what it cannot read."""
+        """Read a damaged segment to its end: the reader notes each hole."""
         first, last = item.header.first_position, item.next_position - 1
         for _ in self._view.reader.bodies(self._view.segments, after=first - 1, end=last):
             pass
@@ -292,7 +296,7 @@ class Reclaimer:
         return self._view.segments[:-1]
 
     def _seal_if(self, is_due: Callable[[Segment], bool]) -> list[str]:
-        """Seal the current segment if it has to be rewritten: only what is sealed can be. Says so if that waits."""
+        """Seal the current segment if it has to be rewritten; returns a line if that has to wait."""
         with self._view.lock:
             if is_due(self._view.segments[-1]) and not self._seal():
                 return [f"{self._view.segments[-1].name} is held open by a reader; it is sealed and rewritten later"]

@@ -1,13 +1,13 @@
 """Refilling what a damaged log has lost from a donor: exactly the missing positions, checked, as a new generation.
 
-First everything is checked and nothing changed: the donor must hold every missing position, each event with the
-checksum and the link that lead from what is left before it to what is left behind it, and with an id that the
-segment's index knows, where there is one. Then the damaged files are copied to quarantine, whole, and the segments
-written again: valid frames as they are, the gaps from the donor. A damaged current.log is sealed that way, and a new
-one begun. What was pruned or erased stays so, whatever the donor holds.
+First everything is checked and nothing is changed. The donor must hold every missing position. Each event must have a
+checksum and a link that fit between what is left before it and after it, and an id that the segment's index knows, if
+there is one. Then the damaged files are copied to quarantine, whole, and the segments are written again: valid frames
+as they are, the gaps from the donor. A damaged current.log is sealed in this way, and a new one begun. Pruned and
+erased events stay so, whatever the donor holds.
 
-Side records of a gap come from the frames of a copy of this log, if the donor is one. From any other donor they follow
-from the control facts; leases and the records of commands in the gap are lost then, and that is said.
+If the donor is a copy of this log, the side records of a gap come from its frames. Otherwise they follow from the
+control facts; leases and records of commands in the gap are lost then, and the result says so.
 """
 
 from __future__ import annotations
@@ -69,12 +69,13 @@ def look(handles: Handles) -> tuple[discovery.Discovery, SegmentMark | None, lis
     marked, known = mark.load(files, directory), known_positions.gather(files, directory)
     found = discovery.discover(handles, marked)
     discovery.require_segments(found, directory, marked, known)
-    marked = _with_evidence(marked, known_positions.farthest(known, tuple(found.segments)), found.segments[-1])
+    last = found.segments[-1]
+    marked = _with_known(marked, known_positions.farthest(known, last, last.next_position), last)
     return found, marked, damage.survey(found, handles, marked)
 
 
-def _with_evidence(marked: SegmentMark | None, reached: KnownPosition | None, last: Segment) -> SegmentMark | None:
-    """The mark, moved on to where the log reached if something else knows more of that."""
+def _with_known(marked: SegmentMark | None, reached: KnownPosition | None, last: Segment) -> SegmentMark | None:
+    """The mark, or the farthest known position if that is farther than the mark."""
     if reached is None or (marked is not None and marked.next_position > reached.position):
         return marked
     if marked is not None:
@@ -85,7 +86,7 @@ def _with_evidence(marked: SegmentMark | None, reached: KnownPosition | None, la
 
 
 def why_no_end(found: discovery.Discovery, marked: SegmentMark | None) -> str | None:
-    """Why nobody knows where the log ended, and so what is missing; None if that is known."""
+    """Why it is not known where the log ended, and so what is missing; None if that is known."""
     if found.is_open_ended and marked is None:
         damage = found.current_damage or f"{segment.CURRENT} is missing"
         return f"{damage}, and there is no synced mark that says where the log ended"
@@ -93,7 +94,7 @@ def why_no_end(found: discovery.Discovery, marked: SegmentMark | None) -> str | 
 
 
 class RefillPlan:
-    """What is left and what a donor gives, as one log."""
+    """What is left of a log and what a donor adds, as one log."""
 
     def __init__(
         self,
@@ -143,7 +144,7 @@ class RefillPlan:
             self._progress(part.next_position - 1)
 
     def _check_complete(self, gap: Gap) -> None:
-        """Every position of a gap is given, but for what this log and its copy both know to be pruned."""
+        """Refuse a donor that lacks positions of a gap, unless this log and its copy both pruned them."""
         expected, missing = gap.first, []
         for event in self.given.events(gap):
             if event.position < expected:
@@ -158,7 +159,7 @@ class RefillPlan:
             raise self._refused(f"it does not hold positions {', '.join(ranges)}")
 
     def _pruned_through(self) -> int:
-        """Up to where events may be missing: only a copy of this log in which nothing is pruned that is not here."""
+        """Up to where events may be missing: 0, unless the donor is a copy of this log that has pruned nothing more."""
         copy = copy_of_this(self.donor, self.parts[0].header.store_id)
         if copy is None:
             return 0
@@ -195,7 +196,7 @@ class RefillPlan:
 
 
 def _is_denied(event: Event, indexes: list[SealedIndex]) -> bool:
-    """Whether there is an index of the lost frames, and none knows the event."""
+    """Whether indexes cover the lost frames, and none of them knows the event."""
     covering = [index for index in indexes if index.next_position > event.position]
     try:
         covering = [index for index in covering if index.frame_before(event.position) != (0, 0)]

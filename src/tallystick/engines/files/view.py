@@ -62,7 +62,8 @@ class LogView:
         self.reader = SegmentReader(opened.handles, self.note_hole, life)
         self.segments = opened.segments
         self.holes = list(opened.holes)
-        put_on_record(self._damage, list(map(problem_of, self.holes)))
+        if self.holes:
+            put_on_record(self._damage, list(map(problem_of, self.holes)))
         for item in self.segments:
             for gap in item.gaps:  # found before this view could note them
                 self.note_hole(gap)
