@@ -181,5 +181,5 @@ def upkeep_facts(
         "pruned_events": sum(cut.count for cut in list(life.cuts.values())),
         "erased_events": len(life.erased),
         "not_compressed": not_compressed,
-        "not_sealed": writer.waits if writer is not None else "",
+        "not_sealed": writer.why_not_sealed if writer is not None else "",
     }

@@ -107,7 +107,7 @@ def _part(item: Segment, handles: Handles, marked: SegmentMark | None, following
     known_end = item.known_end
     if marked is not None and marked.segment_id == header.segment_id:
         known_next, known_end = max(known_next, marked.next_position), max(known_end, marked.end)
-    left = what_is_left(
+    left = runs_and_gaps(
         file, header.identity, begin=header.size, end=end, position=header.first_position, known_next=known_next
     )
     if _is_cut(left, known_end):
@@ -122,7 +122,7 @@ def _is_cut(left: list[Run | Gap], known_end: int) -> bool:
     return isinstance(last, Run) and last.end < known_end
 
 
-def what_is_left(
+def runs_and_gaps(
     file: File, identity: bytes, *, begin: int, end: int, position: int, known_next: int
 ) -> list[Run | Gap]:
     """Runs and gaps of a file. Bytes after the last valid frame are a gap only if it is known what they held."""
@@ -187,7 +187,7 @@ def _salvaged(found: Discovery, handles: Handles, header: Header, next_: int) ->
             behind = next_valid_frame(file, identity, begin=0, end=file.size(), position=header.first_position)
             if behind is None or behind.first_position >= next_:
                 continue
-            left = what_is_left(
+            left = runs_and_gaps(
                 file,
                 identity,
                 begin=behind.offset,

@@ -59,7 +59,7 @@ def discover(handles: Handles, mark: SegmentMark | None) -> Discovery:
     found = Discovery([], [], [], [name for name in names if is_temporary(name)])
     for name in names:
         if name == segment.CURRENT or segment.SEALED.fullmatch(name):
-            _take(handles, name, found)
+            _add_segment(handles, name, found)
         elif name not in OWN_NAMES and not is_temporary(name) and not name.startswith(BESIDE_THE_LOG):
             found.unknown.append(name)
     _sort(found.segments)
@@ -79,7 +79,7 @@ def is_temporary(name: str) -> bool:
     return name in TEMPORARY or segment.STAGED.fullmatch(name) is not None
 
 
-def _take(handles: Handles, name: str, found: Discovery) -> None:
+def _add_segment(handles: Handles, name: str, found: Discovery) -> None:
     """Read the header of one segment. Without it the file is unknown, and its positions will be a hole."""
     path = f"{handles.directory}/{name}"
     try:

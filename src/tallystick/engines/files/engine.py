@@ -13,9 +13,9 @@ from tallystick.engines.files.change_signal import ChangeSignal, poll
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.compressor import Compressor
 from tallystick.engines.files.queries import FileQueries
-from tallystick.engines.files.reclaim import Reclaimer, brings_erasures
+from tallystick.engines.files.reclaim import Reclaimer, has_erasures
 from tallystick.engines.files.side import SideRecords
-from tallystick.engines.files.snapshots import FileSnapshots, brings_snapshots
+from tallystick.engines.files.snapshots import FileSnapshots, has_snapshots
 from tallystick.engines.files.view import LogView
 from tallystick.engines.files.writer import SegmentWriter
 from tallystick.engines.tables.beside import Beside
@@ -70,7 +70,7 @@ class FilesLog(FileQueries, Beside):
         self._compressor = Compressor(self._reclaimer, compress_bytes_min, self._require_writer)
         self._writer: SegmentWriter | None = None
         if opened.mark_file is not None and opened.lock is not None:
-            opened.recovered += self.snapshots.tidy()
+            opened.recovered += self.snapshots.remove_orphans()
             opened.recovered += self.set_beside_aside(f"{directory}/quarantine", time_ns=clock())
             self._writer = SegmentWriter(
                 view,
@@ -95,13 +95,13 @@ class FilesLog(FileQueries, Beside):
         return self._combiner.commit(transactions)
 
     def _commit_with_maintenance(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        erases, keeps = brings_erasures(transactions), brings_snapshots(transactions)
+        erases, keeps = has_erasures(transactions), has_snapshots(transactions)
         if erases or keeps:
             self._require_writer()
         if erases:
             self.note_drops(transactions)
         commit = self._combiner.commit
-        outcomes = self.snapshots.around(transactions, commit) if keeps else commit(transactions)
+        outcomes = self.snapshots.commit_with_files(transactions, commit) if keeps else commit(transactions)
         if erases:
             self._reclaimer.finish_erasures()
             self.settle_drops(self.read, transactions)

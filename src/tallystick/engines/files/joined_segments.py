@@ -62,17 +62,15 @@ def header_of(run: list[Segment]) -> Header:
     )
 
 
-def pieces_of(
-    run: list[Segment], handles: Handles, remains_of: Callable[[Segment], KeepFilter]
-) -> Iterator[FrameDraft]:
+def frames_of(run: list[Segment], handles: Handles, keep_of: Callable[[Segment], KeepFilter]) -> Iterator[FrameDraft]:
     """The frames to keep of all of them. The first frame lists the ids of the segments that are joined."""
-    kept = (rewrite.pieces_of(item, handles, remains_of(item)) for item in run)
-    pieces = rewrite.joined(itertools.chain.from_iterable(kept))
+    kept = (rewrite.frames_of(item, handles, keep_of(item)) for item in run)
+    drafts = rewrite.with_empty_joined(itertools.chain.from_iterable(kept))
     at, created = run[0].header.first_position, run[0].header.created
-    first = next(pieces, FrameDraft(at, at, created, [], []))
+    first = next(drafts, FrameDraft(at, at, created, [], []))
     first.side.append((RECORD, b"".join(item.header.segment_id for item in run[:-1])))
     yield first
-    yield from pieces
+    yield from drafts
 
 
 def absorbed(segments: list[Segment], handles: Handles) -> list[Segment]:

@@ -35,7 +35,7 @@ def accept(files: FileSystem, directory: str, *, clock: Callable[[], int], dry_r
     lock = files.lock(f"{directory}/lock")
     handles = Handles(files, directory)
     try:
-        found, marked, parts = refill.look(handles)
+        found, marked, parts = refill.survey_log(handles)
         if (reason := refill.why_no_end(found, marked)) is not None:
             raise errors.AcceptRefused(url=f"files:{directory}", reason=reason)
         plan = LossPlan(parts, damage.indexes(handles, parts[0].header.store_id))
@@ -61,17 +61,17 @@ class LossPlan:
         self.claims = Claims()
         self.source = "nobody"
         self._records: dict[Gap, SideRecords] = {}
-        left = _Left()
+        left = _StreamRemains()
         for part in parts:
-            events = left.take(part)
-            known = _knowing(indexes, part)
+            events = left.add_events(part)
+            known = _covering_index(indexes, part)
             for number, gap in enumerate(gap for gap in part.gaps if gap.next > gap.first):
                 self._records[gap] = _records(gap, part, known, events, is_first=not number)
         self._note_orgs(left, indexes)
         losses = [loss for records in self._records.values() for loss in records.losses]
         self.acceptance = Acceptance(tuple(losses), *left.lost(losses))
 
-    def _note_orgs(self, left: _Left, indexes: list[SealedIndex]) -> None:
+    def _note_orgs(self, left: _StreamRemains, indexes: list[SealedIndex]) -> None:
         """Find the orgs of streams that began where no index is left: later indexes may know them."""
         for gap, records in self._records.items():
             (loss,) = records.losses
@@ -82,17 +82,17 @@ class LossPlan:
                 self._records[gap] = msgspec.structs.replace(records, losses=(loss,))
 
     @property
-    def given(self) -> LossPlan:
+    def fill(self) -> LossPlan:
         """What fills the gaps."""
         return self
 
-    def pieces(self, gap: Gap, *, recorded: int) -> Iterator[FrameDraft]:
+    def frames(self, gap: Gap, *, recorded: int) -> Iterator[FrameDraft]:
         """One frame without events."""
         if gap.next > gap.first:
             yield FrameDraft(gap.first, gap.next, recorded, [], side.encode(self._records[gap]))
 
 
-class _Left:
+class _StreamRemains:
     """What is left of each stream, and which seqs are missing."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class _Left:
         self._missing: list[LostSeqs] = []
         self._cuts: dict[str, int] = {}
 
-    def take(self, part: SurveyedSegment) -> list[Event]:
+    def add_events(self, part: SurveyedSegment) -> list[Event]:
         """Look at the events of the next part, and return them without their payloads."""
         found: list[Event] = []
         for run in [piece for piece in part.left if isinstance(piece, Run)]:
@@ -137,7 +137,7 @@ class _Left:
         return tuple(lost for lost in kept if lost.first <= lost.last), tuple(sorted(uncertain))
 
 
-def _knowing(indexes: list[SealedIndex], part: SurveyedSegment) -> SealedIndex | None:
+def _covering_index(indexes: list[SealedIndex], part: SurveyedSegment) -> SealedIndex | None:
     """An index that was made while the segment could be read, and covers all of its gaps."""
     gaps = [gap for gap in part.gaps if gap.next > gap.first]
     for index in indexes:

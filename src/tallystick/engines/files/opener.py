@@ -59,7 +59,7 @@ def open_for_reading(files: FileSystem, directory: str) -> OpenedLog:
     seen: object = None
     for _ in range(LOOKS_MAX):
         with contextlib.suppress(Renamed, FileNotFoundError):  # sealed or rewritten while it was looked at
-            opened, vanished = _look(files, directory)
+            opened, vanished = _open_once(files, directory)
             now = (files.list(directory), [(hole.first, hole.last) for hole in opened.holes])
             if not vanished and (not opened.holes or now == seen):
                 return opened
@@ -68,7 +68,7 @@ def open_for_reading(files: FileSystem, directory: str) -> OpenedLog:
     raise errors.ReadFailed(path=f"files:{directory}", reason="its segments keep changing")
 
 
-def _look(files: FileSystem, directory: str) -> tuple[OpenedLog, bool]:
+def _open_once(files: FileSystem, directory: str) -> tuple[OpenedLog, bool]:
     handles = Handles(files, directory)
     known = known_positions.gather(files, directory)  # before the mark, so that it cannot be ahead of it
     whole, marked = mark.load_whole(files, directory), mark.load(files, directory)
@@ -169,11 +169,11 @@ def _recover(files: FileSystem, directory: str, lock: Lock, clock: Callable[[], 
         files.unlink(f"{directory}/{name}")
     if found.absorbed:
         opened.absorbed = joined_segments.remove(handles, found.absorbed)
-    _settle(opened, last, examined, marked, clock, replaced=segment.CURRENT in found.superfluous)
+    _finish(opened, last, examined, marked, clock, replaced=segment.CURRENT in found.superfluous)
     return opened
 
 
-def _settle(
+def _finish(
     opened: OpenedLog,
     last: Segment,
     examined: recovery.Recovery,
@@ -188,7 +188,7 @@ def _settle(
     """
     files, directory = opened.handles.files, opened.handles.directory
     if last.header.ending is None:
-        opened.recovered += recovery.settle(opened.handles, last, examined, clock=clock)
+        opened.recovered += recovery.finish(opened.handles, last, examined, clock=clock)
     if last.name != segment.CURRENT and (replaced or not files.exists(f"{directory}/{segment.CURRENT}")):
         # the crash came between sealing and the new current.log
         begun = following(last, opened.handles, clock=clock)

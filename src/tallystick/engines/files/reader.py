@@ -98,7 +98,7 @@ class SegmentReader:
             item = segments[number]
             if item.header.first_position > reached + 1:
                 gap = Hole(reached + 1, item.header.first_position - 1, f"the segment before {item.name} is missing")
-                yield gap.last, self._noted(gap)
+                yield gap.last, self._note(gap)
             following = segments[number + 1].header.first_position if number + 1 < len(segments) else None
             for last, body in self._segment_bodies(item, after=reached, following=following, fresh=fresh):
                 reached = max(reached, last)
@@ -107,7 +107,7 @@ class SegmentReader:
                     return
             number += 1
         if reached < end:
-            yield end, self._noted(Hole(reached + 1, end, "the end of the log is missing"))
+            yield end, self._note(Hole(reached + 1, end, "the end of the log is missing"))
 
     def _segment_bodies(
         self, item: Segment, *, after: int, following: int | None, fresh: bool = False
@@ -119,7 +119,7 @@ class SegmentReader:
             if not fresh:
                 raise
             last = max((following or item.next_position) - 1, after + 1)
-            yield last, self._noted(Hole(max(after + 1, item.header.first_position), last, problem.values["reason"]))
+            yield last, self._note(Hole(max(after + 1, item.header.first_position), last, problem.values["reason"]))
             return
         position = first
         while offset < end:
@@ -142,14 +142,14 @@ class SegmentReader:
             last = (found.first_position if found else following or max(position + 1, item.next_position)) - 1
             if last >= position and last > after:
                 reason = f"{item.name} is damaged at byte {offset}"
-                yield last, self._noted(Hole(position, last, reason))
+                yield last, self._note(Hole(position, last, reason))
             if found is None:
                 return
             offset, position = found.offset, found.first_position
         if following is not None and position < following and position > after:
-            yield following - 1, self._noted(Hole(position, following - 1, f"{item.name} is shorter than it was"))
+            yield following - 1, self._note(Hole(position, following - 1, f"{item.name} is shorter than it was"))
 
-    def _noted(self, hole: Hole) -> Hole:
+    def _note(self, hole: Hole) -> Hole:
         self._note_hole(hole)
         return hole
 
@@ -208,7 +208,7 @@ class SegmentReader:
     def _frame_at(self, item: Segment, offset: int) -> tuple[Frame, bytes]:
         found = read_frame(self._handles.get(item), item.identity, offset, item.end)
         if found is None:
-            raise self._noted(self._hole_at(item, offset)).refusal
+            raise self._note(self._hole_at(item, offset)).refusal
         return found
 
     def _hole_at(self, item: Segment, offset: int) -> Hole:

@@ -72,10 +72,10 @@ class KeepPlan(msgspec.Struct):
 class SegmentFilter:
     """What is kept of one segment."""
 
-    def __init__(self, item: Segment, keeping: KeepPlan, commands: FileCommands) -> None:
+    def __init__(self, item: Segment, plan: KeepPlan, commands: FileCommands) -> None:
         self._item = item
-        self._cuts = keeping.cuts
-        self._erased = frozenset(keeping.erased_in(item))
+        self._cuts = plan.cuts
+        self._erased = frozenset(plan.erased_in(item))
         self._commands = commands
 
     def event(self, event: Event) -> Event | None:
@@ -124,7 +124,7 @@ class Reclaimer:
 
     def _reclaim(self, compress_before: int | None, progress: Callable[[int], None]) -> list[str]:
         done = self._remove_absorbed() + self._move_superfluous() + self._erase()
-        done += self._seal_if(self._keeping().is_worthwhile)
+        done += self._seal_if(self._keep_plan().is_worthwhile)
         for item in self._sealed():
             if self.is_ending:
                 break
@@ -139,7 +139,7 @@ class Reclaimer:
             for item in filter(is_due, self._sealed()):
                 if self.is_ending:
                     break
-                done = self._rewrite(item, self._keeping(), "compressed", encoding=segment.GZIP)
+                done = self._rewrite(item, self._keep_plan(), "compressed", encoding=segment.GZIP)
                 missed += done if any(left is item for left in self._view.segments) else []
             return missed
 
@@ -148,7 +148,7 @@ class Reclaimer:
         with self.lock:
             try:
                 done = self._remove_absorbed()
-                done += self._move_superfluous() if self._keeping().erased else []
+                done += self._move_superfluous() if self._keep_plan().erased else []
                 return done + self._erase()
             except (errors.TallyError, OSError) as problem:
                 self._left_over = f"the payload of an erased event is still on disk: {problem}"
@@ -161,28 +161,28 @@ class Reclaimer:
     # --- erasures --------------------------------------------------------------------------------------------------
 
     def _erase(self) -> list[str]:
-        keeping = self._keeping()
-        if not keeping.erased:
+        plan = self._keep_plan()
+        if not plan.erased:
             return []
-        unfinished = [item for item in self._view.segments if keeping.is_unfinished(item)]
+        unfinished = [item for item in self._view.segments if plan.is_unfinished(item)]
         done: list[str] = []
         if unfinished:
-            events = [event for item in unfinished for event in self._raw(item, keeping.erased_in(item))]
+            events = [event for item in unfinished for event in self._raw(item, plan.erased_in(item))]
             responding = [item for item in self._responding(events) if item not in unfinished]
             done += self._seal_if(lambda item: item in unfinished or item in responding)
-            done += self._blank(events, keeping)
+            done += self._blank_quarantine(events, plan)
             for item in filter(self._sealed().__contains__, (*responding, *unfinished)):
-                done += self._rewrite(item, keeping, "without what was erased", encoding=encoding_of(item.header))
+                done += self._rewrite(item, plan, "without what was erased", encoding=encoding_of(item.header))
         self._left_over = ""
-        keeping = self._keeping()
-        held = [f"{name} is held open by a reader" for name in self._view.opened.absorbed if keeping.erased]
-        if held or any(keeping.is_unfinished(item) for item in self._view.segments):
+        plan = self._keep_plan()
+        held = [f"{name} is held open by a reader" for name in self._view.opened.absorbed if plan.erased]
+        if held or any(plan.is_unfinished(item) for item in self._view.segments):
             self._left_over = "the payload of an erased event is still on disk: " + "; ".join([*done, *held])
         return done
 
-    def _blank(self, events: list[Event], keeping: KeepPlan) -> list[str]:
+    def _blank_quarantine(self, events: list[Event], plan: KeepPlan) -> list[str]:
         handles = self._view.handles
-        return quarantine.blank(handles.files, handles.directory, events, keeping.erased)
+        return quarantine.blank(handles.files, handles.directory, events, plan.erased)
 
     def _raw(self, item: Segment, positions: Iterable[int]) -> list[Event]:
         """The erased events of a segment that still have their payloads there."""
@@ -209,12 +209,12 @@ class Reclaimer:
     # --- one segment -----------------------------------------------------------------------------------------------
 
     def _reclaim_one(self, item: Segment, compress_before: int | None) -> list[str]:
-        keeping = self._keeping()
+        plan = self._keep_plan()
         compress = encoding_of(item.header) == segment.PLAIN and self._is_older(item, compress_before)
         if compress:
-            return self._rewrite(item, keeping, "compressed", encoding=segment.GZIP)
-        if keeping.is_worthwhile(item):
-            return self._rewrite(item, keeping, "without what was pruned", encoding=encoding_of(item.header))
+            return self._rewrite(item, plan, "compressed", encoding=segment.GZIP)
+        if plan.is_worthwhile(item):
+            return self._rewrite(item, plan, "without what was pruned", encoding=encoding_of(item.header))
         return []
 
     def _is_older(self, item: Segment, compress_before: int | None) -> bool:
@@ -223,12 +223,12 @@ class Reclaimer:
         number = items.index(item) + 1
         return compress_before is not None and number < len(items) and items[number].header.created < compress_before
 
-    def _rewrite(self, item: Segment, keeping: KeepPlan, how: str, *, encoding: int) -> list[str]:
+    def _rewrite(self, item: Segment, plan: KeepPlan, how: str, *, encoding: int) -> list[str]:
         rewriter = Rewriter(self._view.handles, placed=self._view.replace)
-        before, erased = self._size(item.name), len(keeping.erased_in(item))
+        before, erased = self._size(item.name), len(plan.erased_in(item))
         try:
-            remains = SegmentFilter(item, keeping, self._commands)
-            fresh = rewriter.rewrite(item, remains, encoding=encoding, erased=erased)
+            keep = SegmentFilter(item, plan, self._commands)
+            fresh = rewriter.rewrite(item, keep, encoding=encoding, erased=erased)
         except InUse:
             return [f"{item.name} is held open by a reader; it is rewritten {how} later"]
         except Unreadable as problem:
@@ -246,7 +246,7 @@ class Reclaimer:
         return done
 
     def _join_run(self, run: list[Segment]) -> list[str]:
-        opened, keeping, last = self._view.opened, self._keeping(), run[-1]
+        opened, plan, last = self._view.opened, self._keep_plan(), run[-1]
         absorbed = [item.header.segment_id for item in run[:-1]]
         rewriter = Rewriter(self._view.handles, placed=partial(self._view.replace, absorbed=absorbed))
         before = sum(self._size(item.name) for item in run)
@@ -254,12 +254,12 @@ class Reclaimer:
             fresh = rewriter.write(
                 last.name,
                 joined_segments.header_of(run),
-                joined_segments.pieces_of(
-                    run, self._view.handles, lambda item: SegmentFilter(item, keeping, self._commands)
+                joined_segments.frames_of(
+                    run, self._view.handles, lambda item: SegmentFilter(item, plan, self._commands)
                 ),
                 run[0].org_before,
                 encoding=max(encoding_of(item.header) for item in run),
-                erased=sum(len(keeping.erased_in(item)) for item in run),
+                erased=sum(len(plan.erased_in(item)) for item in run),
                 instead_of=last,
             )
         except (InUse, Unreadable, errors.NoSpace) as problem:
@@ -287,7 +287,7 @@ class Reclaimer:
 
     # --- what there is ---------------------------------------------------------------------------------------------
 
-    def _keeping(self) -> KeepPlan:
+    def _keep_plan(self) -> KeepPlan:
         with self._view.lock:
             life = self._view.life
             return KeepPlan(dict(life.cuts), sorted(life.erased))
@@ -306,8 +306,8 @@ class Reclaimer:
         opened = self._view.opened
         done = [quarantine.move(self._view.handles, name, time_ns=self._clock()) for name in opened.superfluous]
         opened.superfluous.clear()
-        keeping = self._keeping()
-        return done + self._blank([], keeping) if done and keeping.erased else done
+        plan = self._keep_plan()
+        return done + self._blank_quarantine([], plan) if done and plan.erased else done
 
     def _bytes(self) -> int:
         files, directory = self._view.handles.files, self._view.handles.directory
@@ -324,7 +324,7 @@ class Reclaimer:
             file.close()
 
 
-def brings_erasures(transactions: Sequence[Transaction]) -> bool:
+def has_erasures(transactions: Sequence[Transaction]) -> bool:
     """Whether one of these transactions erases something."""
     asked = [transaction.maintenance for transaction in transactions if transaction.maintenance is not None]
     return any(maintenance.erasures for maintenance in asked)

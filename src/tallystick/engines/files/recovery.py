@@ -67,7 +67,7 @@ def _short(item: Segment, mark: SegmentMark | None, end: int, synced: int) -> Ho
     return Hole(first, last, f"{item.name} is damaged or cut at byte {end}, before the synced mark at {synced}")
 
 
-def settle(handles: Handles, item: Segment, found: Recovery, *, clock: Callable[[], int]) -> list[str]:
+def finish(handles: Handles, item: Segment, found: Recovery, *, clock: Callable[[], int]) -> list[str]:
     """Make the end of an undamaged log durable: quarantine and cut a torn tail, write an unsynced one again."""
     if not found.torn_bytes and found.end <= found.synced_end:
         return []

@@ -49,7 +49,7 @@ def refill(
     lock = files.lock(f"{directory}/lock")
     handles = Handles(files, directory)
     try:
-        found, marked, parts = look(handles)
+        found, marked, parts = survey_log(handles)
         if (reason := why_no_end(found, marked)) is not None:
             raise errors.RefillRefused(url=f"files:{directory}", source=donor.name, reason=reason)
         if not any(part.is_damaged for part in parts):
@@ -63,7 +63,7 @@ def refill(
         lock.release()
 
 
-def look(handles: Handles) -> tuple[discovery.Discovery, SegmentMark | None, list[SurveyedSegment]]:
+def survey_log(handles: Handles) -> tuple[discovery.Discovery, SegmentMark | None, list[SurveyedSegment]]:
     """What is in a log's directory, how far it reached, and what is left of each segment. Changes nothing."""
     files, directory = handles.files, handles.directory
     marked, known = mark.load(files, directory), known_positions.gather(files, directory)
@@ -112,7 +112,7 @@ class RefillPlan:
         self.claims = Claims()
         self._progress = progress
         self._indexes = indexes
-        self.given = DonorEvents(donor, store_id=parts[0].header.store_id)
+        self.fill = DonorEvents(donor, store_id=parts[0].header.store_id)
 
     def check(self) -> None:
         """Refuse a donor that does not hold exactly what is missing. Changes nothing."""
@@ -140,13 +140,13 @@ class RefillPlan:
                     for _, body in part.frames(piece):
                         yield from ((event, False) for event in body.events)
                 else:
-                    yield from ((event, True) for event in self.given.events(piece))
+                    yield from ((event, True) for event in self.fill.events(piece))
             self._progress(part.next_position - 1)
 
     def _check_complete(self, gap: Gap) -> None:
         """Refuse a donor that lacks positions of a gap, unless this log and its copy both pruned them."""
         expected, missing = gap.first, []
-        for event in self.given.events(gap):
+        for event in self.fill.events(gap):
             if event.position < expected:
                 raise self._refused(f"its events are not in order at position {event.position}")
             if event.position > expected:
@@ -169,20 +169,20 @@ class RefillPlan:
 
     def _check_chain(self) -> None:
         heads = {name: Head(fact.through, bytes.fromhex(fact.link)) for name, fact in self.claims.pruned.items()}
-        for event, is_given in self._merged():
+        for event, is_donated in self._merged():
             pruned = self.claims.pruned.get(event.stream)
             if pruned is not None and event.seq <= pruned.through:
                 continue
             before = heads.get(event.stream, NO_HEAD)
             if event.seq != before.seq + 1 or chain.link(event, before.link) != event.link:
-                whose = "its event" if is_given else "what is left"
+                whose = "its event" if is_donated else "what is left"
                 reason = f"{whose} at position {event.position} does not follow from the event of its stream before it"
                 raise self._refused(reason)
-            if is_given:
-                self._check_given(event)
+            if is_donated:
+                self._check_donated(event)
             heads[event.stream] = Head(event.seq, event.link)
 
-    def _check_given(self, event: Event) -> None:
+    def _check_donated(self, event: Event) -> None:
         if _is_denied(event, self._indexes):
             raise self._refused(f"the index of what was lost does not know its event at position {event.position}")
         if event.payload is None:

@@ -26,16 +26,16 @@ from tallystick.store.refill import Refilled
 UNKNOWN_GENERATION = 1 << 16  # of a segment whose header is gone: higher than it can have been
 
 
-class Gaps(Protocol):
+class GapFill(Protocol):
     """What is written into gaps. `is_copy`: nothing that was there is missing."""
 
     is_copy: bool
 
-    def pieces(self, gap: Gap, *, recorded: int) -> Iterator[FrameDraft]:
+    def frames(self, gap: Gap, *, recorded: int) -> Iterator[FrameDraft]:
         """The frames for one gap."""
 
 
-class Planned(Protocol):
+class RepairPlan(Protocol):
     """The log as it should be: its segments, what control facts claim, and what fills the gaps."""
 
     parts: list[SurveyedSegment]
@@ -43,13 +43,13 @@ class Planned(Protocol):
     source: str
 
     @property
-    def given(self) -> Gaps: ...
+    def fill(self) -> GapFill: ...
 
 
 class Replacement:
     """Replaces damaged segments in order, each with a new generation."""
 
-    def __init__(self, handles: Handles, plan: Planned, clock: Callable[[], int]) -> None:
+    def __init__(self, handles: Handles, plan: RepairPlan, clock: Callable[[], int]) -> None:
         self._handles = handles
         self._plan = plan
         self._clock = clock
@@ -114,21 +114,21 @@ class Replacement:
         return fresh
 
     def _pieces(self, part: SurveyedSegment) -> Iterator[FrameDraft]:
-        remains = ClaimsFilter(self._plan.claims)
+        keep = ClaimsFilter(self._plan.claims)
         recorded = part.header.created
         for piece in part.left:
             if isinstance(piece, Run):
                 for frame, body in part.frames(piece):
                     recorded = body.recorded
-                    yield rewrite.piece_of(frame, body, KeepAll())
+                    yield rewrite.kept_frame(frame, body, KeepAll())
                 continue
-            for given in self._plan.given.pieces(piece, recorded=recorded):
-                self._events += len(given.events)
-                yield remains.applied(given)
+            for draft in self._plan.fill.frames(piece, recorded=recorded):
+                self._events += len(draft.events)
+                yield keep.kept(draft)
             if piece.next == piece.first:
                 self._done.append(
                     f"the bytes lost before position {piece.first} held no event: a lease or a command is lost"
                 )
-            elif not self._plan.given.is_copy:
+            elif not self._plan.fill.is_copy:
                 lost = "leases and records of commands are not in it"
                 self._done.append(f"positions {piece.first} to {piece.next - 1} come from {self._plan.source}: {lost}")

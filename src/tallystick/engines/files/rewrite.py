@@ -71,7 +71,7 @@ class KeepAll:
         return True
 
 
-def pieces_of(item: Segment, handles: Handles, remains: KeepFilter) -> Iterator[FrameDraft]:
+def frames_of(item: Segment, handles: Handles, keep: KeepFilter) -> Iterator[FrameDraft]:
     """The frames of a segment as they are kept. Each frame is verified when it is read."""
     scanner = Scanner(
         handles.get(item),
@@ -80,22 +80,22 @@ def pieces_of(item: Segment, handles: Handles, remains: KeepFilter) -> Iterator[
         end=item.end,
         position=item.header.first_position,
     )
-    yield from joined(piece_of(frame, frames.decode_body(frame, data), remains) for frame, data in scanner)
+    yield from with_empty_joined(kept_frame(frame, frames.decode_body(frame, data), keep) for frame, data in scanner)
     if not scanner.clean:
         raise Unreadable(f"{item.name} is damaged at byte {scanner.offset}")
 
 
-def piece_of(frame: Frame, body: frames.Body, remains: KeepFilter) -> FrameDraft:
+def kept_frame(frame: Frame, body: frames.Body, keep: KeepFilter) -> FrameDraft:
     """One frame as it is kept."""
     kept: list[Event] = []
     gone: list[Event] = []
     for event in body.events:
-        left = remains.event(event)
+        left = keep.event(event)
         if left is None:
             gone.append(event)
         else:
             kept.append(left)
-    side = [record for record in body.side if remains.record(record, frame.offset)] + list(_left_behind(gone))
+    side = [record for record in body.side if keep.record(record, frame.offset)] + list(_left_behind(gone))
     return FrameDraft(frame.first_position, frame.next_position, body.recorded, kept, side)
 
 
@@ -113,18 +113,18 @@ def _left_behind(gone: list[Event]) -> Iterator[Any]:
         yield ("source", source, seq, org)
 
 
-def joined(pieces: Iterable[FrameDraft]) -> Iterator[FrameDraft]:
-    """The same frames, with neighbours that have no events joined to one."""
+def with_empty_joined(drafts: Iterable[FrameDraft]) -> Iterator[FrameDraft]:
+    """The same frames, with neighbours that have no events joined into one."""
     waiting: FrameDraft | None = None
-    for piece in pieces:
-        if waiting is not None and (piece.events or waiting.events or len(waiting.side) >= JOINED_RECORDS_MAX):
+    for draft in drafts:
+        if waiting is not None and (draft.events or waiting.events or len(waiting.side) >= JOINED_RECORDS_MAX):
             yield waiting
             waiting = None
         if waiting is None:
-            waiting = piece
+            waiting = draft
         else:
-            waiting.next_position = piece.next_position
-            waiting.side += piece.side
+            waiting.next_position = draft.next_position
+            waiting.side += draft.side
     if waiting is not None:
         yield waiting
 
@@ -142,26 +142,26 @@ class Rewriter:
         self._buffer = FrameBuffer()
         self._placed = placed
 
-    def rewrite(self, item: Segment, remains: KeepFilter, *, encoding: int, erased: int) -> Segment:
+    def rewrite(self, item: Segment, keep: KeepFilter, *, encoding: int, erased: int) -> Segment:
         """Replace a sealed segment with its next generation. A failure before the rename leaves the old one."""
-        pieces, header = pieces_of(item, self._handles, remains), next_generation(item.header)
-        return self.write(item.name, header, pieces, item.org_before, encoding=encoding, erased=erased, instead_of=item)
+        drafts, header = frames_of(item, self._handles, keep), next_generation(item.header)
+        return self.write(item.name, header, drafts, item.org_before, encoding=encoding, erased=erased, instead_of=item)
 
     def write(
         self,
         name: str,
         header: Header,
-        pieces: Iterable[FrameDraft],
+        drafts: Iterable[FrameDraft],
         org_before: Callable[[str], str | None],
         *,
         encoding: int = segment.PLAIN,
         erased: int = 0,
         instead_of: Segment | None = None,
     ) -> Segment:
-        """Put a segment of these pieces in place under a name; `org_before` is what older segments know."""
+        """Put a segment of these drafts in place under a name; `org_before` is what older segments know."""
         staged = f"{self._directory}/{name}.tmp"
         try:
-            header = self._stage(staged, header, pieces, encoding=encoding, erased=erased)
+            header = self._stage(staged, header, drafts, encoding=encoding, erased=erased)
             fresh = self._checked(name, staged, header, org_before)
             self._place(staged, name, fresh, instead_of)
         except BaseException as problem:
@@ -177,18 +177,18 @@ class Rewriter:
         return fresh
 
     def _stage(
-        self, staged: str, header: Header, pieces: Iterable[FrameDraft], *, encoding: int, erased: int
+        self, staged: str, header: Header, drafts: Iterable[FrameDraft], *, encoding: int, erased: int
     ) -> Header:
-        """Write the pieces, durably; returns the header with its ending."""
+        """Write the drafts, durably; returns the header with its ending."""
         file = self._files.create(staged)
         try:
             packer = Packer(file, header.identity, encoding=encoding)
             position = header.first_position
-            for piece in pieces:
-                assert piece.first_position == position <= piece.next_position
-                position = piece.next_position
+            for draft in drafts:
+                assert draft.first_position == position <= draft.next_position
+                position = draft.next_position
                 deflate = encoding == segment.PLAIN  # many frames together compress better than one by one
-                packer.add(self._frame(piece, header.identity, packer.end, deflate=deflate))
+                packer.add(self._frame(draft, header.identity, packer.end, deflate=deflate))
             ending = Ending(end=packer.end, next_position=position, encoding=encoding, erased=erased)
             header = msgspec.structs.replace(header, ending=ending)
             packer.finish(header)
@@ -196,11 +196,11 @@ class Rewriter:
         finally:
             file.close()
 
-    def _frame(self, piece: FrameDraft, identity: bytes, offset: int, *, deflate: bool) -> bytearray:
-        count = piece.next_position - piece.first_position
-        at = (identity, offset, piece.first_position)
+    def _frame(self, draft: FrameDraft, identity: bytes, offset: int, *, deflate: bool) -> bytearray:
+        count = draft.next_position - draft.first_position
+        at = (identity, offset, draft.first_position)
         return self._buffer.encode(
-            *at, piece.events, recorded=piece.recorded, side=piece.side, count=count, deflate=deflate
+            *at, draft.events, recorded=draft.recorded, side=draft.side, count=count, deflate=deflate
         )
 
     def _checked(self, name: str, staged: str, header: Header, org_before: Callable[[str], str | None]) -> Segment:

@@ -101,7 +101,7 @@ class FileSnapshots:
 
     # --- with commits ----------------------------------------------------------------------------------------------
 
-    def around(
+    def commit_with_files(
         self, transactions: Sequence[Transaction], commit: Callable[[list[Transaction]], list[Outcome]]
     ) -> list[Outcome]:
         """Commit transactions, some with snapshots. Their files are written before the commit, so that nobody waits.
@@ -109,7 +109,7 @@ class FileSnapshots:
         A transaction whose files cannot be written is refused; the others are committed.
         """
         refused: dict[int, Outcome] = {}
-        brought = [snapshot.id for transaction in transactions for snapshot in _brought(transaction)]
+        brought = [snapshot.id for transaction in transactions for snapshot in _snapshots_of(transaction)]
         try:
             for number, transaction in enumerate(transactions):
                 refusal = self._stage_all(transaction)
@@ -123,7 +123,7 @@ class FileSnapshots:
         return [refused[number] if number in refused else next(outcomes) for number in range(len(transactions))]
 
     def _stage_all(self, transaction: Transaction) -> errors.TallyError | None:
-        for snapshot in _brought(transaction):
+        for snapshot in _snapshots_of(transaction):
             try:
                 self._stage(snapshot)
             except OSError as problem:
@@ -184,7 +184,7 @@ class FileSnapshots:
         held = set(map(self._name, self.ids())) if names else ()
         return [name for name in names if name not in held]
 
-    def tidy(self) -> list[str]:
+    def remove_orphans(self) -> list[str]:
         """Remove the orphans that a crash left; returns a line that says so. Only the writer may, before it writes."""
         found = self.orphans()
         for name in found:
@@ -211,7 +211,7 @@ def _older_name_of(id_: bytes) -> str:
     return ids.to_text(id_) + SUFFIX
 
 
-def brings_snapshots(transactions: Sequence[Transaction]) -> bool:
+def has_snapshots(transactions: Sequence[Transaction]) -> bool:
     """Whether one of these transactions makes a snapshot."""
     for transaction in transactions:
         if transaction.maintenance is not None and transaction.maintenance.snapshots:
@@ -219,7 +219,7 @@ def brings_snapshots(transactions: Sequence[Transaction]) -> bool:
     return False
 
 
-def _brought(transaction: Transaction) -> tuple[Snapshot, ...]:
+def _snapshots_of(transaction: Transaction) -> tuple[Snapshot, ...]:
     return transaction.maintenance.snapshots if transaction.maintenance is not None else ()
 
 

@@ -113,7 +113,7 @@ class SegmentWriter:
         return is_full or now - current.header.created >= self._segment_age_ns_max
 
     @property
-    def waits(self) -> str:
+    def why_not_sealed(self) -> str:
         """Why the current segment is not sealed though it is due."""
         return IN_USE if self._refused_at is not None else ""
 
