@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tallystick.cli import ndjson
 from tallystick.engines.files import compressed, frame, index_file, mark, segment
 from tallystick.engines.sqlite import migrations
 from tallystick.event import canonical, chain, limits, names, profiles
+from tallystick.event import line as ndjson
 from tallystick.event.model import Event, Row
 
 FORMATS = Path(__file__).parents[2] / "docs" / "formats"
@@ -153,5 +153,5 @@ def test_every_table_trigger_and_step_is_on_the_sqlite_page() -> None:
     """What the migrations make is described by name."""
     text = page("sqlite.md")
     made = {name for name, sql in migrations.expected_schema().items() if not sql.startswith("CREATE INDEX")}
-    steps = {f"{step.number:03d}_{step.name}" for step in migrations.known()}
+    steps = {f"{step.number:03d}_{step.name}" for step in migrations.steps()}
     assert not [name for name in made | steps if f"`{name}`" not in text]

@@ -14,7 +14,7 @@ from tallystick.engines.files import checked_frames
 from tallystick.event import chain
 from tallystick.store import checked
 from tallystick.testing.builders import events
-from tallystick.testing.tampering import tamper
+from tallystick.testing.tamper import tamper
 
 pytestmark = pytest.mark.security
 

@@ -84,10 +84,10 @@ def test_a_copy_in_a_store_grows_there(
     spark: SparkSession, old: tuple[str, Path], bucket_url: str, stored: Stored, rows_of: RowsOf
 ) -> None:
     """PIPE-02: an archive of format 1 that somebody copied into a bucket goes on there."""
-    from tallystick.pipeline.storage.port import place_of
+    from tallystick.pipeline.storage.port import storage_at
 
     url, place = old
-    there = place_of(bucket_url)
+    there = storage_at(bucket_url)
     for path in place.rglob("*"):
         if path.is_file():
             there.put(str(path.relative_to(place)), path.read_bytes())

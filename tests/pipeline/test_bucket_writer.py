@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tallystick.pipeline.archive import bucket_writer
-from tallystick.pipeline.archive.bucket_writer import Blocks, Ends
+from tallystick.pipeline.archive.bucket_writer import BlockDigests, StreamEnds
 from tallystick.pipeline.archive.manifest import BLOCK_POSITIONS, Block
-from tallystick.pipeline.source.log_query import Question
+from tallystick.pipeline.source.log_query import LogQuery
 from tallystick.pipeline.source.partitions import Range
-from tallystick.pipeline.storage.directory import Disk
+from tallystick.pipeline.storage.directory import DirectoryStorage
 from tests.pipeline import spark_digests
 
 
@@ -36,7 +36,7 @@ def test_blocks_begin_and_end_where_the_format_says() -> None:
     first = [BLOCK_POSITIONS - 1, BLOCK_POSITIONS]
     second = [BLOCK_POSITIONS + 1, BLOCK_POSITIONS + 5, 2 * BLOCK_POSITIONS]
     third = [4 * BLOCK_POSITIONS + 1]
-    blocks = Blocks()
+    blocks = BlockDigests()
     for part in (first + second[:1], second[1:], third):
         blocks.take(_table(part))
     assert blocks.close() == [Block(0, 2, _digest(first)), Block(1, 3, _digest(second)), Block(4, 1, _digest(third))]
@@ -46,8 +46,8 @@ def test_rows_out_of_order_are_not_written() -> None:
     """PIPE-02: a bucket ascends by position; a reader that broke it would be stopped here."""
     for wrong in ([2, 1], [1, 1]):
         with pytest.raises(AssertionError):
-            Blocks().take(_table(wrong))
-    blocks = Blocks()
+            BlockDigests().take(_table(wrong))
+    blocks = BlockDigests()
     blocks.take(_table([5]))
     with pytest.raises(AssertionError):
         blocks.take(_table([5, 6]))
@@ -55,7 +55,7 @@ def test_rows_out_of_order_are_not_written() -> None:
 
 def test_ends_are_the_last_of_each_stream() -> None:
     """PIPE-02: the end of a stream is its last event, in whichever part it came."""
-    ends = Ends()
+    ends = StreamEnds()
     for part in ([1, 2, 3, 4], [5, 7]):
         ends.take(_table(part))
     assert ends.table().select(["stream", "seq"]).to_pydict() == {
@@ -69,7 +69,9 @@ def test_a_task_says_what_spark_would_say(
 ) -> None:
     """PIPE-02, PIPE-03: the manifest's figures are those that verification computes from the file."""
     make_log(files_url, events=50)
-    staged = bucket_writer.stage_range(Question(url=files_url, until=45), Range(10, 45), Disk(tmp_path), "0" * 16)
+    staged = bucket_writer.stage_range(
+        LogQuery(url=files_url, until=45), Range(10, 45), DirectoryStorage(tmp_path), "0" * 16
+    )
     assert staged.events is not None
     assert staged.heads is not None
     events = spark.read.parquet(str(tmp_path / staged.events.name))

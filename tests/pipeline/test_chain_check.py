@@ -17,7 +17,7 @@ from tallystick.event.model import Event
 from tallystick.pipeline.source import column_hashes
 from tallystick.pipeline.source.columns import COLUMNS, batch_maker
 from tallystick.pipeline.verify import chain_check
-from tallystick.pipeline.verify.chain_check import BREAK, EDGE, FACT, SUSPECT, Pieces
+from tallystick.pipeline.verify.chain_check import BREAK, EDGE, FACT, SUSPECT, ChainChecker
 
 Change = Callable[[Event], dict[str, Any]]
 CHANGES: dict[str, Change] = {
@@ -58,7 +58,7 @@ def history(chance: random.Random) -> list[Event]:
 
 def said(events: list[Event], size: int) -> list[dict[str, Any]]:
     """What is said of events that come so many at a time."""
-    pieces, make = Pieces(), batch_maker(COLUMNS)
+    pieces, make = ChainChecker(), batch_maker(COLUMNS)
     found = [one for at in range(0, len(events), size) for one in pieces.take(make(events[at : at + size]))]
     return sorted([*found, *pieces.close()], key=repr)
 

@@ -18,7 +18,7 @@ from tallystick.pipeline.archive import archive_files, manifest
 from tallystick.pipeline.jobs.archive import archive
 from tallystick.pipeline.jobs.compact import compact
 from tallystick.pipeline.source.columns import DDL
-from tallystick.pipeline.storage.port import place_of
+from tallystick.pipeline.storage.port import storage_at
 from tests.pipeline import spark_digests
 
 MakeLog = Callable[..., None]
@@ -35,7 +35,9 @@ def written_twice(spark: SparkSession, place: Path, number: int, **changes: obje
     staged = place / "twice.parquet"
     pq.write_table(pa.concat_tables([table.slice(0, 1), again, table.slice(1)]), staged)
     found = spark_digests.blocks(spark.read.schema(DDL).parquet(str(staged))).orderBy("block").collect()
-    shelf = archive_files.Shelf(place=place_of(place), run=manifest.new_run(), first=bucket.first, last=bucket.last)
+    shelf = archive_files.BucketFiles(
+        storage=storage_at(place), run=manifest.new_run(), first=bucket.first, last=bucket.last
+    )
     events = shelf.put(archive_files.EVENTS, staged, rows=archive_files.rows_in(staged))
     changed = msgspec.structs.replace(
         bucket, events=events, rows=events.rows, blocks=[spark_digests.as_block(item) for item in found]
@@ -73,7 +75,9 @@ def test_an_id_of_two_events_is_reported_and_its_bucket_stays(
     ids = table["id"].to_pylist()
     staged = place / "twice.parquet"
     pq.write_table(table.set_column(table.column_names.index("id"), "id", [[ids[1], *ids[1:]]]), staged)
-    shelf = archive_files.Shelf(place=place_of(place), run=manifest.new_run(), first=bucket.first, last=bucket.last)
+    shelf = archive_files.BucketFiles(
+        storage=storage_at(place), run=manifest.new_run(), first=bucket.first, last=bucket.last
+    )
     events = shelf.put(archive_files.EVENTS, staged, rows=archive_files.rows_in(staged))
     kept = msgspec.structs.replace(bucket, events=events)
     buckets = [kept if item is bucket else item for item in before.buckets]

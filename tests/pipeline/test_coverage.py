@@ -15,12 +15,12 @@ from tallystick import errors, state
 from tallystick.event.model import Event
 from tallystick.pipeline.archive import archive_files, manifest
 from tallystick.pipeline.archive.bucket_writer import stage_range
-from tallystick.pipeline.archive.coverage import Covering
+from tallystick.pipeline.archive.coverage import ArchiveCoverage
 from tallystick.pipeline.jobs.archive import archive
-from tallystick.pipeline.source.log_query import Question
+from tallystick.pipeline.source.log_query import LogQuery
 from tallystick.pipeline.source.partitions import Range
-from tallystick.pipeline.storage.directory import Disk
-from tallystick.pipeline.whole_log import whole
+from tallystick.pipeline.storage.directory import DirectoryStorage
+from tallystick.pipeline.whole_log import whole_log
 from tallystick.scheduler import Scheduler
 from tallystick.state import Reducer, as_reducer
 from tallystick.state.policy import Policy
@@ -74,7 +74,7 @@ def test_what_the_archive_holds_needs_no_acceptance(
     """PIPE-06, EVT-03: pruned up to the archive's end without `accept`, not past it; nothing is lost by it."""
     complete = stored(files_url)
     with tallystick.open(files_url) as store:
-        held = Covering(archived, store)
+        held = ArchiveCoverage(archived, store)
         last = last_archived(store, "order/o1", held.through)
         asked: dict[str, Any] = {"reducers": [counter], "snapshot": True, "archive": held}
         past = state.plan(store, "order/o1", before=last + 2, **asked)
@@ -83,13 +83,13 @@ def test_what_the_archive_holds_needs_no_acceptance(
             state.prune(store, "order/o1", before=last + 1, reducers=[counter], snapshot=True)
         assert state.plan(store, "order/o1", before=last + 1, **asked).archived
         assert state.prune(store, "order/o1", before=last + 1, **asked) == last
-    assert rows_of(whole(files_url, archived).table(spark))[: len(complete)] == complete
+    assert rows_of(whole_log(files_url, archived).table(spark))[: len(complete)] == complete
 
 
 def test_retention_prunes_what_is_archived_and_no_more(files_url: str, archived: Path, counter: Reducer) -> None:
     """PIPE-06: a policy with an archive stops where the archive does."""
     with tallystick.open(files_url) as store:
-        held = Covering(archived, store)
+        held = ArchiveCoverage(archived, store)
         names = [f"order/o{number}" for number in range(5)]
         expected = {stream: last_archived(store, stream, held.through) for stream in names}
         for stream in names:
@@ -104,10 +104,10 @@ def test_the_scheduler_asks_the_archive_as_it_is_then(files_url: str, archived: 
         for number in range(5):
             state.make(store, counter, f"order/o{number}")
         policy = Policy(stream_events=None, prune_ns=0, retain_every_ns=0)
-        asked: list[Covering] = []
+        asked: list[ArchiveCoverage] = []
 
-        def current() -> Covering:
-            asked.append(Covering(archived, store))
+        def current() -> ArchiveCoverage:
+            asked.append(ArchiveCoverage(archived, store))
             return asked[-1]
 
         scheduler = Scheduler(store, [counter], policy, archive=current)
@@ -134,7 +134,7 @@ def test_an_archive_that_is_not_what_it_says_covers_nothing(
         pq.write_table(pq.read_table(path).slice(1), path)
     with tallystick.open(files_url) as store:
         plan = state.plan(
-            store, "order/o1", before=3, reducers=[counter], snapshot=True, archive=Covering(archived, store)
+            store, "order/o1", before=3, reducers=[counter], snapshot=True, archive=ArchiveCoverage(archived, store)
         )
     assert not plan.archived
     assert "is not what its manifest says" in plan.refusals[0]
@@ -153,7 +153,7 @@ def test_a_row_that_is_not_the_logs_is_noticed_under_a_manifest_made_anew(
     manifest.save(archived, changed)
     with tallystick.open(files_url) as store:
         plan = state.plan(
-            store, "order/o1", before=2, reducers=[counter], snapshot=True, archive=Covering(archived, store)
+            store, "order/o1", before=2, reducers=[counter], snapshot=True, archive=ArchiveCoverage(archived, store)
         )
     assert "the archive does not hold seq 1" in plan.refusals[0]
 
@@ -162,19 +162,19 @@ def test_another_payload_covers_nothing(files_url: str, make_log: MakeLog, tmp_p
     """PIPE-06: a link does not stand for the payload beside it: that has to have its checksum."""
     make_log(files_url, events=5)
     run = manifest.new_run()
-    staged = stage_range(Question(url=files_url, until=5), Range(0, 5), Disk(tmp_path), run)
+    staged = stage_range(LogQuery(url=files_url, until=5), Range(0, 5), DirectoryStorage(tmp_path), run)
     assert staged.events is not None
     table = pq.read_table(tmp_path / staged.events.name)
     payloads = ["{}", *table["payload"].to_pylist()[1:]]
     other = tmp_path / "other.parquet"
     pq.write_table(table.set_column(table.column_names.index("payload"), "payload", [payloads]), other)
-    events = archive_files.Shelf(place=Disk(tmp_path), run=run, first=1, last=5).put(
+    events = archive_files.BucketFiles(storage=DirectoryStorage(tmp_path), run=run, first=1, last=5).put(
         archive_files.EVENTS, other, rows=5
     )
     bucket = manifest.Bucket(first=1, last=5, rows=5, events=events, heads=None, blocks=staged.blocks)
     with tallystick.open(files_url) as store:
         manifest.save(tmp_path, manifest.Manifest(store_id=store.log.store_id.hex(), through=5, buckets=[bucket]))
         first, *others = store.read(limit=5).events
-        held = Covering(tmp_path, store)
+        held = ArchiveCoverage(tmp_path, store)
         assert held.why_not([first]) == f"the archive has another payload for seq {first.seq} at position 1"
         assert held.why_not(others) is None

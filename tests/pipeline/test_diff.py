@@ -13,7 +13,7 @@ import tallystick
 from tallystick import errors, state
 from tallystick.event.model import Event
 from tallystick.pipeline.fold import packets
-from tallystick.pipeline.fold.packets import Plan
+from tallystick.pipeline.fold.packets import PacketPlan
 from tallystick.pipeline.jobs.archive import archive
 from tallystick.pipeline.jobs.diff import diff
 from tallystick.pipeline.spark.failures import clear
@@ -22,7 +22,7 @@ from tallystick.state import as_reducer
 from tallystick.state.reducer import Reducer
 
 MakeLog = Callable[..., None]
-SMALL = Plan(groups=3, parts=2, table_bytes=2000, packet_bytes=500)
+SMALL = PacketPlan(groups=3, parts=2, table_bytes=2000, packet_bytes=500)
 
 
 class Trail(Projection):

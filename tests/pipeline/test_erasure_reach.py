@@ -155,5 +155,5 @@ def test_a_manifest_without_a_row_of_the_one_before_is_not_put_in_place(
     before = manifest.load(place)
     fewer = Manifest(store_id=before.store_id, through=before.buckets[0].last, buckets=before.buckets[:1])
     with pytest.raises(errors.ArchiveDamaged):
-        manifest.exchange(place, before, fewer)
+        manifest.commit(place, before, fewer)
     assert manifest.load(place) == before

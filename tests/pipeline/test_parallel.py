@@ -14,15 +14,15 @@ from pyspark.sql import SparkSession
 import tallystick
 from tallystick import NewEvent, state
 from tallystick.pipeline.archive import bucket_reader, manifest
-from tallystick.pipeline.archive.bucket_reader import File
+from tallystick.pipeline.archive.bucket_reader import BucketFile
 from tallystick.pipeline.jobs.archive import archive
 from tallystick.pipeline.jobs.compact import compact
 from tallystick.pipeline.jobs.verify import verify
 from tallystick.pipeline.source import partitions
-from tallystick.pipeline.source.log_query import Question
+from tallystick.pipeline.source.log_query import LogQuery
 from tallystick.pipeline.source.partitions import Range
 from tallystick.pipeline.verify import piece_check
-from tallystick.pipeline.whole_log import whole
+from tallystick.pipeline.whole_log import whole_log
 
 MakeLog = Callable[..., None]
 JobsOf = Callable[[Callable[[], object]], int]
@@ -125,7 +125,7 @@ def test_a_hot_stream_is_checked_where_its_pieces_meet(
             store.append("order/hot", NewEvent("order.noted", {"number": number}))
     archive(spark, files_url, place, bucket_events=10, until=40)
     monkeypatch.setattr(piece_check, "PIECE_ROWS", 10)
-    source = whole(files_url, place, over_pruned=True, trusting=False)
+    source = whole_log(files_url, place, over_pruned=True, trusting=False)
     assert len(piece_check.pieces_of(source, cores=2)) == 5
     assert verify(spark, files_url, place).problems == []
     altered(place, 1, lambda rows: change(rows, at))
@@ -151,7 +151,7 @@ def test_large_events_make_small_ranges(files_url: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(partitions, "PARTITION_EVENTS_SAMPLED", 10)
     monkeypatch.setattr(partitions, "PARTITION_BYTES_MAX", 110_000)
     with tallystick.open(files_url, readonly=True) as store:
-        found = partitions.plan(store, Question(url=files_url, cores=1))
+        found = partitions.plan(store, LogQuery(url=files_url, cores=1))
     assert [part.until - part.after for part in found] == [10, 10, 10, 10]
 
 
@@ -161,17 +161,17 @@ def test_a_hot_stream_of_runs_is_many_ranges(tmp_path: Path) -> None:
     with tallystick.open(url) as store:
         for number in range(30):
             store.append("run/hot", NewEvent("run.stepped", {"number": number}))
-        question = Question(url=url, partition_events=10)
-        found = partitions.plan(store, question)
+        query = LogQuery(url=url, partition_events=10)
+        found = partitions.plan(store, query)
         positions = [
-            event.position for part in found for page in partitions.pages(store, question, part) for event in page
+            event.position for part in found for page in partitions.pages(store, query, part) for event in page
         ]
     assert len(found) == 3
     assert len(positions) == len(set(positions)) == 30
 
 
-def _file(name: str, rows: int, size: int) -> File:
-    return File(name=name, sha256="", rows=rows, size=size, first=1, last=rows, blocks=())
+def _file(name: str, rows: int, size: int) -> BucketFile:
+    return BucketFile(name=name, sha256="", rows=rows, size=size, first=1, last=rows, blocks=())
 
 
 def test_files_are_shared_among_cores() -> None:
@@ -188,7 +188,7 @@ def test_a_range_is_never_made_for_nothing(files_url: str, make_log: MakeLog) ->
     """PIPE-01: an empty part of a log is one empty range, since Spark would make one up."""
     make_log(files_url, events=3)
     with tallystick.open(files_url, readonly=True) as store:
-        assert partitions.plan(store, Question(url=files_url, after=3, cores=4)) == [Range(3, 3)]
+        assert partitions.plan(store, LogQuery(url=files_url, after=3, cores=4)) == [Range(3, 3)]
 
 
 def test_an_erased_payload_is_taken_out_wherever_it_is() -> None:

@@ -15,65 +15,65 @@ from tallystick.pipeline import clear, hints, read_events
 from tallystick.pipeline.jobs.archive import archive
 from tallystick.pipeline.jobs.query import sql, view
 from tallystick.pipeline.source import query_plan
-from tallystick.pipeline.source.query_plan import Needs
-from tallystick.pipeline.whole_log import Whole
+from tallystick.pipeline.source.query_plan import QueryNeeds
+from tallystick.pipeline.whole_log import WholeLog
 
 MakeLog = Callable[..., None]
 
-CONDITIONS: dict[str, Needs] = {
-    "position > 20": Needs(after=20),
-    "position >= 20 and position < 30": Needs(after=19, until=29),
-    "20 < position and 30 >= position": Needs(after=20, until=30),
-    "position between 7 and 9": Needs(after=6, until=9),
-    "position = 7": Needs(after=6, until=7),
-    "position in (7, 9, 12)": Needs(after=6, until=12),
-    "position > -5": Needs(),
-    "position < 0": Needs(until=0),
-    "position > 20 or type = 'order.paid'": Needs(),
-    "not position > 20": Needs(until=20),
-    "position + 1 > 20": Needs(),
-    "seq > 20": Needs(),
-    "type = 'order.paid' and position > 3": Needs(after=3, types=frozenset({"order.paid"})),
-    "type in ('order.paid', 'order.noted')": Needs(types=frozenset({"order.paid", "order.noted"})),
-    "stream = 'order/o1'": Needs(streams=frozenset({"order/o1"})),
-    "stream = 'is, no name'": Needs(),
-    "type = 'order.paid' or stream = 'order/o1'": Needs(),
+CONDITIONS: dict[str, QueryNeeds] = {
+    "position > 20": QueryNeeds(after=20),
+    "position >= 20 and position < 30": QueryNeeds(after=19, until=29),
+    "20 < position and 30 >= position": QueryNeeds(after=20, until=30),
+    "position between 7 and 9": QueryNeeds(after=6, until=9),
+    "position = 7": QueryNeeds(after=6, until=7),
+    "position in (7, 9, 12)": QueryNeeds(after=6, until=12),
+    "position > -5": QueryNeeds(),
+    "position < 0": QueryNeeds(until=0),
+    "position > 20 or type = 'order.paid'": QueryNeeds(),
+    "not position > 20": QueryNeeds(until=20),
+    "position + 1 > 20": QueryNeeds(),
+    "seq > 20": QueryNeeds(),
+    "type = 'order.paid' and position > 3": QueryNeeds(after=3, types=frozenset({"order.paid"})),
+    "type in ('order.paid', 'order.noted')": QueryNeeds(types=frozenset({"order.paid", "order.noted"})),
+    "stream = 'order/o1'": QueryNeeds(streams=frozenset({"order/o1"})),
+    "stream = 'is, no name'": QueryNeeds(),
+    "type = 'order.paid' or stream = 'order/o1'": QueryNeeds(),
 }
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_what_a_condition_says_is_read_off_the_plan(spark: SparkSession, condition: str) -> None:
     """PIPE-10: bounds of positions, types and streams; whatever else it says narrows nothing."""
-    query_plan.nothing(spark).createOrReplaceTempView("some")
-    found = query_plan.needs(spark.sql(f"select count(*) from some where {condition}"))
+    query_plan.empty_events(spark).createOrReplaceTempView("some")
+    found = query_plan.query_needs(spark.sql(f"select count(*) from some where {condition}"))
     assert found is not None
     wanted = CONDITIONS[condition]
     its, same = ((one.after, one.until, one.types, one.streams) for one in (found, wanted))
     assert its == same
 
 
-QUERIES: dict[str, Needs | None] = {
+QUERIES: dict[str, QueryNeeds | None] = {
     "select 1": None,
-    "select max(position) from some a where position > 5 union all select 1 from some where position > 9": Needs(
+    "select max(position) from some a where position > 5 union all select 1 from some where position > 9": QueryNeeds(
         after=5
     ),
-    "select 1 from some where position < 5 union all select 1 from some": Needs(),
-    "select 1 from some where position > (select max(position) from some where position < 9)": Needs(),
-    "select 1 from some a join some b using (stream) where a.position > 7 and b.position > 9": Needs(after=7),
-    "with x as (select * from some where position > 9) select 1 from x where seq = 1": Needs(after=9),
-    "select 1 from (select * from some limit 3) where position > 5": Needs(),
-    "select 1 from (select position + 10 as position from some) where position > 15": Needs(),
-    "select 1 from (select max(position) as position from some group by stream) where position > 5": Needs(),
-    "select 1 from some a left join some b on a.position = b.position and b.position > 9": Needs(),
-    "select 1 from some where position > 5 and rand() > 0.5": Needs(after=5),
+    "select 1 from some where position < 5 union all select 1 from some": QueryNeeds(),
+    "select 1 from some where position > (select max(position) from some where position < 9)": QueryNeeds(),
+    "select 1 from some a join some b using (stream) where a.position > 7 and b.position > 9": QueryNeeds(after=7),
+    "with x as (select * from some where position > 9) select 1 from x where seq = 1": QueryNeeds(after=9),
+    "select 1 from (select * from some limit 3) where position > 5": QueryNeeds(),
+    "select 1 from (select position + 10 as position from some) where position > 15": QueryNeeds(),
+    "select 1 from (select max(position) as position from some group by stream) where position > 5": QueryNeeds(),
+    "select 1 from some a left join some b on a.position = b.position and b.position > 9": QueryNeeds(),
+    "select 1 from some where position > 5 and rand() > 0.5": QueryNeeds(after=5),
 }
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_every_use_of_the_table_counts(spark: SparkSession, query: str) -> None:
     """PIPE-10: a query that uses the table twice narrows to what either use needs; a limit is not passed by."""
-    query_plan.nothing(spark).createOrReplaceTempView("some")
-    found, wanted = query_plan.needs(spark.sql(query)), QUERIES[query]
+    query_plan.empty_events(spark).createOrReplaceTempView("some")
+    found, wanted = query_plan.query_needs(spark.sql(query)), QUERIES[query]
     assert (found is None) == (wanted is None)
     if found is not None and wanted is not None:
         assert (found.after, found.until) == (wanted.after, wanted.until)
@@ -81,8 +81,10 @@ def test_every_use_of_the_table_counts(spark: SparkSession, query: str) -> None:
 
 def test_columns_that_a_query_does_not_need_are_left_out(spark: SparkSession) -> None:
     """PIPE-10: also where they are named on the way."""
-    query_plan.nothing(spark).createOrReplaceTempView("some")
-    found = query_plan.needs(spark.sql("select s from (select stream as s, payload, seq from some) where seq > 2"))
+    query_plan.empty_events(spark).createOrReplaceTempView("some")
+    found = query_plan.query_needs(
+        spark.sql("select s from (select stream as s, payload, seq from some) where seq > 2")
+    )
     assert found is not None
     assert found.columns == {"stream", "seq"}
 
@@ -132,21 +134,21 @@ def _rows(table: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("query", "wanted"),
     [
-        ("select count(*) from events where position > 50", Needs(after=50, columns=frozenset({"position"}))),
+        ("select count(*) from events where position > 50", QueryNeeds(after=50, columns=frozenset({"position"}))),
         (
             "select data.cents from events where position <= 12 and type = 'order.paid'",
-            Needs(until=12, types=frozenset({"order.paid"}), columns=frozenset({"position", "type", "payload"})),
+            QueryNeeds(until=12, types=frozenset({"order.paid"}), columns=frozenset({"position", "type", "payload"})),
         ),
     ],
 )
 def test_no_more_is_read_than_a_query_needs(
-    spark: SparkSession, files_url: str, place: Path, query: str, wanted: Needs, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, files_url: str, place: Path, query: str, wanted: QueryNeeds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PIPE-10: the log is asked for these positions and columns alone, and buckets beside them are not opened."""
-    asked: list[Needs] = []
+    asked: list[QueryNeeds] = []
     plain = query._narrowed
 
-    def noted(spark: SparkSession, source: Whole, needs: Needs) -> Any:
+    def noted(spark: SparkSession, source: WholeLog, needs: QueryNeeds) -> Any:
         asked.append(needs)
         for bucket in source.manifest.buckets if source.manifest is not None else ():
             if bucket.events is not None and (bucket.last <= needs.after or bucket.first > (needs.until or 60)):

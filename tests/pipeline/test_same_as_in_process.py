@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import Catalog, NewEvent, errors, state
-from tallystick.pipeline.archive.coverage import Covering
+from tallystick.pipeline.archive.coverage import ArchiveCoverage
 from tallystick.pipeline.jobs.archive import archive
 from tallystick.pipeline.jobs.diff import diff
 from tallystick.pipeline.jobs.rebuild import rebuild
@@ -96,7 +96,7 @@ def archived(spark: SparkSession, files_url: str, catalog: Catalog, tmp_path: Pa
         archive(spark, files_url, place)
         state.erase(store, "order/o2", 2, reason="asked")
         Live(store, Paid()).catch_up()
-        reducers, held = [as_reducer(Sum)], Covering(place, store)
+        reducers, held = [as_reducer(Sum)], ArchiveCoverage(place, store)
         state.prune(store, "order/o0", before=4, reducers=reducers, snapshot=True, archive=held)
     return place
 
@@ -134,7 +134,7 @@ def test_fingerprints_are_compared_by_the_reducer_they_name(
     found = replay_check(spark, files_url, both, archived, catalog=catalog)
     assert (found.same, found.different) == (3, 0)
     assert [(row["stream"], row["reason"]) for row in found.others] == [
-        ("order/o2", "an event under it was erased since")
+        ("order/o2", "an event that it covers was erased since")
     ]
     one = replay_check(spark, files_url, both[:1], archived)
     assert (one.same, one.different, one.not_comparable) == (0, 0, 4)

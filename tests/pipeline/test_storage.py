@@ -17,21 +17,21 @@ from tallystick.pipeline.archive import archive_files, manifest
 from tallystick.pipeline.archive.manifest import Bucket, DataFile, Manifest
 from tallystick.pipeline.file_list import files
 from tallystick.pipeline.storage import object_storage
-from tallystick.pipeline.storage.directory import Disk
-from tallystick.pipeline.storage.port import Place, Taken, place_of
-from tallystick.testing.object_store import AnswerLost, Conflicting, Server
+from tallystick.pipeline.storage.directory import DirectoryStorage
+from tallystick.pipeline.storage.port import Storage, Taken, storage_at
+from tests.pipeline.object_store import AnswerLost, Conflicting, Server
 
 WRITERS = 8
 
 
 @pytest.fixture(params=["disk", "objects"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     """An empty place of each kind."""
     given = str(tmp_path / "archive") if request.param == "disk" else request.getfixturevalue("bucket_url")
-    return place_of(given)
+    return storage_at(given)
 
 
-def test_a_new_name_is_given_once(place: Place) -> None:
+def test_a_new_name_is_given_once(place: Storage) -> None:
     """PIPE-02: whoever comes second is told so, and the first bytes stay."""
     place.put_new("manifests/1", b"one")
     with pytest.raises(Taken):
@@ -39,7 +39,7 @@ def test_a_new_name_is_given_once(place: Place) -> None:
     assert place.read("manifests/1") == b"one"
 
 
-def test_one_of_many_writers_wins(place: Place) -> None:
+def test_one_of_many_writers_wins(place: Storage) -> None:
     """PIPE-02: of eight who create the same name at once, one succeeds, and its bytes are there."""
     start = threading.Barrier(WRITERS)
 
@@ -57,7 +57,7 @@ def test_one_of_many_writers_wins(place: Place) -> None:
     assert place.read("manifests/2") == f"writer {won.index(True)}".encode()
 
 
-def test_files_are_put_read_listed_and_removed(place: Place) -> None:
+def test_files_are_put_read_listed_and_removed(place: Storage) -> None:
     """PIPE-02: what is not there is `FileNotFoundError` or nothing; folders below a folder are not its files."""
     assert place.names("data") == []
     assert place.size("data/a") is None
@@ -78,7 +78,7 @@ def test_files_are_put_read_listed_and_removed(place: Place) -> None:
     assert place.names("data") == []
 
 
-def test_a_draft_is_seen_when_it_is_kept(place: Place) -> None:
+def test_a_draft_is_seen_when_it_is_kept(place: Storage) -> None:
     """PIPE-02: a draft is no file of the place before; afterwards it has its bytes, also many of them."""
     body = bytes(range(256)) * 50_000
     with place.drafted() as draft:
@@ -93,7 +93,7 @@ def test_a_draft_is_seen_when_it_is_kept(place: Place) -> None:
         assert archive_files.hash_of(path) == hashlib.sha256(body).hexdigest()
 
 
-def test_the_next_manifest_is_taken_once(place: Place) -> None:
+def test_the_next_manifest_is_taken_once(place: Storage) -> None:
     """PIPE-02: two that go on from the same manifest: the second is told so; the newest is in force, old ones empty."""
     first = manifest.save(place, Manifest(store_id="00" * 16))
     second = manifest.save(place, first)
@@ -133,7 +133,7 @@ def test_a_write_under_way_is_not_a_defeat(objects: Server, bucket_url: str) -> 
     assert manifest.load(bucket_url) == saved
     for _ in range(5):
         objects.between.at("PUT", "manifests/0000000000000000002", conflict)
-    with pytest.raises(errors.PlaceUnreachable, match="neither creates"):
+    with pytest.raises(errors.PlaceUnreachable, match="refuses to create"):
         manifest.save(bucket_url, saved)
     assert manifest.load(bucket_url) == saved
 
@@ -181,12 +181,12 @@ def test_a_store_that_ignores_the_condition_is_refused(objects: Server, bucket_u
 
 @pytest.mark.security
 @pytest.mark.parametrize("outside", ["data/../../outside/x.parquet", "/tmp/x.parquet", "../outside/x.parquet", "x"])
-def test_a_manifest_that_names_a_file_elsewhere_is_refused(place: Place, tmp_path: Path, outside: str) -> None:
+def test_a_manifest_that_names_a_file_elsewhere_is_refused(place: Storage, tmp_path: Path, outside: str) -> None:
     """SAFE-07, PIPE-03: no file is read, or copied, over a name that leads out of the archive."""
     file = DataFile(name=outside, sha256="00" * 32, size=0, rows=0)
     bucket = Bucket(first=1, last=1, rows=0, events=file, heads=None, blocks=[])
     manifest.save(place, Manifest(store_id="00" * 16, through=1, buckets=[bucket]))
-    with pytest.raises(errors.ArchiveDamaged, match="is no file of an archive"):
+    with pytest.raises(errors.ArchiveDamaged, match="is not a file of an archive"):
         files(place, copies=tmp_path / "copies")
 
 
@@ -219,14 +219,14 @@ def test_a_manifest_that_names_a_file_elsewhere_is_refused(place: Place, tmp_pat
 def test_what_is_not_understood_is_refused(given: str | Path) -> None:
     """SAFE-07, PIPE-02: by its name, and without the secret that may be in it."""
     with pytest.raises(errors.InvalidValue) as caught:
-        place_of(given)
+        storage_at(given)
     assert "hush" not in str(caught.value)
 
 
 def test_a_file_url_is_a_directory(tmp_path: Path) -> None:
     """PIPE-02: with one slash or three, and with what is escaped in it."""
     for url in (f"file://{tmp_path}/a%20b", f"file:{tmp_path}/a%20b", f"FILE://localhost{tmp_path}/a%20b"):
-        assert place_of(url) == Disk(tmp_path / "a b")
+        assert storage_at(url) == DirectoryStorage(tmp_path / "a b")
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def test_a_file_url_is_a_directory(tmp_path: Path) -> None:
 )
 def test_each_store_has_its_client(url: str, kind: str) -> None:
     """PIPE-02: which library speaks to what; that a store is there is not asked before it is used."""
-    found = place_of(url)
-    assert isinstance(found, object_storage.ObjectStore)
+    found = storage_at(url)
+    assert isinstance(found, object_storage.ObjectStorage)
     assert type(found._store()).__name__ == kind
     assert str(found) == url
 
@@ -251,7 +251,7 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
     object_storage.disconnect()
     with pytest.raises(errors.ObjectsMissing, match="obstore"):
-        place_of("s3://bucket/x")
+        storage_at("s3://bucket/x")
 
 
 def test_a_store_that_refuses_is_not_a_damaged_archive(objects: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from tallystick.pipeline.source.columns import COLUMNS, to_events
 from tallystick.pipeline.source.data_source import BatchReader
 from tallystick.pipeline.source.log_query import parse
 from tallystick.pipeline.source.stream_ranges import StreamRange
-from tallystick.pipeline.source.stream_reader import FollowingReader
+from tallystick.pipeline.source.stream_reader import LogStreamReader
 
 MakeLog = Callable[..., None]
 Stored = Callable[[str], list[Event]]
@@ -26,8 +26,8 @@ Stored = Callable[[str], list[Event]]
 
 def asked(url: str, **options: Any) -> tuple[list[Any], list[Event]]:
     """The partitions of a question, and the events of all of them in order of position."""
-    question = parse({"url": url} | {name: str(value) for name, value in options.items()})
-    reader = BatchReader(question, COLUMNS)
+    query = parse({"url": url} | {name: str(value) for name, value in options.items()})
+    reader = BatchReader(query, COLUMNS)
     parts = reader.partitions()
     found = [event for part in parts for batch in reader.read(part) for event in to_events(batch)]
     return parts, sorted(found, key=lambda event: event.position)
@@ -85,7 +85,7 @@ def test_times_choose(files_url: str) -> None:
 
 def follow(url: str, **options: str) -> list[int]:
     """Where the batches of a query end, from the first event to the head."""
-    reader = FollowingReader(parse({"url": url} | options), COLUMNS)
+    reader = LogStreamReader(parse({"url": url} | options), COLUMNS)
     reader.prepareForTriggerAvailableNow()
     at, ends = reader.initialOffset(), []
     for _ in range(1000):
@@ -115,9 +115,9 @@ def test_a_batch_keeps_to_its_bytes_and_to_its_events(files_url: str) -> None:
 
 def test_spark_is_told_the_limit(files_url: str) -> None:
     """PIPE-07: events before bytes, since it takes one."""
-    question = {"url": files_url}
+    query = {"url": files_url}
     kinds = [
-        type(FollowingReader(parse(question | given), COLUMNS).getDefaultReadLimit())
+        type(LogStreamReader(parse(query | given), COLUMNS).getDefaultReadLimit())
         for given in ({}, {"maxEventsPerTrigger": "5"}, {"maxBytesPerTrigger": "5"})
     ]
     assert kinds == [ReadAllAvailable, ReadMaxRows, ReadMaxBytes]
@@ -126,7 +126,7 @@ def test_spark_is_told_the_limit(files_url: str) -> None:
 def test_the_lag_is_reported(files_url: str, make_log: MakeLog, tmp_path: Path) -> None:
     """PIPE-07: how many positions the last batch ends before the head."""
     make_log(files_url, events=10)
-    reader = FollowingReader(parse({"url": files_url, "maxEventsPerTrigger": "4"}), COLUMNS)
+    reader = LogStreamReader(parse({"url": files_url, "maxEventsPerTrigger": "4"}), COLUMNS)
     at = reader.initialOffset()
     for lag in (6, 2, 0, 0):
         at = reader.latestOffset(at, reader.getDefaultReadLimit())

@@ -19,7 +19,7 @@ from tallystick.event import canonical, chain
 from tallystick.event.model import Event
 from tallystick.pipeline.archive import manifest
 from tallystick.pipeline.jobs.archive import archive
-from tallystick.pipeline.jobs.verify import Verified, verify
+from tallystick.pipeline.jobs.verify import VerifyResult, verify
 from tallystick.pipeline.source import columns
 from tallystick.state import Reducer, as_reducer
 from tallystick.store import facts
@@ -199,7 +199,7 @@ def mutate(place: Path, change: Callable[[Rows], None]) -> None:
         pq.write_table(pa.Table.from_pylist(its, schema=table.schema), path)
 
 
-def places(found: Verified) -> set[str]:
+def places(found: VerifyResult) -> set[str]:
     """The streams that something was found in."""
     return {problem.stream for problem in found.problems if problem.stream}
 

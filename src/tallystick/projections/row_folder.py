@@ -22,14 +22,14 @@ from tallystick.store.views import BY_KIND, BY_STREAM, ViewRow
 Load = Callable[[Sequence[str]], Iterable[ViewRow]]
 
 
-class Folded(NamedTuple):
+class FoldResult(NamedTuple):
     """The rows that events change, and the keys among them that were folded again, up to the end of the look."""
 
     rows: list[ViewRow]
-    redone: frozenset[str]
+    refolded: frozenset[str]
 
 
-class Folder:
+class RowFolder:
     """Folds events of one store with one projection."""
 
     def __init__(self, store: Store, projection: model.Projection) -> None:
@@ -41,7 +41,7 @@ class Folder:
         """The rows that these events change. `until` is how far the log was looked at for them."""
         return self.fold(events, load=load, until=until).rows
 
-    def fold(self, events: Iterable[Event], *, load: Load, until: int) -> Folded:
+    def fold(self, events: Iterable[Event], *, load: Load, until: int) -> FoldResult:
         """The rows that these events change, for one who has more events of the same look.
 
         A key whose state was dropped, or for which a late event sorts before the last applied, is folded again from
@@ -52,27 +52,27 @@ class Folder:
             return self._added(self.projection, self.projection.folded(events), load=load, until=until)
         grouped = self._grouped(events)
         before = {row.key: row for row in load(list(grouped))} if grouped else {}
-        redone = [key for key, its in grouped.items() if key in before and self._must_redo(before[key], its)]
-        rows = self.again(redone, until=until) if redone else []
-        fresh = {key: its for key, its in grouped.items() if key not in set(redone)}
+        refolded = [key for key, its in grouped.items() if key in before and self._must_refold(before[key], its)]
+        rows = self.refold(refolded, until=until) if refolded else []
+        fresh = {key: its for key, its in grouped.items() if key not in set(refolded)}
         rows += self._encoded({key: self._state(before.get(key), its) for key, its in fresh.items()}, fresh)
-        return Folded(rows, frozenset(redone))
+        return FoldResult(rows, frozenset(refolded))
 
     def added(self, summary: Summary, accounts: Accounts, *, load: Load, until: int) -> list[ViewRow]:
         """The rows that accounts of later events change."""
         return self._added(summary, accounts, load=load, until=until).rows
 
-    def _added(self, summary: Summary, accounts: Accounts, *, load: Load, until: int) -> Folded:
+    def _added(self, summary: Summary, accounts: Accounts, *, load: Load, until: int) -> FoldResult:
         before = {row.key: row.state for row in load(list(accounts))} if accounts else {}
         dropped = [key for key, state in before.items() if state is None]
         for key, state in before.items():
             if state is not None:
                 accounts[key] = summary.merged(summary.accounts(canonical.decode(state)), accounts[key])
         states = {key: summary.to_state(its) for key, its in accounts.items() if before.get(key, b"") is not None}
-        rows = self.again(dropped, until=until) if dropped else []
-        return Folded(rows + self._encoded(states, {}), frozenset(dropped))
+        rows = self.refold(dropped, until=until) if dropped else []
+        return FoldResult(rows + self._encoded(states, {}), frozenset(dropped))
 
-    def again(self, keys: Sequence[str], *, until: int) -> list[ViewRow]:
+    def refold(self, keys: Sequence[str], *, until: int) -> list[ViewRow]:
         """The rows of these keys, folded from the first event on; without a state if no event is left.
 
         A pruned history is refused by name, never folded from what is left.
@@ -83,11 +83,13 @@ class Folder:
         kinds = frozenset(wanted if self.projection.key == BY_KIND else ())
         selection = Selection(types=frozenset(self.projection.types), streams=streams, kinds=kinds)
         chosen = self._store.events(until=until, selection=selection)
-        states, last = self._folded_anew(chosen, wanted)
+        states, last = self._refold_events(chosen, wanted)
         gone = [ViewRow(key, None) for key in sorted(wanted - states.keys())]
         return gone + self._encoded(states, last)
 
-    def _folded_anew(self, events: Iterable[Event], wanted: set[str]) -> tuple[dict[str, Any], dict[str, list[Event]]]:
+    def _refold_events(
+        self, events: Iterable[Event], wanted: set[str]
+    ) -> tuple[dict[str, Any], dict[str, list[Event]]]:
         """The state of each key, and its last event. In the order of the log no other event is held."""
         if not self._by_position:
             grouped = self._grouped(events, wanted)
@@ -113,7 +115,7 @@ class Folder:
                 its.sort(key=self._mark)
         return grouped
 
-    def _must_redo(self, row: ViewRow, its: list[Event]) -> bool:
+    def _must_refold(self, row: ViewRow, its: list[Event]) -> bool:
         if row.state is None or self._by_position:
             return row.state is None
         mark, end = self._mark(its[0]), merged_order.MARK_BYTES

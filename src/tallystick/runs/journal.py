@@ -16,7 +16,7 @@ from tallystick.runs.reducer import STATE, at
 from tallystick.runs.state import RunReducer, RunState
 from tallystick.state import fingerprints, snapshots
 from tallystick.state.fold import State
-from tallystick.store.capabilities import MULTI_STREAM
+from tallystick.store.capabilities import MAINTENANCE
 from tallystick.store.expectation import NO_STREAM
 from tallystick.store.facts import Sealed
 from tallystick.store.store import Store
@@ -113,7 +113,7 @@ def keep_beginning(store: Store, run: str) -> None:
         first = store.read_stream(stream, limit=1)[0]
         return at(load(store, run, until=1), stream, last=first)
 
-    if MULTI_STREAM in store.log.capabilities:
+    if MAINTENANCE in store.log.capabilities:
         snapshots.keep(store, STATE, stream, folded, protect=True)
 
 

@@ -18,7 +18,7 @@ from tallystick.engines.files.side import SideRecords
 from tallystick.engines.files.snapshots import FileSnapshots, has_snapshots
 from tallystick.engines.files.view import LogView
 from tallystick.engines.files.writer import SegmentWriter
-from tallystick.engines.tables.beside import Beside
+from tallystick.engines.tables.side_tables import SideTables
 from tallystick.store import capabilities, leases, transfer
 from tallystick.store.combining import Combiner, in_groups
 from tallystick.store.commit import Outcome, Transaction
@@ -33,11 +33,11 @@ from tallystick.store.transfer import Received, Transfer
 HEADS_MAX = 1 << 16
 
 
-class FilesLog(FileQueries, Beside):
+class FilesLog(FileQueries, SideTables):
     """A log of segment files."""
 
     engine = "files"
-    capabilities = capabilities.ALL
+    capabilities = capabilities.ALL - {capabilities.RUN_TABLES}
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class FilesLog(FileQueries, Beside):
         self._combiner = Combiner(functools.partial(in_groups, self._commit))
         view = LogView(opened, url=self.url, readonly=readonly, lock=self._combiner.lock, damage=damage)
         FileQueries.__init__(self, view, damage)
-        Beside.__init__(self, beside, is_moved=functools.partial(files.is_moved, directory), has_mark=True)
+        SideTables.__init__(self, beside, is_moved=functools.partial(files.is_moved, directory), has_mark=True)
         self.snapshots = FileSnapshots(files, directory, view.lifecycle)
         self.commands = FileCommands(view, self._forget)
         self._holder = Holder()
@@ -71,7 +71,7 @@ class FilesLog(FileQueries, Beside):
         self._writer: SegmentWriter | None = None
         if opened.mark_file is not None and opened.lock is not None:
             opened.recovered += self.snapshots.remove_orphans()
-            opened.recovered += self.set_beside_aside(f"{directory}/quarantine", time_ns=clock())
+            opened.recovered += self.quarantine_side_tables(f"{directory}/quarantine", time_ns=clock())
             self._writer = SegmentWriter(
                 view,
                 opened.mark_file,
@@ -83,12 +83,12 @@ class FilesLog(FileQueries, Beside):
             )
             opened.recovered += self._reclaimer.finish_erasures()
             self._compressor.begin(view.segments[:-1])
-            self.settle_drops(self.read)
+            self.apply_noted_drops(self.read)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        self._view.birthplace.require()
+        self._view.process.require()
         for transaction in transactions:
             if transaction.maintenance is not None:
                 return self._commit_with_maintenance(transactions)
@@ -104,7 +104,7 @@ class FilesLog(FileQueries, Beside):
         outcomes = self.snapshots.commit_with_files(transactions, commit) if keeps else commit(transactions)
         if erases:
             self._reclaimer.finish_erasures()
-            self.settle_drops(self.read, transactions)
+            self.apply_noted_drops(self.read, transactions)
         return outcomes
 
     def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
@@ -123,7 +123,7 @@ class FilesLog(FileQueries, Beside):
         return outcomes
 
     def receive(self, part: Transfer) -> None:
-        self._view.birthplace.require()
+        self._view.process.require()
         with self._combiner.lock:
             writer = self._require_writer()
             received = transfer.judge(self, part, head=writer.next_position - 1)
@@ -214,7 +214,7 @@ class FilesLog(FileQueries, Beside):
         yield from check.problems(self._view, progress)
 
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
-        self._view.birthplace.require()
+        self._view.process.require()
         self._require_writer()
         return self._reclaimer.reclaim(compress_before=compress_before, progress=progress)
 
@@ -226,10 +226,10 @@ class FilesLog(FileQueries, Beside):
         if self._writer is not None and self._writer.poisoned is not None:
             found.append(Problem("writer", self._writer.poisoned.message))
         found += self._reclaimer.problems()
-        return Report(self.engine, facts, (*self._view.opened.recovered, *self.beside_losses()), tuple(found))
+        return Report(self.engine, facts, (*self._view.opened.recovered, *self.lost_side_writes()), tuple(found))
 
     def close(self) -> None:
-        if not self._view.birthplace.is_here:  # a forked child owns nothing of it, and its locks may be held
+        if not self._view.process.is_current:  # a forked child owns nothing of it, and its locks may be held
             self._view.closed = True
             return
         self._reclaimer.is_ending = True
@@ -238,7 +238,7 @@ class FilesLog(FileQueries, Beside):
                 return
             self._leave()
             leases.retire(self._holder.owner)
-            self.close_beside()
+            self.close_side_tables()
             self._view.close()
         self._changed.notify()
 

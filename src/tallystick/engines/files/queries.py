@@ -125,7 +125,7 @@ class FileQueries:
     def stream_head(self, stream: str) -> Head | None:
         head = self._heads.get(stream)
         if head is not None and not self._view.closed:
-            self._view.birthplace.require()
+            self._view.process.require()
             return head
         self._view.refresh()
         head = self._stored_head(stream)

@@ -1,8 +1,8 @@
-"""The files of an archive: every job reads them here, and nothing is rewritten from one that is not as it was written.
+"""Reading the files of an archive: every job reads them here, and each file is checked before its rows are used.
 
-A file is served only if it has the hash, the columns and the rows that the manifest names, in the order of positions,
-within the bounds of its bucket and with the digests of its blocks: the log has those on record, and not the hash.
-Nothing is taken from its statistics, which somebody may have changed with it.
+A file must have the hash, the columns and the number of rows that the manifest names. Its rows must be in order of
+position, within the bounds of its bucket, and have the digests of its blocks; the log records those digests, but not
+the hash. The statistics of a file are never used: whoever changed the file may have changed them too.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tallystick.pipeline.archive.manifest import BLOCK_POSITIONS, Block, Bucket,
 from tallystick.pipeline.source import column_hashes
 from tallystick.pipeline.source.columns import COLUMNS, SPARK_TYPES, Batches, arrow_schema
 from tallystick.pipeline.spark import tasks
-from tallystick.pipeline.spark.failures import told
-from tallystick.pipeline.storage.port import Place, place_of
+from tallystick.pipeline.spark.failures import mark_errors
+from tallystick.pipeline.storage.port import Storage, storage_at
 
 PIECE_ROWS = 250_000
 PIECE_BYTES_MAX = 256 << 20
@@ -40,8 +40,8 @@ _TABLE_BYTES = 16 << 20
 _IN_BLOCKS = ["position", "link"]
 
 
-class File(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the archive with the positions from `first` to `last`; of its row groups, one share of so many."""
+class BucketFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the archive with the positions from `first` to `last`, or one of several shares of its row groups."""
 
     name: str
     sha256: str
@@ -54,12 +54,12 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     shares: int = 1
 
 
-def file_of(bucket: Bucket) -> File | None:
-    """The file with the events of a bucket; None if it has none."""
+def file_of(bucket: Bucket) -> BucketFile | None:
+    """The file with the events of a bucket; None if the bucket has no events."""
     events = bucket.events
     if events is None:
         return None
-    return File(
+    return BucketFile(
         name=events.name,
         sha256=events.sha256,
         rows=events.rows,
@@ -70,10 +70,10 @@ def file_of(bucket: Bucket) -> File | None:
     )
 
 
-def shared(files: Sequence[File], *, cores: int) -> list[tuple[File, ...]]:
-    """What each task reads: small neighbours together, large files in shares, so that every core has its part."""
+def shared(files: Sequence[BucketFile], *, cores: int) -> list[tuple[BucketFile, ...]]:
+    """The files that each task reads: small neighbours together, large files in shares, so that every core has work."""
     fair = sum(file.size for file in files) // (cores * PIECES_A_CORE)
-    found: list[list[File]] = []
+    found: list[list[BucketFile]] = []
     rows = 0
     for file in files:
         wanted = min(-(-file.size // min(max(fair, 1), PIECE_BYTES_MAX)), file.rows // SHARE_ROWS_MIN)
@@ -89,59 +89,59 @@ def shared(files: Sequence[File], *, cores: int) -> list[tuple[File, ...]]:
     return [tuple(item) for item in found]
 
 
-def _are_small(files: Sequence[File], file: File) -> bool:
+def _are_small(files: Sequence[BucketFile], file: BucketFile) -> bool:
     return sum(item.size for item in files) + file.size <= PIECE_BYTES_MAX
 
 
 def read(
-    place: str | Path | Place, file: File, names: Sequence[str] = COLUMNS, *, table_bytes: int = _TABLE_BYTES
+    storage: str | Path | Storage, file: BucketFile, names: Sequence[str] = COLUMNS, *, table_bytes: int = _TABLE_BYTES
 ) -> Batches:
     """The rows of a file, or of its share, in order; `ArchiveDamaged` if they are not what was archived.
 
-    All that the rows are checked by is done before the first of them is given out.
+    The hash, the columns and the blocks are checked before the first row is given out.
     """
-    place, wanted = place_of(place), list(dict.fromkeys(["position", *names]))
+    storage, wanted = storage_at(storage), list(dict.fromkeys(["position", *names]))
     last = file.first - 1
-    with found(place, file), _opened(place, file) as opened:
+    with found(storage, file), _opened(storage, file) as opened:
         begin, end = _groups(opened, file)
         edges = list(accumulate((opened.metadata.row_group(at).num_rows for at in range(end)), initial=0))
-        _require_blocks(place, file, opened, edges[begin], edges[end])
+        _require_blocks(storage, file, opened, edges[begin], edges[end])
         count = 0
         for batch in _rows(opened, range(begin, end), wanted, table_bytes):
-            last = _require_order(place, file, batch, last)
+            last = _require_order(storage, file, batch, last)
             count += batch.num_rows
             yield batch.select(list(names))
         if count != edges[end] - edges[begin]:
-            raise _damaged(place, file, f"has {count} rows where its footer names {edges[end] - edges[begin]}")
+            raise _damaged(storage, file, f"has {count} rows where its footer names {edges[end] - edges[begin]}")
 
 
-def require(place: str | Path | Place, file: File) -> None:
-    """Refuse a file that is not the one that was archived."""
-    for _ in read(place, file, ("position",)):
+def require(storage: str | Path | Storage, file: BucketFile) -> None:
+    """Refuse a file that is not as it was archived."""
+    for _ in read(storage, file, ("position",)):
         pass
 
 
 @contextmanager
-def _opened(place: Place, file: File) -> Iterator[pq.ParquetFile]:
-    """The file, with the hash, the columns and the number of rows that it must have."""
-    with place.opened(file.name) as path:
+def _opened(storage: Storage, file: BucketFile) -> Iterator[pq.ParquetFile]:
+    """The file, if it has the hash, the columns and the number of rows that the manifest names."""
+    with storage.opened(file.name) as path:
         if archive_files.hash_of(path) != file.sha256:
-            raise _damaged(place, file, "is not the one that was archived")
+            raise _damaged(storage, file, "is not the one that was archived")
         with pq.ParquetFile(path, pre_buffer=False) as opened:
-            yield _formed(place, file, opened)
+            yield _formed(storage, file, opened)
 
 
-def _formed(place: Place, file: File, opened: pq.ParquetFile) -> pq.ParquetFile:
-    """The file, if it has its columns and rows."""
+def _formed(storage: Storage, file: BucketFile, opened: pq.ParquetFile) -> pq.ParquetFile:
+    """The file, if it has the columns of events and the right number of rows."""
     if (reason := wrong_form(opened.schema_arrow)) is not None:
-        raise _damaged(place, file, reason)
+        raise _damaged(storage, file, reason)
     if opened.metadata.num_rows != file.rows:
-        raise _damaged(place, file, f"has {opened.metadata.num_rows} rows, not {file.rows}")
+        raise _damaged(storage, file, f"has {opened.metadata.num_rows} rows, not {file.rows}")
     return opened
 
 
 def wrong_form(found: pa.Schema) -> str | None:
-    """Which column of events is missing or of another type; None if all are there."""
+    """Which column of events is missing or has another type; None if the schema is right."""
     for field in arrow_schema(COLUMNS):
         at = found.get_field_index(field.name)
         if at < 0:
@@ -151,8 +151,8 @@ def wrong_form(found: pa.Schema) -> str | None:
     return None
 
 
-def _groups(opened: pq.ParquetFile, file: File) -> tuple[int, int]:
-    """The row groups of a share: from the first, up to the second."""
+def _groups(opened: pq.ParquetFile, file: BucketFile) -> tuple[int, int]:
+    """The row groups of a share: the first, and the one after the last."""
     groups = opened.num_row_groups
     return groups * file.share // file.shares, groups * (file.share + 1) // file.shares
 
@@ -167,32 +167,37 @@ def _rows(opened: pq.ParquetFile, groups: Iterable[int], wanted: list[str], tabl
 
 
 @contextmanager
-def found(place: Place, file: File) -> Iterator[None]:
-    """Raise what the file system and Parquet say as an error that names the file."""
+def found(storage: Storage, file: BucketFile) -> Iterator[None]:
+    """Raise errors of the file system and of Parquet as `ArchiveDamaged`, with the name of the file."""
     try:
         yield
     except MemoryError:
         raise
     except FileNotFoundError as problem:
-        raise _damaged(place, file, "is missing (if `archive` ran meanwhile, run this again)") from problem
+        raise _damaged(storage, file, "is missing (if `archive` ran meanwhile, run this again)") from problem
     except (OSError, ValueError, KeyError, pa.ArrowException) as problem:
-        raise _damaged(place, file, f"cannot be read: {str(problem).partition(chr(10))[0]}") from problem
+        raise _damaged(storage, file, f"cannot be read: {str(problem).partition(chr(10))[0]}") from problem
 
 
-def _require_order(place: Place, file: File, batch: pa.RecordBatch, last: int) -> int:
-    """Refuse rows that do not ascend within the bounds of their bucket; the last position."""
+def _require_order(storage: Storage, file: BucketFile, batch: pa.RecordBatch, last: int) -> int:
+    """The last position of a batch; refused if its rows do not ascend within the bounds of their bucket."""
     found = batch.column(0).to_numpy(zero_copy_only=False)
     if not (found[0] > last and np.all(found[1:] > found[:-1]) and found[-1] <= file.last):
-        raise _damaged(place, file, "does not hold its positions in order")
+        raise _damaged(storage, file, "does not have its positions in order")
     return int(found[-1])
 
 
-def _damaged(place: Place, file: File, reason: str) -> errors.ArchiveDamaged:
-    return errors.ArchiveDamaged(path=str(place), reason=f"{Path(file.name).name} {reason}")
+def _damaged(storage: Storage, file: BucketFile, reason: str) -> errors.ArchiveDamaged:
+    return errors.ArchiveDamaged(path=str(storage), reason=f"{Path(file.name).name} {reason}")
 
 
 def table(
-    spark: SparkSession, place: Place, listed: Manifest, names: Sequence[str] = COLUMNS, *, erased: Sequence[int] = ()
+    spark: SparkSession,
+    storage: Storage,
+    listed: Manifest,
+    names: Sequence[str] = COLUMNS,
+    *,
+    erased: Sequence[int] = (),
 ) -> DataFrame:
     """The events of an archive, without the payloads at the positions `erased`."""
     files = [file for bucket in listed.buckets if (file := file_of(bucket)) is not None]
@@ -204,11 +209,11 @@ def table(
     wanted = list(dict.fromkeys(["position", *chosen]))
 
     def run(batches: Batches) -> Batches:
-        with told():
+        with mark_errors():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     for file in pickle.loads(packed[number]):
-                        for found in read(place, file, wanted):
+                        for found in read(storage, file, wanted):
                             yield without_payloads(found, erased).select(chosen)
 
     return spark.range(0, len(packed), 1, len(packed)).mapInArrow(run, ddl)
@@ -231,8 +236,8 @@ def without_payloads(events: pa.RecordBatch, erased: Sequence[int]) -> pa.Record
 # --- blocks ----------------------------------------------------------------------------------------------------------
 
 
-def _require_blocks(place: Place, file: File, opened: pq.ParquetFile, begin: int, end: int) -> None:
-    """Refuse rows from `begin` up to `end` that are not those of their blocks, which may go beyond them."""
+def _require_blocks(storage: Storage, file: BucketFile, opened: pq.ParquetFile, begin: int, end: int) -> None:
+    """Refuse a file if the blocks with its rows from `begin` to `end` do not have their digests."""
     edges = list(accumulate((block.rows for block in file.blocks), initial=0))
     touched = [at for at in range(len(file.blocks)) if edges[at] < end and edges[at + 1] > begin]
     if not touched:
@@ -241,11 +246,11 @@ def _require_blocks(place: Place, file: File, opened: pq.ParquetFile, begin: int
     wrong = next(wrong_blocks(_between(opened, begin, end), [file.blocks[at] for at in touched]), None)
     if wrong is not None:
         first = max(file.first, wrong.number * BLOCK_POSITIONS + 1)
-        raise _damaged(place, file, f"does not hold what was archived of the positions from {first} on")
+        raise _damaged(storage, file, f"does not have what was archived from position {first} on")
 
 
 def _between(opened: pq.ParquetFile, begin: int, end: int) -> Batches:
-    """Positions and links of some rows, by their numbers in the file."""
+    """The positions and links of the rows from number `begin` to number `end` of a file."""
     at = 0
     for number in range(opened.num_row_groups):
         count = opened.metadata.row_group(number).num_rows
@@ -260,7 +265,7 @@ def _between(opened: pq.ParquetFile, begin: int, end: int) -> Batches:
 
 
 def wrong_blocks(rows: Batches, blocks: Sequence[Block]) -> Iterator[Block]:
-    """The blocks that rows of position and link do not have; rows past the last one are a block too many."""
+    """The blocks whose digests the rows (position, link) do not have. Rows after the last block count as one more."""
     waiting = (batch for batch in rows if batch.num_rows)
     batch = next(waiting, None)
     for block in blocks:

@@ -1,9 +1,9 @@
-"""Writing buckets: each task of Spark reads one range of the log, writes it as Parquet, and says what it wrote.
+"""Writing buckets: each Spark task reads one range of the log, writes it as Parquet, and reports what it wrote.
 
-Rows go from Arrow to Parquet inside the task: the JVM never sees them, and they need no sort, since a range is read in
-the order of positions. On the way the task computes what the manifest says of a bucket: digests of blocks, and the ends
-of streams. Files are put in their places by the task. Nobody reads them before a manifest names them, and their names
-say which run wrote them, so that a repeated task disturbs nobody.
+Rows go from Arrow to Parquet inside the task. The JVM never sees them, and they need no sort, since a range is read in
+order of position. The task also computes what the manifest lists of a bucket: the digests of its blocks, and the ends
+of its streams. The task stores the files under their names. Nobody reads them before a manifest names them, and the
+names contain the run, so a repeated task does no harm.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tallystick.pipeline.archive import archive_files
-from tallystick.pipeline.archive.archive_files import Shelf
+from tallystick.pipeline.archive.archive_files import BucketFiles
 from tallystick.pipeline.archive.manifest import BLOCK_POSITIONS, Block, DataFile
 from tallystick.pipeline.source import column_hashes
 from tallystick.pipeline.source.columns import COLUMNS, Batches, arrow_schema
 from tallystick.pipeline.source.data_source import read_range
-from tallystick.pipeline.source.log_query import Question
+from tallystick.pipeline.source.log_query import LogQuery
 from tallystick.pipeline.source.partitions import Range
 from tallystick.pipeline.spark import tasks
-from tallystick.pipeline.storage.port import Place
+from tallystick.pipeline.storage.port import Storage
 
-GROUP_BYTES = 64 << 20  # large enough for a row group, and small enough for a worker's memory
-_REPEATING = ["stream", "type", "version", "meta"]  # a dictionary pays off for these; hashes never come again
-_PRIVATE = frozenset({"payload", "meta"})  # statistics are copied by tools that no erasure reaches
+GROUP_BYTES = 64 << 20  # large enough for a row group, small enough for a worker's memory
+_REPEATING = ["stream", "type", "version", "meta"]  # a dictionary pays off for these; hashes do not repeat
+_PRIVATE = frozenset({"payload", "meta"})  # other tools copy statistics, and no erasure reaches the copies
 HEADS = pa.schema([("stream", pa.string()), ("seq", pa.int64()), ("link", pa.binary())])
 _LAST = [("seq", "last"), ("link", "last")]
 _IN_BLOCKS = ["position", "link"]
 
 
-class Staged(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a range: its files, or none if nothing was left in it."""
+class StagedBucket(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task wrote for a range: its files, or no files if the range had no events."""
 
     rows: int
     events: DataFile | None = None
@@ -47,48 +47,52 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
     blocks: list[Block] = []
 
 
-def stage(spark: SparkSession, question: Question, ranges: Sequence[Range], place: Place, run: str) -> list[Staged]:
-    """Write every range into a file of the archive, a task each."""
-    return tasks.each(spark, ranges, lambda part: stage_range(question, part, place, run), Staged)
+def stage(
+    spark: SparkSession, query: LogQuery, ranges: Sequence[Range], storage: Storage, run: str
+) -> list[StagedBucket]:
+    """Write every range into a file of the archive, one task per range."""
+    return tasks.run_each(spark, ranges, lambda part: stage_range(query, part, storage, run), StagedBucket)
 
 
-def stage_range(question: Question, part: Range, place: Place, run: str) -> Staged:
+def stage_range(query: LogQuery, part: Range, storage: Storage, run: str) -> StagedBucket:
     """Write the events of one range and the ends of its streams; runs in a worker."""
-    shelf = Shelf(place=place, run=run, first=part.after + 1, last=part.until)
-    blocks, ends = Blocks(), Ends()
-    with place.drafted() as draft:
+    files = BucketFiles(storage=storage, run=run, first=part.after + 1, last=part.until)
+    blocks, ends = BlockDigests(), StreamEnds()
+    with storage.drafted() as draft:
         with parquet_writer(draft, arrow_schema(COLUMNS)) as writer:
-            for group in grouped(read_range(question, COLUMNS, part), GROUP_BYTES):
+            for group in grouped(read_range(query, COLUMNS, part), GROUP_BYTES):
                 blocks.take(group)
                 ends.take(group)
                 writer.write_table(group, row_group_size=group.num_rows)
         found = blocks.close()
         rows = sum(block.rows for block in found)
         if not rows:
-            return Staged(rows=0)
-        heads = put_heads(shelf, ends)
-        return Staged(rows=rows, events=shelf.put(archive_files.EVENTS, draft, rows=rows), heads=heads, blocks=found)
+            return StagedBucket(rows=0)
+        heads = put_heads(files, ends)
+        return StagedBucket(
+            rows=rows, events=files.put(archive_files.EVENTS, draft, rows=rows), heads=heads, blocks=found
+        )
 
 
-def put_heads(shelf: Shelf, ends: Ends) -> DataFile:
+def put_heads(files: BucketFiles, ends: StreamEnds) -> DataFile:
     """Write the ends of streams into a file of the archive."""
-    with shelf.place.drafted() as draft:
+    with files.storage.drafted() as draft:
         with parquet_writer(draft, HEADS) as writer:
             writer.write_table(ends.table())
-        return shelf.put(archive_files.HEADS, draft, rows=ends.count)
+        return files.put(archive_files.HEADS, draft, rows=ends.count)
 
 
 def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     """A new Parquet file of an archive."""
     names = [name for name in _REPEATING if name in schema.names]
-    told_of = [name for name in schema.names if name not in _PRIVATE]
+    with_statistics = [name for name in schema.names if name not in _PRIVATE]
     return pq.ParquetWriter(
-        path, schema, compression="zstd", use_dictionary=names, write_statistics=told_of, store_schema=False
+        path, schema, compression="zstd", use_dictionary=names, write_statistics=with_statistics, store_schema=False
     )
 
 
 def grouped(batches: Batches, table_bytes: int) -> Iterator[pa.Table]:
-    """Batches as tables of about so many bytes."""
+    """Batches joined into tables of about `table_bytes`."""
     kept: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -101,8 +105,8 @@ def grouped(batches: Batches, table_bytes: int) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(kept)
 
 
-class Blocks:
-    """Digests of blocks over `position ‖ link` lines, of tables that ascend by position."""
+class BlockDigests:
+    """Computes the digests of blocks over `position ‖ link` lines; tables come in order of position."""
 
     def __init__(self) -> None:
         self._found: list[Block] = []
@@ -112,13 +116,13 @@ class Blocks:
         self._digest = hashlib.sha256()
 
     def take(self, events: pa.Table) -> None:
-        """Take in the rows behind those before."""
+        """Take in the next rows."""
         for batch in events.select(_IN_BLOCKS).to_batches():
             self._take(batch.column(0), batch.column(1))
 
     def _take(self, positions: pa.Array, links: pa.Array) -> None:
         found = positions.to_numpy()
-        assert np.all(found > np.append(self._last, found[:-1])), "a range is read in the order of positions"
+        assert np.all(found > np.append(self._last, found[:-1])), "a range is read in order of position"
         numbers = (found - 1) // BLOCK_POSITIONS
         edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(found)]
         for begin, end in pairwise(edges):
@@ -144,25 +148,25 @@ class Blocks:
         return self._found
 
 
-class Ends:
-    """The last event of every stream, of tables that ascend by position."""
+class StreamEnds:
+    """Remembers the last event of every stream; tables come in order of position."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[int, bytes]] = {}
 
     def take(self, events: pa.Table) -> None:
-        """Take in the rows behind those before."""
+        """Take in the next rows."""
         found = events.select(HEADS.names).group_by("stream", use_threads=False).aggregate(_LAST)
         ends = zip(found.column("seq_last").to_pylist(), found.column("link_last").to_pylist(), strict=True)
         self._last.update(zip(found.column("stream").to_pylist(), ends, strict=True))
 
     @property
     def count(self) -> int:
-        """How many streams."""
+        """The number of streams."""
         return len(self._last)
 
     def table(self) -> pa.Table:
-        """(stream, seq, link) in order of stream."""
+        """(stream, seq, link) of the last events, in order of stream."""
         rows = sorted((stream, *end) for stream, end in self._last.items())
         columns = zip(zip(*rows, strict=True), HEADS.types, strict=True)
         return pa.table([pa.array(values, kind) for values, kind in columns], schema=HEADS)

@@ -1,8 +1,8 @@
-"""An archive as a table of Delta Lake or Apache Iceberg: a second list of the same files, for tools that know those.
+"""Registering an archive as a table of Delta Lake or Apache Iceberg: a second list of the same files, for other tools.
 
-Nothing is copied, and the manifest stays what the archive goes by: registering again puts the list right after any run.
-Delta's is `_delta_log/` in the archive, Iceberg's is `iceberg/`, with a catalog in SQLite. Old versions of either list
-may name files that an erasure or a merge has removed since.
+Nothing is copied, and the manifest stays in force. Register again after a run to update the list. Delta's list is
+`_delta_log/` in the archive; Iceberg's is `iceberg/`, with a catalog in SQLite. Old versions of either list may name
+files that an erasure or a merge has removed since.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ import msgspec
 
 from tallystick import errors
 from tallystick.pipeline.archive import archive_files, bucket_reader, manifest
-from tallystick.pipeline.archive.bucket_reader import File
+from tallystick.pipeline.archive.bucket_reader import BucketFile
 from tallystick.pipeline.source.columns import COLUMNS, arrow_schema
-from tallystick.pipeline.storage.port import disk_of
+from tallystick.pipeline.storage.port import directory_at
 
 DELTA, ICEBERG = "delta", "iceberg"
 FORMATS = (DELTA, ICEBERG)
 NAMESPACE, TABLE = "tallystick", "events"
-_KEPT = {"delta.deletedFileRetentionDuration": "interval 5200 weeks"}  # VACUUM would take `heads/` for leftovers
+_KEPT = {
+    "delta.deletedFileRetentionDuration": "interval 5200 weeks"
+}  # VACUUM would remove `heads/`, which the table does not list
 _BOUNDS = {"write.metadata.metrics.default": "none", "write.metadata.metrics.column.position": "full"}
 _NS_A_MS = 1_000_000
 
 
-class Registered(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done to the list of files, and how many there are."""
+class RegisterResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How many files were added to the list, removed from it, and are in it now."""
 
     format: str
     added: int
@@ -38,16 +40,16 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
     files: int
 
 
-def register(directory: str | Path, kind: str) -> Registered:
+def register(given: str | Path, kind: str) -> RegisterResult:
     """List the files of an archive as a table of this format."""
-    place = disk_of(directory, what="archive to register")
+    directory = directory_at(given, what="archive to register")
     if kind not in FORMATS:
         raise errors.InvalidValue(what="format", value=kind, must=" or ".join(FORMATS))
     try:
-        with archive_files.locked(place):
-            found = map(bucket_reader.file_of, manifest.load(place).buckets)
+        with archive_files.locked(directory):
+            found = map(bucket_reader.file_of, manifest.load(directory).buckets)
             wanted = {file.name: file for file in found if file is not None}
-            return _as_delta(place, wanted) if kind == DELTA else _as_iceberg(place, wanted)
+            return _as_delta(directory, wanted) if kind == DELTA else _as_iceberg(directory, wanted)
     except ModuleNotFoundError as missing:
         raise errors.LakeMissing(library=missing.name or kind) from missing
 
@@ -55,33 +57,33 @@ def register(directory: str | Path, kind: str) -> Registered:
 # --- Delta Lake ------------------------------------------------------------------------------------------------------
 
 
-def _as_delta(place: Path, wanted: dict[str, File]) -> Registered:
+def _as_delta(directory: Path, wanted: dict[str, BucketFile]) -> RegisterResult:
     from deltalake import DeltaTable, Schema
     from deltalake.transaction import RemoveAction, create_table_with_add_actions
 
     schema = Schema.from_arrow(arrow_schema(COLUMNS))
-    if not DeltaTable.is_deltatable(str(place)):
-        adds = [_added(place, file) for file in wanted.values()]
-        create_table_with_add_actions(str(place), schema, adds, name=TABLE, configuration=_KEPT)
-        return Registered(format=DELTA, added=len(adds), removed=0, files=len(wanted))
-    table = DeltaTable(str(place))
-    listed = {str(Path(uri.removeprefix("file://")).relative_to(place)) for uri in table.file_uris()}
-    adds = [_added(place, file) for name, file in wanted.items() if name not in listed]
+    if not DeltaTable.is_deltatable(str(directory)):
+        adds = [_added(directory, file) for file in wanted.values()]
+        create_table_with_add_actions(str(directory), schema, adds, name=TABLE, configuration=_KEPT)
+        return RegisterResult(format=DELTA, added=len(adds), removed=0, files=len(wanted))
+    table = DeltaTable(str(directory))
+    listed = {str(Path(uri.removeprefix("file://")).relative_to(directory)) for uri in table.file_uris()}
+    adds = [_added(directory, file) for name, file in wanted.items() if name not in listed]
     gone = sorted(listed.difference(wanted))
     if adds or gone:
         now = time.time_ns() // _NS_A_MS
         removes = [RemoveAction(path=name, data_change=True, deletion_timestamp=now) for name in gone]
         table.create_write_transaction([*adds, *removes], "append", schema)
-    return Registered(format=DELTA, added=len(adds), removed=len(gone), files=len(wanted))
+    return RegisterResult(format=DELTA, added=len(adds), removed=len(gone), files=len(wanted))
 
 
-def _added(place: Path, file: File) -> Any:
-    """The entry of one file, with what lets a reader skip it, as the manifest has it and not the file itself."""
+def _added(directory: Path, file: BucketFile) -> Any:
+    """The entry of one file. Its statistics come from the manifest, not from the file itself."""
     from deltalake.transaction import AddAction
 
-    bucket_reader.require(place, file)
+    bucket_reader.require(directory, file)
     stats = {"numRecords": file.rows, "minValues": {"position": file.first}, "maxValues": {"position": file.last}}
-    found = (place / file.name).stat()
+    found = (directory / file.name).stat()
     return AddAction(
         file.name, found.st_size, {}, found.st_mtime_ns // _NS_A_MS, True, msgspec.json.encode(stats).decode()
     )
@@ -90,9 +92,9 @@ def _added(place: Path, file: File) -> Any:
 # --- Apache Iceberg --------------------------------------------------------------------------------------------------
 
 
-def _as_iceberg(place: Path, wanted: dict[str, File]) -> Registered:
-    paths = {(place / file.name).as_uri(): file for file in wanted.values()}
-    catalog = iceberg_catalog(place)
+def _as_iceberg(directory: Path, wanted: dict[str, BucketFile]) -> RegisterResult:
+    paths = {(directory / file.name).as_uri(): file for file in wanted.values()}
+    catalog = iceberg_catalog(directory)
     catalog.create_namespace_if_not_exists(NAMESPACE)
     listed: set[str] = set()
     is_kept = False
@@ -102,28 +104,28 @@ def _as_iceberg(place: Path, wanted: dict[str, File]) -> Registered:
         is_kept = listed <= paths.keys() and table.properties.items() >= _BOUNDS.items()
     new = [path for path in paths if not is_kept or path not in listed]
     for path in new:
-        bucket_reader.require(place, paths[path])
-    if listed and not is_kept:  # begun anew: a list that still names what was erased is not kept
-        _forget(place, catalog)
+        bucket_reader.require(directory, paths[path])
+    if listed and not is_kept:  # a list that still names erased files is made again
+        _forget(directory, catalog)
     table = catalog.create_table_if_not_exists((NAMESPACE, TABLE), arrow_schema(COLUMNS), properties=_BOUNDS)
     if new:
         table.add_files(new, check_duplicate_files=False)
     added, removed = paths.keys() - listed, listed - paths.keys()
-    return Registered(format=ICEBERG, added=len(added), removed=len(removed), files=len(paths))
+    return RegisterResult(format=ICEBERG, added=len(added), removed=len(removed), files=len(paths))
 
 
-def _forget(place: Path, catalog: Any) -> None:
-    """Remove the table with all of its metadata: an earlier version noted there how payloads begin."""
+def _forget(directory: Path, catalog: Any) -> None:
+    """Remove the table and all its metadata: earlier versions stored the first bytes of payloads there."""
     metadata = Path(unquote(urlsplit(catalog.load_table((NAMESPACE, TABLE)).location()).path)) / "metadata"
     catalog.drop_table((NAMESPACE, TABLE))
-    if metadata.resolve().is_relative_to((place / ICEBERG).resolve()):
+    if metadata.resolve().is_relative_to((directory / ICEBERG).resolve()):
         shutil.rmtree(metadata, ignore_errors=True)
 
 
-def iceberg_catalog(directory: str | Path) -> Any:
+def iceberg_catalog(given: str | Path) -> Any:
     """The catalog beside an archive; its table is `tallystick.events`."""
     from pyiceberg.catalog.sql import SqlCatalog
 
-    place = disk_of(directory, what="archive") / ICEBERG
-    place.mkdir(exist_ok=True)
-    return SqlCatalog(NAMESPACE, uri=f"sqlite:///{place}/catalog.db", warehouse=place.as_uri())
+    directory = directory_at(given, what="archive") / ICEBERG
+    directory.mkdir(exist_ok=True)
+    return SqlCatalog(NAMESPACE, uri=f"sqlite:///{directory}/catalog.db", warehouse=directory.as_uri())

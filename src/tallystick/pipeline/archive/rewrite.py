@@ -1,7 +1,7 @@
-"""Writing buckets of an archive again, without a payload or as one: what goes in is checked, and what comes out.
+"""Rewriting buckets of an archive, to remove payloads or to merge buckets: both input and output are checked.
 
-Every input file must be the one that was archived and hold the blocks that the manifest names. The new file is read
-back and compared with the input, row by row, before anybody puts it in place.
+Every input file must be as it was archived, with the blocks that the manifest names. The new file is read back and
+compared with the input, row by row, before it is stored.
 """
 
 from __future__ import annotations
@@ -16,58 +16,69 @@ from pyspark.sql import SparkSession
 
 from tallystick import errors
 from tallystick.pipeline.archive import archive_files, bucket_reader
-from tallystick.pipeline.archive.archive_files import Shelf
-from tallystick.pipeline.archive.bucket_writer import GROUP_BYTES, Ends, Staged, grouped, parquet_writer, put_heads
+from tallystick.pipeline.archive.archive_files import BucketFiles
+from tallystick.pipeline.archive.bucket_writer import (
+    GROUP_BYTES,
+    StagedBucket,
+    StreamEnds,
+    grouped,
+    parquet_writer,
+    put_heads,
+)
 from tallystick.pipeline.archive.manifest import Bucket
 from tallystick.pipeline.source.columns import COLUMNS, arrow_schema
 from tallystick.pipeline.spark import tasks
-from tallystick.pipeline.storage.port import Place
+from tallystick.pipeline.storage.port import Storage
 
 
-class Again(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task writes again: neighbouring buckets as one, without the payloads at these positions."""
+class RewriteTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What one task rewrites: neighbouring buckets as one bucket, without the payloads at the positions `erased`."""
 
     buckets: Sequence[Bucket]
     erased: Sequence[int] = ()
 
 
-def write(spark: SparkSession, place: Place, run: str, work: Sequence[Again]) -> list[Staged]:
-    """Write all of it, a task each; `ArchiveDamaged` if any bucket is not as it was."""
-    return tasks.each(spark, work, lambda item: stage(place, run, item), Staged)
+def write(spark: SparkSession, storage: Storage, run: str, work: Sequence[RewriteTask]) -> list[StagedBucket]:
+    """Rewrite all of it, one Spark task each; `ArchiveDamaged` if a bucket is not as it was archived."""
+    return tasks.run_each(spark, work, lambda item: stage(storage, run, item), StagedBucket)
 
 
-def stage(place: Place, run: str, work: Again) -> Staged:
-    """Write the rows of these buckets into a file, and the ends of their streams into another; runs in a worker."""
-    shelf = Shelf(place=place, run=run, first=work.buckets[0].first, last=work.buckets[-1].last)
-    ends, rows = Ends(), 0
-    with place.drafted() as draft:
+def stage(storage: Storage, run: str, work: RewriteTask) -> StagedBucket:
+    """Write the rows of the buckets into one file, and the ends of their streams into another; runs in a worker."""
+    files = BucketFiles(storage=storage, run=run, first=work.buckets[0].first, last=work.buckets[-1].last)
+    ends, rows = StreamEnds(), 0
+    with storage.drafted() as draft:
         with parquet_writer(draft, arrow_schema(COLUMNS)) as file:
-            for group in _groups(place, work):
+            for group in _groups(storage, work):
                 ends.take(group)
                 file.write_table(group, row_group_size=group.num_rows)
                 rows += group.num_rows
-        _require_same(place, draft, _groups(place, work))
+        _require_same(storage, draft, _groups(storage, work))
         if rows != (expected := sum(bucket.rows for bucket in work.buckets)):
-            raise errors.ArchiveDamaged(path=str(place), reason=f"{rows} rows came of {expected}")
+            raise errors.ArchiveDamaged(path=str(storage), reason=f"{rows} rows were rewritten, expected {expected}")
         blocks = [block for bucket in work.buckets for block in bucket.blocks]
-        heads = put_heads(shelf, ends)
-        return Staged(rows=rows, events=shelf.put(archive_files.EVENTS, draft, rows=rows), heads=heads, blocks=blocks)
+        heads = put_heads(files, ends)
+        return StagedBucket(
+            rows=rows, events=files.put(archive_files.EVENTS, draft, rows=rows), heads=heads, blocks=blocks
+        )
 
 
-def _groups(place: Place, work: Again) -> Iterator[pa.Table]:
+def _groups(storage: Storage, work: RewriteTask) -> Iterator[pa.Table]:
     """The rows of the buckets, without the erased payloads."""
     files = [file for bucket in work.buckets if (file := bucket_reader.file_of(bucket)) is not None]
-    batches = (batch for file in files for batch in bucket_reader.read(place, file))
+    batches = (batch for file in files for batch in bucket_reader.read(storage, file))
     return grouped((bucket_reader.without_payloads(batch, work.erased) for batch in batches), GROUP_BYTES)
 
 
-def _require_same(place: Place, path: Path, groups: Iterator[pa.Table]) -> None:
-    """Refuse a draft whose row groups are not the tables that were written."""
+def _require_same(storage: Storage, path: Path, groups: Iterator[pa.Table]) -> None:
+    """Refuse a draft whose row groups differ from the tables that were written."""
     with pq.ParquetFile(path) as written:
         count = 0
         for number, group in enumerate(groups):
             count += 1
             is_there = number < written.num_row_groups
             if not is_there or not written.read_row_group(number).cast(group.schema).equals(group):
-                raise errors.ArchiveDamaged(path=str(place), reason="a bucket is not what was written into it")
-        assert count == written.num_row_groups, "nothing else was written"
+                raise errors.ArchiveDamaged(
+                    path=str(storage), reason="a rewritten bucket differs from what was written"
+                )
+        assert count == written.num_row_groups, "the draft has no other row groups"

@@ -1,4 +1,4 @@
-"""Summaries on Spark: columns out of payloads, aggregates by Spark SQL, and a state in Python for each row, not event.
+"""Summaries on Spark: payloads become columns, Spark SQL aggregates them, and Python makes one state per row.
 
 pieces → columns (by the task that reads them) → group by key and window → states
 """
@@ -15,12 +15,12 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.event import canonical
 from tallystick.pipeline.fold import pieces
-from tallystick.pipeline.fold.payload_columns import NEEDED, Extractor
+from tallystick.pipeline.fold.payload_columns import NEEDED, PayloadExtractor
 from tallystick.pipeline.fold.states import ROWS_DDL, ROWS_SCHEMA
 from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.spark import tasks
-from tallystick.pipeline.spark.failures import told
-from tallystick.pipeline.whole_log import Whole
+from tallystick.pipeline.spark.failures import mark_errors
+from tallystick.pipeline.whole_log import WholeLog
 from tallystick.projections.summary.compiled import Accounts
 from tallystick.projections.summary.measures import untagged
 from tallystick.projections.summary.model import Summary
@@ -35,18 +35,18 @@ _COLLECTING = summing.Collecting(
 )
 
 
-def fold(spark: SparkSession, source: Whole, summary: Summary) -> DataFrame:
+def fold(spark: SparkSession, source: WholeLog, summary: Summary) -> DataFrame:
     """(key, state, mark): the rows of a summary over the whole log."""
     found, reader = pieces.cut(source, tuple(summary.types), cores=tasks.cores(spark))
     reader = msgspec.structs.replace(reader, names=NEEDED)
-    told_of = [msgspec.msgpack.encode(piece) for piece in found]
+    packed = [msgspec.msgpack.encode(piece) for piece in found]
 
     def extract(batches: Batches) -> Batches:
-        with told():
-            extractor = Extractor(summary)
+        with mark_errors():
+            extractor = PayloadExtractor(summary)
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    piece = msgspec.msgpack.decode(told_of[number], type=pieces.Piece)
+                    piece = msgspec.msgpack.decode(packed[number], type=pieces.LogPiece)
                     yield from map(extractor.batches, reader.tables(piece, TABLE_BYTES))
 
     numbers = spark.range(0, len(found), 1, max(len(found), 1))
@@ -54,8 +54,8 @@ def fold(spark: SparkSession, source: Whole, summary: Summary) -> DataFrame:
 
 
 def ddl(summary: Summary) -> str:
-    """The columns that an extractor gives."""
-    return ", ".join(f"{name} {kind}" for name, kind in Extractor(summary).fields)
+    """The columns of the extractor, as DDL."""
+    return ", ".join(f"{name} {kind}" for name, kind in PayloadExtractor(summary).fields)
 
 
 def grouped(columns: DataFrame, summary: Summary) -> DataFrame:
@@ -66,10 +66,10 @@ def grouped(columns: DataFrame, summary: Summary) -> DataFrame:
 
 
 def states(groups: DataFrame, summary: Summary) -> DataFrame:
-    """A row for each key. Where it has many windows, they come to one task."""
+    """One row for each key. The windows of a key go to one task."""
 
     def run(batches: Batches) -> Batches:
-        with told():
+        with mark_errors():
             found = (list(batches),) if asked(summary).window_ns else ([batch] for batch in batches)
             for some in found:
                 yield _rows(accounts_of(summary, _listed(some)), summary)
@@ -79,7 +79,7 @@ def states(groups: DataFrame, summary: Summary) -> DataFrame:
 
 
 def accounts_of(summary: Summary, rows: Iterator[Sequence[Any]]) -> Accounts:
-    """The accounts that aggregates come to."""
+    """The accounts from the rows of aggregates."""
     headed = ((key, window, None, None, None, *columns) for key, window, *columns in rows)
     return accounts(summary, headed, decode=untagged, key_of=str)
 

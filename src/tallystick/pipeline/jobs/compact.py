@@ -1,7 +1,7 @@
-"""`compact`: small buckets of an archive that lie side by side become one. No row is added, changed or left out.
+"""`compact`: merge small neighbouring buckets of an archive. No row is added, changed or left out.
 
-A file that is not as it was archived is refused. An id that stands for two events is a finding, and the buckets that it
-is in stay as they are.
+A file that is not as it was archived is refused. An id that two events share is reported, and the buckets with these
+events stay as they are.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from pyspark.sql.types import Row
 
 from tallystick.pipeline.archive import archive_files, manifest, rewrite
-from tallystick.pipeline.archive.bucket_writer import Staged
+from tallystick.pipeline.archive.bucket_writer import StagedBucket
 from tallystick.pipeline.archive.manifest import Bucket, Manifest
-from tallystick.pipeline.archive.rewrite import Again
+from tallystick.pipeline.archive.rewrite import RewriteTask
 from tallystick.pipeline.jobs.archive import BUCKET_EVENTS
 from tallystick.pipeline.spark.failures import clear
 from tallystick.pipeline.spark.progress import Show, watched
-from tallystick.pipeline.storage.port import Place, place_of
+from tallystick.pipeline.storage.port import Storage, storage_at
 from tallystick.pipeline.whole_log import read_archive
 from tallystick.store.events import Problem
 
 PROBLEMS_MAX = 1000
 
 
-class Compacted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did. `problems` are ids that stand for different events."""
+class CompactResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run did. `problems` are ids that different events share."""
 
     buckets_before: int
     buckets_after: int
@@ -38,42 +38,42 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether no id stands for two events."""
+        """Whether no two events share an id."""
         return not self.problems
 
 
 def compact(
     spark: SparkSession,
-    directory: str | Path | Place,
+    directory: str | Path | Storage,
     *,
     bucket_events: int = BUCKET_EVENTS,
     grace_seconds: float = archive_files.GRACE_SECONDS,
     show: Show | None = None,
-) -> Compacted:
-    """Merge neighbours as long as the outcome has at most `bucket_events` positions."""
-    place = place_of(directory)
-    manifest.load(place)
+) -> CompactResult:
+    """Merge neighbouring buckets as long as the result has at most `bucket_events` positions."""
+    storage = storage_at(directory)
+    manifest.load(storage)
 
-    def attempt() -> Compacted:
-        return _compact(spark, place, bucket_events, grace_seconds)
+    def attempt() -> CompactResult:
+        return _compact(spark, storage, bucket_events, grace_seconds)
 
-    with archive_files.locked(place), clear(), watched(spark, "compact", show):
-        return archive_files.committed(place, attempt)
+    with archive_files.locked(storage), clear(), watched(spark, "compact", show):
+        return archive_files.retry_commit(storage, attempt)
 
 
-def _compact(spark: SparkSession, place: Place, bucket_events: int, grace_seconds: float) -> Compacted:
-    """Go on from the newest manifest; `Taken` if another run has committed since."""
-    before, run = manifest.load(place), manifest.new_run()
-    there = archive_files.ours(place)
-    twice = _repeated(spark, place, before, bucket_events)
-    wrong = {position for row in twice for position in row["places"]}
+def _compact(spark: SparkSession, storage: Storage, bucket_events: int, grace_seconds: float) -> CompactResult:
+    """One attempt from the newest manifest; `Taken` if another run commits first."""
+    before, run = manifest.load(storage), manifest.new_run()
+    there = archive_files.archive_file_names(storage)
+    twice = _repeated(spark, storage, before, bucket_events)
+    wrong = {position for row in twice for position in row["positions"]}
     is_hopeless = len(twice) > PROBLEMS_MAX
-    buckets, gone = (before.buckets, []) if is_hopeless else _merged(spark, place, run, before, bucket_events, wrong)
+    buckets, gone = (before.buckets, []) if is_hopeless else _merged(spark, storage, run, before, bucket_events, wrong)
     old = archive_files.superseded(gone, grace_seconds=grace_seconds)
     waiting = archive_files.still_there(there, before.superseded)
     after = msgspec.structs.replace(before, buckets=buckets, superseded=[*waiting, *old], run=run)
-    after = archive_files.exchange(place, before, after, there, is_new=buckets != before.buckets)
-    return Compacted(
+    after = archive_files.commit(storage, before, after, there, is_new=buckets != before.buckets)
+    return CompactResult(
         buckets_before=len(before.buckets),
         buckets_after=len(after.buckets),
         size_before=before.size,
@@ -82,19 +82,19 @@ def _compact(spark: SparkSession, place: Place, bucket_events: int, grace_second
     )
 
 
-def _repeated(spark: SparkSession, place: Place, before: Manifest, bucket_events: int) -> list[Row]:
-    """The first ids of two events among the buckets that may be merged; the others are not looked at."""
+def _repeated(spark: SparkSession, storage: Storage, before: Manifest, bucket_events: int) -> list[Row]:
+    """The first ids that events share, in the buckets that may be merged; other buckets are not read."""
     groups = _groups(before.buckets, bucket_events, set())
     found = [bucket for group in groups if len(group) > 1 for bucket in group]
     if not found:
         return []
     listed = msgspec.structs.replace(before, buckets=found)
-    events = read_archive(spark, place, listed, columns=("id", "position", "stream", "seq"))
+    events = read_archive(spark, storage, listed, columns=("id", "position", "stream", "seq"))
     return repeated(events).orderBy("position").limit(PROBLEMS_MAX + 1).collect()
 
 
 def repeated(events: DataFrame) -> DataFrame:
-    """(id, position, places, stream, seq) of every id that stands for more than one event; `places` are all of them."""
+    """(id, position, positions, stream, seq) of every id that events share: the first event, and all positions."""
     grouped = (
         events.select("id", "position", "stream", "seq")
         .groupBy("id")
@@ -102,14 +102,14 @@ def repeated(events: DataFrame) -> DataFrame:
             F.min_by("stream", "position").alias("stream"),
             F.min_by("seq", "position").alias("seq"),
             F.min("position").alias("position"),
-            F.collect_list("position").alias("places"),
+            F.collect_list("position").alias("positions"),
         )
     )
-    return grouped.where(F.size("places") > 1).select("id", "position", "places", "stream", "seq")
+    return grouped.where(F.size("positions") > 1).select("id", "position", "positions", "stream", "seq")
 
 
 def _problems(twice: list[Row]) -> list[Problem]:
-    reason = "the id {} stands for different events"
+    reason = "different events have the id {}"
     return [
         Problem("duplicate", reason.format(bytes(row["id"]).hex()), row["position"], row["stream"], row["seq"])
         for row in twice[:PROBLEMS_MAX]
@@ -117,13 +117,13 @@ def _problems(twice: list[Row]) -> list[Problem]:
 
 
 def _merged(
-    spark: SparkSession, place: Place, run: str, before: Manifest, bucket_events: int, wrong: set[int]
+    spark: SparkSession, storage: Storage, run: str, before: Manifest, bucket_events: int, wrong: set[int]
 ) -> tuple[list[Bucket], list[manifest.DataFile]]:
-    """The buckets that the archive will have, and the files that go for it."""
+    """The buckets after the merge, and the files that they replace."""
     groups = _groups(before.buckets, bucket_events, wrong)
     merged = {group[0].first: group for group in groups if len(group) > 1}
-    work = [Again(buckets=group) for group in merged.values() if any(bucket.rows for bucket in group)]
-    done = dict(zip([item.buckets[0].first for item in work], rewrite.write(spark, place, run, work), strict=True))
+    work = [RewriteTask(buckets=group) for group in merged.values() if any(bucket.rows for bucket in group)]
+    done = dict(zip([item.buckets[0].first for item in work], rewrite.write(spark, storage, run, work), strict=True))
     found = [_one(group, done.get(group[0].first)) if group[0].first in merged else group[0] for group in groups]
     gone = [file for group in merged.values() for bucket in group for file in (bucket.events, bucket.heads) if file]
     listed = {file.name for bucket in found for file in (bucket.events, bucket.heads) if file is not None}
@@ -135,7 +135,7 @@ def _holds(bucket: Bucket, positions: set[int]) -> bool:
 
 
 def _groups(buckets: list[Bucket], bucket_events: int, wrong: set[int]) -> list[list[Bucket]]:
-    """Neighbours that become one bucket; one that holds something wrong stays alone."""
+    """Groups of neighbours, each of which becomes one bucket; a bucket with a problem stays as it is."""
     groups: list[list[Bucket]] = []
     stays = False
     for bucket in buckets:
@@ -149,8 +149,8 @@ def _groups(buckets: list[Bucket], bucket_events: int, wrong: set[int]) -> list[
     return groups
 
 
-def _one(group: list[Bucket], staged: Staged | None) -> Bucket:
-    """Several buckets as one: the same rows in the same order, and the same blocks: the log may have them on record."""
+def _one(group: list[Bucket], staged: StagedBucket | None) -> Bucket:
+    """Several buckets as one, with the same rows, order and blocks: the log may have a witness over the blocks."""
     first, last = group[0].first, group[-1].last
     one = Bucket(
         first=first,

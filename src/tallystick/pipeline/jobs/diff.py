@@ -1,7 +1,7 @@
-"""`diff`: two versions of a reducer or a projection over the whole history: which keys differ, how, and since when.
+"""`diff`: compare two versions of a reducer or a projection over the whole history: which keys differ, how, since when.
 
-The history is folded twice in one pass. Only keys whose last states differ are folded a second time, state beside
-state, for the first event at which they part.
+Both versions fold the history in one pass. Only keys whose last states differ are folded a second time, to find the
+first event after which they differ.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tallystick import errors
 from tallystick.event import canonical
 from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
-from tallystick.pipeline.fold.pieces import Streams
+from tallystick.pipeline.fold.pieces import StreamFilter
 from tallystick.pipeline.fold.states import Batches, Runs, applied, encoded, fold, keyed
-from tallystick.pipeline.spark.failures import clear, told
+from tallystick.pipeline.spark.failures import clear, mark_errors
 from tallystick.pipeline.spark.progress import Show, watched
-from tallystick.pipeline.spark.user_modules import carry, only_upcasters
-from tallystick.pipeline.whole_log import Whole, whole
+from tallystick.pipeline.spark.user_modules import only_upcasters, ship_modules
+from tallystick.pipeline.whole_log import WholeLog, whole_log
 from tallystick.projections import model
 from tallystick.state.reducer import Reducer
 from tallystick.store.views import BY_STREAM
@@ -37,8 +37,8 @@ _DIFFERS = b"differs"
 _TEXT = pa.schema([("key", pa.string()), ("found", pa.binary())])
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One place in the state of a key. `by` is the difference of two numbers."""
+class StateChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One path at which two states differ. `by` is the difference of two numbers."""
 
     path: str
     old: Any = None
@@ -46,24 +46,24 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     by: float | None = None
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One key: the first event after which the two versions disagree, and how they differ in the end."""
+class KeyDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """One key: the first event after which the versions differ, and how their last states differ."""
 
     key: str
     position: int
     stream: str
     seq: int
     type: str
-    changes: list[Change]
+    changes: list[StateChange]
 
 
-class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """What the two versions make of the history. `differing` counts all keys, `differences` holds the first ones."""
+class DiffResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result. `differing` counts all keys that differ, `differences` has the first of them."""
 
     keys: int
     differing: int
     until: int
-    differences: list[Difference]
+    differences: list[KeyDifference]
 
     @property
     def same(self) -> bool:
@@ -71,8 +71,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
         return self.differing == 0
 
 
-class Folded(msgspec.Struct, frozen=True, kw_only=True):
-    """A reducer or a projection as folding sees it."""
+class FoldSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A reducer or a projection, in the form that folding needs."""
 
     name: str
     types: tuple[str, ...]
@@ -86,7 +86,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True):
         return self.change(state, event) if not self.types or event.type in self.types else state
 
 
-def as_folded(given: Any) -> Folded:
+def fold_spec(given: Any) -> FoldSpec:
     """What is to be compared."""
     if isinstance(given, Reducer):
         if given.scope != "stream":
@@ -94,13 +94,13 @@ def as_folded(given: Any) -> Folded:
         types, key, order = tuple(sorted(given.types)), BY_STREAM, model.BY_POSITION
     else:
         types, key, order = tuple(given.types), given.key, given.order
-    return Folded(name=given.name, types=types, key=key, order=order, initial=given.initial, change=given.apply)
+    return FoldSpec(name=given.name, types=types, key=key, order=order, initial=given.initial, change=given.apply)
 
 
 class Both:
     """Two versions as one projection: its state is the state of each."""
 
-    def __init__(self, old: Folded, new: Folded) -> None:
+    def __init__(self, old: FoldSpec, new: FoldSpec) -> None:
         self.name, self.key, self.order = old.name, old.key, old.order
         self.types = tuple(sorted({*old.types, *new.types})) if old.types and new.types else ()  # none mean all
         self.versions = (old, new)
@@ -130,17 +130,17 @@ def diff(
     *,
     catalog: Catalog | None = None,
     show: Show | None = None,
-) -> Compared:
+) -> DiffResult:
     """Compare two reducers, or two projections with the same key and order, over the whole history."""
-    both = Both(as_folded(old), as_folded(new))
+    both = Both(fold_spec(old), fold_spec(new))
     if (both.versions[1].key, both.versions[1].order) != (both.key, both.order):
         reason = "the two versions have another key or order: every row differs"
         raise errors.ProjectionInvalid(name=both.versions[1].name, reason=reason)
     known = only_upcasters(catalog)
-    carry(old, new, known)
-    streams = Streams(kinds=tuple(sorted(old.kinds)) if isinstance(old, Reducer) else ())
+    ship_modules(old, new, known)
+    streams = StreamFilter(kinds=tuple(sorted(old.kinds)) if isinstance(old, Reducer) else ())
     with clear(), watched(spark, "diff", show):
-        source = whole(url, archive, spark=spark)
+        source = whole_log(url, archive, spark=spark)
         ends = fold(spark, source, both, known, streams=streams, row=_end).persist()
         differing = F.col("state") == F.lit(_DIFFERS)
         try:
@@ -149,26 +149,26 @@ def diff(
         finally:
             ends.unpersist()
         found = _parted(spark, source, both, known, streams, [row["key"] for row in chosen]) if count else []
-    return Compared(keys=keys, differing=count, until=source.until, differences=found)
+    return DiffResult(keys=keys, differing=count, until=source.until, differences=found)
 
 
 def _end(both: Any, key: str, states: Any, last: Any) -> tuple[str, bytes, bytes]:
-    """What is kept of a key: whether both versions end with the same state."""
+    """The row of a key: whether both versions end with the same state."""
     return key, _DIFFERS if both.differ(states, last) else b"", b""
 
 
 def _parted(
-    spark: SparkSession, source: Whole, both: Both, catalog: Catalog, streams: Streams, keys: list[str]
-) -> list[Difference]:
-    """Where these keys part, and how they end."""
+    spark: SparkSession, source: WholeLog, both: Both, catalog: Catalog, streams: StreamFilter, keys: list[str]
+) -> list[KeyDifference]:
+    """Where these keys begin to differ, and how their last states differ."""
     events, runs = keyed(spark, source, both, catalog, streams=streams, keys=keys)
     rows = events.mapInArrow(_partings(both, catalog, runs), "key string, found binary").orderBy("key").collect()
-    return [msgspec.json.decode(bytes(row["found"]), type=Difference) for row in rows]
+    return [msgspec.json.decode(bytes(row["found"]), type=KeyDifference) for row in rows]
 
 
 def _partings(both: Both, catalog: Catalog, runs: Runs) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
-        with told():
+        with mark_errors():
             first: dict[str, Event] = {}
             ends: dict[str, tuple[Any, Any]] = {}
             for keys, _, events in runs(batches, both, catalog):
@@ -190,20 +190,20 @@ def _partings(both: Both, catalog: Catalog, runs: Runs) -> Callable[[Batches], B
 def _difference(key: str, event: Event, old: Any, new: Any) -> bytes:
     changes = list(_changes("", old, new))[:PATHS_MAX]
     return msgspec.json.encode(
-        Difference(
+        KeyDifference(
             key=key, position=event.position, stream=event.stream, seq=event.seq, type=event.type, changes=changes
         )
     )
 
 
-def _changes(path: str, old: Any, new: Any) -> Iterator[Change]:
-    """The places at which two JSON values differ."""
+def _changes(path: str, old: Any, new: Any) -> Iterator[StateChange]:
+    """The paths at which two JSON values differ."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
             yield from _changes(f"{path}/{key}", old.get(key, _ABSENT), new.get(key, _ABSENT))
     elif _text(old) != _text(new):
         numbers = all(type(value) in (int, float) for value in (old, new))
-        yield Change(path=path or "/", old=_plain(old), new=_plain(new), by=new - old if numbers else None)
+        yield StateChange(path=path or "/", old=_plain(old), new=_plain(new), by=new - old if numbers else None)
 
 
 def _text(value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""The growth report as one HTML page that needs nothing else: plots are drawn into it as SVG."""
+"""The growth report as one self-contained HTML page, with plots as SVG."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 import matplotlib
 
-matplotlib.use("Agg")  # before pyplot: there may be no screen
+matplotlib.use("Agg")  # before pyplot is imported: there may be no screen
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from tallystick.pipeline.jobs.growth import Growth
+from tallystick.pipeline.jobs.growth import GrowthReport
 
 TYPES_SHOWN = 15
 _MIB = 1 << 20
@@ -28,7 +28,7 @@ svg { width: 100%; height: auto } h2 { margin-top: 2.5rem }
 """
 
 
-def write_page(found: Growth, path: str | Path) -> Path:
+def write_page(found: GrowthReport, path: str | Path) -> Path:
     """Write the page."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def write_page(found: Growth, path: str | Path) -> Path:
     return target
 
 
-def page(found: Growth) -> str:
+def page(found: GrowthReport) -> str:
     """The page as text."""
     title = f"Growth of {html.escape(found.url)}"
     parts = [
@@ -71,7 +71,7 @@ def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "".join(lines) + "</table>"
 
 
-def _days_plot(found: Growth) -> str:
+def _days_plot(found: GrowthReport) -> str:
     figure, axes = plt.subplots(figsize=(9, 3))
     days: list[Any] = [datetime.date.fromisoformat(item.day) for item in found.days]
     axes.bar(days, [item.events for item in found.days], color="#4a7ebb", label="events")
@@ -83,7 +83,7 @@ def _days_plot(found: Growth) -> str:
     return _drawn(figure)
 
 
-def _forecast_plot(found: Growth) -> str:
+def _forecast_plot(found: GrowthReport) -> str:
     figure, axes = plt.subplots(figsize=(9, 3))
     total = 0
     sizes: list[float] = []
@@ -103,7 +103,7 @@ def _forecast_plot(found: Growth) -> str:
     return _drawn(figure)
 
 
-def _types_plot(found: Growth) -> str:
+def _types_plot(found: GrowthReport) -> str:
     shown = found.types[:TYPES_SHOWN][::-1]
     figure, axes = plt.subplots(figsize=(9, 1 + 0.3 * len(shown)))
     axes.barh([item.type for item in shown], [item.size / _MIB for item in shown], color="#4a7ebb")
@@ -112,7 +112,7 @@ def _types_plot(found: Growth) -> str:
 
 
 def _drawn(figure: Figure) -> str:
-    """The figure as SVG, without the lines that only a file of its own needs."""
+    """The figure as SVG, without the header of a separate file."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight")
     plt.close(figure)

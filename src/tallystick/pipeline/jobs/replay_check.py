@@ -1,7 +1,7 @@
-"""`replay-check`: for every run that was sealed, full fold ≡ snapshot + tail ≡ stored fingerprint.
+"""`replay-check`: for every sealed run check that full fold ≡ snapshot + tail ≡ stored fingerprint.
 
-The events of a stream and the facts about it come to one task. It folds the stream once from its first event, with the
-reducers that its fingerprints name, and once more from each snapshot it has; at every sealed seq all must agree.
+The events of a stream and the facts about it go to one task. It folds the stream from its first event with the
+reducers that its fingerprints name, and again from each of its snapshots; at every sealed seq all must agree.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tallystick.event.model import Event
 from tallystick.pipeline.fold.states import applied
 from tallystick.pipeline.source import columns
 from tallystick.pipeline.source.log_query import absolute
-from tallystick.pipeline.spark.failures import clear, told
+from tallystick.pipeline.spark.failures import clear, mark_errors
 from tallystick.pipeline.spark.progress import Show, watched
-from tallystick.pipeline.spark.user_modules import carry, only_upcasters
-from tallystick.pipeline.whole_log import whole
+from tallystick.pipeline.spark.user_modules import only_upcasters, ship_modules
+from tallystick.pipeline.whole_log import whole_log
 from tallystick.state import shelf
 from tallystick.state.reducer import Reducer
 from tallystick.state.shelf import Entry
@@ -45,20 +45,20 @@ Batches = Iterator[pa.RecordBatch]
 Verdict = tuple[str, int, str, str, str]
 
 
-class Code(msgspec.Struct, frozen=True):
-    """A reducer, and the digest of its upcasters: taken at the driver, since workers do not have the source."""
+class ReducerCode(msgspec.Struct, frozen=True):
+    """A reducer and the digest of its upcasters, which the driver computes: workers do not have the source."""
 
     reducer: Reducer
     upcasters: str
 
     def made(self, fact: facts.Sealed | facts.Snapshotted) -> bool:
-        """Whether a fact was made by this code."""
+        """Whether this code made a fact."""
         wanted = (self.reducer.name, self.reducer.version, self.upcasters)
         return (fact.reducer, fact.reducer_version, fact.upcasters) == wanted
 
 
-class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """How many fingerprints agree, how many do not, how many cannot be compared; and each that does not agree."""
+class ReplayCheckResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of fingerprints that agree, differ, or cannot be compared; and those that do not agree."""
 
     same: int
     different: int
@@ -69,7 +69,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether something was compared, and no fingerprint disagrees."""
+        """Whether at least one fingerprint was compared, and all agree."""
         return self.different == 0 and self.same > 0
 
 
@@ -81,19 +81,19 @@ def replay_check(
     *,
     catalog: Catalog | None = None,
     show: Show | None = None,
-) -> Replayed:
-    """Check every fingerprint that was sealed, with the reducer of its name."""
+) -> ReplayCheckResult:
+    """Check every sealed fingerprint with the reducer of its name."""
     known = only_upcasters(catalog)
-    carry(*reducers, known)
-    codes = {item.name: Code(item, known.upcaster_digest(item.types or None).hex()) for item in reducers}
+    ship_modules(*reducers, known)
+    codes = {item.name: ReducerCode(item, known.upcaster_digest(item.types or None).hex()) for item in reducers}
     with clear(), watched(spark, "replay-check", show):
-        source = whole(url, archive, over_pruned=True, spark=spark)
+        source = whole_log(url, archive, over_pruned=True, spark=spark)
         found = verdicts(source.table(spark), absolute(url), codes, known).persist()
         counts = {row["verdict"]: row["count"] for row in found.groupBy("verdict").count().collect()}
         differences = _listed(found, DIFFERENT)
         others = _listed(found, NOT_COMPARABLE)
         found.unpersist()
-    return Replayed(
+    return ReplayCheckResult(
         same=counts.get(SAME, 0),
         different=counts.get(DIFFERENT, 0),
         not_comparable=counts.get(NOT_COMPARABLE, 0),
@@ -108,7 +108,7 @@ def _listed(found: DataFrame, verdict: str) -> list[dict[str, Any]]:
     return [row.asDict() for row in rows]
 
 
-def verdicts(events: DataFrame, url: str, codes: dict[str, Code], catalog: Catalog) -> DataFrame:
+def verdicts(events: DataFrame, url: str, codes: dict[str, ReducerCode], catalog: Catalog) -> DataFrame:
     """(stream, seq, reducer, verdict, reason) of every fingerprint."""
     about = F.col("stream").startswith(facts.KIND + "/") & F.col("type").isin(list(_FACTS))
     is_user = ~F.col("stream").startswith("tally.")
@@ -123,9 +123,9 @@ def verdicts(events: DataFrame, url: str, codes: dict[str, Code], catalog: Catal
     return ordered.mapInArrow(_checking(url, codes, catalog), VERDICTS_DDL)
 
 
-def _checking(url: str, codes: dict[str, Code], catalog: Catalog) -> Callable[[Batches], Batches]:
+def _checking(url: str, codes: dict[str, ReducerCode], catalog: Catalog) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
-        with told(), tallystick.open(url, readonly=True, catalog=catalog) as store:
+        with mark_errors(), tallystick.open(url, readonly=True, catalog=catalog) as store:
             found: list[Verdict] = []
             for check in _checks(batches, store, codes, catalog):
                 found += check.verdicts()
@@ -137,25 +137,25 @@ def _checking(url: str, codes: dict[str, Code], catalog: Catalog) -> Callable[[B
     return run
 
 
-def _checks(batches: Batches, store: Store, codes: dict[str, Code], catalog: Catalog) -> Iterator[Check]:
-    """One check a stream, when its last event has passed: facts come first, then events."""
-    current: Check | None = None
+def _checks(batches: Batches, store: Store, codes: dict[str, ReducerCode], catalog: Catalog) -> Iterator[StreamCheck]:
+    """One check per stream, after its last event: facts come first, then events."""
+    current: StreamCheck | None = None
     for batch in batches:
         subjects = batch.column(batch.schema.get_field_index(SUBJECT)).to_pylist()
         for subject, event in zip(subjects, catalog.upcast(list(columns.to_events(batch))), strict=True):
             if current is None or current.stream != subject:
                 if current is not None:
                     yield current
-                current = Check(subject, store, codes)
+                current = StreamCheck(subject, store, codes)
             current.take(event)
     if current is not None:
         yield current
 
 
-class Check:
-    """The check of one stream: its facts, then its events, then the verdicts."""
+class StreamCheck:
+    """Checks one stream: takes its facts, then its events, then returns the verdicts."""
 
-    def __init__(self, stream: str, store: Store, codes: dict[str, Code]) -> None:
+    def __init__(self, stream: str, store: Store, codes: dict[str, ReducerCode]) -> None:
         self.stream = stream
         self._store = store
         self._codes = codes
@@ -166,7 +166,7 @@ class Check:
         self._prints: dict[tuple[str, int], list[tuple[str, bytes]]] = {}
 
     def take(self, event: Event) -> None:
-        """The next fact, or the next event."""
+        """Take the next fact or event."""
         if event.stream != self.stream:
             self._take_fact(event)
             return
@@ -192,9 +192,9 @@ class Check:
             self._erased[facts.parse(event, facts.Erased).seq] = event.position
 
     def _begin(self) -> list[_Run]:
-        """A fold from the first event for each reducer that sealed here, and one from each of its snapshots.
+        """A fold from the first event for each reducer that sealed here, and one fold from each of its snapshots.
 
-        Other code than the one that sealed is not run: it may not even get over these events.
+        Only the code that sealed is run: other code may fail at these events.
         """
         made = [fact for _, fact in self._seals if fact.reducer in self._codes and self._codes[fact.reducer].made(fact)]
         self._wanted = {(fact.reducer, fact.seq) for fact in made}
@@ -209,7 +209,7 @@ class Check:
         return runs
 
     def verdicts(self) -> Iterator[Verdict]:
-        """What is to be said of each fingerprint."""
+        """The verdict on each fingerprint."""
         for at, fact in self._seals:
             verdict, reason = self._verdict(at, fact)
             yield self.stream, fact.seq, fact.reducer, verdict, reason
@@ -217,11 +217,11 @@ class Check:
     def _verdict(self, at: int, fact: facts.Sealed) -> tuple[str, str]:
         code = self._codes.get(fact.reducer)
         if code is None:
-            return NOT_COMPARABLE, "the reducer was not handed in"
+            return NOT_COMPARABLE, "the reducer was not given"
         if not code.made(fact):
             return NOT_COMPARABLE, f"sealed by version {fact.reducer_version}, or through other upcasters"
         if any(seq <= fact.seq and position > at for seq, position in self._erased.items()):
-            return NOT_COMPARABLE, "an event under it was erased since"
+            return NOT_COMPARABLE, "an event that it covers was erased since"
         made = self._prints.get((fact.reducer, fact.seq), [])
         if not made:
             return NOT_COMPARABLE, "the events that it covers were pruned, and no snapshot is left"
@@ -232,7 +232,7 @@ class Check:
 
 
 class _Run:
-    """One fold of a stream: from its first event, or from a snapshot on."""
+    """One fold of a stream, from its first event or from a snapshot."""
 
     def __init__(self, reducer: Reducer, name: str, body: bytes | None, seq: int) -> None:
         self.reducer = reducer
@@ -247,7 +247,7 @@ class _Run:
         """Fold the event, if it is the next one."""
         if event.seq != self._seq + 1:
             self.is_begun = not self._from_start and event.seq == self._seq
-            self.is_whole = False  # what follows a gap says nothing
+            self.is_whole = False  # a state after a gap proves nothing
             return
         if not self.reducer.types or event.type in self.reducer.types:
             self._state = applied(self.reducer, self._state, event)

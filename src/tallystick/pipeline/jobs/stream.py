@@ -1,10 +1,10 @@
-"""`stream`: a projection kept current by Structured Streaming, each event exactly once into its row.
+"""`stream`: keep a projection current with Structured Streaming; each event changes its row exactly once.
 
-The rows say where to read on, and a batch only how far: the events between the rows and the end of the batch are read,
-and folded by the tasks onto the rows as they are. The tasks write what comes out beside the rows, where nobody sees it.
-When all are done, the driver puts it in force in one transaction, which compares where the rows were and how many there
-are. So Spark's checkpoint may be behind the rows or ahead of them, a task or a batch that Spark repeats has no second
-effect, and the driver holds no rows.
+The rows say where to read from, a batch only how far. The tasks read the events between the rows and the end of the
+batch, fold them onto the rows, and write the results to a batch that readers cannot see. When all tasks are done, the
+driver makes the batch visible in one transaction, which checks the position of the rows and their number. So Spark's
+checkpoint may be behind the rows or ahead of them, a repeated task or batch has no second effect, and the driver holds
+no rows.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from tallystick.pipeline.fold.keys import with_key
 from tallystick.pipeline.fold.states import in_order
 from tallystick.pipeline.source import columns
 from tallystick.pipeline.source.data_source import read_range
-from tallystick.pipeline.source.log_query import Question, absolute, head_past
+from tallystick.pipeline.source.log_query import LogQuery, absolute, head_past
 from tallystick.pipeline.source.partitions import split
 from tallystick.pipeline.spark import tasks
-from tallystick.pipeline.spark.failures import told
-from tallystick.pipeline.spark.user_modules import carry, only_upcasters
-from tallystick.pipeline.storage.port import disk_of, scheme_of
+from tallystick.pipeline.spark.failures import mark_errors
+from tallystick.pipeline.spark.user_modules import only_upcasters, ship_modules
+from tallystick.pipeline.storage.port import directory_at, scheme_of
 from tallystick.pipeline.stream import ends
-from tallystick.pipeline.stream.batch_rows import COUNT_DDL, Batch, Kept, filling, fold_again
+from tallystick.pipeline.stream.batch_rows import COUNT_DDL, Batch, ProjectionJob, filler_task, refold
 from tallystick.pipeline.stream.batch_size import end_of_batch
-from tallystick.projections.places import Keeper
+from tallystick.projections.places import PlaceKeeper
 from tallystick.store import cursors
 from tallystick.store.selection import Selection
-from tallystick.store.stating import shown
 from tallystick.store.store import Store
+from tallystick.store.urls import redacted
 from tallystick.store.views import ROWS, Place
 
 BATCH_EVENTS = 200_000
@@ -54,7 +54,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 class Bounds(NamedTuple):
-    """How many positions, and how many bytes of events, the rows move on by in one transaction at most."""
+    """The most positions, and the most bytes of events, by which one transaction advances the rows."""
 
     events: int
     bytes: int
@@ -73,79 +73,79 @@ def stream(
 ) -> StreamingQuery:
     """Start a query that keeps a projection current; without `follow` it ends when it has caught up.
 
-    The rows move on by at most so many positions and so many bytes of events in one transaction.
+    One transaction advances the rows by at most `batch_events` positions and `batch_bytes` bytes of events.
     """
     if projection.kind != ROWS:
         raise errors.ProjectionInvalid(name=projection.name, reason="it owns SQL tables, which Spark cannot write")
-    place = checkpoint_of(spark, checkpoint)
-    kept = Kept(absolute(url), projection, only_upcasters(catalog))
-    carry(projection, kept.catalog)
-    with kept.open(for_rows=True) as store:
-        after = Keeper(store, projection, store.log.views).live().position
+    location = checkpoint_of(spark, checkpoint)
+    job = ProjectionJob(absolute(url), projection, only_upcasters(catalog))
+    ship_modules(projection, job.catalog)
+    with job.open(for_rows=True) as store:
+        after = PlaceKeeper(store, projection, store.log.views).live().position
     spark.dataSource.register(ends.EndsSource)
     options = {"projection": projection.name, "after": str(after), "maxEventsPerTrigger": str(batch_events)}
-    batches = spark.readStream.format(ends.NAME).options(url=kept.url, **options).load()
+    batches = spark.readStream.format(ends.NAME).options(url=job.url, **options).load()
     bounds = Bounds(batch_events, batch_bytes)
-    write = batches.writeStream.foreachBatch(lambda batch, number: apply_batch(batch, kept, spark, bounds))
-    write = write.option("checkpointLocation", place).queryName(f"tallystick-{projection.name}")
+    write = batches.writeStream.foreachBatch(lambda batch, number: apply_batch(batch, job, spark, bounds))
+    write = write.option("checkpointLocation", location).queryName(f"tallystick-{projection.name}")
     if follow:
         return write.trigger(processingTime=f"{TRIGGER_SECONDS} seconds").start()
     return write.trigger(availableNow=True).start()
 
 
-def apply_batch(batch: DataFrame, kept: Kept, spark: SparkSession, bounds: Bounds) -> None:
-    """Bring the rows up to the end of a batch, from wherever they are, in steps that keep to the bounds."""
+def apply_batch(batch: DataFrame, job: ProjectionJob, spark: SparkSession, bounds: Bounds) -> None:
+    """Bring the rows to the end of a batch, from wherever they are, in steps within the bounds."""
     end = max(row["until"] for row in batch.collect())
-    with told(), kept.open(for_rows=True) as store:
+    with mark_errors(), job.open(for_rows=True) as store:
         head_past(store, end)
         tries = 0
         while tries < TRIES:
             try:
-                if _step(spark, kept, store, end, bounds) >= end:
+                if _step(spark, job, store, end, bounds) >= end:
                     return
                 tries = 0
-            except errors.ViewMoved:  # another runner was faster: look again at what is left to do
+            except errors.ViewMoved:  # another runner was faster: see what is left to do
                 tries += 1
-        name = kept.projection.name
+        name = job.projection.name
         raise errors.ViewMoved(projection=name, epoch=0, expected="rows that rest", actual="moving all the time")
 
 
-def _step(spark: SparkSession, kept: Kept, store: Store, end: int, bounds: Bounds) -> int:
-    """Fold dropped states again, and apply the next events up to `end`; says how far the rows are then."""
-    views, projection = store.log.views, kept.projection
-    place = Keeper(store, projection, views).live()
+def _step(spark: SparkSession, job: ProjectionJob, store: Store, end: int, bounds: Bounds) -> int:
+    """Fold dropped states again, and apply the next events up to `end`; the position of the rows after that."""
+    views, projection = store.log.views, job.projection
+    place = PlaceKeeper(store, projection, views).live()
     while keys := views.dropped(place.projection, place.epoch, limit=DROPPED_A_WRITE):
-        _fold_again(spark, kept, store, place, keys)
+        _fold_again(spark, job, store, place, keys)
     if place.position >= end:
         return place.position
-    question = Question(url=kept.url, selection=Selection(types=frozenset(projection.types)))
+    query = LogQuery(url=job.url, selection=Selection(types=frozenset(projection.types)))
     until = min(end, place.position + bounds.events)
-    until = end_of_batch(spark, question, place.position, until, bytes_max=bounds.bytes)
+    until = end_of_batch(spark, query, place.position, until, bytes_max=bounds.bytes)
     batch = Batch(secrets.token_bytes(NUMBER_BYTES), place, until)
-    keyed = with_key(_events(spark, question, place.position, until), projection, kept.catalog)
-    counts = in_order(keyed, projection).mapInArrow(filling(kept, batch), COUNT_DDL)
+    keyed = with_key(_events(spark, query, place.position, until), projection, job.catalog)
+    counts = in_order(keyed, projection).mapInArrow(filler_task(job, batch), COUNT_DDL)
     (found,) = counts.agg(F.sum("rows")).first() or (None,)
     moved = place.moved(until, cursors.last_event(store.log, until))
     views.write_batch(moved, batch.number, rows=found or 0, previous=place.position)
     return until
 
 
-def _fold_again(spark: SparkSession, kept: Kept, store: Store, place: Place, keys: list[str]) -> None:
-    """Put the rows of dropped states in force again, folded by the tasks; the place stays."""
+def _fold_again(spark: SparkSession, job: ProjectionJob, store: Store, place: Place, keys: list[str]) -> None:
+    """Fold the rows of dropped states again, by tasks; the place does not move."""
     batch = Batch(secrets.token_bytes(NUMBER_BYTES), place, place.position)
     shares = [keys[number :: tasks.cores(spark)] for number in range(min(tasks.cores(spark), len(keys)))]
-    counts = tasks.each(spark, shares, lambda share: fold_again(kept, batch, share), int)
+    counts = tasks.run_each(spark, shares, lambda share: refold(job, batch, share), int)
     store.log.views.write_batch(place, batch.number, rows=sum(counts), previous=place.position)
 
 
-def _events(spark: SparkSession, question: Question, after: int, until: int) -> DataFrame:
-    """The events between, read by a plain job: to plan a table of the source takes longer than a small batch."""
+def _events(spark: SparkSession, query: LogQuery, after: int, until: int) -> DataFrame:
+    """The events of a range, read by a plain job: to plan a table of the source takes longer than a small batch."""
     ranges = split(after, until, partition_events=None, cores=tasks.cores(spark))
 
     def read(batches: Batches) -> Batches:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from read_range(question, columns.COLUMNS, ranges[number])
+                yield from read_range(query, columns.COLUMNS, ranges[number])
 
     return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(read, columns.DDL)
 
@@ -154,14 +154,14 @@ def _events(spark: SparkSession, question: Question, after: int, until: int) -> 
 
 
 def checkpoint_of(spark: SparkSession, given: str | Path) -> str:
-    """The place as Spark takes it: a directory by its whole path, or a URL that this session can reach."""
+    """The checkpoint as Spark takes it: an absolute path, or a URL of a file system that this session knows."""
     scheme = scheme_of(given)
     if scheme in (None, "file") or isinstance(given, Path):
-        return str(disk_of(given, what="checkpoint"))
+        return str(directory_at(given, what="checkpoint"))
     if not _is_known(spark, scheme):
         need = f"with the jar {_JARS[scheme]} in Spark" if scheme in _JARS else "and Spark knows no such file system"
         must = f"a directory, by its path or as file:///PATH, or a URL that Spark can reach: this one only {need}"
-        raise errors.InvalidValue(what="checkpoint", value=shown(given), must=must)
+        raise errors.InvalidValue(what="checkpoint", value=redacted(given), must=must)
     return given
 
 

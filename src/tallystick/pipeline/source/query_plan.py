@@ -1,8 +1,9 @@
-"""What a query takes of a table, read off the plan that Spark makes of it: positions, types, streams and columns.
+"""What a query needs of a table, read from Spark's plan of it: positions, types, streams and columns.
 
-Spark 4.3 hands conditions to a Python source only in a way that leaks them into later queries. So a query is planned
-over a table of no events first; what its plan says of every use of that table is asked of the log by options, and then
-the query is run. Conditions stay where they are, and what is not understood narrows nothing.
+Spark 4.3 can pass conditions to a Python source only in a way that leaks them into later queries. So a query is first
+planned over a table of no events. What the plan says of every use of that table becomes options of the real table, and
+then the query runs over that one. The conditions stay in the query, so one that is not understood here costs nothing
+but time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tallystick.pipeline.source.data_source import NAME
 from tallystick.store.selection import Selection
 
 _LEAF, _SOURCE = "MapInArrow", "DataSourceV2ScanRelation"
-_PASSING = frozenset({"Filter", "Project"})  # what may stand between a condition and the table that it is about
+_PASSING = frozenset({"Filter", "Project"})  # the nodes that may be between a condition and its table
 _TURNED = {
     "GreaterThan": "LessThan",
     "LessThan": "GreaterThan",
@@ -32,8 +33,8 @@ _TURNED = {
 Names = frozenset[str] | None  # None: all
 
 
-class Needs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a query may take: positions after `after` up to `until` (None: the end), types, streams and columns."""
+class QueryNeeds(msgspec.Struct, frozen=True, kw_only=True):
+    """What a query may need: positions after `after` up to `until` (None: the end), types, streams and columns."""
 
     after: int = 0
     until: int | None = None
@@ -41,19 +42,19 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     streams: Names = None
     columns: frozenset[str] = frozenset(COLUMNS)
 
-    def and_(self, other: Needs) -> Needs:
-        """What both ask for."""
+    def and_(self, other: QueryNeeds) -> QueryNeeds:
+        """The needs of a query with both conditions."""
         untils = [until for until in (self.until, other.until) if until is not None]
-        return Needs(
+        return QueryNeeds(
             after=max(self.after, other.after),
             until=min(untils, default=None),
             types=_common(self.types, other.types),
             streams=_common(self.streams, other.streams),
         )
 
-    def or_(self, other: Needs) -> Needs:
-        """What either asks for."""
-        return Needs(
+    def or_(self, other: QueryNeeds) -> QueryNeeds:
+        """The needs of a query with either condition."""
+        return QueryNeeds(
             after=min(self.after, other.after),
             until=None if self.until is None or other.until is None else max(self.until, other.until),
             types=None if self.types is None or other.types is None else self.types | other.types,
@@ -61,8 +62,8 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def nothing(spark: SparkSession, *more: str) -> DataFrame:
-    """A table of no events, of which Spark does not know that it has none; with more columns, such as `data string`."""
+def empty_events(spark: SparkSession, *more: str) -> DataFrame:
+    """A table without events, which Spark cannot know to be empty; with more columns, such as `data string`."""
 
     def run(batches: Batches) -> Batches:
         yield from ()
@@ -70,8 +71,8 @@ def nothing(spark: SparkSession, *more: str) -> DataFrame:
     return spark.range(1).mapInArrow(run, ", ".join([DDL, *more]))
 
 
-def needs(query: DataFrame) -> Needs | None:
-    """What a query over `nothing` takes; None if it does not use that table. Not for sessions of Spark Connect."""
+def query_needs(query: DataFrame) -> QueryNeeds | None:
+    """What a query over `empty_events` needs; None if it does not use that table. Not for sessions of Spark Connect."""
     plan = query._jdf.queryExecution().optimizedPlan()
     uses: list[tuple[Any, list[Any]]] = []
     used = set(_ids(plan.outputSet()))
@@ -88,9 +89,9 @@ def needs(query: DataFrame) -> Needs | None:
 
 
 def hints(table: DataFrame) -> list[str]:
-    """What a table asks of a log by conditions, which its source does not see, and how to say it by options.
+    """Which conditions of a table could be options of its source, which does not see conditions.
 
-    A line for each use of the format `tallystick`; none where nothing would be read less.
+    One line for each use of the format `tallystick` that would read less.
     """
     plan = table._jdf.queryExecution().optimizedPlan()
     sources = [(node, its) for node, its in _nodes(plan, []) if node.nodeName() == _SOURCE]
@@ -101,7 +102,7 @@ def hints(table: DataFrame) -> list[str]:
     ]
 
 
-def _hint(source: Any, asked: Needs) -> str | None:
+def _hint(source: Any, asked: QueryNeeds) -> str | None:
     given = {name.lower(): value for name, value in dict(source.relation().options().asCaseSensitiveMap()).items()}
     after, until = int(given.get("after", 0)), given.get("until")
     wanted: dict[str, str] = {}
@@ -119,9 +120,9 @@ def _hint(source: Any, asked: Needs) -> str | None:
     return f"the conditions see every event of the log; to read fewer, say {by_call}, or in SQL: with ({in_sql})"
 
 
-def _bound_by(leaf: Any, conditions: list[Any]) -> Needs:
-    """What all conditions right above a table say of it."""
-    found, names = Needs(), _names(leaf)
+def _bound_by(leaf: Any, conditions: list[Any]) -> QueryNeeds:
+    """What all conditions directly above a table ask for."""
+    found, names = QueryNeeds(), _names(leaf)
     for condition in conditions:
         found = found.and_(_asked(condition, names))
     return found
@@ -132,7 +133,7 @@ def _names(leaf: Any) -> dict[int, str]:
 
 
 def _nodes(node: Any, conditions: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
-    """Every node of a plan, each with the conditions that stand right above it."""
+    """Every node of a plan, each with the conditions directly above it."""
     yield node, conditions
     kind = node.nodeName()
     if kind == _LEAF:
@@ -146,8 +147,8 @@ def _nodes(node: Any, conditions: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
         yield from _nodes(plan, [])
 
 
-def _asked(condition: Any, names: dict[int, str]) -> Needs:
-    """What a condition says of the columns of a table; nothing, if it says it in a way that is not known here."""
+def _asked(condition: Any, names: dict[int, str]) -> QueryNeeds:
+    """What a condition asks for; everything if its form is not known here."""
     kind = condition.getClass().getSimpleName()
     if kind == "And":
         return _asked(condition.left(), names).and_(_asked(condition.right(), names))
@@ -160,7 +161,7 @@ def _asked(condition: Any, names: dict[int, str]) -> Needs:
         each = [_compared("EqualTo", _name(found, names), value) for value in values]
         return _any(each)
     if kind not in _TURNED:
-        return Needs()
+        return QueryNeeds()
     left, right = condition.left(), condition.right()
     name = _name(left, names)
     if name is None:
@@ -168,21 +169,21 @@ def _asked(condition: Any, names: dict[int, str]) -> Needs:
     return _compared(kind, name, _literal(right))
 
 
-def _any(each: list[Needs]) -> Needs:
-    found = each[0] if each else Needs()
+def _any(each: list[QueryNeeds]) -> QueryNeeds:
+    found = each[0] if each else QueryNeeds()
     for one in each[1:]:
         found = found.or_(one)
     return found
 
 
-def _compared(kind: str, name: str | None, value: Any) -> Needs:
-    """What `name kind value` says."""
+def _compared(kind: str, name: str | None, value: Any) -> QueryNeeds:
+    """What the comparison `name kind value` asks for."""
     if name == "position" and type(value) is int:
-        return Needs(**{key: of(value) for key, of in _BOUNDS[kind].items()})
+        return QueryNeeds(**{key: of(value) for key, of in _BOUNDS[kind].items()})
     if name in ("type", "stream") and kind == "EqualTo" and type(value) is str and _is_name(name, value):
         names = frozenset({value})
-        return Needs(types=names) if name == "type" else Needs(streams=names)
-    return Needs()
+        return QueryNeeds(types=names) if name == "type" else QueryNeeds(streams=names)
+    return QueryNeeds()
 
 
 def _bound(value: int) -> int:
@@ -199,7 +200,7 @@ _BOUNDS: dict[str, dict[str, Callable[[int], Any]]] = {
 
 
 def _is_name(name: str, value: str) -> bool:
-    """Whether any event could have this type or stream: what is no name is left to Spark, and finds nothing."""
+    """Whether an event could have this type or stream. Other texts are left to Spark, which finds nothing."""
     try:
         Selection(types=frozenset({value})) if name == "type" else Selection(streams=frozenset({value}))
     except errors.TallyError:
@@ -210,7 +211,7 @@ def _is_name(name: str, value: str) -> bool:
 def _common(one: Names, other: Names) -> Names:
     if one is None or other is None:
         return one if other is None else other
-    return one & other or None  # no name is no selection: left to Spark
+    return one & other or None  # an empty set would select everything: left to Spark
 
 
 def _name(expression: Any, names: dict[int, str]) -> str | None:
@@ -224,7 +225,7 @@ def _literal(expression: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value of Spark as one of Python; texts are objects of its own."""
+    """A value of Spark as a value of Python; Spark has its own class for texts."""
     return value if value is None or isinstance(value, (bool, int, float, str)) else value.toString()
 
 

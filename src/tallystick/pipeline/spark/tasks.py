@@ -1,4 +1,4 @@
-"""Work that is done item by item: one Spark job for all of it, a task each, and only what each says comes back."""
+"""Running a function on each of many items: one Spark job, one task per item, and only the results come back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.pipeline.source.columns import Batches
-from tallystick.pipeline.spark.failures import told
+from tallystick.pipeline.spark.failures import mark_errors
 
 _DDL = "number int, said binary"
 _SCHEMA = pa.schema([("number", pa.int32()), ("said", pa.binary())])
@@ -22,14 +22,14 @@ Work = TypeVar("Work")
 Said = TypeVar("Said")
 
 
-def each(spark: SparkSession, items: Sequence[Work], do: Callable[[Work], Said], kind: type[Said]) -> list[Said]:
-    """What a function says of each item, in the order of the items. What it says has to be small."""
+def run_each(spark: SparkSession, items: Sequence[Work], do: Callable[[Work], Said], kind: type[Said]) -> list[Said]:
+    """The results of a function for each item, in the order of the items. Results must be small."""
     if not items:
         return []
-    packed = [pickle.dumps(item) for item in items]  # a task makes sense of its own alone
+    packed = [pickle.dumps(item) for item in items]  # each task unpickles only its own item
 
     def run(batches: Batches) -> Batches:
-        with told():
+        with mark_errors():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     said = msgspec.msgpack.encode(do(pickle.loads(packed[number])))
@@ -42,7 +42,7 @@ def each(spark: SparkSession, items: Sequence[Work], do: Callable[[Work], Said],
 
 
 def cores(spark: SparkSession) -> int:
-    """How many tasks run at a time. A session of Spark Connect does not say, so it is asked to split something."""
+    """How many tasks run at a time. Spark Connect does not report it, so a small range is split to find out."""
     if isinstance(spark, SparkSession):
         return spark.sparkContext.defaultParallelism
     parts = spark.range(_PROBE_ROWS).select(F.spark_partition_id().alias("part")).distinct()

@@ -10,7 +10,7 @@ from tallystick.event import canonical
 from tallystick.projections.live import Live
 from tallystick.projections.rebuild import discard, stage, switch
 from tallystick.projections.summary.model import Summary
-from tallystick.projections.summary.sql import hindrance, summed
+from tallystick.projections.summary.sql import summed, why_not_sql
 from tallystick.store import cursors
 from tallystick.store.store import Store
 from tallystick.store.summing import Summing
@@ -19,11 +19,11 @@ from tallystick.store.views import Place, ViewRow
 ROWS_A_WRITE = 5000
 
 
-def why_not(store: Store, summary: object) -> str | None:
+def why_not_in_database(store: Store, summary: object) -> str | None:
     """Why the database cannot compute these rows; None if it can."""
     if not isinstance(store.log, Summing):
         return f"the engine {store.log.engine} is no SQL database"
-    return hindrance(summary, store.catalog)
+    return why_not_sql(summary, store.catalog)
 
 
 def rebuild_by_sql(store: Store, summary: Summary, *, progress: Callable[[int], None] = lambda done: None) -> Place:
@@ -31,7 +31,7 @@ def rebuild_by_sql(store: Store, summary: Summary, *, progress: Callable[[int], 
 
     Payloads are held against their checksums on the way. Links are not looked at: that is what `verify` does.
     """
-    if reason := why_not(store, summary):
+    if reason := why_not_in_database(store, summary):
         raise errors.ProjectionInvalid(name=summary.name, reason=f"SQL cannot compute it: {reason}")
     views = store.log.views
     staged = stage(store, summary, views)

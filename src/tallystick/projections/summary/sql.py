@@ -25,7 +25,7 @@ from tallystick.store.views import BY_PAYLOAD, KEY_CHARACTERS_MAX
 _PLAIN = re.compile(r"payload(\.[A-Za-z_][A-Za-z0-9_]*)+|stream|kind")
 
 
-def hindrance(summary: Any, catalog: Upcasters) -> str | None:
+def why_not_sql(summary: Any, catalog: Upcasters) -> str | None:
     """Why only Python can fold a projection; None if it is a summary that SQL can compute."""
     if not isinstance(summary, Summary):
         return "it is written in Python"
