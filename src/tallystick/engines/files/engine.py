@@ -144,7 +144,8 @@ class FilesLog(FileQueries, SideTables):
             count = len(ledger.rows) if isinstance(ledger, Ledger) else ledger.until - ledger.after
             writer.append(ledger.rows, ledger.heads, ledger.sources, records, count=count)
             self._note_heads(ledger.heads)
-            ledger.committed()
+            if records.leases:
+                ledger.committed()
         except errors.NoSpace:
             self.snapshots.withdraw(records.snapshots)
             raise
@@ -201,13 +202,13 @@ class FilesLog(FileQueries, SideTables):
     def command(self, key: CommandKey) -> CommandRecord | None:
         return self.commands.load(key)
 
+    # --- state -----------------------------------------------------------------------------------------------------
+
     def wait(self, after: int, *, timeout: float) -> int:
         if self.readonly:
             return poll(self.head, after, timeout)
         self._changed.wait_for(lambda: self._view.closed or self.head() > after, timeout)
         return self.head()
-
-    # --- state -----------------------------------------------------------------------------------------------------
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         self._view.refresh()

@@ -83,16 +83,11 @@ class SegmentMarkFile(MarkFile):
         self._counter = start.counter
         slot = encode(start).ljust(SLOT_BYTES, b"\0")
         replace_file(files, directory, NAME, slot + slot)
-        self._files, self._path = files, f"{directory}/{NAME}"
-        super().__init__(files.open_write(self._path))
-
-    @property
-    def is_in_place(self) -> bool:
-        """Whether readers find this mark."""
-        return self._files.leads_to(self._path, self._file)
+        self.file = files.open_write(f"{directory}/{NAME}")
+        super().__init__(self.file)
 
     def advance(self, segment_id: bytes, end: int, next_position: int) -> None:
         """Note that the log is on disk up to here. Called after the sync, never before."""
         self._counter += 1
         slot = mark_slots.seal(_FIELDS, self._counter, segment_id, end, next_position)
-        write_fully(self._file, SLOT_BYTES * (self._counter % 2), slot)
+        write_fully(self.file, SLOT_BYTES * (self._counter % 2), slot)

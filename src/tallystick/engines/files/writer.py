@@ -178,15 +178,13 @@ class SegmentWriter:
 
     def _require_names(self) -> None:
         """Poison the writer if the names in the directory no longer lead to its files."""
-        current = f"{self._directory}/{segment.CURRENT}"
-        if not self._files.leads_to(current, self._file):
-            raise self._exchanged(segment.CURRENT)
-        if not self._mark.is_in_place:
-            raise self._exchanged(MARK_NAME)
+        for name, file in ((segment.CURRENT, self._file), (MARK_NAME, self._mark.file)):
+            if not self._files.leads_to(f"{self._directory}/{name}", file):
+                raise self._name_lost(name)
         if not self._lock.is_held:
-            raise self._exchanged("lock")
+            raise self._name_lost("lock")
 
-    def _exchanged(self, name: str) -> errors.StoreFailed:
+    def _name_lost(self, name: str) -> errors.StoreFailed:
         reason = OSError(f"{name} was removed, renamed or replaced under its writer; open the log again")
         return self.poison("the directory", reason)
 
