@@ -130,6 +130,13 @@ def apart(
     return commit_each(halves(transactions), lambda half: apart(commit, half))
 
 
+def in_groups(
+    commit: Callable[[Sequence[Transaction]], list[Outcome]], transactions: list[Transaction]
+) -> list[Outcome]:
+    """Commit in groups that are not too large. Within each, a refusal concerns only the transaction that causes it."""
+    return commit_each(by_bytes(transactions), lambda group: apart(commit, group))
+
+
 def halves(transactions: Sequence[Transaction]) -> list[Sequence[Transaction]]:
     """Both halves of a group: a bad one among many is found by few commits, and so costs the others little."""
     middle = len(transactions) // 2
