@@ -78,7 +78,7 @@ def open(
         log = _open_log(url, readonly=False, create=False, profile=profile, clock=clock, options=options)
     try:
         if profile is not None and log.profile != profile:
-            raise errors.InvalidValue(what="profile", value=profile, must=f"{log.profile!r}, as the store was made")
+            raise errors.InvalidValue(what="profile", value=profile, must=f"{log.profile!r}, the profile of the store")
         store = Store(
             log,
             catalog=catalog or Catalog(),
@@ -238,9 +238,9 @@ def _opener(engine: str, url: str) -> Callable[..., EventLog]:
 
 def _check_path(url: str, place: str) -> None:
     if not place or "\0" in place:
-        raise errors.UnknownUrl(url=url, reason="it names no place")
+        raise errors.UnknownUrl(url=url, reason="it names no directory or file")
     if is_url(place):
-        reason = "its place is a URL, not a path of this machine; write ./ before a path that looks like one"
+        reason = "it needs a path of this machine, not a URL; write ./ before a path that looks like a URL"
         raise errors.UnknownUrl(url=redacted(url), reason=reason)
 
 

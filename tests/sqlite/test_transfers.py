@@ -52,10 +52,10 @@ def test_skipped_positions_survive_a_refill(path, reopen, tmp_path):
     with tallystick.open("memory:") as origin:
         origin.append("order/a", events(900))
         upkeep.prune(origin, "order/a", 300)
-        lines = b"".join(moving.whole(origin)).splitlines(keepends=True)
+        lines = list(moving.export(origin, whole=True))
     for place in (path, str(tmp_path / "copy.db")):
         with tallystick.open(f"sqlite:{place}") as store:
-            moving.Intake(lambda _, store=store: store).run(iter(lines))
+            moving.import_lines(store, lines)
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         raw.execute("DROP TRIGGER events_are_not_deleted")
         raw.execute("DROP TRIGGER pruned_events_are_noted")

@@ -24,14 +24,14 @@ reducers = click.option(
     multiple=True,
     metavar="MODULE:NAME",
     envvar=REDUCERS_VARIABLE,
-    help=f"A reducer. May be repeated. Default: {REDUCERS_VARIABLE}, separated by spaces.",
+    help=f"A reducer. May be repeated. Default: ${REDUCERS_VARIABLE}, separated by spaces.",
 )
 catalog = click.option(
     "--catalog",
     "catalog_reference",
     metavar="MODULE:NAME",
     envvar=CATALOG_VARIABLE,
-    help=f"The catalog of event types, for its upcasters. Default: {CATALOG_VARIABLE}.",
+    help=f"The catalog of event types, for its upcasters. Default: ${CATALOG_VARIABLE}.",
 )
 
 

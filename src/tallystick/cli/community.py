@@ -66,7 +66,13 @@ def init(directory: Path, name: str, as_json: bool) -> None:
 
 @command.command("invite", short_help="Make an invitation.")
 @directory
-@click.option("--role", type=click.Choice(["member", "admin"]), default="member", show_default=True)
+@click.option(
+    "--role",
+    type=click.Choice(["member", "admin"]),
+    default="member",
+    show_default=True,
+    help="The role of the new member.",
+)
 @click.option(
     "--uses", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many nodes may join with it."
 )

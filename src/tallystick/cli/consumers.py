@@ -95,7 +95,7 @@ def reset(url: str, name: str, position: int, reason: str, as_json: bool) -> Non
 @click.option(
     "--recount",
     is_flag=True,
-    help="Accept that dead letters were lost from the store: count those that are left, and use this number.",
+    help="Accept that dead letters are missing: from now on, count only those that are left.",
 )
 @code.catalog
 @options.as_json

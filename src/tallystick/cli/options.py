@@ -55,25 +55,21 @@ snapshot_hour = click.option(
     type=click.IntRange(0, 23),
     envvar="TALLY_COMMUNITY_SNAPSHOT_HOUR",
     metavar="HOUR",
-    help="The local hour of a community's daily snapshot. Default: TALLY_COMMUNITY_SNAPSHOT_HOUR, or 3.",
+    help="The local hour of a community's daily snapshot. Default: $TALLY_COMMUNITY_SNAPSHOT_HOUR, or 3.",
 )
 
 
 def refill_from(*also: str, help: str) -> Callable[[Command], Command]:
     """`--refill-from`: a copy of the events in damaged ranges."""
     names = ("--refill-from", *also, "refill_from")
-    return click.option(*names, metavar="OTHER", envvar=REFILL_VARIABLE, help=f"{help} Default: {REFILL_VARIABLE}.")
+    return click.option(*names, metavar="OTHER", envvar=REFILL_VARIABLE, help=f"{help} Default: ${REFILL_VARIABLE}.")
 
 
 def archive(help: str, *, variable: str | None = None) -> Callable[[Command], Command]:
     """`--archive`, which the variable names too if one is given."""
-    text = help if variable is None else f"{help} Default: {variable}."
+    text = help if variable is None else f"{help} Default: ${variable}."
     return click.option("--archive", "archive_directory", metavar="DIR", envvar=variable, type=LOCATION, help=text)
 
-
-covering_archive = archive(
-    "The archive of this log. Events that it holds can be removed without --accept.", variable=ARCHIVE_VARIABLE
-)
 
 _SELECTION = (
     click.option("--stream", "streams", multiple=True, metavar="KIND/NAME", help="Only this stream. May be repeated."),
@@ -124,7 +120,9 @@ profile = click.option(
     "--profile", type=click.Choice(PROFILES), help="The profile of the store, fixed when it is created."
 )
 secrets = click.option(
-    "--secrets", type=click.Choice(SECRETS), help="What to do with events that look like they hold a secret."
+    "--secrets",
+    type=click.Choice(SECRETS),
+    help="What to do with events that seem to contain a secret. Saved in the store.",
 )
 creation = all_of((profile, secrets))
 """The options of commands that may create the store."""

@@ -35,8 +35,8 @@ def _rebuild(name: str, *, on: str, short_help: str) -> click.Command:
         """Fold the whole log into new rows, and switch to them when they have caught up.
 
         Readers see the old rows until then, and never rows that are older than those they have seen. A log with pruned
-        events cannot be folded again, unless --archive has these events; otherwise the rebuild is refused. Where the
-        log is folded, and why, is printed first.
+        events cannot be folded again, unless --archive has these events; otherwise the rebuild is refused. It first
+        prints where the log is folded, and why.
         """
         projection = code.load_projection(reference)
         with code.open_beside_writer(url, catalog_reference) as store:

@@ -25,7 +25,9 @@ ALIASES = ("none", "reach", "lighthouse", "community", "control-plane")
 @code.reducers
 @code.catalog
 @click.option("--snapshot", is_flag=True, help="Make the covering snapshot in the same commit.")
-@options.covering_archive
+@options.archive(
+    "The archive of this log. If it holds the events, --accept is not needed.", variable=options.ARCHIVE_VARIABLE
+)
 @click.option("--accept", is_flag=True, help="Accept that states before the cut can no longer be rebuilt.")
 @click.option("--dry-run", is_flag=True, help="Show what would be pruned, and every reason against it.")
 @options.as_json
@@ -131,12 +133,12 @@ def erase(
 @click.command("retain", short_help="Apply the retention policy once.")
 @options.url
 @click.option(
-    "--preset", type=click.Choice(PRESETS + ALIASES), help="The retention preset. Default: TALLY_PRESET, or keep-all."
+    "--preset", type=click.Choice(PRESETS + ALIASES), help="The retention preset. Default: $TALLY_PRESET, or keep-all."
 )
 @code.reducers
 @code.catalog
-@options.covering_archive
-@click.option("--dry-run", is_flag=True, help="Show what would be removed, and what would not and why.")
+@options.archive("The archive of this log. Only events that it holds are pruned.", variable=options.ARCHIVE_VARIABLE)
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and what would be kept and why.")
 @options.as_json
 def retain(
     url: str,

@@ -29,7 +29,7 @@ _ENDED = ("finished", "failed", "interrupted")
 @click.option("-f", "--follow", is_flag=True, help="Show it again whenever it changes, until the run ends or Ctrl-C.")
 @options.as_json
 def status(url: str, run: str | None, follow: bool, as_json: bool) -> int:
-    """Show the state of a run, node by node; without RUN, list every run of the store. The run may be executing.
+    """Show the state of a run, node by node; without RUN, list every run of the store. It works while a run executes.
 
     Exit status 1 if a run is damaged.
     """

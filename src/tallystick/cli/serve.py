@@ -50,7 +50,9 @@ PORT = 8787
 )
 @options.snapshot_hour
 @options.refill_from(help="At the start, verify the store and refill damaged ranges from this store or export.")
-@options.covering_archive
+@options.archive(
+    "The archive of this log. Retention prunes only events that it holds.", variable=options.ARCHIVE_VARIABLE
+)
 @click.option(
     "--projection",
     "projections",

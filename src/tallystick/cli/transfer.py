@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
 
 from tallystick.cli import failures, options, output, progress
-from tallystick.event import line
 
 if TYPE_CHECKING:
     from tallystick import Selection, Store
     from tallystick.moving import Progress
-    from tallystick.store.page import Page
+    from tallystick.store.page import Hole
 
-PAGE = 1000
+_SNAPSHOTS = click.option("--without-snapshots", is_flag=True, help="Leave out the bodies of snapshots.")
 
 
-@click.command("export", short_help="Write events as NDJSON.")
+@click.command("export", short_help="Write a log as NDJSON.")
 @options.url
 @options.after
 @options.until
 @options.selection
-@click.option("--over-holes", is_flag=True, help="Go on after damaged ranges; exit status 1 if there were any.")
-@click.option("--whole/--events-only", "is_whole", default=None, help="Everything that makes the log, or events alone.")
-@click.option("--without-snapshots", is_flag=True, help="Leave the bodies of snapshots out of a whole export.")
+@click.option("--over-holes", is_flag=True, help="Skip damaged ranges; exit status 1 if there are any.")
+@click.option(
+    "--whole/--events-only",
+    "is_whole",
+    default=None,
+    help="Export everything that makes the log, or only events. Default: see above.",
+)
+@_SNAPSHOTS
 def export(
     url: str,
     after: int | None,
@@ -38,131 +42,163 @@ def export(
     without_snapshots: bool,
     chosen: Selection,
 ) -> int:
-    """Write events to stdout, one JSON object a line, in order of position.
+    """Write events to stdout, one JSON object per line, in order of position.
 
-    Every field of the envelope is there; payload and meta are the stored bytes. `tally import` takes these lines.
+    Each line has every field of the envelope, with payload and meta exactly as stored. `tally import` reads these
+    lines.
 
-    A whole export has lines of its own besides, which begin with the key "tally": what was pruned, snapshots, and a
-    last line by which `tally import` knows that nothing was cut off. It moves a log as it is. A log of which something
-    was pruned or erased is exported whole, unless only a part of it is asked for, or --events-only.
+    A whole export moves a log as it is. It also has lines that begin with the key "tally": what was pruned, snapshots,
+    and a last line, by which `tally import` knows that nothing is missing. If something was pruned or erased, the
+    export is whole by default, unless you choose a part of the log.
 
-    Exit status 1 if a stream that was named does not exist; the events of the others are written.
+    Exit status 1 if a --stream does not exist. The events of the other streams are written.
     """
     from tallystick import moving
     from tallystick.store.selection import EVERYTHING
 
+    status = failures.DONE
+
+    def note_hole(hole: Hole) -> None:
+        nonlocal status
+        status = failures.decide(failures.NO)
+        output.note(f"positions {hole.first} to {hole.last} are damaged and were skipped: {hole.reason}")
+
     is_part = after is not None or until is not None or chosen != EVERYTHING or over_holes
     if is_part and is_whole:
-        raise click.UsageError("--whole is the whole log: it goes with no option that chooses a part of it.")
+        raise click.UsageError("--whole exports the whole log: it cannot be used with options that choose a part.")
     with options.open_reading(url) as store:
-        if is_whole or (is_whole is None and not is_part and moving.must_be_whole(store)):
-            return _export_whole(store, snapshots=not without_snapshots)
-        if after is None:
-            options.note_pruned(store)
         status = options.note_missing(store, chosen.streams)
-        return _export(store, status, after, _end(store, until), chosen, over_holes)
-
-
-def _export_whole(store: Store, *, snapshots: bool) -> int:
-    from tallystick import moving
-
-    with progress.bar("exporting", total=store.head(), shown=not sys.stdout.isatty()) as move:
-        for part in moving.whole(store, snapshots=snapshots, progress=move):
-            output.write(part)
-    return failures.DONE
-
-
-def _export(store: Store, status: int, start: int | None, until: int, chosen: Selection, over_holes: bool) -> int:
-    first = start or 0
-    with progress.bar("exporting", total=max(until - first, 0), shown=not sys.stdout.isatty()) as move:
-        for page in store.pages(
-            after=first,
-            until=until,
-            selection=chosen,
-            limit=PAGE,
-            over_holes=over_holes,
-            over_pruned=start is None,
-        ):
-            output.write(line.lines(page.events))
-            status = _tell_holes(page, status)
-            move(page.through - first)
+        if after is None and (is_part or is_whole is False):
+            options.note_pruned(store)
+        end = store.head() if until is None else min(until, store.head())
+        start = after or 0
+        with progress.bar("exporting", total=max(end - start, 0), shown=not sys.stdout.isatty()) as move:
+            lines = moving.export(
+                store,
+                whole=is_whole,
+                after=after,
+                until=until,
+                selection=chosen,
+                snapshots=not without_snapshots,
+                skipped=note_hole if over_holes else None,
+                progress=lambda position: move(position - start),
+            )
+            for line in lines:
+                sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
     return status
 
 
-def _tell_holes(page: Page, status: int) -> int:
-    for hole in page.holes:
-        output.note(f"positions {hole.first} to {hole.last} are damaged and left out: {hole.reason}")
-        status = failures.decide(failures.NO)
-    return status
-
-
-def _end(store: Store, until: int | None) -> int:
-    head = store.head()
-    return head if until is None else min(until, head)
-
-
-@click.command("import", short_help="Append events from NDJSON, or take over a whole export.")
+@click.command("import", short_help="Append events from NDJSON, or restore a whole export.")
 @options.url
 @click.argument("file", metavar="FILE|-", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--batch", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Lines in one commit.")
+@click.option("--batch", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Lines per commit.")
 @options.creation
 @options.as_json
 def import_(url: str, file: str, batch: int, profile: str | None, secrets: str | None, as_json: bool) -> None:
-    """Append the events of an NDJSON file, or of stdin, in the file's order. The store is created if there is none.
+    """Append the events of an NDJSON file, or of stdin, in the order of the file. The store is created if necessary.
 
-    A line is {"stream","type","payload"} and, if wanted, "version", "meta", "expected", "id", "time", "signature".
-    Lines of `tally export` are taken too; what they claim (seq, checksum, link) must come true.
+    A line has "stream", "type" and "payload", and optionally "version", "meta", "expected", "id", "time" and
+    "signature". Lines of `tally export` can be imported too. Then their seq, checksum and link must come true.
 
-    A whole export (`tally export --whole`) gives an empty store the same log again: control facts, what was pruned and
-    erased, snapshots, the same positions and links. If its last line is missing, it was cut off: exit status 1.
+    A whole export (`tally export --whole`) gives an empty store the same log: control facts, pruned positions, erased
+    payloads, snapshots, the same positions and links. If its last line is missing, it is incomplete: exit status 1.
 
-    Each batch is one commit. At a bad line the import stops with exit status 1, and nothing of its batch is written.
-    With ids in the lines it is safe to run it again: what is stored already is skipped.
+    Each batch is one commit. At a bad line the import stops with exit status 1, and nothing of its batch is written. If
+    the lines have ids, it is safe to import them again: events that are already stored are skipped.
     """
     import tallystick
-    from tallystick.moving import Intake, lines_of
+    from tallystick import moving
 
     with ExitStack() as stack:
+        opened: list[Store] = []
 
-        def opened(of_export: str | None) -> Store:
-            setting = secrets if of_export is None else None  # a control fact, and a store that takes over has none
-            return stack.enter_context(tallystick.open(url, profile=profile or of_export, secrets=setting))
+        def open_store(of_export: str | None) -> Store:
+            setting = secrets if of_export is None else None  # a control fact, and a whole export needs an empty store
+            opened.append(tallystick.open(url, profile=profile or of_export, secrets=setting))
+            return stack.enter_context(opened[0])
 
         source = sys.stdin.buffer if file == "-" else stack.enter_context(open(file, "rb"))
         total = None if file == "-" else os.path.getsize(file)
         move = stack.enter_context(progress.bar("importing", total=total, in_bytes=True))
-        intake = Intake(opened, batch=batch, moved=move)
-        try:
-            done = intake.run(lines_of(source))
-        except KeyboardInterrupt:
-            output.note(f"interrupted: {_summary(intake.progress)}")
-            raise
-        store = intake.store or opened(None)
+        done = _summed_up(
+            lambda report: moving.import_lines(open_store, source, batch=batch, progress=report),
+            lambda done: move(done.bytes),
+        )
         if secrets is not None:
-            store.configure(secrets=secrets)
-        _show(store, done, as_json=as_json)
+            opened[0].configure(secrets=secrets)
+        _show(opened[0], done, as_json=as_json)
+
+
+@click.command("copy", short_help="Copy a whole log into another store.")
+@click.argument("source", metavar="URL")
+@click.argument("target", metavar="NEW_URL")
+@click.option("--batch", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Events per commit.")
+@_SNAPSHOTS
+@options.as_json
+def copy(source: str, target: str, batch: int, without_snapshots: bool, as_json: bool) -> None:
+    """Copy a whole log. It does the same as `tally export --whole URL | tally import NEW_URL -`.
+
+    NEW_URL is created if it does not exist. It must be empty or hold the beginning of the same log: then an earlier or
+    interrupted copy is continued. Nothing is written to URL, and events that are appended to it meanwhile are not
+    copied. If you write to both stores afterwards, they have different histories.
+    """
+    import tallystick
+    from tallystick import moving
+
+    with ExitStack() as stack:
+        origin = stack.enter_context(options.open_reading(source))
+        opened: list[Store] = []
+
+        def open_store(of_export: str | None) -> Store:
+            opened.append(tallystick.open(target, profile=of_export))
+            return stack.enter_context(opened[0])
+
+        move = stack.enter_context(progress.bar("copying", total=origin.head()))
+        done = _summed_up(
+            lambda report: moving.copy(
+                origin, open_store, batch=batch, snapshots=not without_snapshots, progress=report
+            ),
+            lambda done: move(done.imported + done.skipped + done.pruned),
+        )
+        _show(opened[0], done, as_json=as_json)
+
+
+def _summed_up(run: Callable[[Callable[[Progress], None]], Progress], show: Callable[[Progress], None]) -> Progress:
+    """Run an import with its progress shown. If it is interrupted, say how far it came."""
+    from tallystick.moving import Progress
+
+    newest = Progress()
+
+    def report(done: Progress) -> None:
+        nonlocal newest
+        newest = done
+        show(done)
+
+    try:
+        return run(report)
+    except KeyboardInterrupt:
+        output.note(f"interrupted: {_summary(newest)}")
+        raise
 
 
 def _summary(done: Progress) -> str:
     """What was done, in one sentence."""
     text = f"imported {done.imported} events from {done.lines} lines"
-    if done.skipped:
-        text += f", {done.skipped} were stored already"
-    if done.control:
-        text += f", {done.control} control facts of the other store left out"
-    if done.pruned:
-        text += f", {done.pruned} pruned events noted as gone"
-    if done.snapshots:
-        text += f", {done.snapshots} snapshots"
-    if done.snapshots_left_out:
-        text += f", {done.snapshots_left_out} snapshots left out"
+    counts = (
+        (done.skipped, "were already stored"),
+        (done.control, "control facts of the other store were left out"),
+        (done.pruned, "pruned events were recorded"),
+        (done.snapshots, "snapshots"),
+        (done.snapshots_left_out, "snapshots were left out"),
+    )
+    text += "".join(f", {count} {what}" for count, what in counts if count)
     if done.appended_because:
         text += f"; they were appended as new events, because {done.appended_because}"
     return text
 
 
 def _show(store: Store, done: Progress, *, as_json: bool) -> None:
-    """Print what was done."""
     head = store.head()
     if not as_json:
         click.echo(f"{_summary(done)}; head {head}")
@@ -183,40 +219,3 @@ def _show(store: Store, done: Progress, *, as_json: bool) -> None:
             "store_id": store.log.store_id.hex(),
         }
     )
-
-
-@click.command("copy", short_help="Copy a whole log into another store.")
-@click.argument("source", metavar="URL")
-@click.argument("target", metavar="NEW_URL")
-@click.option("--batch", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Events in one commit.")
-@click.option("--without-snapshots", is_flag=True, help="Leave the bodies of snapshots out.")
-@options.as_json
-def copy(source: str, target: str, batch: int, without_snapshots: bool, as_json: bool) -> None:
-    """Copy a whole log: `tally export --whole URL | tally import NEW_URL -`.
-
-    NEW_URL is created if there is none. It must be empty, or hold the beginning of the same log: a copy that was
-    interrupted, or made earlier, is continued. Nothing is written to URL, and what is appended to it after the start
-    is not copied. If both stores are written to afterwards, they are two histories.
-    """
-    import tallystick
-    from tallystick.moving import Intake, whole
-
-    with ExitStack() as stack:
-        origin = stack.enter_context(options.open_reading(source))
-        move = stack.enter_context(progress.bar("copying", total=origin.head()))
-
-        def opened(of_export: str | None) -> Store:
-            return stack.enter_context(tallystick.open(target, profile=of_export))
-
-        intake = Intake(opened, batch=batch)
-        try:
-            done = intake.run(_lines(whole(origin, snapshots=not without_snapshots, progress=move)))
-        except KeyboardInterrupt:
-            output.note(f"interrupted: {_summary(intake.progress)}")
-            raise
-        _show(intake.store or opened(None), done, as_json=as_json)
-
-
-def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
-    for part in parts:
-        yield from part.splitlines(keepends=True)

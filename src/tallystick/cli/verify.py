@@ -28,8 +28,8 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
     wrong, 1 otherwise. Accepted losses are listed, but are not problems.
 
     Damage is recorded in the store: appends are refused until `tally doctor --repair` has verified the whole store.
-    Problems that reducers or signatures show, and problems of projections, consumers and dead letters, are reported
-    but not recorded.
+    Problems that reducers or signatures show, and those of projections, consumers and dead letters, are reported but
+    not recorded.
     """
     from tallystick.store.urls import redacted
 

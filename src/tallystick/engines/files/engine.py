@@ -18,7 +18,7 @@ from tallystick.engines.files.side import SideRecords
 from tallystick.engines.files.snapshots import FileSnapshots, brings_snapshots
 from tallystick.engines.files.view import LogView
 from tallystick.engines.files.writer import SegmentWriter
-from tallystick.engines.tables.side_tables import Beside
+from tallystick.engines.tables.side_tables import SideTables
 from tallystick.store import capabilities, leases, transfer
 from tallystick.store.combining import Combiner, apart, by_bytes, commit_each
 from tallystick.store.commit import Outcome, Transaction
@@ -31,7 +31,7 @@ from tallystick.store.maintenance import Reclaimed
 from tallystick.store.transfer import Received, Transfer
 
 
-class FilesLog(FileQueries, Beside):
+class FilesLog(FileQueries, SideTables):
     """A log of segment files."""
 
     engine = "files"
@@ -59,7 +59,7 @@ class FilesLog(FileQueries, Beside):
         self._combiner = Combiner(self._commit)
         view = LogView(opened, url=self.url, readonly=readonly, lock=self._combiner.lock, damage=damage)
         FileQueries.__init__(self, view, damage)
-        Beside.__init__(self, beside, is_moved=functools.partial(files.is_moved, directory), has_mark=True)
+        SideTables.__init__(self, beside, is_moved=functools.partial(files.is_moved, directory), has_mark=True)
         self.snapshots = FileSnapshots(files, directory, view.lifecycle)
         self.commands = FileCommands(view, self._forget)
         self._holder = Holder()
@@ -69,7 +69,7 @@ class FilesLog(FileQueries, Beside):
         self._writer: SegmentWriter | None = None
         if opened.mark_file is not None and opened.lock is not None:
             opened.recovered += self.snapshots.tidy()
-            opened.recovered += self.set_beside_aside(f"{directory}/quarantine", time_ns=clock())
+            opened.recovered += self.quarantine_side_tables(f"{directory}/quarantine", time_ns=clock())
             self._writer = SegmentWriter(
                 view,
                 opened.mark_file,
@@ -81,7 +81,7 @@ class FilesLog(FileQueries, Beside):
             )
             opened.recovered += self._reclaimer.finish_erasures()
             self._compressor.begin(view.segments[:-1])
-            self.settle_drops(self.read)
+            self.apply_noted_drops(self.read)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class FilesLog(FileQueries, Beside):
         outcomes = self.snapshots.around(transactions, commit) if keeps else commit(transactions)
         if erases:
             self._reclaimer.finish_erasures()
-            self.settle_drops(self.read, transactions)
+            self.apply_noted_drops(self.read, transactions)
         return outcomes
 
     def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
@@ -223,10 +223,10 @@ class FilesLog(FileQueries, Beside):
         if self._writer is not None and self._writer.poisoned is not None:
             found.append(Problem("writer", self._writer.poisoned.message))
         found += self._reclaimer.problems()
-        return Report(self.engine, facts, (*self._view.opened.recovered, *self.beside_losses()), tuple(found))
+        return Report(self.engine, facts, (*self._view.opened.recovered, *self.lost_side_writes()), tuple(found))
 
     def close(self) -> None:
-        if not self._view.birthplace.is_here:  # a forked child: nothing of it is the child's, and its locks may be held
+        if not self._view.birthplace.is_current:  # a forked child: its parent may hold the locks
             self._view.closed = True
             return
         self._reclaimer.is_ending = True
@@ -235,7 +235,7 @@ class FilesLog(FileQueries, Beside):
                 return
             self._leave()
             leases.retire(self._holder.owner)
-            self.close_beside()
+            self.close_side_tables()
             self._view.close()
         self._changed.notify()
 

@@ -18,7 +18,7 @@ from tallystick.engines.files.handles import Renamed
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.reader import SegmentReader
 from tallystick.engines.files.segments import Segment, with_generation
-from tallystick.engines.tables.process import Birthplace
+from tallystick.engines.tables.process import OwnerProcess
 from tallystick.event.model import Event
 from tallystick.store.damage import DamageRecord, problem_of, put_on_record
 from tallystick.store.page import Hole
@@ -38,7 +38,7 @@ class LogView:
         self.readonly = readonly
         self.lock = lock
         self.closed = False
-        self.birthplace = Birthplace()  # locks that another thread holds at a fork are never free in the child
+        self.birthplace = OwnerProcess()  # locks that another thread holds at a fork are never free in the child
         self._seen: object = None
         self._damage = damage
         self._adopt(opened)

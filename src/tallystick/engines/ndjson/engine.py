@@ -18,8 +18,8 @@ from tallystick.engines.ndjson.index import SEQ_BITS
 from tallystick.engines.ndjson.registry import Registry
 from tallystick.engines.ndjson.stream_log import StreamLog
 from tallystick.engines.ndjson.unsupported import Unsupported
-from tallystick.engines.tables.process import Birthplace
-from tallystick.engines.tables.side_tables import Beside
+from tallystick.engines.tables.process import OwnerProcess
+from tallystick.engines.tables.side_tables import SideTables
 from tallystick.event.model import Event
 from tallystick.store import checked, leases
 from tallystick.store.capabilities import DURABLE
@@ -38,7 +38,7 @@ FORMAT = 1
 SEQ_MASK = (1 << SEQ_BITS) - 1
 
 
-class NdjsonLog(Unsupported, Beside):
+class NdjsonLog(Unsupported, SideTables):
     """A store of runs. `open_ndjson` makes one."""
 
     engine = "ndjson"
@@ -61,7 +61,7 @@ class NdjsonLog(Unsupported, Beside):
         self.profile = profile
         self.readonly = readonly
         self.directory = directory
-        Beside.__init__(self, f"{directory}/beside.db")
+        SideTables.__init__(self, f"{directory}/beside.db")
         self.run_documents = Documents(files, directory)
         self.damage = DamageFile(files, directory)
         self._files = files
@@ -76,7 +76,7 @@ class NdjsonLog(Unsupported, Beside):
         self._combiner = Combiner(self._commit)
         self._changed = threading.Condition()
         self._closed = False
-        self._birthplace = Birthplace()  # a lock that another thread holds at a fork is never released in the child
+        self._birthplace = OwnerProcess()  # a lock that another thread holds at a fork is never released in the child
 
     def lend(self, streams: list[str]) -> None:
         """Serve streams that are not in the list of streams. For a handle that must not write that list."""
@@ -324,7 +324,7 @@ class NdjsonLog(Unsupported, Beside):
     # --- life ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        if not self._birthplace.is_here:
+        if not self._birthplace.is_current:
             self._closed = True
             return
         with self._combiner.lock:
@@ -335,7 +335,7 @@ class NdjsonLog(Unsupported, Beside):
                     self._committer.release()
             self._closed = True
             leases.retire(self._holder.owner)
-            self.close_beside()
+            self.close_side_tables()
             for log in self._logs.values():
                 with suppress(OSError):  # the mark may lag
                     log.close()

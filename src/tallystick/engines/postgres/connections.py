@@ -22,7 +22,7 @@ from psycopg_pool import ConnectionPool
 from tallystick import errors
 from tallystick.engines.postgres import arrays, statements, translate
 from tallystick.engines.postgres.history import History
-from tallystick.engines.tables.process import Birthplace
+from tallystick.engines.tables.process import OwnerProcess
 from tallystick.store.urls import redacted
 
 APPLICATION = "tallystick"
@@ -42,7 +42,7 @@ class ReadConnections(Protocol):
     address: str
     org: str | None
     history: History
-    birthplace: Birthplace
+    birthplace: OwnerProcess
 
     def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
     def answer(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]: ...
@@ -147,7 +147,7 @@ class Connections(_ReadStatements):
             kwargs={"autocommit": True, "application_name": APPLICATION},
         )
         self._closed = False
-        self.birthplace = Birthplace()  # a child on the same connections would get others' answers
+        self.birthplace = OwnerProcess()  # a child on the same connections would get others' answers
         self._turn = threading.Lock()
         self._asking = 0  # threads that wait for the pool: what comes back is theirs
         self._at_hand: psycopg.Connection[Any] | None = None
@@ -318,7 +318,7 @@ class Connections(_ReadStatements):
     def close(self) -> None:
         """Give every connection back to the server."""
         self._closed = True
-        if not self.birthplace.is_here:
+        if not self.birthplace.is_current:
             return
         self._let_go()
         self._pool.close()

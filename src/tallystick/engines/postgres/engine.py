@@ -379,7 +379,7 @@ class PostgresLog:
         if self._closed:
             return
         self._closed = True
-        if not self._connections.birthplace.is_here:  # a forked child: nothing of it is the child's
+        if not self._connections.birthplace.is_current:  # a forked child: nothing of it is the child's
             return
         self._waiter.close()
         if self._publisher is not None:

@@ -35,7 +35,7 @@ from tallystick.engines.tables.database import Database
 from tallystick.engines.tables.deadletters import SqliteDeadLetters
 from tallystick.engines.tables.lazy_database import LazyDatabase
 from tallystick.engines.tables.owned import OwnedTables
-from tallystick.engines.tables.views import SqliteViews, Within
+from tallystick.engines.tables.views import OpenTransaction, SqliteViews
 from tallystick.event import limits
 from tallystick.event.model import Event
 from tallystick.store import capabilities, checked, leases
@@ -146,7 +146,7 @@ class SqliteLog(Receiver):
                     outcomes.append(refusal)
             commit_rows.write(connection, ledger, recorded=self._clock())
             if self.inline is not None and ledger.rows:
-                views = SqliteViews(Within(connection), self.views.seen)
+                views = SqliteViews(OpenTransaction(connection), self.views.seen)
                 self.inline.prepare(ledger.rows, views)(views)
         ledger.committed()
         if ledger.rows:

@@ -15,7 +15,7 @@ import msgspec
 from tallystick import errors
 from tallystick.engines.sqlite import authorizer, commands, statements
 from tallystick.engines.tables.connection import connect
-from tallystick.engines.tables.views import SqliteViews, Within
+from tallystick.engines.tables.views import OpenTransaction, SqliteViews
 from tallystick.event.model import Event, Row
 from tallystick.store import facts
 from tallystick.store.leases import LEASED_KIND
@@ -41,7 +41,7 @@ def maintain(connection: sqlite3.Connection, asked: Maintenance, rows: list[Row]
     _prune(connection, asked, rows)
     connection.executemany(statements.named("drop_snapshot"), [(id_,) for id_ in asked.dropped_snapshots])
     commands.erase_responses(connection, asked.erased_responses)
-    views = SqliteViews(Within(connection))
+    views = SqliteViews(OpenTransaction(connection))
     for projection, key in asked.dropped_rows:
         views.drop(projection, [key])
 

@@ -20,7 +20,7 @@ from tallystick import errors
 from tallystick.engines.sqlite import kept_files, statements
 from tallystick.engines.tables.connection import connect
 from tallystick.engines.tables.database import Database, translated
-from tallystick.engines.tables.writer import Writer
+from tallystick.engines.tables.writer import SqliteWriter
 from tallystick.store.maintenance import Maintenance, Reclaimed
 
 AFTER_COMMIT_MS = 250  # how long an erasure waits for readers before it leaves the rest to `reclaim`
@@ -43,7 +43,7 @@ class Reclaiming:
         self.erased_in_wal = True
         with suppress(errors.TallyError):  # the commit is durable all the same; a failed disk shows at the next one
             maintainer = self._database.maintainer()
-            with maintainer.alone("bringing an erasure home") as connection:
+            with maintainer.exclusively("bringing an erasure home") as connection:
                 self.erased_in_wal = not maintainer.empty_wal(connection, wait_ms=AFTER_COMMIT_MS)
 
     def reclaim(self, progress: Callable[[int], None]) -> Reclaimed:
@@ -53,15 +53,17 @@ class Reclaiming:
         before = _size_of(database.path)
         with translated(database.path, database.busy_ms):
             connection = connect(database.path, mode="rw", busy_ms=database.busy_ms)
-        sweeper = Writer(connection, path=database.path, busy_ms=database.busy_ms, turn=database.writer.turn)
+        sweeper = SqliteWriter(connection, path=database.path, busy_ms=database.busy_ms, turn=database.writer.turn)
         try:
-            with sweeper.alone("reclaiming"):
+            with sweeper.exclusively("reclaiming"):
                 done = self._sweep(sweeper, connection, progress)
         finally:
             sweeper.close(checkpoint=False)
         return Reclaimed(tuple(done), before, _size_of(database.path))
 
-    def _sweep(self, sweeper: Writer, connection: sqlite3.Connection, progress: Callable[[int], None]) -> list[str]:
+    def _sweep(
+        self, sweeper: SqliteWriter, connection: sqlite3.Connection, progress: Callable[[int], None]
+    ) -> list[str]:
         done: list[str] = []
         erased, newest_fact = connection.execute(statements.named("unswept_erasures")).fetchone()
         if erased or _much_is_free(connection):

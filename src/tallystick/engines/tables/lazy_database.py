@@ -1,4 +1,4 @@
-"""A database beside a log that is made when it is first written to. Until then, reading it finds empty tables."""
+"""A database next to a log that is created by the first write. Until then, a reader finds empty tables."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _MARK_BYTES = 21
 class LazyDatabase:
     """The database at a path, with some of the tables in `sql/schema/`.
 
-    SQLite finds it by its path: `is_moved` says whether that leads elsewhere by now, and then it is refused. With
-    `has_mark`, writes that are lost with a write-ahead log are noticed, and damage is named as that of this file.
+    SQLite finds it by its path: while `is_moved` says that the path leads to another place, it is refused. With
+    `has_mark`, writes that are lost with a write-ahead log are noticed, and damage is reported as that of this file.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class LazyDatabase:
     @property
     def exists(self) -> bool:
         """Whether anything was ever written to it."""
-        self._require_place()
+        self._require_unmoved()
         if self._database is not None or os.path.exists(self._path):
             return True
         self._compare_with_mark(0)
@@ -57,7 +57,7 @@ class LazyDatabase:
                 nothing.executescript(schema.script(*self._tables))
                 yield nothing
             return
-        with self._named(), self._opened().snapshot() as connection:
+        with self._reported(), self._opened().snapshot() as connection:
             yield connection
 
     reading = snapshot
@@ -65,15 +65,15 @@ class LazyDatabase:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that is on disk when the block is left."""
-        self._require_place()
-        with self._named():
+        self._require_unmoved()
+        with self._reported():
             with self._opened().writing() as connection:
                 yield connection
-                count = self._counted(connection)
+                count = self._count_write(connection)
             self._put_mark(count)
 
     def close(self) -> None:
-        """Give the database back. Safe to call twice."""
+        """Close the database. Safe to call twice."""
         with self._lock:
             self._closed = True
             if self._database is not None:
@@ -81,19 +81,19 @@ class LazyDatabase:
                 self._database = None
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
-        """What is damaged here is this file, and no position of the log."""
+    def _reported(self) -> Iterator[None]:
+        """Report damage as that of this file: no position of the log is damaged."""
         try:
             yield
         except (errors.Damaged, UnicodeDecodeError) as problem:
             if not self._has_mark:
                 raise
             reason = problem.values["reason"] if isinstance(problem, errors.Damaged) else str(problem)
-            what = f"it is damaged, and no part of the log: the next opening for writing sets it aside ({reason})"
+            what = f"it is damaged, and not part of the log: the next opening for writing sets it aside ({reason})"
             raise errors.ReadFailed(path=self._path, reason=what) from problem
 
-    def set_aside(self, folder: str, *, time_ns: int) -> list[str]:
-        """Move a damaged database into a folder, and say so. For the one writer of the log, before it uses it."""
+    def quarantine(self, folder: str, *, time_ns: int) -> list[str]:
+        """Move a damaged database into a folder, and report it. For the one writer of the log, before it uses it."""
         name, damage = os.path.basename(self._path), damage_in(self._path) if self.exists else ""
         if not damage:
             return []
@@ -101,14 +101,14 @@ class LazyDatabase:
             with suppress(FileNotFoundError):
                 os.rename(f"{self._path}{suffix}", f"{folder}/{name}.{time_ns}{suffix}")
         kept = f"{os.path.basename(folder)}/{name}.{time_ns}"
-        return [f"{name} was damaged ({damage}): set aside as {kept}; checkpoints, rows and dead letters begin again"]
+        return [f"{name} was damaged ({damage}): set aside as {kept}; checkpoints, rows and dead letters start again"]
 
     def losses(self) -> list[str]:
-        """Writes that were made and are gone, as far as this handle has looked."""
+        """Reports on writes that were lost, as far as this handle knows."""
         return [self._lost] if self._lost else []
 
-    def _counted(self, connection: sqlite3.Connection) -> int:
-        """How many writes there were, with this one."""
+    def _count_write(self, connection: sqlite3.Connection) -> int:
+        """The number of writes, this one included."""
         if not self._has_mark:
             return 0
         (count,) = connection.execute(statements.named("count_commit")).fetchone()
@@ -117,7 +117,7 @@ class LazyDatabase:
     def _put_mark(self, count: int) -> None:
         if not self._has_mark:
             return
-        with suppress(OSError):  # it may lag: it is there to tell of a write-ahead log that is gone
+        with suppress(OSError):  # it may lag: it only has to show that a write-ahead log is gone
             descriptor = os.open(f"{self._path}{MARK}", os.O_WRONLY | os.O_CREAT, 0o600)
             try:
                 os.write(descriptor, b"%0*d\n" % (_MARK_BYTES - 1, count))
@@ -125,10 +125,10 @@ class LazyDatabase:
                 os.close(descriptor)
 
     def _compare_with_mark(self, count: int) -> None:
-        """Notice that the database, which has taken so many writes, took more before, or that nothing says so."""
+        """Notice if the database, which has `count` writes, had more, or if the mark cannot tell."""
         if not self._has_mark:
             return
-        name, marked = os.path.basename(self._path), self._marked()
+        name, marked = os.path.basename(self._path), self._read_mark()
         if marked is None:
             lost = f"{name}{MARK} is not what was written, so that {name} may have lost its newest writes"
         elif marked < 0 < count:
@@ -141,8 +141,8 @@ class LazyDatabase:
             f"{lost}: checkpoints and rows may be older than they were, and consumers may see some events again"
         )
 
-    def _marked(self) -> int | None:
-        """What the mark says; -1 if there is none, None if it is not what was written."""
+    def _read_mark(self) -> int | None:
+        """The number in the mark; -1 if there is no mark, None if it is not what was written."""
         try:
             with open(f"{self._path}{MARK}", "rb") as file:
                 data = file.read(_MARK_BYTES + 1)
@@ -152,8 +152,8 @@ class LazyDatabase:
             return None
         return int(data) if len(data) == _MARK_BYTES and data[:-1].isdigit() and data.endswith(b"\n") else None
 
-    def _checked(self, database: Database) -> Database:
-        """A database that was just opened, once it is known whether it is whole."""
+    def _inspected(self, database: Database) -> Database:
+        """A database that was just opened, inspected for damage and lost writes."""
         if self._has_mark:
             if damage := damage_in(self._path):
                 database.close()
@@ -163,7 +163,7 @@ class LazyDatabase:
             self._compare_with_mark(count)
         return database
 
-    def _require_place(self) -> None:
+    def _require_unmoved(self) -> None:
         if self._is_moved():
             reason = "its directory was moved or replaced while it was open; open the log where it is now"
             raise errors.ReadFailed(path=self._path, reason=reason)
@@ -175,5 +175,5 @@ class LazyDatabase:
             if self._database is None:
                 here = os.path.dirname(self._path) or "."
                 readonly = os.path.exists(self._path) and not os.access(here, os.W_OK)
-                self._database = self._checked(open_side(self._path, self._tables, readonly=readonly))
+                self._database = self._inspected(open_side(self._path, self._tables, readonly=readonly))
             return self._database

@@ -1,7 +1,7 @@
-"""The small database beside a log of files: checkpoints, view rows, dead letters. Made when it is first written to.
+"""The small database next to a log of files: checkpoints, view rows, dead letters. Created by the first write.
 
 It is derived or replaceable and never part of the log. A read-only log may write to it too: a consumer or a projection
-in another process has its own place, and SQLite lets several processes write.
+in another process has its own checkpoint, and SQLite lets several processes write.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _TABLES = ("checkpoints", *schema.VIEWS, *schema.DEAD_LETTERS, "pending_drops")
 _NOTHING = nullcontext()
 
 
-class Beside:
-    """The part of a log that stands beside it, and the projections that run within its commits."""
+class SideTables:
+    """The tables next to a log, and the projections that run within its commits. A base of the log."""
 
     run_documents: RunDocuments | None = None
     run_tables: RunTables | None = None
 
     def __init__(self, path: str, *, is_moved: Callable[[], bool] = lambda: False, has_mark: bool = False) -> None:
-        self._beside = LazyDatabase(path, _TABLES, is_moved=is_moved, has_mark=has_mark)
-        self.checkpoints = checkpoints.SqliteCheckpoints(self._beside)
-        self.views = views.SqliteViews(self._beside)
-        self.view_tables = OwnedTables(self._beside)
-        self.dead_letters = deadletters.SqliteDeadLetters(self._beside)
+        self._side = LazyDatabase(path, _TABLES, is_moved=is_moved, has_mark=has_mark)
+        self.checkpoints = checkpoints.SqliteCheckpoints(self._side)
+        self.views = views.SqliteViews(self._side)
+        self.view_tables = OwnedTables(self._side)
+        self.dead_letters = deadletters.SqliteDeadLetters(self._side)
         self.inline: Inline | None = None
 
     def projecting(self, rows: Sequence[Row]) -> AbstractContextManager[None]:
-        """Let inline projections fold what the block is about to write, and store their rows after it."""
+        """Let inline projections fold the rows that the block writes, and store their own rows after the block."""
         return _NOTHING if self.inline is None or not rows else self._projecting(self.inline, rows)
 
     @contextmanager
@@ -57,22 +57,22 @@ class Beside:
             raise errors.StoreFailed(operation="storing inline rows", reason=problem.message) from problem
 
     def note_drops(self, transactions: Iterable[Transaction]) -> None:
-        """Note what erasures that are about to be committed must drop: a runner may fold it again until they are."""
-        if not self._beside.exists:
+        """Note what the erasures of a commit must drop again after it: until then a runner may fold it."""
+        if not self._side.exists:
             return
         noted = []
         for each in [item.maintenance for item in transactions if item.maintenance is not None]:
-            places = [erasure.position for erasure in each.erasures]
-            noted += [(position, "", "") for position in places]
-            noted += [(places[0], *row) for row in each.dropped_rows if places]  # they are erased together, or not
-        with self._beside.writing() as connection:
+            positions = [erasure.position for erasure in each.erasures]
+            noted += [(position, "", "") for position in positions]
+            noted += [(positions[0], *row) for row in each.dropped_rows if positions]  # one commit erases all of them
+        with self._side.writing() as connection:
             connection.executemany(statements.named("note_pending_drop"), noted)
 
-    def settle_drops(self, read: Callable[..., Page], transactions: Iterable[Transaction] | None = None) -> None:
-        """Drop what was noted for these (None: for any), if its event is erased now, if need be after a crash."""
-        if not self._beside.exists:
+    def apply_noted_drops(self, read: Callable[..., Page], transactions: Iterable[Transaction] | None = None) -> None:
+        """Drop what was noted for these transactions (None: for any, after a crash), if its event is erased now."""
+        if not self._side.exists:
             return
-        with self._beside.writing() as connection:
+        with self._side.writing() as connection:
             pending = connection.execute(statements.named("list_pending_drops")).fetchall()
         if transactions is not None:  # others may be about to commit
             own = {item.position for each in transactions if each.maintenance for item in each.maintenance.erasures}
@@ -80,7 +80,7 @@ class Beside:
         for position, projection, key in pending:
             page = read(after=position - 1, until=position, limit=1, over_pruned=True, over_holes=True)
             event = page.events[0] if page.events else None
-            if event is not None and event.payload is not None:  # it was refused, or never committed
+            if event is not None and event.payload is not None:  # the commit was refused, or never happened
                 continue
             if projection:
                 self.views.drop(projection, [key])
@@ -89,26 +89,26 @@ class Beside:
             if event is not None:
                 drop_tables_of(self.view_tables, event)
         if pending:
-            with self._beside.writing() as connection:
+            with self._side.writing() as connection:
                 connection.executemany(statements.named("delete_pending_drops"), [row[:1] for row in pending])
 
-    def set_beside_aside(self, folder: str, *, time_ns: int) -> list[str]:
-        """Put a damaged database into a folder and begin again, and say so: it is no part of the log."""
-        return self._beside.set_aside(folder, time_ns=time_ns)
+    def quarantine_side_tables(self, folder: str, *, time_ns: int) -> list[str]:
+        """Move a damaged database into a folder and start again, and report it: it is not part of the log."""
+        return self._side.quarantine(folder, time_ns=time_ns)
 
-    def beside_losses(self) -> list[str]:
-        """Writes to the database that were made and are gone."""
-        return self._beside.losses()
+    def lost_side_writes(self) -> list[str]:
+        """Reports on writes to the database that were lost."""
+        return self._side.losses()
 
-    def close_beside(self) -> None:
-        """Give the database back."""
-        self._beside.close()
+    def close_side_tables(self) -> None:
+        """Close the database."""
+        self._side.close()
 
 
-def places_in(path: str) -> list[tuple[str, bytes, int]]:
-    """Who keeps a place in the database at a path, in which store, and how far it is. What cannot be read says nothing.
+def recorded_checkpoints(path: str) -> list[tuple[str, bytes, int]]:
+    """The consumers that have a checkpoint in the database at a path, each with its store and position.
 
-    It is looked at and not opened: nothing is created, and no write-ahead log is brought home.
+    Empty if it cannot be read. Nothing is created, and no write-ahead log is checkpointed.
     """
     path = os.path.realpath(path)
     try:

@@ -130,3 +130,16 @@ class IterationContract(Contract):
         assert [info.stream for info in iterate.streams(store.log, prefix="ab/")] == ["ab/1", "ab/2", "ab/3"]
         assert [info.stream for info in iterate.streams(store.log, prefix="ab/", after="ab/2")] == ["ab/3"]
         assert [info.stream for info in iterate.streams(store.log, after="ab/2")] == ["ab/3", "abc/1", "b/1"]
+
+    @needs(ANY_STREAM)
+    @pytest.mark.parametrize("limit", [1, 2, 3, 5, 6])
+    def test_a_page_of_streams_is_full_unless_it_is_the_last(self, store: Store, limit: int) -> None:
+        """A reader that gets fewer streams than it asked for has all of them."""
+        names = [f"a/{number}" for number in range(5)]
+        for name in names:
+            store.append(name, event())
+        found: list[str] = []
+        while page := store.log.streams(after=found[-1] if found else "", limit=limit):
+            found += [info.stream for info in page]
+            assert len(page) == min(limit, len(page) + len(names) - len(found))
+        assert found == names
