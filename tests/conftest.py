@@ -1,8 +1,8 @@
 """Which tests `make test` runs, and how the tests are shared among workers.
 
-`make test` leaves out what is marked `heavy`: the directories in `HEAVY`, and tests that carry the mark. `make
-test-all` runs everything. Starting Spark costs more than most of its tests, so all of them go to one worker; so do
-those that need a browser. Other workers get a file at a time. What takes long comes first.
+`make test` leaves out what is marked `heavy`: the directories in `HEAVY`, and tests that carry the mark. Starting Spark
+costs more than most of its tests, so all of them go to one worker; so do those that need a browser. Other workers get a
+file at a time. What takes long comes first.
 """
 
 from __future__ import annotations
