@@ -153,5 +153,5 @@ def test_every_table_trigger_and_step_is_on_the_sqlite_page() -> None:
     """What the migrations make is described by name."""
     text = page("sqlite.md")
     made = {name for name, sql in migrations.expected_schema().items() if not sql.startswith("CREATE INDEX")}
-    steps = {f"{step.number:03d}_{step.name}" for step in migrations.known()}
+    steps = {f"{step.number:03d}_{step.name}" for step in migrations.steps()}
     assert not [name for name in made | steps if f"`{name}`" not in text]

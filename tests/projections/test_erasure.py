@@ -122,7 +122,7 @@ def test_a_runner_before_a_process_that_dies_right_after_the_erasure_leaves_no_s
     assert stored(store, OrderTotals()) == folded(store, OrderTotals())
 
 
-@pytest.mark.parametrize("dies_in", ["_write", "settle_drops"], ids=["before the commit", "after the commit"])
+@pytest.mark.parametrize("dies_in", ["_write", "apply_noted_drops"], ids=["before the commit", "after the commit"])
 def test_what_a_runner_made_before_a_crash_of_a_file_log_is_dropped_when_it_is_opened(
     open_store: Any, monkeypatch: pytest.MonkeyPatch, dies_in: str
 ) -> None:
@@ -150,7 +150,7 @@ def test_what_a_runner_made_before_a_crash_of_a_file_log_is_dropped_when_it_is_o
     store.close()
     store = open_store("files")
     erased = store.read_stream("order/1", limit=1)[0].payload is None
-    assert erased == (dies_in == "settle_drops")
+    assert erased == (dies_in == "apply_noted_drops")
     assert ("order/1" in stored(store, OrderTotals())) != erased
     live = Live(store, OrderTotals())
     live.catch_up()

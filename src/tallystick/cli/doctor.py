@@ -62,7 +62,7 @@ def doctor(
     """
     import tallystick
     from tallystick.store.damage import problem_of, put_on_record
-    from tallystick.store.kept_check import problems_beside
+    from tallystick.store.side_check import side_problems
 
     is_given = context.get_parameter_source("refill_from") is ParameterSource.COMMANDLINE
     if is_given and not repair:
@@ -83,7 +83,7 @@ def doctor(
             holes += [hole for hole in _read_through(store) if hole not in holes]
             unrecorded = put_on_record(store.log.damage, [*structures, *map(problem_of, holes)])
             problems += [problem for problem in structures if problem not in problems]
-            problems += problems_beside(store.log)
+            problems += side_problems(store.log)
         found = _facts(store) | {
             "ok": not problems and not holes,
             "repair": repair,
@@ -233,13 +233,15 @@ def migrate(url: str, profile: str | None, as_json: bool) -> None:
     In a PostgreSQL database without a log, this creates one, with its roles. Run it as a role that may create roles.
     """
     import tallystick
-    from tallystick.store.stating import shown
+    from tallystick.store.urls import redacted
 
     before = _format_before(url)
     with tallystick.open(url, create=_creates(url), profile=profile) as store:
         after, engine = _format(store), store.log.engine
     if as_json:
-        output.document({"url": shown(url), "engine": engine, "from": before, "to": after, "migrated": before != after})
+        output.document(
+            {"url": redacted(url), "engine": engine, "from": before, "to": after, "migrated": before != after}
+        )
     elif before != after:
         click.echo(f"migrated from format {before} to {after}")
     elif after is None:

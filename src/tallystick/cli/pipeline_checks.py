@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 def _document(url: str, name: str, ok: bool, found: Any) -> dict[str, Any]:
     """What a check found as a document: the verdict by its name, and the log first."""
-    from tallystick.store.stating import shown
+    from tallystick.store.urls import redacted
 
-    document: dict[str, Any] = {name: ok, "url": shown(url)} | msgspec.to_builtins(found)
+    document: dict[str, Any] = {name: ok, "url": redacted(url)} | msgspec.to_builtins(found)
     return document
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
 Move = Callable[[int], None]
 
@@ -23,6 +23,21 @@ def bar(title: str, *, total: int | None, in_bytes: bool = False, shown: bool = 
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
         task = progress.add_task(title, total=total)
         yield lambda done: progress.update(task, completed=done)
+
+
+@contextmanager
+def parts(totals: Mapping[str, int | None]) -> Iterator[Callable[[str, int], None]]:
+    """A bar for each part of an operation, as it begins; call what you get with the part and how much of it is done."""
+    bars: dict[str, Move] = {}
+    with ExitStack() as stack:
+
+        def move(part: str, done: int) -> None:
+            if part not in bars:
+                stack.close()  # the part before is done
+                bars[part] = stack.enter_context(bar(part, total=totals.get(part)))
+            bars[part](done)
+
+        yield move
 
 
 @contextmanager

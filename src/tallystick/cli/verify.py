@@ -9,11 +9,10 @@ import click
 from tallystick.cli import code, options, output, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sized
+    from collections.abc import Iterable, Sized
 
     from tallystick.store.events import Problem
     from tallystick.store.page import Hole
-    from tallystick.store.store import Store
 
 
 @click.command("verify", short_help="Check every event and every structure.")
@@ -32,28 +31,18 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
     Problems that reducers or signatures show, and those of projections, consumers and dead letters, are reported but
     not recorded.
     """
-    from tallystick.state import validation
-    from tallystick.store.kept_check import problems_beside
-    from tallystick.store.stating import shown
-    from tallystick.store.verify import verify
+    from tallystick.store.urls import redacted
 
     chosen = code.load_reducers(references)
     with code.open_store(url, catalog_reference, readonly=True) as store:
         total = store.head()
-        with progress.bar("verifying", total=total) as move:
-            found = verify(store.log, progress=move)
-        if chosen:
-            with progress.bar("replaying", total=None) as move:
-                for problem in validation.problems(store, chosen, progress=move):
-                    found.add(problem)
-        if store.profile.signed:
-            for problem in _wrong_signatures(store, total):
-                found.add(problem)
-        for problem in problems_beside(store.log):
-            found.add(problem)
+        with progress.parts({"verifying": total, "signatures": total}) as move:
+            found = store.verify(reducers=chosen, progress=move)
+        for line in found.unchecked:
+            click.echo(f"not checked: {line}", err=True)
         answer = {
             "ok": found.ok,
-            "url": shown(url),
+            "url": redacted(url),
             "store_id": store.log.store_id.hex(),
             "events": found.events,
             "streams": found.streams,
@@ -67,18 +56,6 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
         }
     document = answer | {"problems": found.problems}
     return output.answer(found.ok, document, lambda: _show(answer, found.problems), as_json=as_json)
-
-
-def _wrong_signatures(store: Store, total: int) -> Iterator[Problem]:
-    """The problems of the signatures in a community's log. If they cannot be checked, a note says so."""
-    try:
-        from tallystick.community import signatures
-    except ModuleNotFoundError as missing:
-        hint = "pip install 'tallystick[community]'"
-        click.echo(f"signatures were not checked: {missing.name} is not installed ({hint})", err=True)
-        return
-    with progress.bar("signatures", total=total) as move:
-        yield from signatures.problems(store, progress=move)
 
 
 def _show(answer: dict[str, Any], problems: list[Problem]) -> None:
@@ -109,11 +86,15 @@ def counted(problems: Sized, truncated: bool) -> str:
 
 
 def show_problems(problems: list[Problem] | tuple[Problem, ...]) -> None:
-    """Print a table of problems."""
+    """Print a table of what is wrong and where, and what to do about it."""
+    from tallystick.store import reasons
+
     output.table(
         ("position", "stream", "seq", "what", "reason"),
         ((item.position or "", item.stream, item.seq or "", item.what, item.reason) for item in problems),
     )
+    for what, advice in reasons.advice_for(problems).items():
+        click.echo(f"{what}: {advice}")
 
 
 def show_accepted(holes: Iterable[Hole]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from tallystick import errors
 from tallystick.engines.files import index_file, segment
 from tallystick.engines.files.compressed import CompressedFile, open_segment
 from tallystick.engines.files.handles import Handles, Renamed
@@ -14,12 +16,40 @@ from tallystick.engines.files.scan import read_frame
 from tallystick.engines.files.segment import Header
 from tallystick.engines.files.segments import Segment, Segments
 from tallystick.engines.files.snapshots import FileSnapshots
+from tallystick.engines.files.view import LogView
 from tallystick.engines.files.writer import SegmentWriter
 from tallystick.store.events import Problem
 from tallystick.store.filesystem import File
+from tallystick.store.page import Hole
 
 
-def segment_problems(item: Segment, handles: Handles, following: int | None) -> list[Problem]:
+def problems(view: LogView, progress: Callable[[int], None]) -> Iterator[Problem]:
+    """What is wrong with segments and indexes as they are on the disk: nothing that is in memory is used."""
+    view.reader.forget_all()
+    view.handles.release_all()
+    for item in view.segments:
+        try:
+            yield from view.retry_on_swap(functools.partial(_problems_of, view, item.header.segment_id))
+        except errors.ReadFailed:
+            if view.handles.files.exists(f"{view.handles.directory}/{item.name}"):
+                raise
+            first, reason = item.header.first_position, f"{item.name} is missing"
+            view.note_hole(Hole(first, max(item.next_position - 1, first), reason))
+        progress(item.next_position - 1)
+    yield from view.retry_on_swap(lambda: list(_repeated_ids(view.segments)))
+
+
+def _problems_of(view: LogView, segment_id: bytes) -> list[Problem]:
+    """What is wrong with the newest generation of a segment; nothing if it was joined to another one."""
+    items = view.segments
+    number = next((at for at, item in enumerate(items) if item.header.segment_id == segment_id), None)
+    if number is None:
+        return []
+    following = items[number + 1].header.first_position if number + 1 < len(items) else None
+    return _segment_problems(items[number], view.handles, following)
+
+
+def _segment_problems(item: Segment, handles: Handles, following: int | None) -> list[Problem]:
     """What is wrong with one segment on the disk, and with its index: every frame of it is read and verified.
 
     Lost events are found by reading. What no reading of events passes is named here: frames without any. `following` is
@@ -90,7 +120,7 @@ def _index_problems(item: Segment, fresh: Segment, file: File) -> Iterator[Probl
         item.rebuild(instead_of=item.base)
 
 
-def repeated_ids(segments: Segments) -> Iterator[Problem]:
+def _repeated_ids(segments: Segments) -> Iterator[Problem]:
     """Ids that stand in two segments. Rising ids make ranges that hardly overlap, so few pairs are compared."""
     ranges = [(item, bounds) for item in segments if (bounds := item.id_bounds()) is not None]
     ranges.sort(key=lambda found: found[1])
@@ -102,9 +132,13 @@ def repeated_ids(segments: Segments) -> Iterator[Problem]:
                 yield Problem("id", f"the id {id_.hex()} stands in {item.name} and in {other.name}")
 
 
-def facts(segments: Segments, handles: Handles, *, writing: bool, unknown: list[str]) -> dict[str, Any]:
+def facts(view: LogView, *, writing: bool) -> dict[str, Any]:
     """Figures for the operator."""
-    last = segments[-1]
+    return view.retry_on_swap(lambda: _facts(view, writing=writing))
+
+
+def _facts(view: LogView, *, writing: bool) -> dict[str, Any]:
+    segments, handles, last = view.segments, view.handles, view.segments[-1]
     return {
         "directory": handles.directory,
         "store_id": last.header.store_id.hex(),
@@ -120,7 +154,7 @@ def facts(segments: Segments, handles: Handles, *, writing: bool, unknown: list[
         "writer": "this process" if writing else "not this process",
         "indexes_rebuilt": sum(item.rebuilt for item in segments),
         "quarantined": handles.files.list(f"{handles.directory}/quarantine"),
-        "not_ours": unknown,
+        "not_ours": view.opened.unknown,
     }
 
 

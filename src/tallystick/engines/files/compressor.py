@@ -45,6 +45,10 @@ class Compressor:
                 self._thread = threading.Thread(target=self._run, name="tally-compress", daemon=True)
                 self._thread.start()
 
+    def begin_one(self, sealed: Segment) -> None:
+        """Compress a segment that was just sealed, if it is due."""
+        self.begin([sealed])
+
     def wait(self) -> None:
         """Come back when there is nothing to do."""
         with self._lock:  # it is started under this lock

@@ -14,7 +14,7 @@ import msgspec
 
 from tallystick.engines.files import index_file
 from tallystick.engines.files.segments import Segments
-from tallystick.engines.tables.beside import places_in
+from tallystick.engines.tables.side_tables import recorded_checkpoints
 from tallystick.store.filesystem import File, FileSystem
 from tallystick.store.page import Hole
 
@@ -42,7 +42,8 @@ def gather(files: FileSystem, directory: str) -> list[KnownPosition]:
     found = [*_of_indexes(files, directory), *_of_snapshots(files, directory)]
     if files.exists(beside):
         found += [
-            KnownPosition(position, f"{BESIDE}: {name}", store_id) for name, store_id, position in places_in(beside)
+            KnownPosition(position, f"{BESIDE}: {name}", store_id)
+            for name, store_id, position in recorded_checkpoints(beside)
         ]
     return found
 

@@ -15,8 +15,7 @@ from tallystick.engines.files import discovery, joined_segments, known_positions
 from tallystick.engines.files.handles import Handles, Renamed
 from tallystick.engines.files.mark import SegmentMark, SegmentMarkFile
 from tallystick.engines.files.segment import Header
-from tallystick.engines.files.segments import Segment, Segments
-from tallystick.engines.files.writer import following
+from tallystick.engines.files.segments import Segment, Segments, following
 from tallystick.store.filesystem import FileSystem, Lock, replace_file
 from tallystick.store.page import Hole
 

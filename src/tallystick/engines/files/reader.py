@@ -66,7 +66,7 @@ class SegmentReader:
                 if not over_holes:
                     if position > after:
                         return Page(found, position), parts
-                    raise errors.Damaged(first=body.first, last=body.last, reason=body.reason)
+                    raise body.refusal
                 holes.append(body)
                 position = max(position, min(body.last, end))
                 continue
@@ -207,8 +207,7 @@ class SegmentReader:
     def _frame_at(self, item: Segment, offset: int) -> tuple[Frame, bytes]:
         found = read_frame(self._handles.get(item), item.identity, offset, item.end)
         if found is None:
-            hole = self._noted(self._hole_at(item, offset))
-            raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
+            raise self._noted(self._hole_at(item, offset)).refusal
         return found
 
     def _hole_at(self, item: Segment, offset: int) -> Hole:

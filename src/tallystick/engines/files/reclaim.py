@@ -179,7 +179,7 @@ class Reclaimer:
         return done
 
     def _blank(self, events: list[Event], keeping: KeepPlan) -> list[str]:
-        handles = self._view.opened.handles
+        handles = self._view.handles
         return quarantine.blank(handles.files, handles.directory, events, keeping.erased)
 
     def _raw(self, item: Segment, positions: Iterable[int]) -> list[Event]:
@@ -222,8 +222,7 @@ class Reclaimer:
         return compress_before is not None and number < len(items) and items[number].header.created < compress_before
 
     def _rewrite(self, item: Segment, keeping: KeepPlan, how: str, *, encoding: int) -> list[str]:
-        opened = self._view.opened
-        rewriter = Rewriter(opened.handles, placed=self._view.replace)
+        rewriter = Rewriter(self._view.handles, placed=self._view.replace)
         before, erased = self._size(item.name), len(keeping.erased_in(item))
         try:
             remains = SegmentFilter(item, keeping, self._commands)
@@ -247,14 +246,14 @@ class Reclaimer:
     def _join_run(self, run: list[Segment]) -> list[str]:
         opened, keeping, last = self._view.opened, self._keeping(), run[-1]
         absorbed = [item.header.segment_id for item in run[:-1]]
-        rewriter = Rewriter(opened.handles, placed=partial(self._view.replace, absorbed=absorbed))
+        rewriter = Rewriter(self._view.handles, placed=partial(self._view.replace, absorbed=absorbed))
         before = sum(self._size(item.name) for item in run)
         try:
             fresh = rewriter.write(
                 last.name,
                 joined_segments.header_of(run),
                 joined_segments.pieces_of(
-                    run, opened.handles, lambda item: SegmentFilter(item, keeping, self._commands)
+                    run, self._view.handles, lambda item: SegmentFilter(item, keeping, self._commands)
                 ),
                 run[0].org_before,
                 encoding=max(encoding_of(item.header) for item in run),
@@ -271,7 +270,7 @@ class Reclaimer:
     def _remove_absorbed(self) -> list[str]:
         """Remove the files of what was joined to other segments. What somebody has open is removed later."""
         opened = self._view.opened
-        names, opened.absorbed = opened.absorbed, joined_segments.remove(opened.handles, opened.absorbed)
+        names, opened.absorbed = opened.absorbed, joined_segments.remove(self._view.handles, opened.absorbed)
         left = [f"{name} is held open by a reader; it is removed later" for name in opened.absorbed]
         count = len(names) - len(left)
         return left + ([f"files of segments that were joined to others: {count} removed"] if count else [])
@@ -301,19 +300,19 @@ class Reclaimer:
 
     def _move_superfluous(self) -> list[str]:
         opened = self._view.opened
-        done = [quarantine.move(opened.handles, name, time_ns=self._clock()) for name in opened.superfluous]
+        done = [quarantine.move(self._view.handles, name, time_ns=self._clock()) for name in opened.superfluous]
         opened.superfluous.clear()
         keeping = self._keeping()
         return done + self._blank([], keeping) if done and keeping.erased else done
 
     def _bytes(self) -> int:
-        files, directory = self._view.opened.handles.files, self._view.opened.handles.directory
+        files, directory = self._view.handles.files, self._view.handles.directory
         kept = [f"quarantine/{name}" for name in files.list(f"{directory}/quarantine")]
         logs = [name for name in files.list(directory) if name.endswith(".log")]
         return sum(map(self._size, kept + logs))
 
     def _size(self, name: str) -> int:
-        handles = self._view.opened.handles
+        handles = self._view.handles
         file = handles.files.open_read(f"{handles.directory}/{name}")
         try:
             return file.size()

@@ -17,8 +17,7 @@ from tallystick.engines.files.damage import Gap, Run, SurveyedSegment
 from tallystick.engines.files.donor_events import ClaimsFilter
 from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.rewrite import FrameDraft, KeepAll, Rewriter
-from tallystick.engines.files.segments import Segment, org_in
-from tallystick.engines.files.writer import following
+from tallystick.engines.files.segments import Segment, following, org_in
 from tallystick.store.claims import Claims
 from tallystick.store.filesystem import replace_file
 from tallystick.store.page import Hole

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import bisect
 import functools
+import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeAlias, TypeVar
 
 from tallystick.engines.files import frame as frames
-from tallystick.engines.files import index, index_file, lifecycle, side
+from tallystick.engines.files import index, index_file, lifecycle, segment, side
 from tallystick.engines.files.frame import Frame
 from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.index import CommandPlace, FarRange, GrowingIndex, Named, SegmentIndex, StreamEntry
@@ -326,6 +327,20 @@ def _org(item: Segment, stream: str, grown: GrowingIndex, base: SealedIndex | No
     if entry is None and base is not None:
         entry = base.stream(stream)
     return item.org_before(stream) if entry is None else entry.head.org
+
+
+def following(after: Segment, handles: Handles, *, clock: Callable[[], int]) -> Segment:
+    """The segment that follows another one, which is not on disk yet."""
+    header = Header(
+        store_id=after.header.store_id,
+        segment_id=secrets.token_bytes(16),
+        first_position=after.next_position,
+        created=clock(),
+        previous_id=after.header.segment_id,
+        previous_end=after.end,
+        profile=after.header.profile,
+    )
+    return Segment(segment.CURRENT, header, handles, end=segment.SIZE)
 
 
 def index_of_position(segments: Segments, position: int) -> int:

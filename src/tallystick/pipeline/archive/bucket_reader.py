@@ -1,8 +1,8 @@
-"""The files of an archive: every job reads them here, and nothing is rewritten from one that is not as it was written.
+"""Reading the files of an archive: every job reads them here, and each file is checked before its rows are used.
 
-A file is served only if it has the hash, the columns and the rows that the manifest names, in the order of positions,
-within the bounds of its bucket and with the digests of its blocks: the log has those on record, and not the hash.
-Nothing is taken from its statistics, which somebody may have changed with it.
+A file must have the hash, the columns and the number of rows that the manifest names. Its rows must be in order of
+position, within the bounds of its bucket, and have the digests of its blocks; the log records those digests, but not
+the hash. The statistics of a file are never used: whoever changed the file may have changed them too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _IN_BLOCKS = ["position", "link"]
 
 
 class BucketFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the archive with the positions from `first` to `last`; of its row groups, one share of so many."""
+    """A file of the archive with the positions from `first` to `last`, or one of several shares of its row groups."""
 
     name: str
     sha256: str
@@ -55,7 +55,7 @@ class BucketFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def file_of(bucket: Bucket) -> BucketFile | None:
-    """The file with the events of a bucket; None if it has none."""
+    """The file with the events of a bucket; None if the bucket has no events."""
     events = bucket.events
     if events is None:
         return None
@@ -71,7 +71,7 @@ def file_of(bucket: Bucket) -> BucketFile | None:
 
 
 def shared(files: Sequence[BucketFile], *, cores: int) -> list[tuple[BucketFile, ...]]:
-    """What each task reads: small neighbours together, large files in shares, so that every core has its part."""
+    """The files that each task reads: small neighbours together, large files in shares, so that every core has work."""
     fair = sum(file.size for file in files) // (cores * PIECES_A_CORE)
     found: list[list[BucketFile]] = []
     rows = 0
@@ -98,7 +98,7 @@ def read(
 ) -> Batches:
     """The rows of a file, or of its share, in order; `ArchiveDamaged` if they are not what was archived.
 
-    All that the rows are checked by is done before the first of them is given out.
+    The hash, the columns and the blocks are checked before the first row is given out.
     """
     storage, wanted = storage_at(storage), list(dict.fromkeys(["position", *names]))
     last = file.first - 1
@@ -116,14 +116,14 @@ def read(
 
 
 def require(storage: str | Path | Storage, file: BucketFile) -> None:
-    """Refuse a file that is not the one that was archived."""
+    """Refuse a file that is not as it was archived."""
     for _ in read(storage, file, ("position",)):
         pass
 
 
 @contextmanager
 def _opened(storage: Storage, file: BucketFile) -> Iterator[pq.ParquetFile]:
-    """The file, with the hash, the columns and the number of rows that it must have."""
+    """The file, if it has the hash, the columns and the number of rows that the manifest names."""
     with storage.opened(file.name) as path:
         if archive_files.hash_of(path) != file.sha256:
             raise _damaged(storage, file, "is not the one that was archived")
@@ -132,7 +132,7 @@ def _opened(storage: Storage, file: BucketFile) -> Iterator[pq.ParquetFile]:
 
 
 def _formed(storage: Storage, file: BucketFile, opened: pq.ParquetFile) -> pq.ParquetFile:
-    """The file, if it has its columns and rows."""
+    """The file, if it has the columns of events and the right number of rows."""
     if (reason := wrong_form(opened.schema_arrow)) is not None:
         raise _damaged(storage, file, reason)
     if opened.metadata.num_rows != file.rows:
@@ -141,7 +141,7 @@ def _formed(storage: Storage, file: BucketFile, opened: pq.ParquetFile) -> pq.Pa
 
 
 def wrong_form(found: pa.Schema) -> str | None:
-    """Which column of events is missing or of another type; None if all are there."""
+    """Which column of events is missing or has another type; None if the schema is right."""
     for field in arrow_schema(COLUMNS):
         at = found.get_field_index(field.name)
         if at < 0:
@@ -152,7 +152,7 @@ def wrong_form(found: pa.Schema) -> str | None:
 
 
 def _groups(opened: pq.ParquetFile, file: BucketFile) -> tuple[int, int]:
-    """The row groups of a share: from the first, up to the second."""
+    """The row groups of a share: the first, and the one after the last."""
     groups = opened.num_row_groups
     return groups * file.share // file.shares, groups * (file.share + 1) // file.shares
 
@@ -168,7 +168,7 @@ def _rows(opened: pq.ParquetFile, groups: Iterable[int], wanted: list[str], tabl
 
 @contextmanager
 def found(storage: Storage, file: BucketFile) -> Iterator[None]:
-    """Raise what the file system and Parquet say as an error that names the file."""
+    """Raise errors of the file system and of Parquet as `ArchiveDamaged`, with the name of the file."""
     try:
         yield
     except MemoryError:
@@ -180,10 +180,10 @@ def found(storage: Storage, file: BucketFile) -> Iterator[None]:
 
 
 def _require_order(storage: Storage, file: BucketFile, batch: pa.RecordBatch, last: int) -> int:
-    """Refuse rows that do not ascend within the bounds of their bucket; the last position."""
+    """The last position of a batch; refused if its rows do not ascend within the bounds of their bucket."""
     found = batch.column(0).to_numpy(zero_copy_only=False)
     if not (found[0] > last and np.all(found[1:] > found[:-1]) and found[-1] <= file.last):
-        raise _damaged(storage, file, "does not hold its positions in order")
+        raise _damaged(storage, file, "does not have its positions in order")
     return int(found[-1])
 
 
@@ -237,7 +237,7 @@ def without_payloads(events: pa.RecordBatch, erased: Sequence[int]) -> pa.Record
 
 
 def _require_blocks(storage: Storage, file: BucketFile, opened: pq.ParquetFile, begin: int, end: int) -> None:
-    """Refuse rows from `begin` up to `end` that are not those of their blocks, which may go beyond them."""
+    """Refuse a file if the blocks with its rows from `begin` to `end` do not have their digests."""
     edges = list(accumulate((block.rows for block in file.blocks), initial=0))
     touched = [at for at in range(len(file.blocks)) if edges[at] < end and edges[at + 1] > begin]
     if not touched:
@@ -246,11 +246,11 @@ def _require_blocks(storage: Storage, file: BucketFile, opened: pq.ParquetFile, 
     wrong = next(wrong_blocks(_between(opened, begin, end), [file.blocks[at] for at in touched]), None)
     if wrong is not None:
         first = max(file.first, wrong.number * BLOCK_POSITIONS + 1)
-        raise _damaged(storage, file, f"does not hold what was archived of the positions from {first} on")
+        raise _damaged(storage, file, f"does not have what was archived from position {first} on")
 
 
 def _between(opened: pq.ParquetFile, begin: int, end: int) -> Batches:
-    """Positions and links of some rows, by their numbers in the file."""
+    """The positions and links of the rows from number `begin` to number `end` of a file."""
     at = 0
     for number in range(opened.num_row_groups):
         count = opened.metadata.row_group(number).num_rows
@@ -265,7 +265,7 @@ def _between(opened: pq.ParquetFile, begin: int, end: int) -> Batches:
 
 
 def wrong_blocks(rows: Batches, blocks: Sequence[Block]) -> Iterator[Block]:
-    """The blocks that rows of position and link do not have; rows past the last one are a block too many."""
+    """The blocks whose digests the rows (position, link) do not have. Rows after the last block count as one more."""
     waiting = (batch for batch in rows if batch.num_rows)
     batch = next(waiting, None)
     for block in blocks:

@@ -1,4 +1,4 @@
-"""Summaries on Spark: columns out of payloads, aggregates by Spark SQL, and a state in Python for each row, not event.
+"""Summaries on Spark: payloads become columns, Spark SQL aggregates them, and Python makes one state per row.
 
 pieces → columns (by the task that reads them) → group by key and window → states
 """
@@ -54,7 +54,7 @@ def fold(spark: SparkSession, source: WholeLog, summary: Summary) -> DataFrame:
 
 
 def ddl(summary: Summary) -> str:
-    """The columns that an extractor gives."""
+    """The columns of the extractor, as DDL."""
     return ", ".join(f"{name} {kind}" for name, kind in PayloadExtractor(summary).fields)
 
 
@@ -66,7 +66,7 @@ def grouped(columns: DataFrame, summary: Summary) -> DataFrame:
 
 
 def states(groups: DataFrame, summary: Summary) -> DataFrame:
-    """A row for each key. Where it has many windows, they come to one task."""
+    """One row for each key. The windows of a key go to one task."""
 
     def run(batches: Batches) -> Batches:
         with mark_errors():
@@ -79,7 +79,7 @@ def states(groups: DataFrame, summary: Summary) -> DataFrame:
 
 
 def accounts_of(summary: Summary, rows: Iterator[Sequence[Any]]) -> Accounts:
-    """The accounts that aggregates come to."""
+    """The accounts from the rows of aggregates."""
     headed = ((key, window, None, None, None, *columns) for key, window, *columns in rows)
     return accounts(summary, headed, decode=untagged, key_of=str)
 

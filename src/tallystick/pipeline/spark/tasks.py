@@ -1,4 +1,4 @@
-"""Work that is done item by item: one Spark job for all of it, a task each, and only what each says comes back."""
+"""Running a function on each of many items: one Spark job, one task per item, and only the results come back."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Said = TypeVar("Said")
 
 
 def run_each(spark: SparkSession, items: Sequence[Work], do: Callable[[Work], Said], kind: type[Said]) -> list[Said]:
-    """What a function says of each item, in the order of the items. What it says has to be small."""
+    """The results of a function for each item, in the order of the items. Results must be small."""
     if not items:
         return []
-    packed = [pickle.dumps(item) for item in items]  # a task makes sense of its own alone
+    packed = [pickle.dumps(item) for item in items]  # each task unpickles only its own item
 
     def run(batches: Batches) -> Batches:
         with mark_errors():
@@ -42,7 +42,7 @@ def run_each(spark: SparkSession, items: Sequence[Work], do: Callable[[Work], Sa
 
 
 def cores(spark: SparkSession) -> int:
-    """How many tasks run at a time. A session of Spark Connect does not say, so it is asked to split something."""
+    """How many tasks run at a time. Spark Connect does not report it, so a small range is split to find out."""
     if isinstance(spark, SparkSession):
         return spark.sparkContext.defaultParallelism
     parts = spark.range(_PROBE_ROWS).select(F.spark_partition_id().alias("part")).distinct()

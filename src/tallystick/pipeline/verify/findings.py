@@ -1,7 +1,7 @@
-"""What verification asks of a table, each question a DataFrame of what is wrong: (what, reason, position, stream, seq).
+"""The checks of verification, each a DataFrame of what is wrong: (what, reason, position, stream, seq).
 
-The tasks of `piece_check` have seen every event; what they left is asked here, by Spark's own functions. Comparisons
-are null-safe throughout, so that a missing link or checksum is a finding and not a row that no condition is true of.
+The tasks of `piece_check` have read every event; these checks use the rows that they left, by Spark's own functions.
+All comparisons are null-safe, so that a missing link or checksum is a finding, not a row that every condition skips.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ def finding(rows: DataFrame, what: str | Column, reason: Column) -> DataFrame:
 
 
 def claims(events: DataFrame, type_: str, schema: str) -> DataFrame:
-    """The control facts of one type: the fields of `schema`, and the fact's own place as `at`."""
-    told = events.where((F.col("type") == type_) & F.col("stream").startswith(_ABOUT))
+    """The control facts of one type: the fields of `schema`, and the fact's own position as `at`."""
+    chosen = events.where((F.col("type") == type_) & F.col("stream").startswith(_ABOUT))
     fact = F.from_json("payload", schema)
-    return told.select(F.col("position").alias("at"), fact.alias("fact")).select("at", "fact.*")
+    return chosen.select(F.col("position").alias("at"), fact.alias("fact")).select("at", "fact.*")
 
 
 def pruned_claims(events: DataFrame) -> DataFrame:
-    """(stream, through, cut_link, …): up to where streams were pruned, every time it was done, and by which archive."""
+    """(stream, through, cut_link, …): up to where a stream was pruned, and by which archive; one row per prune."""
     schema = "stream string, through bigint, link string, count bigint, accepted boolean, archive struct<root: string>"
     found = claims(events, facts.PRUNED, schema)
     return found.select("stream", "through", F.col("link").alias("cut_link"), "count", "accepted", "archive", "at")
 
 
 def relied_on(events: DataFrame) -> DataFrame:
-    """(archive, through): what facts about prunes say of archives, each once."""
-    told = events.where((F.col("type") == facts.PRUNED) & F.col("stream").startswith(_ABOUT))
-    found = told.select(
+    """(archive, through): the archives in facts about prunes, each once."""
+    chosen = events.where((F.col("type") == facts.PRUNED) & F.col("stream").startswith(_ABOUT))
+    found = chosen.select(
         F.get_json_object("payload", "$.archive").alias("archive"),
         F.get_json_object("payload", "$.last_position").try_cast("bigint").alias("through"),
     )
@@ -74,25 +74,25 @@ def sealed_claims(events: DataFrame) -> DataFrame:
 
 
 def places(*named: DataFrame) -> DataFrame:
-    """(stream, seq) of everything that is named, once."""
+    """(stream, seq) of all rows, each once."""
     return reduce(DataFrame.unionAll, [item.select("stream", "seq") for item in named]).distinct()
 
 
 def at_places(events: DataFrame, wanted: DataFrame) -> DataFrame:
-    """(stream, seq, position, found_link) of the events at these places."""
+    """(stream, seq, position, found_link) of the events at these (stream, seq)."""
     links = events.select("stream", "seq", "position", hex_of("link").alias("found_link"))
     return links.join(wanted, ["stream", "seq"], "left_semi")
 
 
 def last_of(checked: DataFrame) -> DataFrame:
-    """(stream, last_seq, last_link): where each stream ended, as the pieces have it."""
+    """(stream, last_seq, last_link): the last event of each stream in the pieces."""
     ends = checked.where(F.col("kind") == EDGE).groupBy("stream")
     last = F.max(F.struct("last_position", "last_seq", "last_link")).alias("last")
     return ends.agg(last).select("stream", "last.last_seq", "last.last_link")
 
 
 def unmatched(heads: DataFrame, ends: DataFrame) -> DataFrame:
-    """(stream, seq, link) of the heads that are not where the stream ended."""
+    """(stream, seq, link) of the heads that are not the last event of their stream."""
     is_there = F.col("seq").eqNullSafe(F.col("last_seq")) & F.col("link").eqNullSafe(F.col("last_link"))
     return heads.join(ends, "stream", "left").where(~is_there).select("stream", "seq", "link")
 
@@ -101,7 +101,7 @@ def unmatched(heads: DataFrame, ends: DataFrame) -> DataFrame:
 
 
 def unexplained(suspects: DataFrame, erased: DataFrame) -> DataFrame:
-    """Of those that do not fit: payloads without their checksum, and missing ones that no fact tells of."""
+    """Suspect payloads without their checksum, and missing payloads that no fact names."""
     claim = erased.groupBy("stream", "seq").agg(F.first("erased_checksum").alias("erased_checksum"))
     beside = suspects.join(claim, ["stream", "seq"], "left")
     is_claimed = F.col("erased_checksum").isNotNull()
@@ -116,7 +116,7 @@ def unexplained(suspects: DataFrame, erased: DataFrame) -> DataFrame:
 
 
 def unkept_erasures(found: DataFrame, suspects: DataFrame, erased: DataFrame, pruned: DataFrame) -> DataFrame:
-    """Facts about erasures of events whose payload is still there, or that are neither there nor pruned."""
+    """Erasure facts about events whose payload still exists, or that neither exist nor were pruned."""
     gone = suspects.where("gone").select("stream", "seq")
     cut = pruned.groupBy("stream").agg(F.max("through").alias("through"))
     left = erased.select("stream", "seq").distinct().join(gone, ["stream", "seq"], "left_anti")
@@ -133,8 +133,9 @@ def unkept_erasures(found: DataFrame, suspects: DataFrame, erased: DataFrame, pr
 
 
 def stitched(checked: DataFrame) -> DataFrame:
-    """The events that do not simply follow the one before them in their stream, those with a signature or in need of
-    one, and the event before each: within a piece its task saw it, and where a piece ends the next one goes on.
+    """Events that do not follow the one before in their stream, or have or need a signature; with the event before.
+
+    Within a piece the task found them. Between pieces they are found here, from the edges.
     """
     edges = checked.where(F.col("kind") == EDGE)
     order = Window.partitionBy(F.xxhash64("stream"), "stream").orderBy("seq", "position")
@@ -151,7 +152,7 @@ def stitched(checked: DataFrame) -> DataFrame:
 
 
 def with_cuts(beside: DataFrame, pruned: DataFrame) -> DataFrame:
-    """Events of `stitched` beside the cut that they may follow instead."""
+    """Events of `stitched` with the cut that they may follow instead of an event."""
     cut = pruned.groupBy("stream", (F.col("through") + 1).alias("seq")).agg(F.first("cut_link").alias("cut_link"))
     return beside.join(cut, ["stream", "seq"], "left")
 
@@ -168,12 +169,12 @@ def is_community() -> Column:
 
 
 def is_next() -> Column:
-    """Whether the seq is the one behind that of the event before."""
+    """Whether the seq is one more than that of the event before."""
     return F.col("seq").eqNullSafe(F.coalesce("seq_before", F.lit(0)) + 1)
 
 
 def is_behind_cut() -> Column:
-    """Whether an event of `with_cuts` may follow a cut, and not the event before it."""
+    """Whether an event of `with_cuts` may follow a cut instead of the event before it."""
     return F.col("cut_link").isNotNull() & ~is_next()
 
 
@@ -183,12 +184,12 @@ def link_before() -> Column:
 
 
 def signed_text() -> Column:
-    """What the link of an event of `with_cuts` hashes, and its signature signs."""
+    """The text that the link of an event of `with_cuts` hashes and its signature signs."""
     return _text(F.when(is_behind_cut(), F.col("cut_link")).otherwise(link_before()))
 
 
 def wrong_places(beside: DataFrame) -> DataFrame:
-    """Events that do not follow the one before: by seq, by link, or by position."""
+    """Events that do not follow the one before them by seq, link or position."""
     broken = ~F.coalesce(F.unhex(F.sha2(signed_text(), 256)).eqNullSafe(F.col("link")), F.lit(False))
     position, seq = F.coalesce("position_before", F.lit(0)), F.coalesce("seq_before", F.lit(0))
     neighbour = F.concat(F.lit(" (after position "), position.cast("string"), F.lit(")"))
@@ -212,7 +213,7 @@ def _text(previous: Column) -> Column:
 
 
 def wrong_seals(found: DataFrame, sealed: DataFrame) -> DataFrame:
-    """Fingerprints over links that are not there, or that do not follow from what they say."""
+    """Fingerprints over links that do not exist, or that do not follow from their link and state hash."""
     made = F.sha2(F.concat(F.col("sealed_link"), F.lit("\n"), F.col("state_hash")), 256)
     beside = sealed.join(found, ["stream", "seq"], "left")
     reason = F.when(
@@ -226,7 +227,7 @@ def wrong_seals(found: DataFrame, sealed: DataFrame) -> DataFrame:
 
 
 def wrong_heads(found: DataFrame, expected: DataFrame, pruned: DataFrame) -> DataFrame:
-    """Ends of streams, as somebody else knows them, that are not in the table: a stream is missing, or its tail is."""
+    """Known ends of streams that the table lacks: the whole stream is missing, or its tail."""
     cut = pruned.groupBy("stream").agg(F.max("through").alias("through"))
     known = expected.select("stream", "seq", hex_of("link").alias("expected_link"))
     beside = known.join(found, ["stream", "seq"], "left").join(cut, "stream", "left")
@@ -242,7 +243,7 @@ def wrong_heads(found: DataFrame, expected: DataFrame, pruned: DataFrame) -> Dat
 
 
 def unknown_facts(control: DataFrame, known: DataFrame, *, until: int) -> DataFrame:
-    """Control facts up to `until` that the log does not have: it never prunes them, so that somebody made them up."""
+    """Control facts up to `until` that the log lacks: a log never prunes them, so they were made up."""
     ends = known.select("stream", F.col("seq").alias("end"))
     beside = control.where(F.col("position") <= until).join(ends, "stream", "left")
     wrong = beside.where(F.col("end").isNull() | (F.col("seq") > F.col("end")))
@@ -250,7 +251,7 @@ def unknown_facts(control: DataFrame, known: DataFrame, *, until: int) -> DataFr
 
 
 def unknown_events(archived: DataFrame, ends: DataFrame) -> DataFrame:
-    """Events of an archive behind the ends that were noted for their streams when they were archived."""
+    """Events of an archive after the ends of their streams, as recorded when they were archived."""
     last = ends.groupBy("stream").agg(F.max("seq").alias("end"))
     wrong = archived.select("position", "stream", "seq").join(last, "stream", "left")
     wrong = wrong.where(F.col("end").isNull() | (F.col("seq") > F.col("end")))

@@ -1,6 +1,6 @@
-"""Signatures of events, checked in Arrow batches: the one thing of verification that Spark's own functions cannot do.
+"""Checking the signatures of events in Arrow batches: the one check that Spark's own functions cannot do.
 
-What is signed is the text that the link hashes, which Spark makes; `community/signatures.py` says by whom.
+A signature is over the text that the link hashes, which Spark computes. `community/signatures.py` names the signer.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def wrong_signatures(beside: DataFrame) -> DataFrame:
-    """Events of `findings.with_cuts` that lack a signature, or whose signature is not that of their author."""
+    """Events of `findings.with_cuts` that lack a signature, or whose signature is not their author's."""
     community = is_community()
     asked = beside.where(F.col("signature").isNotNull() | community)
-    told_ = asked.select(
+    signed = asked.select(
         "position", "stream", "seq", "signature", community.alias("is_community"), signed_text().alias("text")
     )
-    return told_.mapInArrow(_check, FINDINGS_DDL)
+    return signed.mapInArrow(_check, FINDINGS_DDL)
 
 
 def _check(batches: Batches) -> Batches:
