@@ -81,7 +81,7 @@ def test_verify_finds_a_changed_payload_in_sqlite(tally):
     shown = tally("verify", "sqlite:a.db")
     assert shown.exit_code == 1
     assert "order/1" in shown.stdout
-    assert "1 wrong in 20 events" in shown.stdout
+    assert "1 problem in 20 events" in shown.stdout
 
 
 def test_verify_and_doctor_find_a_damaged_file_log(tally):

@@ -166,7 +166,7 @@ def test_a_sealed_fingerprint_is_checked_by_verify(tally: Tally, shop: str, tmp_
         (("state", "order/1", *BALANCE, "--at", "yesterday"), 2, "yesterday"),
         (("state", "order/1", *BALANCE, "--seal", "--at", "1"), 2, "--seal"),
         (("snapshot", "order/1"), 2, "--reducer"),
-        (("snapshot", "order/1", "--unprotect", "zz"), 2, "no snapshot"),
+        (("snapshot", "order/1", "--unprotect", "zz"), 2, "not the id of a snapshot"),
         (("prune", "order/1"), 2, "--before"),
         (("prune", "order/none", "--before", "2"), 1, "no such stream"),
         (("erase", "order/1", "99", "--reason", "x"), 1, "no such event"),

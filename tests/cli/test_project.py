@@ -13,8 +13,8 @@ import pytest
 import tallystick
 from tallystick import NewEvent
 from tallystick.projections import Consumer, Live, ViewReader
-from tallystick.testing import tampering
-from tallystick.testing.contract.tampering import Counted
+from tallystick.testing import tamper
+from tallystick.testing.contract.tampered import EventCount
 
 MODULE = """
 from tallystick import Catalog
@@ -119,7 +119,7 @@ def test_a_summary_is_computed_by_the_database(tally, filled, lines):
         assert "the engine files is no SQL database" in by_sql.stderr
         return
     (there,) = lines(by_sql)
-    assert (there["on"], there["why"], there["rows"]) == ("sql", "asked for", 2)
+    assert (there["on"], there["why"], there["rows"]) == ("sql", "chosen with --on", 2)
     assert there["fingerprint"] == here["fingerprint"]
 
 
@@ -170,7 +170,7 @@ def test_dead_letters_that_vanished_are_missed_until_they_are_counted_again(tall
     with tallystick.open(filled) as store:
         Consumer(store, "mailer", _fail, attempts=1).catch_up()
     assert tally("verify", filled).exit_code == 0
-    tampering.tamper_beside(filled, "DELETE FROM dead_letters WHERE position = 2")
+    tamper.tamper_beside(filled, "DELETE FROM dead_letters WHERE position = 2")
     assert tally("deadletters", filled).exit_code == 1
     for command in ("verify", "doctor"):
         named = tally(command, filled)
@@ -187,11 +187,11 @@ def test_rows_that_vanished_are_named(tally, filled):
     """SAFE-01: verify and doctor name the projection; appends go on."""
     with tallystick.open(filled) as store:
         store.append("run/more", NewEvent("thing.happened", {}))
-        Live(store, Counted()).catch_up()
-    tampering.tamper_beside(filled, "DELETE FROM view_rows")
+        Live(store, EventCount()).catch_up()
+    tamper.tamper_beside(filled, "DELETE FROM view_rows")
     for command in ("verify", "doctor"):
         named = tally(command, filled)
-        assert (named.exit_code, "the rows of projection 'Counted'" in named.stdout) == (1, True)
+        assert (named.exit_code, "the rows of projection 'EventCount'" in named.stdout) == (1, True)
     with tallystick.open(filled) as store:
         store.append("run/more", NewEvent("thing.happened", {}))
 

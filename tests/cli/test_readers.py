@@ -50,12 +50,12 @@ def test_consumers_are_listed_reset_and_dropped(tally, read, lines):
     (found,) = lines(tally("consumers", "list", read, "--json"))
     assert (found["name"], found["position"], found["lag_events"], found["dead_letters"]) == ("mailer", 1, 7, 1)
     assert "dead letters" in tally("consumers", "list", read).stdout
-    assert "goes on behind position 5; it was at 1" in tally("consumers", "reset", read, "mailer", "--to", "5").stdout
+    assert "continues after position 5; it was at 1" in tally("consumers", "reset", read, "mailer", "--to", "5").stdout
     refused = tally("consumers", "drop", read, "mailer")
     assert refused.exit_code == 1
     assert "consumer 'mailer' has 1 dead letters" in refused.stderr
     assert (
-        "was at position 5, and 1 dead letters: dropped"
+        "dropped consumer mailer, which was at position 5, and 1 dead letters"
         in tally("consumers", "drop", read, "mailer", "--letters").stdout
     )
     assert lines(tally("consumers", "list", read, "--json")) == []

@@ -173,7 +173,7 @@ def test_an_empty_store_exports_nothing(tally, url):
 
 def test_a_snapshot_of_a_stream_that_does_not_exist_is_not_made_in_silence(tally, filled, lines):
     """SAFE-05: exit status 1, and the snapshots of the other streams are made, or listed."""
-    reducer = ("--reducer", "tallystick.testing.contract.tampering:count")
+    reducer = ("--reducer", "tallystick.testing.contract.tampered:count")
     for asked in (reducer, ("--list",)):
         found = tally("snapshot", filled, "order/9", "order/1", *asked, "--json")
         assert (found.exit_code, [made["stream"] for made in lines(found)]) == (1, ["order/1"])
@@ -184,7 +184,7 @@ def test_a_snapshot_of_a_stream_that_does_not_exist_is_not_made_in_silence(tally
 def test_the_state_of_a_stream_that_does_not_exist_is_refused(tally, url):
     """SAFE-05: not the initial state with status 0."""
     tally("append", url, "order/1", "thing.happened", "{}")
-    reducer = ("--reducer", "tallystick.testing.contract.tampering:count")
+    reducer = ("--reducer", "tallystick.testing.contract.tampered:count")
     assert tally("state", url, "order/1", *reducer).exit_code == 0
     found = tally("state", url, "order/2", *reducer)
     assert found.exit_code == 1

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 
-from tallystick.server.console.signing_in import safe_next
+from tallystick.server.console.sign_in import safe_next
 
 from .conftest import OpenPage
 from .serving import Served

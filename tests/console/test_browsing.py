@@ -11,7 +11,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, Store
 from tallystick.event import ids
-from tallystick.server.console import asking, browsing, causes, changes, links, rendering, shown
+from tallystick.server.console import browsing, causes, changes, display, event_filter, links, render
 from tallystick.store.events import EventLog
 from tallystick.store.gauges import MeteredLog
 from tallystick.store.page import Hole
@@ -89,7 +89,7 @@ def test_the_look_for_consequences_is_bounded(long_log: Store, counting: Countin
     story = causes.story(long_log, event, reach=300)
     assert counting.handed_out == 300
     assert "300 positions" in causes.says(story)
-    assert causes.drawing(story, rendering.event_href)["more"]
+    assert causes.drawing(story, render.event_href)["more"]
     counting.handed_out = 0
     causes.story(long_log, event, reach=10**9)
     assert counting.handed_out <= causes.REACH_MAX
@@ -186,7 +186,7 @@ def test_a_state_that_changed_all_over_is_told_in_part() -> None:
 )
 def test_every_character_can_be_seen(text: str, seen: str) -> None:
     """What turns, joins or hides text stands there by its number; letters of any language stay."""
-    assert shown.plain(text) == seen
+    assert display.plain(text) == seen
 
 
 @pytest.mark.parametrize(
@@ -201,18 +201,22 @@ def test_every_character_can_be_seen(text: str, seen: str) -> None:
 )
 def test_a_filter_names_the_field_that_is_wrong(given: dict[str, str], field: str) -> None:
     """CP-09: a filter that cannot be meant is refused with the field and the form it must have."""
-    asked = asking.read(given)
+    asked = event_filter.read(given)
     assert asked.wrong == (field,)
     assert asked.problem
 
 
 def test_a_filter_selects_what_was_typed() -> None:
     """CP-15: names as they are, times in UTC, and the query that gives the same filter again."""
-    asked = asking.read({"type": "order.placed", "since": "2026-01-31", "till": "2026-01-31T00:00:01+00:00", "x": "y"})
+    asked = event_filter.read(
+        {"type": "order.placed", "since": "2026-01-31", "till": "2026-01-31T00:00:01+00:00", "x": "y"}
+    )
     assert asked.selection.types == frozenset({"order.placed"})
     assert asked.selection.time_until - asked.selection.time_from == 1_000_000_000  # type: ignore[operator]
     assert (
-        asking.read(dict(pair.split("=") for pair in asked.query.replace("%3A", ":").replace("%2B", "+").split("&")))
+        event_filter.read(
+            dict(pair.split("=") for pair in asked.query.replace("%3A", ":").replace("%2B", "+").split("&"))
+        )
         == asked
     )
 
@@ -226,4 +230,4 @@ def test_a_filter_selects_what_was_typed() -> None:
 )
 def test_a_place_is_shown_without_its_password(url: str, told: str) -> None:
     """CP-11: what may be secret in an address is never on a page."""
-    assert rendering.shown_url(url) == told
+    assert render.shown_url(url) == told

@@ -19,7 +19,7 @@ from tallystick.pipeline.file_list import files
 from tallystick.pipeline.storage import object_storage
 from tallystick.pipeline.storage.directory import DirectoryStorage
 from tallystick.pipeline.storage.port import Storage, Taken, storage_at
-from tallystick.testing.object_store import AnswerLost, Conflicting, Server
+from tests.pipeline.object_store import AnswerLost, Conflicting, Server
 
 WRITERS = 8
 

@@ -21,7 +21,7 @@ from tallystick.pipeline.source import columns
 from tallystick.projections import Live, Summary, ViewReader
 from tallystick.projections.summary import DAY, count, latest, max_text, payload, sum_
 from tallystick.testing import upkeep
-from tallystick.testing.summaries import SOLD, ByStream, Everything, expected, histories, play, rows_of
+from tests.projections.summaries import SOLD, ByStream, Everything, expected, histories, play, rows_of
 
 
 @pytest.mark.timeout(600)

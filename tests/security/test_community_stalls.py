@@ -17,7 +17,7 @@ from tallystick.community import service
 from tallystick.community.acts import proof_text
 from tallystick.community.credentials import sign_request
 from tallystick.community.turns import Turns
-from tallystick.server import quiet
+from tallystick.server import idle_timeout
 from tallystick.testing.community.people import keys
 from tests.security.community_club import Club, club
 
@@ -169,9 +169,9 @@ def test_a_body_that_was_not_signed_is_refused(house: Club) -> None:
 
 def test_connections_that_ask_nothing_are_closed(house: Club, monkeypatch: pytest.MonkeyPatch) -> None:
     """COM-09: silence, half a head, and silence after an answer: none of them holds a connection for good."""
-    monkeypatch.setattr(quiet, "QUIET_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(idle_timeout, "QUIET_SECONDS_MAX", 0.1)
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(house.server.app(), http=quiet.Connection, ws="none", log_level="warning")
+    config = uvicorn.Config(house.server.app(), http=idle_timeout.Connection, ws="none", log_level="warning")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[listening]),))
     thread.start()

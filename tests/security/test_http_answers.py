@@ -14,7 +14,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, errors, state
 from tallystick.event import chain, ids
-from tallystick.server.merging import merge
+from tallystick.server.merge import merge
 from tallystick.server.tokens import Tokens
 from tests.server.conftest import Book, Served, serving
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.server.connection import PIPELINED_MAX
+from tallystick.server.http.connection import PIPELINED_MAX
 from tests.server.conftest import Book, Served, serving
 
 pytestmark = pytest.mark.security

@@ -11,7 +11,7 @@ import pytest
 
 import tallystick
 from tallystick import NewEvent
-from tallystick.server.following import FAREWELL_SECONDS
+from tallystick.server.api.follow import FAREWELL_SECONDS
 from tallystick.server.settings import Limits
 from tallystick.server.tokens import FRESH_SECONDS, Tokens
 from tallystick.testing.clock import ManualClock

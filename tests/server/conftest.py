@@ -23,7 +23,7 @@ from fastapi.routing import APIRoute
 
 import tallystick
 from tallystick import errors
-from tallystick.server import listening
+from tallystick.server import listener
 from tallystick.server.service import Service
 from tallystick.server.settings import Limits, Settings
 from tallystick.testing import postgres
@@ -75,9 +75,9 @@ class Served:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._ready = threading.Event()
-        self._socket = listening.bind(service.settings)
+        self._socket = listener.bind(service.settings)
         self.port: int = self._socket.getsockname()[1]
-        self.listener = listening.Listener(service, ready=lambda address: self._ready.set())
+        self.listener = listener.Listener(service, ready=lambda address: self._ready.set())
         self._thread = threading.Thread(target=self.listener.run, args=([self._socket],), daemon=True)
         self._thread.start()
         assert self._ready.wait(SECONDS)

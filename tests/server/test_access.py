@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tallystick import Catalog, NewEvent, Store, open, state
-from tallystick.server import reading
 from tallystick.server.access import MAY, Need, Needs
+from tallystick.server.api import streams
 from tallystick.server.app import build
 from tallystick.server.express import Express, needs_of
-from tallystick.server.merging import merge
+from tallystick.server.merge import merge
 from tallystick.server.service import Service
 from tallystick.server.settings import Settings
 
@@ -214,7 +214,7 @@ def test_what_was_pruned_of_others_is_not_told_of(serve: Any, book: Any) -> None
 
 def test_a_cursor_names_no_stream_of_others(serve: Any, book: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """CP-10: where the look at streams ends in those of another org, `next` leads on and does not say where it is."""
-    monkeypatch.setattr(reading, "STREAMS_SCANNED_MAX", 2)
+    monkeypatch.setattr(streams, "STREAMS_SCANNED_MAX", 2)
     store = open("memory:")
     for name, org in (("a", "other"), ("b", "other"), ("c", "other"), ("d", "acme")):
         store.append(f"order/{name}", NewEvent("noted", {}, meta={"org": org}))

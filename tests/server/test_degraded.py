@@ -10,7 +10,7 @@ import pytest
 
 import tallystick
 from tallystick import NewEvent, state
-from tallystick.server.merging import merge
+from tallystick.server.merge import merge
 
 
 class Count:

@@ -15,7 +15,7 @@ import pytest
 
 from tallystick import NewEvent, open, state
 from tallystick.server import tail
-from tallystick.server.merging import merge
+from tallystick.server.merge import merge
 from tallystick.server.service import Service
 from tallystick.server.settings import Settings
 from tallystick.store.selection import Selection

@@ -12,7 +12,7 @@ import msgspec
 import tallystick
 from tallystick import NewEvent, state
 from tallystick.projections import Live, Projection
-from tallystick.server.merging import merge
+from tallystick.server.merge import merge
 from tallystick.server.tokens import Tokens
 
 BODY = {"events": [{"type": "noted", "payload": {"n": 1}}, {"type": "noted", "payload": {"n": 2}}]}

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tallystick import errors
-from tallystick.server.crowd import Crowd
 from tallystick.server.gate import CALLER, Entry, Gate
+from tallystick.server.http.crowd import Crowd
 from tallystick.server.threads import Threads
 
 

@@ -15,7 +15,7 @@ import tallystick
 from tallystick import NewEvent
 from tallystick.engines.disk import Disk
 from tallystick.event import canonical
-from tallystick.server import bodies, idempotency
+from tallystick.server.http import bodies, idempotency
 from tallystick.testing.faults import FaultyFileSystem
 
 HEAD = b"POST /v1/streams/order/1/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"

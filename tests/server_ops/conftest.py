@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tallystick.server import listening
+from tallystick.server import listener
 from tallystick.server.service import Service, open_service
 from tallystick.server.settings import Settings
 
@@ -32,8 +32,8 @@ class Running:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._ready = threading.Event()
-        self._socket: socket.socket = listening.bind(service.settings)
-        self._server = listening.Listener(service, ready=self._listens)
+        self._socket: socket.socket = listener.bind(service.settings)
+        self._server = listener.Listener(service, ready=self._listens)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
         assert self._ready.wait(WAIT_SECONDS)

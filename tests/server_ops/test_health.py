@@ -7,7 +7,7 @@ from typing import Any
 
 import tallystick
 from tallystick.engines.disk import Disk
-from tallystick.server.sampling import Sampler, look
+from tallystick.server.sample import Sampler, look
 from tallystick.server.settings import Limits
 from tallystick.server.tokens import Tokens
 from tallystick.testing.faults import Fault, FaultyFileSystem

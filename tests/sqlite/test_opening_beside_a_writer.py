@@ -103,7 +103,7 @@ def _immutable_then_gone(patch: pytest.MonkeyPatch, url: str) -> None:
     """The reader sees a mixture of pages, where it reads the main file without locks while a writer changes it."""
     stray_log = look._stray_log
 
-    def torn(path: str, left: wal.Left, marked: mark.Mark | None) -> str | None:
+    def torn(path: str, left: wal.Left, marked: mark.StoreMark | None) -> str | None:
         patch.undo()
         _Visit(url).end()
         assert stray_log(path, left, marked) is None

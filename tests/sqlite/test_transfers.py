@@ -13,7 +13,7 @@ from tallystick import errors, moving
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep
 from tallystick.testing.builders import events
-from tallystick.testing.contract.moving import lines_of, sealed_again, take
+from tallystick.testing.contract.transfer import lines_of, sealed_again, take
 
 CUT = "INSERT INTO cuts VALUES ('order/a', 2, zeroblob(32), 1, 2, 2, NULL, 99)"
 FORGED = {

@@ -15,7 +15,7 @@ from tallystick.event import chain, ids
 from tallystick.event.model import Event
 from tallystick.moving import frame
 from tallystick.store.verify import verify
-from tallystick.testing.contract.moving import lines_of, sealed_again, with_a_past
+from tallystick.testing.contract.transfer import lines_of, sealed_again, with_a_past
 
 pytestmark = pytest.mark.security
 

@@ -129,10 +129,10 @@ def parts(lines: Sequence[Line], *, apart: set[int] | frozenset[int] = frozenset
     return found
 
 
-def expected(line: Line) -> int:
+def expected(line: Line) -> expectation.Expected:
     """What the first line of a run expects; a claimed seq is an expectation too."""
     if line.expected == expectation.ANY and line.seq is not None and line.seq > 0:
-        return line.seq - 1
+        return expectation.check(line.seq - 1)
     return line.expected
 
 

@@ -41,7 +41,7 @@ class Line(msgspec.Struct):
     number: int
     stream: str
     event: NewEvent
-    expected: int = expectation.ANY
+    expected: expectation.Expected = expectation.ANY
     seq: int | None = None
     checksum: bytes | None = None
     link: bytes | None = None
@@ -125,7 +125,7 @@ def _check_keys(fields: dict[str, Any]) -> None:
             raise errors.InvalidInput(reason=f"its {key!r} must be {must}")
 
 
-def _expected(value: int | str | None) -> int:
+def _expected(value: int | str | None) -> expectation.Expected:
     if value is None:
         return expectation.ANY
     return expectation.from_text(value) if isinstance(value, str) else expectation.check(value)

@@ -16,7 +16,10 @@ class ImportStopped(errors.TallyError):
         "{hint}Stored before that: {imported} events (and {skipped} that were there already), up to line {last_line}."
     )
     where: str
+    line: int
+    cause: str
     reason: str
+    hint: str
     imported: int
     skipped: int
     last_line: int

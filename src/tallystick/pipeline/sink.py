@@ -136,7 +136,8 @@ def _groups(
 ) -> Iterator[tuple[str, int, list[NewEvent]]]:
     """The appends: stream, expected seq, and events. The task and the order of the rows are checked on the way."""
     current, last = "", None
-    expected = seq = ANY
+    expected: int = ANY
+    seq: int = ANY
     events: list[NewEvent] = []
     for batch in batches:
         for row in batch.to_pylist():

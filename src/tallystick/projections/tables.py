@@ -101,9 +101,13 @@ class TableRunner:
         except errors.TallyError:
             raise
         except Exception as problem:
-            reason = reason_of(problem)
-            named = {"stream": event.stream, "seq": event.seq, "position": event.position}
-            raise errors.ProjectionFailed(name=self.projection.name, **named, reason=reason) from problem
+            raise errors.ProjectionFailed(
+                name=self.projection.name,
+                stream=event.stream,
+                seq=event.seq,
+                position=event.position,
+                reason=reason_of(problem),
+            ) from problem
 
     def _place(self, session: Session, epoch: int | None) -> Place:
         keeper = PlaceKeeper(self.store, self.projection, session.views)

@@ -12,31 +12,25 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from tallystick import errors
-from tallystick.server import problems, queries
 from tallystick.server.access import Anybody
-from tallystick.server.console import pages
-from tallystick.server.front import Front
-from tallystick.server.routes import (
+from tallystick.server.api import (
     append,
-    audit,
     community,
     events,
     follow,
     integrity,
     jobs,
     probes,
-    profile,
     projections,
-    retention,
     runs,
-    schemas,
     snapshots,
-    states,
     store,
     streams,
     tokens,
-    waiting,
 )
+from tallystick.server.console import pages
+from tallystick.server.http import problems, query
+from tallystick.server.http.front import Front
 from tallystick.server.service import Service
 
 ROUTERS: tuple[APIRouter, ...] = (
@@ -44,21 +38,17 @@ ROUTERS: tuple[APIRouter, ...] = (
     events.router,
     follow.router,
     streams.router,
-    states.router,
-    schemas.router,
-    audit.router,
-    waiting.router,
+    events.trail,
     store.router,
     projections.router,
     snapshots.router,
     integrity.router,
-    retention.router,
+    snapshots.retention,
     runs.router,
     tokens.router,
     community.router,
     jobs.router,
     probes.router,
-    profile.router,
 )
 DESCRIPTION = "An event store over HTTP. Errors are application/problem+json; `code` tells them apart."
 
@@ -77,7 +67,7 @@ class Application(FastAPI):
         """Serve one request, or the life of the app."""
         scope["app"] = self
         if scope["type"] == "http":
-            queries.rename(scope)
+            query.rename(scope)
         await self._front(scope, receive, send)
 
 
@@ -99,7 +89,7 @@ def build(service: Service) -> FastAPI:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _failed)
     for router in ROUTERS:
-        app.include_router(router, dependencies=[] if router is probes.router else [Depends(queries.known)])
+        app.include_router(router, dependencies=[] if router is probes.router else [Depends(query.known)])
     app.include_router(document)
     app.include_router(pages.router())
     return app

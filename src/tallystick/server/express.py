@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tallystick.server import queries
 from tallystick.server.access import Needs, authorise
-from tallystick.server.routes import append
+from tallystick.server.api import append
+from tallystick.server.http import query
 from tallystick.server.service import Service
 
 
@@ -43,7 +43,7 @@ class Express:
         for line in self.lines:
             if line.method == scope["method"] and (match := line.path.match(scope["path"])):
                 scope["route"] = line.route
-                queries.none(scope)
+                query.none(scope)
                 who = await authorise(self._service, scope, line.needs.need)
                 response = await line.endpoint(**match.groupdict(), request=Request(scope, receive), who=who)
                 await response(scope, receive, send)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tallystick.server.sampling import Sample
+from tallystick.server.sample import Sample
 
 if TYPE_CHECKING:
     from tallystick.server.operations import Operations

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from tallystick import errors
-from tallystick.server.sampling import Sample
+from tallystick.server.sample import Sample
 from tallystick.store import gauges
 from tallystick.store.backoff import retries
 from tallystick.store.commit import Outcome, Transaction

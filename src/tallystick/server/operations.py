@@ -13,7 +13,7 @@ from tallystick.scheduler import Fired
 from tallystick.server import logs, telemetry
 from tallystick.server.jobs import Job, Jobs
 from tallystick.server.metrics import Metrics, Sampled
-from tallystick.server.sampling import Sampler
+from tallystick.server.sample import Sampler
 from tallystick.server.upkeep import Upkeep, is_ok
 from tallystick.state.policy import policy
 

@@ -17,11 +17,10 @@ from tallystick import errors, opening, state
 from tallystick.aio import AsyncStore
 from tallystick.event import names
 from tallystick.projections import Live, TableProjection, TableRunner
-from tallystick.server.access import NoTokens, Principal, TokenBook
-from tallystick.server.births import Births
+from tallystick.server.access import NoTokens, TokenBook
 from tallystick.server.bookmarks import Bookmarks
 from tallystick.server.gate import Gate
-from tallystick.server.merging import merge
+from tallystick.server.merge import merge
 from tallystick.server.meter import Meter
 from tallystick.server.metrics import Metrics
 from tallystick.server.operations import Operations
@@ -30,6 +29,7 @@ from tallystick.server.settings import Settings
 from tallystick.server.tail import Tail
 from tallystick.server.threads import Threads
 from tallystick.server.tokens import Tokens
+from tallystick.server.visibility import Visibility
 from tallystick.state.archive import Archive
 from tallystick.store.idempotency import CommandKey
 from tallystick.store.store import Store
@@ -80,7 +80,7 @@ class Service:
         self.turns: WeakValueDictionary[CommandKey, asyncio.Lock] = WeakValueDictionary()  # one request a key at a time
         self.secrets = Recent()
         self.bookmarks = Bookmarks()
-        self.births = Births(store)
+        self.visibility = Visibility(store)
         self.tail = Tail(self)
         self._log: AsyncStore | None = None
         self._threads = Threads(THREADS)
@@ -108,17 +108,6 @@ class Service:
     def is_readonly(self) -> bool:
         """Whether nothing can be appended: it was opened so, or it is damaged."""
         return self.store.log.readonly or bool(self.store.holes())
-
-    def hides(self, principal: Principal, stream: str, org: str | None) -> bool:
-        """Whether this principal must not learn that the stream, of that org, is there. Call it in a thread."""
-        if principal.org is None:
-            return False
-        return org != principal.org or self.is_infrastructure(stream) or not self.births.is_of(stream, org)
-
-    def is_infrastructure(self, stream: str) -> bool:
-        """Whether a stream is none of a tenant's: of a reserved kind, or of one that is declared as such."""
-        kind = stream.partition("/")[0]
-        return names.is_reserved(kind) or not self.store.catalog.is_tenant(kind)
 
     async def run(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
         """Call something that reads, in a thread; so many at a time."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tallystick.server.service import Service
 
 WAIT_SECONDS = 1.0
+AHEAD_SECONDS = 1.0  # a position that was just acknowledged may be a little past the head that readers see
 PAUSE_SECONDS = 0.02  # what comes within it goes out together
 PAGE_EVENTS = 1000
 STEP_EVENTS = 16  # large events are read a few at a time
@@ -130,6 +131,16 @@ class Tail:
     def count(self) -> int:
         """How many follow."""
         return self._service.followers.count
+
+    async def head_at(self, position: int) -> int:
+        """The head, as soon as it is at or after a position; `PositionAhead` if that takes too long."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + AHEAD_SECONDS
+        while (head := await self._service.in_thread(self._service.store.head)) < position:
+            if loop.time() >= until:
+                raise errors.PositionAhead(position=position, head=head)
+            await asyncio.sleep(PAUSE_SECONDS)
+        return head
 
     async def begin(self) -> None:
         """Read from the head on, if nothing is read yet."""
@@ -245,7 +256,7 @@ def _choose(service: Service, channel: Channel, found: list[Event]) -> list[int]
     return [
         index
         for index, event in enumerate(found)
-        if wanted(event) and not (channel.is_tenants and service.is_infrastructure(event.stream))
+        if wanted(event) and not (channel.is_tenants and service.visibility.is_infrastructure(event.stream))
     ]
 
 

@@ -23,7 +23,7 @@ from tallystick import errors
 from tallystick.engines.postgres import arrays, statements, translate
 from tallystick.engines.postgres.history import History
 from tallystick.engines.tables.process import Birthplace
-from tallystick.store.stating import shown
+from tallystick.store.urls import redacted
 
 APPLICATION = "tallystick"
 _CONNECT_S = 10.0
@@ -35,7 +35,7 @@ CONTROL, PROJECTOR, MAINTENANCE = "tally_control", "tally_projector", "tally_mai
 SEARCH_PATH = "pg_catalog, pg_temp"  # nobody's function takes the place of one that a statement of ours calls
 
 
-class Reading(Protocol):
+class ReadConnections(Protocol):
     """What reading needs: connections of whatever scope."""
 
     url: str
@@ -53,7 +53,7 @@ class Reading(Protocol):
     def close(self) -> None: ...
 
 
-class _Answers:
+class _ReadStatements:
     """Statements that only read, over connections that a subclass gives out."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class _Answers:
             self._own.connection = before
 
 
-class Connections(_Answers):
+class Connections(_ReadStatements):
     """Connections to one database under one role. `org` limits everything they see to one tenant.
 
     `pooled` says that a pooler stands before the server.
@@ -120,7 +120,7 @@ class Connections(_Answers):
         pooled: bool = False,
     ) -> None:
         super().__init__()
-        self.url = shown(url)
+        self.url = redacted(url)
         self.address = url
         self.org = org
         self.busy_ms = busy_ms
@@ -324,7 +324,7 @@ class Connections(_Answers):
         self._pool.close()
 
 
-class TenantConnections(_Answers):
+class TenantConnections(_ReadStatements):
     """A service's connections, each time for one transaction as a tenant's reader."""
 
     def __init__(self, shared: Connections, org: str) -> None:

@@ -28,13 +28,14 @@ from tallystick.engines.sqlite.selecting import page_query
 from tallystick.engines.sqlite.snapshots import SqliteSnapshots
 from tallystick.engines.sqlite.transfers import Receiver
 from tallystick.engines.sqlite.view import SqliteView, StreamEnd
+from tallystick.engines.tables import schema
 from tallystick.engines.tables.checkpoints import SqliteCheckpoints
 from tallystick.engines.tables.connection import BUSY_MS
 from tallystick.engines.tables.database import Database
 from tallystick.engines.tables.deadletters import SqliteDeadLetters
 from tallystick.engines.tables.lazily import LazyDatabase
 from tallystick.engines.tables.owned import OwnedTables
-from tallystick.engines.tables.views import SCHEMA, SqliteViews, Within
+from tallystick.engines.tables.views import SqliteViews, Within
 from tallystick.event import limits
 from tallystick.event.model import Event
 from tallystick.store import capabilities, checked, leases
@@ -97,7 +98,7 @@ class SqliteLog(Receiver):
         self.checkpoints: Checkpoints = SqliteCheckpoints(beside)
         self.views = SqliteViews(beside)
         self.dead_letters = SqliteDeadLetters(beside)
-        self._tables = LazyDatabase(f"{opened.path}.views", SCHEMA)  # this file admits no tables but its own
+        self._tables = LazyDatabase(f"{opened.path}.views", schema.VIEWS)  # this file admits no tables but its own
         self.view_tables = OwnedTables(self._tables)
         self.inline: Inline | None = None
         self.run_tables: RunTables | None = SqliteRunTables(beside)

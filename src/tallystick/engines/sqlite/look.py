@@ -17,7 +17,7 @@ from tallystick import errors
 from tallystick.engines.disk import Disk
 from tallystick.engines.sqlite import mark, migrations, survey, wal
 from tallystick.engines.sqlite.kept import torn
-from tallystick.engines.sqlite.mark import Mark
+from tallystick.engines.sqlite.mark import StoreMark
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.sqlite.wal import Left
 from tallystick.engines.tables import translate
@@ -27,7 +27,6 @@ from tallystick.store.page import Hole
 _UNCOUNTED = "places of consumers, leases and rows that were saved after the last event may be lost"
 READING, ALONE = "ro", "ro&immutable=1"
 _USER_VERSION_AT = 60
-_MARKED_SINCE = 11  # who writes a store keeps the mark since this format
 _CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 
@@ -58,7 +57,7 @@ def look(path: str, *, busy_ms: int) -> Finding:
     return _judged(path, mode_of(path, left, busy_ms=busy_ms), busy_ms, left, marked, left.damage)
 
 
-def require_unmarked(path: str, marked: Mark | None) -> None:
+def require_unmarked(path: str, marked: StoreMark | None) -> None:
     """Refuse to take a place for empty whose mark says that events were there."""
     if marked is not None and marked.head > 0:
         reason = f"no store is left in the file, and {os.path.basename(path)}.mark says that they were acknowledged"
@@ -109,7 +108,7 @@ def _stray_journal(path: str) -> str | None:
     return f"{name}, a rollback journal, is beside it and does not belong to it" if is_hot and made else None
 
 
-def _stray_log(path: str, left: Left, marked: Mark | None) -> str | None:
+def _stray_log(path: str, left: Left, marked: StoreMark | None) -> str | None:
     """A write-ahead log beside a store that was closed without one."""
     if marked is None or marked.is_open or not (left.commits or left.damage):
         return None
@@ -120,13 +119,14 @@ def _stray_log(path: str, left: Left, marked: Mark | None) -> str | None:
     return f"{name} is beside it and does not belong to it: the store was closed without a write-ahead log"
 
 
-def _judged(path: str, mode: str, busy_ms: int, left: Left, marked: Mark | None, damage: str | None) -> Finding:
+def _judged(path: str, mode: str, busy_ms: int, left: Left, marked: StoreMark | None, damage: str | None) -> Finding:
     with closing(connect(path, mode=mode, busy_ms=busy_ms)) as connection:
         connection.execute("BEGIN")  # all that is compared is of one moment: a reader is not alone while it looks
         version = migrations.version_of(connection)
         if version == 0:
             require_unmarked(path, marked)
             return Finding(left, mode=mode)
+        migrations.require_known(version, path=path)
         lost, is_unclean, is_latest = None, left.bytes > 0, version == migrations.latest()
         is_cut = left.damage is not None
         try:
@@ -148,14 +148,14 @@ def _judged(path: str, mode: str, busy_ms: int, left: Left, marked: Mark | None,
     return Finding(left, damage, lost, is_counted, is_cut or lost is not None, is_unclean, mode, recovered)
 
 
-def is_marked(connection: sqlite3.Connection, marked: Mark) -> bool:
+def is_marked(connection: sqlite3.Connection, marked: StoreMark) -> bool:
     """Whether a mark was kept of this store; another store may have been put in its place."""
-    if not _MARKED_SINCE <= migrations.version_of(connection) <= migrations.latest():
+    if not migrations.oldest() <= migrations.version_of(connection) <= migrations.latest():
         return False
     return survey.identity(connection)[0] == marked.store_id
 
 
-def _lost(connection: sqlite3.Connection, left: Left, marked: Mark | None) -> Hole | None:
+def _lost(connection: sqlite3.Connection, left: Left, marked: StoreMark | None) -> Hole | None:
     """What the log ought to have after its last position."""
     head = SqliteView(connection).head()
     if marked is None:
@@ -166,7 +166,7 @@ def _lost(connection: sqlite3.Connection, left: Left, marked: Mark | None) -> Ho
     return Hole(head + 1, marked.head, f"they were acknowledged, and are lost: {cause}")
 
 
-def _recovered(left: Left, marked: Mark | None) -> tuple[str, ...]:
+def _recovered(left: Left, marked: StoreMark | None) -> tuple[str, ...]:
     if left.bytes:
         replayed = f"a writer did not close: its write-ahead log ({left.bytes} bytes) was replayed"
         return (f"{replayed}; if its end was cut or changed since, {_UNCOUNTED}",)

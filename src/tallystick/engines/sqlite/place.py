@@ -209,8 +209,12 @@ class Opening:
         if self._is_new:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
         enter_wal(connection, busy_ms=self._busy_ms)
-        if 0 < found < migrations.latest() and (damage := survey.damage_in(connection, newest=False)):
-            raise _not_migrated(found, damage)
+        if 0 < found < migrations.latest():
+            damage = survey.damage_in(connection, newest=False)
+            if damage is None and not migrations.is_unchanged(connection):
+                damage = "its tables, indexes, triggers or views are not those of that format"
+            if damage is not None:
+                raise _not_migrated(found, damage)
         if found < migrations.latest() and presence.alone:
             self._mark_open(connection, presence)
         taken = migrations.migrate(connection, profile=self._profile, clock=self._clock)
@@ -227,8 +231,7 @@ class Opening:
         found = migrations.version_of(connection)
         if found == 0 and not new:
             raise errors.StoreNotFound(url=self.url)  # its making was interrupted: there is no event in it
-        if found > migrations.latest():
-            raise errors.NewerFormat(path=self.path, found=found, known=migrations.latest())
+        migrations.require_known(found, path=self.path)
         return found
 
     def _opened(self, connection: sqlite3.Connection, finding: Finding) -> Opened:

@@ -23,7 +23,7 @@ from tallystick.engines.sqlite import kept as aside
 from tallystick.engines.sqlite.engine import open_sqlite
 from tallystick.engines.sqlite.locks import Presence
 from tallystick.engines.sqlite.look import ALONE, look
-from tallystick.engines.sqlite.mark import MarkFile
+from tallystick.engines.sqlite.mark import StoreMarkFile
 from tallystick.engines.sqlite.merging import Merged
 from tallystick.engines.sqlite.place import APPLICATION_ID, Opening
 from tallystick.engines.sqlite.view import SqliteView
@@ -91,7 +91,7 @@ def _require_whole_log(opening: Opening, donor: Donor) -> None:
 
 
 def _refilled(
-    opening: Opening, marking: MarkFile, donor: Donor, clock: Callable[[], int], progress: Callable[[int], None]
+    opening: Opening, marking: StoreMarkFile, donor: Donor, clock: Callable[[], int], progress: Callable[[int], None]
 ) -> Refilled:
     with _alone(opening.path, donor, opening.url) as damaged:
         try:
@@ -131,7 +131,7 @@ class _Refilling:
     """The making of the new file, and its way into the old one's place."""
 
     def __init__(
-        self, path: str, marking: MarkFile, damaged: sqlite3.Connection, merged: Merged, clock: Callable[[], int]
+        self, path: str, marking: StoreMarkFile, damaged: sqlite3.Connection, merged: Merged, clock: Callable[[], int]
     ) -> None:
         self._path = path
         self._marking = marking

@@ -64,7 +64,7 @@ def _insert(connection: sqlite3.Connection, rows: list[Row], recorded: int) -> N
 def _require_stored(given: int, stored: int) -> None:
     """A trigger can leave rows out without an error. Ours never do."""
     if stored != given:
-        reason = f"{given - stored} of {given} events were left out: the file has a trigger that is none of its own"
+        reason = f"{given - stored} of {given} events were left out: the file has a trigger that does not belong to it"
         raise errors.Damaged(first=0, last=0, reason=reason)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
 from tallystick import errors
-from tallystick.engines.tables import checkpoints, deadletters, statements, views
+from tallystick.engines.tables import checkpoints, deadletters, schema, statements, views
 from tallystick.engines.tables.connection import connect
 from tallystick.engines.tables.database import resting_mode
 from tallystick.engines.tables.lazily import LazyDatabase
@@ -25,7 +25,7 @@ from tallystick.store.run_tables import RunTables
 from tallystick.store.tables import drop_tables_of
 from tallystick.store.views import Inline
 
-PENDING = statements.named("create_pending_drops")
+_TABLES = ("checkpoints", *schema.VIEWS, *schema.DEAD_LETTERS, "pending_drops")
 _NOTHING = nullcontext()
 
 
@@ -36,8 +36,7 @@ class Beside:
     run_tables: RunTables | None = None
 
     def __init__(self, path: str, *, is_moved: Callable[[], bool] = lambda: False, has_mark: bool = False) -> None:
-        schema = checkpoints.SCHEMA + views.SCHEMA + deadletters.SCHEMA + PENDING
-        self._beside = LazyDatabase(path, schema, is_moved=is_moved, has_mark=has_mark)
+        self._beside = LazyDatabase(path, _TABLES, is_moved=is_moved, has_mark=has_mark)
         self.checkpoints = checkpoints.SqliteCheckpoints(self._beside)
         self.views = views.SqliteViews(self._beside)
         self.view_tables = OwnedTables(self._beside)

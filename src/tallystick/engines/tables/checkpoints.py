@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import AbstractContextManager
-from importlib import resources
 from typing import Protocol
 
 from tallystick import errors
@@ -12,7 +11,6 @@ from tallystick.engines.tables import translate
 from tallystick.store import row_checks
 from tallystick.store.checkpoints import Checkpoint
 
-SCHEMA = resources.files(__package__).joinpath("sql", "create_checkpoints.sql").read_text()
 _ALL = "SELECT name, store_id, position, link_position, link, checksum FROM checkpoints"
 _LOAD = f"{_ALL} WHERE name = ?"
 _SAVE = """INSERT INTO checkpoints (name, store_id, position, link_position, link, checksum) VALUES (?, ?, ?, ?, ?, ?)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 
 from tallystick import errors
-from tallystick.engines.tables import additions, translate
+from tallystick.engines.tables import schema, translate
 from tallystick.engines.tables.connection import BUSY_MS, connect, create_file, enter_wal
 from tallystick.engines.tables.readers import Readers
 from tallystick.engines.tables.writer import Writer
@@ -85,8 +85,8 @@ class Database:
             self.writer.close(checkpoint=True)
 
 
-def open_beside(path: str, schema: str, *, readonly: bool = False, busy_ms: int = BUSY_MS) -> Database:
-    """The small database that an engine without tables keeps beside its log. `schema` creates what does not exist."""
+def open_side(path: str, tables: tuple[str, ...], *, readonly: bool, busy_ms: int = BUSY_MS) -> Database:
+    """The small database next to the log of an engine without tables. Tables that it lacks are created."""
     path = os.path.realpath(path)
     if readonly:
         reason = f"{path} cannot be written"
@@ -96,8 +96,7 @@ def open_beside(path: str, schema: str, *, readonly: bool = False, busy_ms: int 
         writer = connect(path, mode="rw", busy_ms=busy_ms)
         try:
             enter_wal(writer, busy_ms=busy_ms)
-            writer.executescript(schema)
-            additions.add(writer)
+            schema.create(writer, tables, path=path)
         except BaseException:
             writer.close()
             raise

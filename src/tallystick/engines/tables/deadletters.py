@@ -9,8 +9,6 @@ from tallystick.engines.tables import statements
 from tallystick.engines.tables.views import Connections
 from tallystick.store.deadletters import DeadLetter, LetterCounts
 
-SCHEMA = statements.named("create_dead_letters")
-
 
 class SqliteDeadLetters:
     """The table `dead_letters` of a database."""

@@ -9,27 +9,32 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 
 from tallystick import errors
-from tallystick.engines.tables import additions, statements
-from tallystick.engines.tables.database import Database, damage_in, open_beside
+from tallystick.engines.tables import schema, statements
+from tallystick.engines.tables.database import Database, damage_in, open_side
 
 MARK = ".mark"  # how many writes there were, in digits; written after each, and not synced
 _MARK_BYTES = 21
 
 
 class LazyDatabase:
-    """The database at a path, with tables as `schema` creates them.
+    """The database at a path, with some of the tables in `sql/schema/`.
 
     SQLite finds it by its path: `is_moved` says whether that leads elsewhere by now, and then it is refused. With
     `has_mark`, writes that are lost with a write-ahead log are noticed, and damage is named as that of this file.
     """
 
     def __init__(
-        self, path: str, schema: str, *, is_moved: Callable[[], bool] = lambda: False, has_mark: bool = False
+        self,
+        path: str,
+        tables: tuple[str, ...],
+        *,
+        is_moved: Callable[[], bool] = lambda: False,
+        has_mark: bool = False,
     ) -> None:
         self._has_mark = has_mark
         self._path = path
         self._is_moved = is_moved
-        self._schema = schema
+        self._tables = (*tables, "commits") if has_mark else tables
         self._lock = threading.Lock()
         self._database: Database | None = None
         self._closed = False
@@ -49,8 +54,7 @@ class LazyDatabase:
         """A connection for several statements that must agree."""
         if not self.exists:
             with closing(sqlite3.connect(":memory:")) as nothing:
-                nothing.executescript(self._schema)
-                additions.add(nothing)
+                nothing.executescript(schema.script(*self._tables))
                 yield nothing
             return
         with self._named(), self._opened().snapshot() as connection:
@@ -169,8 +173,7 @@ class LazyDatabase:
             if self._closed:
                 raise errors.StoreClosed()
             if self._database is None:
-                counting = statements.named("create_commits") if self._has_mark else ""
                 here = os.path.dirname(self._path) or "."
                 readonly = os.path.exists(self._path) and not os.access(here, os.W_OK)
-                self._database = self._checked(open_beside(self._path, self._schema + counting, readonly=readonly))
+                self._database = self._checked(open_side(self._path, self._tables, readonly=readonly))
             return self._database

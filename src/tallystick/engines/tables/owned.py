@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from tallystick.engines.tables import statements
-from tallystick.engines.tables.views import SCHEMA, Connections, SqliteViews, Within
+from tallystick.engines.tables import schema, statements
+from tallystick.engines.tables.views import Connections, SqliteViews, Within
 from tallystick.store.tables import Session, Values, table_name
 from tallystick.store.views import Place
 
@@ -53,7 +53,7 @@ class MemoryDatabase:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self._connection.executescript(SCHEMA)
+        self._connection.executescript(schema.script(*schema.VIEWS))
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

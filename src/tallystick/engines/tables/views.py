@@ -19,9 +19,6 @@ from tallystick.engines.tables import statements
 from tallystick.store import row_checks
 from tallystick.store.views import ROWS_PAGE, Place, Rows, Seen, ViewRow, may_switch
 
-SCHEMA = statements.named("create_views")
-
-
 _AT_ONCE = 500  # keys of one statement
 
 

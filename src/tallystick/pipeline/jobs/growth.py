@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from tallystick.pipeline.spark.failures import clear
 from tallystick.pipeline.spark.progress import Show, watched
 from tallystick.pipeline.whole_log import whole_log
-from tallystick.store.stating import shown
+from tallystick.store.urls import redacted
 
 FORECAST_DAYS = (30, 90, 365)
 RECENT_DAYS = 28
@@ -121,7 +121,7 @@ def report(url: str, until: int, types: list[TypeGrowth], days: list[Day]) -> Gr
         for ahead in FORECAST_DAYS
     ]
     return GrowthReport(
-        url=shown(url),
+        url=redacted(url),
         until=until,
         events=events,
         size=size,

@@ -38,8 +38,8 @@ from tallystick.pipeline.stream.batch_size import end_of_batch
 from tallystick.projections.places import PlaceKeeper
 from tallystick.store import cursors
 from tallystick.store.selection import Selection
-from tallystick.store.stating import shown
 from tallystick.store.store import Store
+from tallystick.store.urls import redacted
 from tallystick.store.views import ROWS, Place
 
 BATCH_EVENTS = 200_000
@@ -161,7 +161,7 @@ def checkpoint_of(spark: SparkSession, given: str | Path) -> str:
     if not _is_known(spark, scheme):
         need = f"with the jar {_JARS[scheme]} in Spark" if scheme in _JARS else "and Spark knows no such file system"
         must = f"a directory, by its path or as file:///PATH, or a URL that Spark can reach: this one only {need}"
-        raise errors.InvalidValue(what="checkpoint", value=shown(given), must=must)
+        raise errors.InvalidValue(what="checkpoint", value=redacted(given), must=must)
     return given
 
 

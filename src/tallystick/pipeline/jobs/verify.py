@@ -292,7 +292,7 @@ def _streams(source: WholeLog, checked: DataFrame, found: VerifyResult) -> None:
 
 def _signatures(beside: DataFrame, found: VerifyResult) -> None:
     try:
-        from tallystick.community import checking
+        from tallystick.community import signatures as authors
         from tallystick.pipeline.verify import signatures
     except ModuleNotFoundError as missing:
         found.unsure.append(
@@ -300,8 +300,8 @@ def _signatures(beside: DataFrame, found: VerifyResult) -> None:
         )
         return
     with _kept(signatures.wrong_signatures(beside)) as wrong:
-        nobodys = wrong.where(F.col("what") == checking.NOBODYS).count()
-        _add(wrong.where(F.col("what") == checking.SIGNATURE), found)
+        nobodys = wrong.where(F.col("what") == authors.NOBODYS).count()
+        _add(wrong.where(F.col("what") == authors.SIGNATURE), found)
     if nobodys:
         found.unsure.append(f"{nobodys} events are signed with a key that nothing names")
 

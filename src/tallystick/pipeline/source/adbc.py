@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 import pyarrow as pa
 
 from tallystick import errors
-from tallystick.store.stating import Stated
+from tallystick.store.server_sql import SessionQuery
 
 DRIVER = "adbc_driver_postgresql"
 BATCH_BYTES = 4 << 20
@@ -25,7 +25,7 @@ def is_installed() -> bool:
     return importlib.util.find_spec(DRIVER) is not None
 
 
-def batches(url: str, stated: Stated, schema: pa.Schema, *, shown: str) -> Iterator[pa.RecordBatch]:
+def batches(url: str, question: SessionQuery, schema: pa.Schema, *, shown: str) -> Iterator[pa.RecordBatch]:
     """The result of a query, batch after batch. `shown` is the URL without its password, for errors."""
     from adbc_driver_postgresql import dbapi
 
@@ -34,11 +34,11 @@ def batches(url: str, stated: Stated, schema: pa.Schema, *, shown: str) -> Itera
         closing(dbapi.connect(url, autocommit=True)) as connection,
         closing(connection.cursor()) as cursor,
     ):
-        for statement in stated.before:
+        for statement in question.before:
             cursor.execute(statement)
             cursor.fetchall()
         cursor.adbc_statement.set_options(**{_BATCH_BYTES_OPTION: str(BATCH_BYTES)})
-        cursor.execute(stated.query)
+        cursor.execute(question.query)
         for batch in cursor.fetch_record_batch():
             yield _fitted(batch, schema)
 

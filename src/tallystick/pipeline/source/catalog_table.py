@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Strin
 from tallystick import errors
 from tallystick.pipeline.source import columns
 from tallystick.pipeline.source.log_query import absolute, named, parse
-from tallystick.store.stating import shown
+from tallystick.store.urls import redacted
 
 _KEY = "tallystick.options"
 _PROVIDER = "provider"  # only there while a table is created
@@ -47,9 +47,9 @@ def _checked(given: Mapping[str, str]) -> dict[str, str]:
         reason = "name the log by OPTIONS (url '...'), not by a path or a LOCATION"
         raise errors.NotForSpark(what="CREATE TABLE over", url=own["path"], reason=reason)
     url = absolute(parse(own).url)
-    if shown(url) != url:
+    if redacted(url) != url:
         must = "without a password here: tables that are written from this one copy its options. Use PGPASSFILE"
-        raise errors.InvalidValue(what="option url", value=shown(url), must=must)
+        raise errors.InvalidValue(what="option url", value=redacted(url), must=must)
     return own | {"url": url}
 
 

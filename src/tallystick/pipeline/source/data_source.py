@@ -20,8 +20,9 @@ from tallystick.pipeline.source.partitions import Range
 from tallystick.pipeline.source.stream_ranges import StreamRange
 from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.store import iterate
-from tallystick.store.stating import States, shown
+from tallystick.store.server_sql import SqlServerLog
 from tallystick.store.store import Store
+from tallystick.store.urls import redacted
 
 NAME = "tallystick"
 _TO_CHECK = ("position", "payload", "checksum")
@@ -47,7 +48,7 @@ class BatchReader(DataSourceReader):
 def read_range(query: LogQuery, names: tuple[str, ...], part: Range | StreamRange) -> columns.Batches:
     """The events of a range as Arrow batches of these columns."""
     with mark_errors(), open_asked(query) as store:
-        if isinstance(part, Range) and isinstance(store.log, States) and adbc.is_installed():
+        if isinstance(part, Range) and isinstance(store.log, SqlServerLog) and adbc.is_installed():
             came = 0
             for batch in _from_server(store, store.log, query, names, part):
                 came += batch.num_rows
@@ -61,17 +62,19 @@ def read_range(query: LogQuery, names: tuple[str, ...], part: Range | StreamRang
             yield make(events)
 
 
-def _from_server(store: Store, log: States, query: LogQuery, names: tuple[str, ...], part: Range) -> columns.Batches:
+def _from_server(
+    store: Store, log: SqlServerLog, query: LogQuery, names: tuple[str, ...], part: Range
+) -> columns.Batches:
     checks = "payload" in names and not query.unchecked
     asked = (*names, *(name for name in _TO_CHECK if checks and name not in names))
-    stated = log.stated(
+    question = log.session_query(
         asked,
         selection=query.selection,
         after=part.after,
         until=part.until,
         over_pruned=query.over_pruned,
     )
-    for batch in adbc.batches(query.url, stated, columns.arrow_schema(asked), shown=log.url):
+    for batch in adbc.batches(query.url, question, columns.arrow_schema(asked), shown=log.url):
         if checks:
             _require_fit(store, batch)
         yield batch.select(list(names)) if asked != names else batch
@@ -132,7 +135,7 @@ class TallystickSource(DataSource):
 def _require_append(options: Any, overwrite: bool) -> None:
     if overwrite:
         reason = "a log is only ever appended to: use mode('append')"
-        raise errors.NotForSpark(what="overwrite", url=shown(str(options.get("url"))), reason=reason)
+        raise errors.NotForSpark(what="overwrite", url=redacted(str(options.get("url"))), reason=reason)
 
 
 def register(spark: SparkSession) -> SparkSession:

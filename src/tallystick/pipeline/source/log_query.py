@@ -11,7 +11,7 @@ import tallystick
 from tallystick import Store, errors
 from tallystick.store import capabilities
 from tallystick.store.selection import Selection
-from tallystick.store.stating import States
+from tallystick.store.server_sql import SqlServerLog
 
 BATCH_EVENTS = 2_000  # about a megabyte: small enough to become columns while it is in a core's cache
 PARTITIONS_MAX = 10_000
@@ -168,7 +168,7 @@ def absolute(url: str) -> str:
 
 def address_of(store: Store) -> str:
     """The URL that opens the log of a store in any process. It may hold a password: do not print it."""
-    return store.log.address if isinstance(store.log, States) else store.log.url
+    return store.log.address if isinstance(store.log, SqlServerLog) else store.log.url
 
 
 def open_log(url: str) -> Store:

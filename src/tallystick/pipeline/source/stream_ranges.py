@@ -15,7 +15,7 @@ from tallystick.event.model import Event
 from tallystick.pipeline.source.log_query import BATCH_EVENTS, LogQuery, has_order
 from tallystick.store import iterate
 from tallystick.store.maintenance import require_positions
-from tallystick.store.stating import States
+from tallystick.store.server_sql import SqlServerLog
 from tallystick.store.store import Store
 
 STREAMS_MAX = 100
@@ -33,7 +33,7 @@ class StreamRange(InputPartition):
 
 def serves(store: Store, query: LogQuery) -> bool:
     """Whether the streams of a query are read one by one. A server always uses its own index instead."""
-    is_ordered = has_order(store) and not isinstance(store.log, States)
+    is_ordered = has_order(store) and not isinstance(store.log, SqlServerLog)
     is_plain = (
         not query.over_holes and not query.unchecked
     )  # these also ask for damaged events, which only a read by position gives

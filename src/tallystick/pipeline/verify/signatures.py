@@ -1,6 +1,6 @@
 """Checking the signatures of events in Arrow batches: the one check that Spark's own functions cannot do.
 
-A signature is over the text that the link hashes, which Spark computes. `community/checking.py` names the signer.
+A signature is over the text that the link hashes, which Spark computes. `community/signatures.py` names the signer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
-from tallystick.community.checking import why_not
+from tallystick.community.signatures import why_not
 from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.pipeline.verify.findings import is_community, signed_text
 

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from tallystick import errors
 from tallystick.server.access import Anybody
-from tallystick.server.console import rendering
-from tallystick.server.console.routing import PageRoute
+from tallystick.server.console import render
+from tallystick.server.console.page_route import PageRoute
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -37,7 +37,7 @@ def serve_asset(principal: Anybody, request: Request, name: str) -> Response:
     if name not in assets():
         raise errors.NothingHere()
     content, kind, tag = assets()[name]
-    headers = rendering.HEADERS | {"cache-control": "no-cache", "etag": tag}
+    headers = render.HEADERS | {"cache-control": "no-cache", "etag": tag}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     return Response(content, 200, headers, kind)

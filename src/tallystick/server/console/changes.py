@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tallystick.event import canonical
-from tallystick.server.console import shown
+from tallystick.server.console import display
 
 CHANGES_MAX = 200
 VALUE_CHARACTERS_MAX = 300
@@ -34,7 +34,7 @@ def between(before: Any, after: Any) -> tuple[list[Change], bool]:
 def _walk(path: str, before: Any, after: Any) -> Iterator[Change]:
     if type(before) is dict and type(after) is dict:
         for key in sorted(before.keys() | after.keys()):
-            inner = f"{path}.{shown.plain(key)}" if path else shown.plain(key)
+            inner = f"{path}.{display.plain(key)}" if path else display.plain(key)
             yield from _walk(inner, before.get(key, _ABSENT), after.get(key, _ABSENT))
     elif type(before) is list and type(after) is list:
         for index, (old, new) in enumerate(zip_longest(before, after, fillvalue=_ABSENT)):
@@ -48,5 +48,5 @@ def _walk(path: str, before: Any, after: Any) -> Iterator[Change]:
 
 
 def _text(value: Any) -> str:
-    text, left = shown.cut(shown.plain(canonical.encode_state(value).decode()), VALUE_CHARACTERS_MAX)
+    text, left = display.cut(display.plain(canonical.encode_state(value).decode()), VALUE_CHARACTERS_MAX)
     return text + "…" if left else text

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tallystick.server.console import rendering, shown
-from tallystick.server.console.routing import PageRoute
-from tallystick.server.console.signing_in import Operator
+from tallystick.server.console import display, render
+from tallystick.server.console.page_route import PageRoute
+from tallystick.server.console.sign_in import Operator
 from tallystick.server.service import Service
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def show_community(request: Request) -> Response:
     service: Service = request.app.state.service
     found = service.operations.community
     told = _told(found, service.store.clock()) if found is not None else None
-    return rendering.page(request, "community.html", here="/community", title="Community", community=told)
+    return render.page(request, "community.html", here="/community", title="Community", community=told)
 
 
 def _told(community: Community, now: int) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _peer(peer: dict[str, Any], now: int) -> dict[str, Any]:
     blank = {"url": peer["url"], "key": peer["key"], "received": "", "sent": ""}
     if "at" not in peer:
         return blank | {"when": "not yet", "tone": "warn", "says": "The first round is still to come."}
-    when = shown.ago(peer["at"], now)
+    when = display.ago(peer["at"], now)
     if "failed" in peer:
         return blank | {"when": when, "tone": "bad", "says": peer["failed"]}
     sent, received = peer["result"]["sent_count"], peer["result"]["received_count"]

@@ -11,9 +11,9 @@ from starlette.responses import Response
 from tallystick import errors
 from tallystick.event import canonical, chain, ids
 from tallystick.event.model import Event
-from tallystick.server.console import asking, browsing, causes, rendering, shown
-from tallystick.server.console.routing import PageRoute
-from tallystick.server.console.signing_in import Operator
+from tallystick.server.console import browsing, causes, display, event_filter, render
+from tallystick.server.console.page_route import PageRoute
+from tallystick.server.console.sign_in import Operator
 from tallystick.store import facts, iterate
 from tallystick.store.store import Store
 
@@ -27,19 +27,19 @@ data = APIRouter(prefix="/console/data", dependencies=[Operator])
 def show_events(request: Request, before: int | None = None) -> Response:
     """The newest events that pass a filter."""
     store: Store = request.app.state.service.store
-    asked = asking.read(dict(request.query_params))
+    asked = event_filter.read(dict(request.query_params))
     if asked.problem:
         found = browsing.Found([], 0)
     else:
         until = None if before is None else max(0, before)
         found = browsing.newest(store, until=until, selection=asked.selection)
-    return rendering.page(
+    return render.page(
         request,
         "events.html",
         here="/events",
         title="Events",
         status=422 if asked.problem else 200,
-        fields=asking.FIELDS,
+        fields=event_filter.FIELDS,
         asked=asked.typed,
         filtered=asked.filtered,
         query=asked.query,
@@ -75,8 +75,8 @@ def show_event(request: Request, id_: str) -> Response:
     store: Store = request.app.state.service.store
     event = _event(store, id_)
     story = causes.story(store, event)
-    payload, left = shown.pretty(event.payload) if event.payload is not None else (None, 0)
-    return rendering.page(
+    payload, left = display.pretty(event.payload) if event.payload is not None else (None, 0)
+    return render.page(
         request,
         "event.html",
         here="/events",
@@ -87,7 +87,7 @@ def show_event(request: Request, id_: str) -> Response:
         left=left,
         bytes=len(event.payload or b""),
         about=facts.stream_about(event.stream) if not event.stream.startswith("tally.") else event.stream,
-        graph=causes.drawing(story, rendering.event_href),
+        graph=causes.drawing(story, render.event_href),
         reach=causes.REACH,
         meta=_meta(event),
         previous=_neighbour(store, event, -1),
@@ -101,13 +101,13 @@ def _meta(event: Event) -> list[tuple[str, str]]:
     found = []
     for key, value in sorted(event.metadata.items()):
         text = value if isinstance(value, str) else canonical.encode_state(value).decode()
-        found.append((key, shown.cut(text, META_CHARACTERS_MAX)[0]))
+        found.append((key, display.cut(text, META_CHARACTERS_MAX)[0]))
     return found
 
 
 def _neighbour(store: Store, event: Event, by: int) -> str | None:
     found = _beside(store, event, by)
-    return rendering.event_href(found) if found is not None else None
+    return render.event_href(found) if found is not None else None
 
 
 def _beside(store: Store, event: Event, by: int) -> Event | None:
@@ -141,7 +141,7 @@ def download_payload(request: Request, id_: str) -> Response:
     if event.payload is None:
         raise errors.NothingHere()
     disposition = {"content-disposition": f'attachment; filename="{event.id.hex()}.json"'}
-    return Response(event.payload, 200, rendering.HEADERS | disposition, "application/octet-stream")
+    return Response(event.payload, 200, render.HEADERS | disposition, "application/octet-stream")
 
 
 @data.get("/events/{id_}/causes", include_in_schema=False)
@@ -149,9 +149,9 @@ def look_further(request: Request, id_: str, reach: int = causes.REACH) -> Respo
     """Causes and consequences, looked for further."""
     store: Store = request.app.state.service.store
     story = causes.story(store, _event(store, id_), reach=reach)
-    return answer(causes.drawing(story, rendering.event_href))
+    return answer(causes.drawing(story, render.event_href))
 
 
 def answer(found: Any) -> Response:
     """Data for a script."""
-    return Response(msgspec.json.encode(found), 200, rendering.HEADERS, "application/json")
+    return Response(msgspec.json.encode(found), 200, render.HEADERS, "application/json")

@@ -12,7 +12,7 @@ import msgspec
 
 from tallystick.event import names
 from tallystick.projections import Gauge
-from tallystick.server.console import shown
+from tallystick.server.console import display
 from tallystick.server.health import Verdict
 from tallystick.server.jobs import Job
 from tallystick.store.deadletters import LetterCounts
@@ -97,8 +97,8 @@ def _checked(seen: Seen, check: str) -> Line:
     if check == "writer" and seen.not_writing:
         return Line(check, WARN, seen.not_writing)
     if check == "space" and seen.free_bytes is not None and seen.free_bytes < SPACE_TIMES_WARN * seen.free_bytes_min:
-        wanted = shown.size(seen.free_bytes_min)
-        return Line(check, WARN, f"{shown.size(seen.free_bytes)} are free; below {wanted} the service is not healthy")
+        wanted = display.size(seen.free_bytes_min)
+        return Line(check, WARN, f"{display.size(seen.free_bytes)} are free; below {wanted} the service is not healthy")
     return Line(check, OK, _SAID[check])
 
 
@@ -106,7 +106,7 @@ def _verification(seen: Seen) -> Line:
     what, job = "verification", seen.verified
     if job is None or job.ended is None:
         return Line(what, WARN, "the log was not verified since the service began")
-    when = shown.ago(job.ended, seen.now)
+    when = display.ago(job.ended, seen.now)
     count = len(job.result["problems"])
     if not job.result["ok"]:
         return Line(what, BAD, f"it found {count} {'problems' if count > 1 else 'problem'}, {when}")
@@ -128,7 +128,7 @@ def _lag(lags: Sequence[Gauge]) -> Line:
         return Line("lag", OK, "nobody is far behind" if readers else "nobody follows the log")
     behind.sort(key=lambda gauge: -gauge.lag.events)
     state = BAD if any(_tone(gauge) == BAD for gauge in behind) else WARN
-    told = [f"{gauge.kind} {gauge.name} is {shown.count(gauge.lag.events)} events behind" for gauge in behind]
+    told = [f"{gauge.kind} {gauge.name} is {display.count(gauge.lag.events)} events behind" for gauge in behind]
     return Line("lag", state, _some(told))
 
 
@@ -143,13 +143,13 @@ def _tone(gauge: Gauge) -> str:
 
 def _dead_letters(seen: Seen) -> Line:
     if seen.letters is not None and not seen.letters.whole:
-        kept = "nobody knows how many" if seen.letters.kept is None else shown.count(seen.letters.kept)
-        told = f"{kept} were kept, and {shown.count(seen.letters.found)} are found"
+        kept = "nobody knows how many" if seen.letters.kept is None else display.count(seen.letters.kept)
+        told = f"{kept} were kept, and {display.count(seen.letters.found)} are found"
         return Line("dead letters", BAD, f"{told}; `tally deadletters --recount` records it")
     parked = sorted((gauge for gauge in seen.lags if gauge.dead_letters), key=lambda gauge: -gauge.dead_letters)
     if not parked:
         return Line("dead letters", OK, "none")
-    named = [f"{shown.count(gauge.dead_letters)} of {gauge.name}" for gauge in parked]
+    named = [f"{display.count(gauge.dead_letters)} of {gauge.name}" for gauge in parked]
     return Line("dead letters", BAD, f"{_some(named)}; `tally deadletters` shows, replays and drops them")
 
 

@@ -9,12 +9,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tallystick import errors
-from tallystick.server.console import links, rendering, shown
+from tallystick.server.console import display, links, render
 from tallystick.server.console.events import answer
-from tallystick.server.console.routing import PageRoute
-from tallystick.server.console.signing_in import Operator
+from tallystick.server.console.page_route import PageRoute
+from tallystick.server.console.sign_in import Operator
 from tallystick.server.service import Service
-from tallystick.server.verifying import begin_verify
+from tallystick.server.verification import begin_verify
 from tallystick.store.store import Store
 
 PROBLEMS_DRAWN = 12
@@ -34,8 +34,8 @@ def show_integrity(request: Request) -> Response:
     report = last.result if last is not None else None
     told = service.store.report()
     problems = report["problems"] if report else []
-    ended = shown.ago(last.ended, service.store.clock()) if last is not None and last.ended else ""
-    return rendering.page(
+    ended = display.ago(last.ended, service.store.clock()) if last is not None and last.ended else ""
+    return render.page(
         request,
         "integrity.html",
         here="/integrity",
@@ -55,8 +55,8 @@ def _value(key: str, value: Any) -> str:
     if not value and isinstance(value, (list, tuple, dict)):
         return "none"
     if key.endswith("bytes") and isinstance(value, int):
-        return shown.size(value)
-    return shown.count(value) if type(value) is int else shown.cut(str(value), 300)[0]
+        return display.size(value)
+    return display.count(value) if type(value) is int else display.cut(str(value), 300)[0]
 
 
 def _drawn(store: Store, problems: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

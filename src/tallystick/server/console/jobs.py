@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tallystick.server.console.events import answer
-from tallystick.server.console.signing_in import Operator
+from tallystick.server.console.sign_in import Operator
 from tallystick.server.jobs import Job
 from tallystick.server.service import Service
 

@@ -12,12 +12,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tallystick import errors
-from tallystick.server.console import headline, rendering
+from tallystick.server.console import headline, render
 from tallystick.server.console.events import answer
-from tallystick.server.console.routing import PageRoute
-from tallystick.server.console.signing_in import Operator
+from tallystick.server.console.page_route import PageRoute
+from tallystick.server.console.sign_in import Operator
 from tallystick.server.health import health
-from tallystick.server.sampling import Sample, Sampler
+from tallystick.server.sample import Sample, Sampler
 from tallystick.server.service import Service
 
 EVERY_SECONDS = 1.0
@@ -87,7 +87,7 @@ async def show_overview(request: Request) -> Response:
     await watch.look()
     now = await service.in_thread(_now, service, watch)
     return await service.in_thread(
-        rendering.page,
+        render.page,
         request,
         "overview.html",
         here="",

@@ -15,15 +15,15 @@ from tallystick.server.console import (
     jobs,
     overview,
     projections,
-    rendering,
+    render,
     runs,
-    signing_in,
+    sign_in,
     snapshots,
     streams,
     tail,
 )
-from tallystick.server.console.routing import PageRoute
-from tallystick.server.console.signing_in import Operator
+from tallystick.server.console.page_route import PageRoute
+from tallystick.server.console.sign_in import Operator
 
 _PAGES = (overview, events, streams, projections, snapshots, integrity, runs, community)
 _DATA = (overview, events, tail, streams, projections, snapshots, integrity, runs, jobs)
@@ -42,7 +42,7 @@ def router() -> APIRouter:
     """Everything that the console answers."""
     made = APIRouter()
     made.add_api_route("/", go_to_console, include_in_schema=False)
-    for part in (assets, signing_in):
+    for part in (assets, sign_in):
         made.include_router(part.router)
     for module in _PAGES:
         made.include_router(module.pages)
@@ -54,4 +54,4 @@ def router() -> APIRouter:
 
 def go_to_console(principal: Anybody) -> Response:
     """From the root to the first page."""
-    return RedirectResponse("/console", 307, rendering.HEADERS)
+    return RedirectResponse("/console", 307, render.HEADERS)

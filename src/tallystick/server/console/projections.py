@@ -10,13 +10,13 @@ from starlette.responses import Response
 
 from tallystick.projections import gauges
 from tallystick.projections.gauges import Gauge
-from tallystick.server.console import rendering, shown
+from tallystick.server.console import display, render
 from tallystick.server.console.events import answer
-from tallystick.server.console.routing import PageRoute
-from tallystick.server.console.signing_in import Operator
+from tallystick.server.console.page_route import PageRoute
+from tallystick.server.console.sign_in import Operator
 from tallystick.server.jobs import Job
-from tallystick.server.projecting import begin_rebuild
-from tallystick.server.sampling import has_order
+from tallystick.server.rebuild import begin_rebuild
+from tallystick.server.sample import has_order
 from tallystick.server.service import Service
 from tallystick.store.views import Place, sound_definition
 
@@ -31,7 +31,7 @@ def show_projections(request: Request) -> Response:
     """Every projection and consumer with its lag."""
     service: Service = request.app.state.service
     found = list(gauges(service.store)) if has_order(service.store) else []
-    return rendering.page(
+    return render.page(
         request,
         "projections.html",
         here="/projections",
@@ -77,7 +77,7 @@ def _last(job: Job | None, now: int) -> str:
     if job is None or job.ended is None:
         return ""
     why = f": {job.problem['message']}" if job.problem else ""
-    return f"Last rebuild {job.state}, {shown.ago(job.ended, now)}{why}"
+    return f"Last rebuild {job.state}, {display.ago(job.ended, now)}{why}"
 
 
 @data.post("/projections/{name}/rebuild", include_in_schema=False)

@@ -12,10 +12,10 @@ from tallystick.runs import journal
 from tallystick.runs.graph import INPUT, drawing, layers
 from tallystick.runs.picture import duration
 from tallystick.runs.state import RunState, WorkItem
-from tallystick.server.console import rendering, shown
+from tallystick.server.console import display, render
 from tallystick.server.console.events import answer
-from tallystick.server.console.routing import PageRoute
-from tallystick.server.console.signing_in import Operator
+from tallystick.server.console.page_route import PageRoute
+from tallystick.server.console.sign_in import Operator
 from tallystick.server.service import Service
 from tallystick.store.store import Store
 
@@ -35,7 +35,7 @@ def show_runs(request: Request, after: str = "") -> Response:
     found = service.store.streams(after=_RUNS + after, limit=PAGE_RUNS + 1)
     mine = [info for info in found if info.stream.startswith(_RUNS)]
     shown_runs = [info.stream.removeprefix(_RUNS) for info in mine[:PAGE_RUNS]]
-    return rendering.page(
+    return render.page(
         request,
         "runs.html",
         here="/runs",
@@ -69,7 +69,7 @@ def _line(store: Store, run: str) -> dict[str, Any]:
 def show_run(request: Request, run: str) -> Response:
     """One run."""
     state = _load(request.app.state.service.store, run)
-    return rendering.page(
+    return render.page(
         request,
         "run.html",
         here="/runs",
@@ -123,13 +123,13 @@ def told(state: RunState) -> dict[str, Any]:
 def _graph(state: RunState) -> dict[str, Any]:
     found = drawing(state)
     nodes: dict[str, Any] = {
-        name: {"name": shown.plain(name.removeprefix(INPUT)), "fact": "input", "state": "input"}
+        name: {"name": display.plain(name.removeprefix(INPUT)), "fact": "input", "state": "input"}
         for name in found.inputs
     }
     for item in found.items:
         title = f"{item.node}: {item.state}"
-        nodes[item.node] = {"name": shown.plain(item.node), "fact": _fact(item), "state": item.state, "title": title}
-    edges = [{"source": edge.source, "target": edge.target, "label": shown.plain(edge.label)} for edge in found.edges]
+        nodes[item.node] = {"name": display.plain(item.node), "fact": _fact(item), "state": item.state, "title": title}
+    edges = [{"source": edge.source, "target": edge.target, "label": display.plain(edge.label)} for edge in found.edges]
     return {"columns": layers(found), "nodes": nodes, "edges": edges}
 
 
@@ -148,10 +148,10 @@ def _node(item: WorkItem) -> dict[str, Any]:
     if item.inherited_from:
         says = f"inherited from {item.inherited_from}"
     return {
-        "name": shown.plain(item.node),
+        "name": display.plain(item.node),
         "state": item.state,
         "tone": TONES.get(item.state, ""),
         "attempts": str(item.attempts or ""),
         "took": _took(item),
-        "says": shown.cut(shown.plain(says or ""), 400)[0],
+        "says": display.cut(display.plain(says or ""), 400)[0],
     }

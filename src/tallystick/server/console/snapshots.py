@@ -10,10 +10,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tallystick import errors
-from tallystick.server.console import rendering
+from tallystick.server.console import render
 from tallystick.server.console.events import answer
-from tallystick.server.console.routing import PageRoute
-from tallystick.server.console.signing_in import Operator, read_form
+from tallystick.server.console.page_route import PageRoute
+from tallystick.server.console.sign_in import Operator, read_form
 from tallystick.server.jobs import Job
 from tallystick.server.service import Service
 from tallystick.state import shelf
@@ -42,7 +42,7 @@ def show_snapshots(request: Request, after: str = "", trial: str = "") -> Respon
     entries = [] if after else _entries(service.store, "")
     for name in names:
         entries += _entries(service.store, name)
-    return rendering.page(
+    return render.page(
         request,
         "snapshots.html",
         here="/snapshots",

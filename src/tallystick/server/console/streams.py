@@ -10,10 +10,10 @@ from starlette.responses import Response
 from tallystick import errors, state
 from tallystick.event import canonical
 from tallystick.event.model import Event
-from tallystick.server.console import changes, rendering, shown
+from tallystick.server.console import changes, display, render
 from tallystick.server.console.events import answer
-from tallystick.server.console.routing import PageRoute
-from tallystick.server.console.signing_in import Operator
+from tallystick.server.console.page_route import PageRoute
+from tallystick.server.console.sign_in import Operator
 from tallystick.server.service import Service
 from tallystick.state import Reducer, State, Until
 from tallystick.state.fold import replay
@@ -35,7 +35,7 @@ def show_streams(request: Request, after: str = "") -> Response:
     store: Store = request.app.state.service.store
     begin = request.query_params.get("from", "").strip()
     found = store.streams(after=after or _before(begin), limit=PAGE_STREAMS + 1)
-    return rendering.page(
+    return render.page(
         request,
         "streams.html",
         here="/streams",
@@ -65,7 +65,7 @@ def show_stream(request: Request, kind: str, name: str, before: int | None = Non
     shown_at = min(max(at if at is not None else last, first), head.seq)
     about = facts.stream_about(stream) if not kind.startswith("tally.") else ""
     known = service.store.stream_head(about) if about else None
-    return rendering.page(
+    return render.page(
         request,
         "stream.html",
         here="/streams",
@@ -157,7 +157,7 @@ def _around(store: Store, reducer: Reducer, stream: str, at: int, first: int) ->
 def _told(store: Store, stream: str, at: int, before: Any, after: State) -> dict[str, Any]:
     event = iterate.at(store.log, stream, at)
     changed, more = changes.between(before, after.value)
-    text, left = shown.pretty(after.body, STATE_CHARACTERS_MAX)
+    text, left = display.pretty(after.body, STATE_CHARACTERS_MAX)
     source = "from a snapshot on" if after.snapshot else "from the first event on"
     return {
         "seq": at,
@@ -166,6 +166,6 @@ def _told(store: Store, stream: str, at: int, before: Any, after: State) -> dict
         "cut": f"only the first {changes.CHANGES_MAX} changes are shown" if more else "",
         "quiet": "It changed nothing in this state.",
         "event": event.type if event is not None else "this event",
-        "time": shown.moment(event.time) if event is not None else "",
+        "time": display.moment(event.time) if event is not None else "",
         "from": f"folded {source}",
     }

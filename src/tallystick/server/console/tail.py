@@ -16,10 +16,9 @@ from starlette.responses import Response, StreamingResponse
 
 from tallystick import errors
 from tallystick.event.model import Event
-from tallystick.server import following
 from tallystick.server.access import Need
-from tallystick.server.console import asking, rendering, shown
-from tallystick.server.console.signing_in import COOKIE, Operator, identify
+from tallystick.server.console import display, event_filter, render
+from tallystick.server.console.sign_in import COOKIE, Operator, identify
 from tallystick.server.service import Service
 from tallystick.store.selection import Selection
 
@@ -62,7 +61,7 @@ def news_of(request: Request) -> News:
 @data.get("/tail", include_in_schema=False)
 async def follow(request: Request, after: int = 0) -> Response:
     """New events as they come. Resumes from the last that arrived."""
-    asked = asking.read(dict(request.query_params))
+    asked = event_filter.read(dict(request.query_params))
     if asked.problem:
         raise errors.InvalidValue(what="filter", value=asked.wrong[0], must=asked.problem)
     if news_of(request).followers >= FOLLOWERS_MAX:
@@ -70,9 +69,9 @@ async def follow(request: Request, after: int = 0) -> Response:
     service: Service = request.app.state.service
     last = request.headers.get("last-event-id") or str(max(0, after))
     begin = await service.in_thread(service.store.after, last)
-    await following.head_at(service, begin)
+    await service.tail.head_at(begin)
     messages = _messages(request, begin, asked.selection)
-    return StreamingResponse(messages, media_type="text/event-stream", headers=rendering.HEADERS)
+    return StreamingResponse(messages, media_type="text/event-stream", headers=render.HEADERS)
 
 
 async def _messages(request: Request, after: int, selection: Selection) -> AsyncIterator[bytes]:
@@ -122,10 +121,10 @@ def message(cursor: str, event: Event) -> bytes:
         "type": event.type,
         "stream": event.stream,
         "seq": event.seq,
-        "glance": shown.glance(event.payload),
-        "time": shown.moment(event.time),
-        "instant": shown.instant(event.time),
-        "href": rendering.event_href(event),
-        "stream_href": rendering.stream_href(event.stream),
+        "glance": display.glance(event.payload),
+        "time": display.moment(event.time),
+        "instant": display.instant(event.time),
+        "href": render.event_href(event),
+        "stream_href": render.stream_href(event.stream),
     }
     return b"id: %s\nevent: event\ndata: %s\n\n" % (cursor.encode(), msgspec.json.encode(summary))

@@ -8,7 +8,7 @@ import pytest
 
 from tallystick import Store, errors
 from tallystick.store import cursors
-from tallystick.store.capabilities import GLOBAL_ORDER
+from tallystick.store.capabilities import GLOBAL_ORDER, MAINTENANCE
 from tallystick.testing import upkeep
 from tallystick.testing.builders import event, events
 from tallystick.testing.contract.harness import Contract, EngineHarness, needs
@@ -54,7 +54,7 @@ class CursorContract(Contract):
             with pytest.raises(errors.WrongStore):
                 store.after(forged)
 
-    @needs(GLOBAL_ORDER)
+    @needs(MAINTENANCE, GLOBAL_ORDER)
     def test_a_cursor_outlives_the_pruning_of_its_event(self, store: Store) -> None:
         """CP-07: what was pruned took place in this history; a cursor made later rests on what is left."""
         store.append("order/a", events(3))

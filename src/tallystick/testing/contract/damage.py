@@ -123,7 +123,7 @@ class DamageContract(Contract):
         """SAFE-02: also if another handle finds it, behind the control fact."""
         store = harness.open()
         store.append("run/a", events(3))
-        other = harness.open(readonly=True) if DURABLE in harness.capabilities else store
+        other = harness.open(readonly=True) if DURABLE in store.log.capabilities else store
         store.log.damage.keep([FOUND])
         with store.log.damage.settling([FOUND]):
             other.log.damage.keep([LATER])

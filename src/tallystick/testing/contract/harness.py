@@ -10,10 +10,11 @@ import pytest
 
 import tallystick
 from tallystick.store import capabilities
+from tallystick.store.events import EventLog
 from tallystick.store.store import Store
-from tallystick.testing import tampering
+from tallystick.testing import tamper
 from tallystick.testing.builders import event
-from tallystick.testing.tampering import Change
+from tallystick.testing.tamper import Change
 
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
@@ -22,11 +23,7 @@ class EngineHarness(Protocol):
     """A place for one store of an engine. `many_writers`: several handles may write to it at the same time."""
 
     @property
-    def engine(self) -> str: ...
-    @property
     def url(self) -> str: ...
-    @property
-    def capabilities(self) -> frozenset[str]: ...
     @property
     def many_writers(self) -> bool: ...
     def open(self, **options: Any) -> Store:
@@ -43,21 +40,19 @@ class EngineHarness(Protocol):
         """Whether `tamper` also has to forge a hash that the medium has over all fields of an event."""
 
     def tamper(self, stream: str, seq: int, change: Change) -> None:
-        """Change a stored event underneath, past the engine: `testing/tampering.py` says how ours do it."""
+        """Change a stored event underneath, past the engine: `testing/tamper.py` says how ours do it."""
 
     def tamper_beside(self, statement: str) -> None:
         """Change what is stored beside the events, in `views`, `view_rows` or `checkpoints`, past the engine."""
 
 
 class UrlHarness:
-    """A place named by a URL."""
+    """A place named by a URL. An engine of your own that is durable overrides `tamper` and `tamper_beside`."""
 
-    def __init__(self, engine: str, url: str, *, many_writers: bool = True) -> None:
-        self.engine = engine
+    def __init__(self, url: str, *, many_writers: bool = True, forges_hashes: bool = False) -> None:
         self.url = url
         self.many_writers = many_writers
-        self.capabilities = capabilities.ALL - capabilities.OPT_OUTS.get(engine, frozenset())
-        self.forges_hashes = engine == "files"
+        self.forges_hashes = forges_hashes
         self._opened: list[Store] = []
 
     def open(self, **options: Any) -> Store:
@@ -77,11 +72,11 @@ class UrlHarness:
 
     def tamper(self, stream: str, seq: int, change: Change) -> None:
         """Change a stored event underneath, past the engine."""
-        tampering.tamper(self.url, stream, seq, change)
+        tamper.tamper(self.url, stream, seq, change)
 
     def tamper_beside(self, statement: str) -> None:
         """Change what is stored beside the events, past the engine."""
-        tampering.tamper_beside(self.url, statement)
+        tamper.tamper_beside(self.url, statement)
 
 
 def needs(*names: str) -> Callable[[_Test], _Test]:
@@ -104,13 +99,23 @@ class Contract:
         """A harness for a new store inside the empty directory `place`."""
         raise NotImplementedError
 
+    @pytest.fixture(scope="class")
+    @classmethod
+    def log(cls, tmp_path_factory: pytest.TempPathFactory) -> EventLog:
+        """A log of the engine, closed: it says which engine it is, and what it offers."""
+        harness = cls.make_harness(tmp_path_factory.mktemp("log"))
+        try:
+            return harness.open().log
+        finally:
+            harness.close()
+
     @pytest.fixture
-    def harness(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EngineHarness]:
-        """A place of the test's own; the test is skipped if the engine lacks a capability that it needs."""
-        harness = self.make_harness(tmp_path)
-        lacking = [name for name in getattr(request.function, "needs", ()) if name not in harness.capabilities]
+    def harness(self, request: pytest.FixtureRequest, tmp_path: Path, log: EventLog) -> Iterator[EngineHarness]:
+        """A place for this test only. The test is skipped if the engine lacks a capability that it needs."""
+        lacking = [name for name in getattr(request.function, "needs", ()) if name not in log.capabilities]
         if lacking:
-            pytest.skip(f"the {harness.engine} engine lacks the capability {', '.join(lacking)}")
+            pytest.skip(f"the {log.engine} engine lacks the capability {', '.join(lacking)}")
+        harness = self.make_harness(tmp_path)
         yield harness
         harness.close()
 

@@ -20,7 +20,7 @@ from tallystick.projections import (
     replay_letter,
     run_inline,
 )
-from tallystick.store.capabilities import ANY_STREAM, DURABLE, GLOBAL_ORDER, MULTI_STREAM
+from tallystick.store.capabilities import ANY_STREAM, DURABLE, GLOBAL_ORDER, MAINTENANCE, MULTI_STREAM
 from tallystick.testing import upkeep
 from tallystick.testing.contract.harness import Contract, EngineHarness, needs
 from tallystick.testing.shop import (
@@ -77,13 +77,13 @@ class ProjectionContract(Contract):
     def test_inline_live_and_rebuilt_rows_are_the_same(self, store: Store) -> None:
         """CP-08: written once, run three ways: the same rows and the same fingerprint."""
 
-        class Inline(OrderTotals):
+        class InlineTotals(OrderTotals):
             pass
 
-        run_inline(store, Inline())
+        run_inline(store, InlineTotals())
         fill(store)
         Live(store, OrderTotals()).catch_up()
-        inline, live = ViewReader(store, "Inline").fingerprint(), ViewReader(store, "OrderTotals").fingerprint()
+        inline, live = ViewReader(store, "InlineTotals").fingerprint(), ViewReader(store, "OrderTotals").fingerprint()
         assert (inline.digest, inline.position) == (live.digest, store.head())
         assert rebuild(store, OrderTotals(), batch_events=4).position == store.head()
         assert ViewReader(store, "OrderTotals").fingerprint() == live
@@ -180,7 +180,7 @@ class ProjectionContract(Contract):
         with pytest.raises(errors.WrongStore):
             ViewReader(store, "OrderTotals").wait_for(1, timeout=0)
 
-    @needs(GLOBAL_ORDER, ANY_STREAM, MULTI_STREAM)
+    @needs(MAINTENANCE, GLOBAL_ORDER, ANY_STREAM)
     def test_a_pruned_history_is_refused(self, store: Store) -> None:
         """Settled 17: nothing is folded from what is left; rows that are past the gap go on from their checkpoint."""
         fill(store)
@@ -196,7 +196,7 @@ class ProjectionContract(Contract):
         assert ViewReader(store, "OrderTotals").position() == store.head()
         assert [place.live for place in store.log.views.places() if place.projection == "OrderTotals"] == [True]
 
-    @needs(GLOBAL_ORDER, ANY_STREAM, MULTI_STREAM)
+    @needs(MAINTENANCE, GLOBAL_ORDER, ANY_STREAM)
     @pytest.mark.parametrize("projection", [OrderTotals(), CustomerBalance()], ids=lambda item: item.name)
     def test_an_erased_payload_leaves_the_rows(self, store: Store, projection: Any) -> None:
         """Settled 25: a row that the payload went into is dropped with it, and folded again without it."""
@@ -214,7 +214,7 @@ class ProjectionContract(Contract):
         rebuild(store, projection)
         assert ViewReader(store, projection.name).fingerprint() == fingerprint
 
-    @needs(GLOBAL_ORDER, ANY_STREAM, MULTI_STREAM)
+    @needs(MAINTENANCE, GLOBAL_ORDER, ANY_STREAM)
     def test_a_batch_read_before_an_erasure_is_not_stored_after_it(self, store: Store) -> None:
         """Settled 25: a runner that holds the erased payload in its hands loses the race."""
         fill(store)
@@ -359,7 +359,7 @@ class ConsumerContract(Contract):
             drop_letter(store, "mailer", poison)
         assert store.log.dead_letters.letters(limit=100) == []
 
-    @needs(GLOBAL_ORDER, ANY_STREAM, MULTI_STREAM)
+    @needs(MAINTENANCE, GLOBAL_ORDER, ANY_STREAM)
     def test_a_letter_does_not_keep_what_was_erased(self, store: Store) -> None:
         """Settled 25: the reason of a dead letter may quote the payload, and goes with it."""
         fill(store, 3)

@@ -14,12 +14,12 @@ from tallystick.projections.retire import drop_projection
 from tallystick.store import deadletters
 from tallystick.store.capabilities import ANY_STREAM, DURABLE, GLOBAL_ORDER
 from tallystick.store.deadletters import DeadLetter
-from tallystick.store.kept_check import problems_beside
+from tallystick.store.side_check import side_problems
 from tallystick.store.verify import verify
 from tallystick.store.views import Definition, Place, ViewRow
 from tallystick.testing.builders import event, events
 from tallystick.testing.contract.harness import Contract, EngineHarness, needs
-from tallystick.testing.contract.tampering import Counted
+from tallystick.testing.contract.tampered import EventCount
 
 ROWS_GONE = {
     "a row": "DELETE FROM view_rows WHERE key = 'run/a'",
@@ -51,7 +51,7 @@ class VanishedContract(Contract):
         with harness.open() as store:
             store.append("run/a", events(3))
             store.append("run/b", events(2))
-            Live(store, Counted()).catch_up()
+            Live(store, EventCount()).catch_up()
         harness.tamper_beside(statement)
         return harness.open()
 
@@ -61,22 +61,22 @@ class VanishedContract(Contract):
     def test_rows_that_vanished_are_missed(self, harness: EngineHarness, gone: str) -> None:
         """SAFE-01: no listing leaves one out, nobody is told that a key has none, and no state begins again."""
         store = self._robbed(harness, ROWS_GONE[gone])
-        view = ViewReader(store, "Counted")
+        view = ViewReader(store, "EventCount")
         store.append("run/new", event())
         for use in (
             lambda: dict(view.items()),
             lambda: view.rows(limit=10),
             lambda: view.get("run/nobody"),
             view.fingerprint,
-            Live(store, Counted()).catch_up,
+            Live(store, EventCount()).catch_up,
         ):
             with pytest.raises(errors.RowsDamaged):
                 use()
-        assert [problem.what for problem in problems_beside(store.log)] == ["rows"]
+        assert [problem.what for problem in side_problems(store.log)] == ["rows"]
         assert verify(store.log).ok
-        rebuild(store, Counted())
+        rebuild(store, EventCount())
         assert dict(view.items()) == {"run/a": {"n": 3}, "run/b": {"n": 2}, "run/new": {"n": 1}}
-        assert problems_beside(store.log) == []
+        assert side_problems(store.log) == []
 
     @needs(DURABLE, GLOBAL_ORDER)
     @pytest.mark.security
@@ -86,15 +86,15 @@ class VanishedContract(Contract):
         store = harness.open()
         store.append("run/a", events(3))
         store.append("run/b", events(2))
-        Live(store, Counted()).catch_up()
-        view = ViewReader(store, "Counted")
+        Live(store, EventCount()).catch_up()
+        view = ViewReader(store, "EventCount")
         assert (dict(view.items()), view.get("run/c")) == ({"run/a": {"n": 3}, "run/b": {"n": 2}}, None)
         harness.tamper_beside(ROWS_GONE[gone])
         for use in (lambda: dict(view.items()), view.fingerprint):
             with pytest.raises(errors.RowsDamaged):
                 use()
-        drop_projection(store, "Counted")
-        Live(store, Counted()).catch_up()
+        drop_projection(store, "EventCount")
+        Live(store, EventCount()).catch_up()
         assert dict(view.items()) == {"run/a": {"n": 3}, "run/b": {"n": 2}}
 
     @needs(GLOBAL_ORDER)
@@ -149,14 +149,14 @@ class VanishedContract(Contract):
         ):
             with pytest.raises(errors.DeadLettersDamaged):
                 use()
-        assert [problem.what for problem in problems_beside(store.log)] == ["dead letters"]
+        assert [problem.what for problem in side_problems(store.log)] == ["dead letters"]
         left = letters.counts().found
         assert sum(gauge.dead_letters for gauge in gauges(store)) == left
         letters.park(_letter(6))
         fact = recount_letters(store, reason="the disk was replaced")
         assert (fact.found, len(letters.letters(limit=100))) == (left + 1, left + 1)
         assert [found.data["reason"] for found in store.read_stream("tally.store/readers")] == ["the disk was replaced"]
-        assert problems_beside(store.log) == []
+        assert side_problems(store.log) == []
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_letters_are_counted(self, store: Store) -> None:

@@ -1,0 +1,1 @@
+"""HTTP itself: connections, routes, bodies, errors and idempotent requests. Nothing here knows what a route does."""
