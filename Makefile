@@ -17,10 +17,10 @@ help: ## list the targets
 	@echo '  options are handed on: make bench ARGS=--quick'
 
 demo: $(STAMP)-spark ## write 200,000 events, kill the writer half-way, prove that nothing is lost
-	$(RUN) -m tallystick.demo $(ARGS)
+	$(RUN) -m examples.demo $(ARGS)
 
 demo-postgres: $(STAMP)-test ## the same on a real PostgreSQL server, which it brings along
-	$(RUN) -m tallystick.demo --engine postgres --dir demo-data/postgres --events 20000 $(ARGS)
+	$(RUN) -m examples.demo --engine postgres --dir demo-data/postgres --events 20000 $(ARGS)
 
 test: $(STAMP)-test $(MOTO) ## run the tests
 	$(RUN) -m pytest -n $(WORKERS) --dist loadfile -m 'not slow' $(ARGS)
@@ -35,7 +35,7 @@ lint: $(STAMP)-lint $(STAMP)-test ## check style and types
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
-	$(RUN) -m mypy --ignore-missing-imports bench
+	$(RUN) -m mypy --ignore-missing-imports bench examples tests/docs/requirements.py
 
 bench: $(STAMP)-bench ## measure beside other event stores (ARGS=--quick: two minutes)
 	$(RUN) -m bench $(ARGS)

@@ -13,8 +13,8 @@ import msgspec
 import tallystick
 from bench.harness import Bar, Row, Spec, alternate, measures
 from bench.workshop import Workshop, remove, url
-from tallystick.community import EventLog, KeyPair, Snapshot, build_snapshot, declare_floor, snapshot, wire
-from tallystick.community.entry import Entry, Streams, mint
+from tallystick.community import EventLog, KeyPair, Snapshot, build_snapshot, declare_floor, snapshot, wire_format
+from tallystick.community.entry import FeedEntry, FeedStreams, mint
 from tallystick.community.items import Item, Items
 from tallystick.community.messages import Delivery
 from tallystick.community.negentropy import Reconciler
@@ -63,7 +63,7 @@ class Feeds:
     def __init__(self, count: int) -> None:
         self.keys = [KeyPair(bytes([number + 1]) * 32) for number in range(MEMBERS)]
         self.community = self.keys[0].node
-        self.entries: list[Entry] = []
+        self.entries: list[FeedEntry] = []
         self._heads = {key.node: (0, chain.GENESIS) for key in self.keys}
         self._write(self.keys[0], "community.created", {"name": "bench"})
         for key in self.keys[1:]:
@@ -77,7 +77,7 @@ class Feeds:
     def _write(self, key: KeyPair, type_: str, data: dict[str, Any]) -> None:
         now = time.time_ns()
         entry = mint(
-            Streams(self.community),
+            FeedStreams(self.community),
             key,
             after=self._heads[key.node],
             lamport=len(self.entries) + 1,
@@ -93,7 +93,7 @@ class Feeds:
         """The events as peers send them."""
         found = []
         for at in range(0, len(self.entries), BATCH):
-            events = [wire.to_wire(entry, self.community) for entry in self.entries[at : at + BATCH]]
+            events = [wire_format.to_wire(entry, self.community) for entry in self.entries[at : at + BATCH]]
             found.append(msgspec.json.encode(Delivery(community_id=self.community, events=events)))
         return found
 

@@ -13,9 +13,9 @@ from bench.harness import Bar, Row, Spec, alternate, measures
 from bench.peers import dbos
 from bench.workshop import Workshop
 from tallystick import runs
-from tallystick.runs.facts import Fact, NodeFinished, NodeStarted, RunCreated, RunStateChanged
+from tallystick.runs.facts import NodeFinished, NodeStarted, RunCreated, RunFact, RunStateChanged
 from tallystick.runs.journal import Journal
-from tallystick.runs.state import Reducer
+from tallystick.runs.state import RunReducer
 
 NODES = 1000
 FEW, MANY = 500, 4000
@@ -102,9 +102,9 @@ def resume(workshop: Workshop) -> Iterator[Row]:
 def leave_unfinished(url: str, flow: runs.Workflow, place: Path) -> None:
     """A run whose last node is left to be done, as a runner would have recorded it, but in large commits."""
     with tallystick.open(url) as store:
-        journal = Journal(store, "r", Reducer("r"))
+        journal = Journal(store, "r", RunReducer("r"))
         created = RunCreated(workflow=flow.name, workspace=str(place / "work"))
-        facts: list[Fact] = [created, *flow.graph().nodes.values(), RunStateChanged(state="running")]
+        facts: list[RunFact] = [created, *flow.graph().nodes.values(), RunStateChanged(state="running")]
         for node in list(flow.nodes)[:-1]:
             facts += [NodeStarted(node=node, attempt=1, session="s"), NodeFinished(node=node, attempt=1)]
         journal.record(facts)

@@ -5,7 +5,7 @@ from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event, NewEvent
 from tallystick.opening import accept_loss, open, refill
 from tallystick.store.commit import Appended
-from tallystick.store.expectation import ANY, NO_STREAM
+from tallystick.store.expectation import ANY, NO_STREAM, Expected
 from tallystick.store.ledger import Head
 from tallystick.store.page import Page
 from tallystick.store.selection import Selection, select
@@ -19,6 +19,7 @@ __all__ = [
     "Appended",
     "Catalog",
     "Event",
+    "Expected",
     "Head",
     "NewEvent",
     "Page",

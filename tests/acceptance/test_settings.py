@@ -18,18 +18,18 @@ from tallystick import NewEvent, Store, errors, state
 from tallystick.cli.main import tally
 from tallystick.commands import CommandKey, Commands
 from tallystick.community import EventLog, SnapshotStore, build_snapshot
-from tallystick.community import place as places
+from tallystick.community import config as places
 from tallystick.community.settings import settings as community_settings
-from tallystick.community.upkeep import Upkeep
+from tallystick.community.upkeep import NodeUpkeep
 from tallystick.scheduler import CLEANUP, Scheduler
 from tallystick.server import logs
 from tallystick.state import as_reducer
 from tallystick.state.policy import policy
 from tallystick.state.retention import retain
-from tallystick.testing import victims
 from tallystick.testing.builders import text
 from tallystick.testing.clock import ManualClock
 from tallystick.testing.community.people import engine_over, keys
+from tests.projections import victims
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(r"^\| (`TALLY_[^|]*) \|", re.MULTILINE)
@@ -243,14 +243,14 @@ class Node:
         one.place.mkdir(exist_ok=True)
         self.key, self.directory = keys(1), one.place / "club"
         self.directory.mkdir()
-        places.save(self.directory, places.Place(self.key.node))
+        places.save(self.directory, places.CommunityConfig(self.key.node))
         self.store = tallystick.open(f"sqlite:{self.directory}/log.db", profile="community", clock=one.clock)
         self.log = EventLog(self.store, self.key.node, node=self.key.node)
         self.log.append_local("community.created", {"name": "test"}, self.key)
         for number in range(50):
             self.log.append_local("chat.message.sent", {"n": number}, self.key)
         self.files = SnapshotStore(self.directory / "snapshots", self.key.node)
-        self.upkeep = Upkeep(self.log, engine_over(self.log), self.files, self.key, self.directory)
+        self.upkeep = NodeUpkeep(self.log, engine_over(self.log), self.files, self.key, self.directory)
 
 
 def _lag(one: Life) -> int:

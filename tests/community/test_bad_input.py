@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tallystick import errors
-from tallystick.community import Event, EventLog, KeyPair, addresses, wire
+from tallystick.community import Event, EventLog, KeyPair, addresses, wire_format
 from tallystick.community.held import HELD_EVENTS_MAX
 from tallystick.community.items import Items
 from tallystick.community.messages import Delivery, Fetch, Reconcile
@@ -63,9 +63,9 @@ def test_02_lamport_out_of_range(quiet: Any, lamport: int) -> None:
 def test_02_lamport_is_a_float(quiet: Any) -> None:
     """COM-01: a number with a point is no lamport."""
     _, author, _ = quiet
-    text = wire.dump(author.write()).replace(b'"lamport":', b'"lamport":0.5e1,"x":')
+    text = wire_format.dump(author.write()).replace(b'"lamport":', b'"lamport":0.5e1,"x":')
     with pytest.raises(errors.EventLogError):
-        wire.load(text)
+        wire_format.load(text)
 
 
 def test_03_seq_gap(quiet: Any) -> None:
@@ -79,7 +79,7 @@ def test_03_seq_gap(quiet: Any) -> None:
 def test_04_seq_reused_with_another_link(quiet: Any) -> None:
     """COM-04, COM-05: evidence of a fork; neither event counts."""
     log, author, same = quiet
-    left, right = (wire.to_wire(author.entry(data={"n": n}), log.community) for n in (1, 2))
+    left, right = (wire_format.to_wire(author.entry(data={"n": n}), log.community) for n in (1, 2))
     assert set(codes(log, left, right)) == {"revoked_author"}
     assert log.replica.forks() == {author.node: 2}
     assert same()
@@ -262,7 +262,7 @@ def test_19_a_message_that_stops_in_the_middle(quiet: Any) -> None:
 def test_20_two_peers_with_different_histories(quiet: Any) -> None:
     """COM-09: one author, one length, two roots: evidence, whichever peer came first."""
     log, author, same = quiet
-    left, right = (wire.to_wire(author.entry(data={"n": n}), log.community) for n in (1, 2))
+    left, right = (wire_format.to_wire(author.entry(data={"n": n}), log.community) for n in (1, 2))
     for peer, event in (("one", left), ("other", right)):
         log.receive(Delivery(community_id=log.community, events=[event]), peer=peer)
     assert log.replica.forks() == {author.node: 2}

@@ -12,7 +12,7 @@ import pytest
 import tallystick
 from tallystick import errors
 from tallystick.community import EVENT_TYPES, Event, EventLog, KeyPair
-from tallystick.community.wire import to_wire
+from tallystick.community.wire_format import to_wire
 from tallystick.store.verify import verify
 from tallystick.testing.community.people import Author, keys
 

@@ -11,7 +11,7 @@ import pytest
 from tallystick import errors
 from tallystick.community.items import Item, Items
 from tallystick.community.negentropy import Reconciler
-from tallystick.community.varint import Reader, varint
+from tallystick.community.varint import VarintReader, varint
 
 
 def reconcile(ours: list[Item], theirs: list[Item], **options: int) -> tuple[Reconciler, int, int]:
@@ -90,7 +90,7 @@ def test_the_first_message_of_the_protocol() -> None:
 def test_numbers_have_their_bytes(number: int, encoded: str) -> None:
     """COM-09: base 128, most significant digit first."""
     assert varint(number).hex() == encoded
-    assert Reader(varint(number)).number() == number
+    assert VarintReader(varint(number)).number() == number
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,13 @@ from tallystick.community import (
     ReplayEngine,
     SnapshotStore,
     build_snapshot,
-    checking,
     declare_floor,
-    erasing,
+    erasure,
     retention,
+    signatures,
 )
 from tallystick.community.messages import Delivery, Fetch
-from tallystick.community.retention import DAY_NS, Due
+from tallystick.community.retention import DAY_NS, PrunableFloor
 from tallystick.testing.clock import ManualClock
 from tallystick.testing.community.people import Author, engine_over, gossip, keys
 
@@ -52,7 +52,7 @@ class House:
         made = build_snapshot(self.log, self.engine, self.founder, self.log.head())
         declare_floor(self.log, made, self.founder)
 
-    def due(self, **options: Any) -> Due | None:
+    def due(self, **options: Any) -> PrunableFloor | None:
         """What may go now."""
         return retention.due(self.log, self.engine, self.files, self.keys, **options)
 
@@ -236,7 +236,7 @@ def test_erased_content_leaves_everything_else(house: House, founder: KeyPair, o
     said = house.log.append_local("chat.message.sent", {"text": "forget me"}, founder)
     house.files.write(build_snapshot(house.log, house.engine, founder, house.log.head()))
     before, counted = house.log.replica.fingerprint(), list(house.log.replica.counted.keys)
-    erasing.erase(house.log, house.engine, house.files, founder.node, said.seq, reason="asked")
+    erasure.erase(house.log, house.engine, house.files, founder.node, said.seq, reason="asked")
     assert house.files.list() == []
     for _ in range(2):
         assert "forget me" not in str(house.engine.states())
@@ -250,7 +250,7 @@ def test_erased_content_leaves_everything_else(house: House, founder: KeyPair, o
     gossip(other, house.log)
     gossip(house.log, other)
     assert other.replica.feeds[founder.node].head.seq == said.seq - 1
-    assert list(checking.problems(house.store)) == []
+    assert list(signatures.problems(house.store)) == []
 
 
 def test_an_erasure_that_was_cut_short_can_be_repeated(house: House, founder: KeyPair) -> None:
@@ -262,12 +262,12 @@ def test_an_erasure_that_was_cut_short_can_be_repeated(house: House, founder: Ke
     stubborn.mkdir()
     (stubborn / f"{snapshot.lamport}.bin").mkdir()  # stands where a file is expected, and cannot be read or removed
     with pytest.raises(OSError):
-        erasing.erase(
+        erasure.erase(
             house.log, house.engine, SnapshotStore(stubborn, founder.node), founder.node, said.seq, reason="asked"
         )
     damaged = house.place / "snapshots" / f"{snapshot.lamport}.bin"
     damaged.write_bytes(damaged.read_bytes()[:-1])
-    erasing.erase(house.log, house.engine, house.files, founder.node, said.seq, reason="asked")
+    erasure.erase(house.log, house.engine, house.files, founder.node, said.seq, reason="asked")
     assert house.files.list() == []
     assert "forget me" not in str(house.engine.states())
 
@@ -276,7 +276,7 @@ def test_an_erasure_that_was_cut_short_can_be_repeated(house: House, founder: Ke
 def test_acts_and_settled_events_are_not_erased(house: House, founder: KeyPair, seq: int) -> None:
     """COM-05, COM-12: acts, what a floor covers, and what is not there are refused by name."""
     with pytest.raises(errors.EraseRefused):
-        erasing.erase(house.log, house.engine, house.files, founder.node, seq, reason="asked")
+        erasure.erase(house.log, house.engine, house.files, founder.node, seq, reason="asked")
     state.erase(house.store, house.log.replica.streams.feed(founder.node), 2, reason="behind our back")
     with pytest.raises(errors.EventLogError, match="act"):
         house.open()

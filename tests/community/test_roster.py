@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tallystick.community import EventLog, KeyPair, Replica
 from tallystick.community.acts import Act
-from tallystick.community.lowerings import Lowerings
+from tallystick.community.rank_reductions import RankReductions
 from tallystick.community.roster import Roster
 from tallystick.testing.community.people import Author, keys
 
@@ -154,7 +154,7 @@ def test_a_stair_of_cuts_answers_as_all_lowerings_do(
     made: list[tuple[int, int, int, int]], data: st.DataObject
 ) -> None:
     """COM-05: what is left out of the stair never decides anything."""
-    lowerings = Lowerings()
+    lowerings = RankReductions()
     for lamport, cut, by, left in made:
         lowerings.add(((lamport, b"", b""), 1), by=by, rank=left, cut=cut)
     place, seq, rank_ = data.draw(st.integers(0, 9)), data.draw(st.integers(0, 9)), data.draw(st.integers(0, 3))

@@ -222,10 +222,10 @@ def test_bad_signatures_shut_a_peer_out(house: House, author: Callable[[int], Au
 def test_a_peer_that_knows_heads_and_events_alone_is_served(log: EventLog, open_log: Open, founder: KeyPair) -> None:
     """COM-09: its heads say nothing but lamports; it gets what lies above them."""
     from tallystick.community.messages import HeadsReport, HeadsRequest
-    from tallystick.community.session import Session
+    from tallystick.community.session import SyncSession
 
     log.append_local("chat.message.sent", {"text": "x"}, founder)
-    session = Session(log, "old")
+    session = SyncSession(log, "old")
     talk = session.run()
     assert isinstance(next(talk), HeadsRequest)
     push = talk.send(HeadsReport(community_id=founder.node, head=1, heads_by_type={"community.created": 1}))

@@ -16,11 +16,11 @@ import tallystick
 from tallystick import errors
 from tallystick.cli.main import tally
 from tallystick.community import EventLog, KeyPair, Peer, SnapshotStore
-from tallystick.community import place as places
-from tallystick.community.place import Place
+from tallystick.community import config as places
+from tallystick.community.config import CommunityConfig
 from tallystick.community.rounds import Rounds
 from tallystick.community.schedule import Schedule, Ticker
-from tallystick.community.upkeep import Upkeep
+from tallystick.community.upkeep import NodeUpkeep
 from tallystick.store.verify import verify
 from tallystick.testing.clock import ManualClock
 from tallystick.testing.community.people import Author, engine_over, gossip, keys
@@ -38,7 +38,7 @@ class House:
         self.clock = ManualClock(int(START.timestamp()) * 1_000_000_000)
         self.schedule = schedule or Schedule(interval_s=1e9)
         if not (directory / places.FILE).exists():
-            places.save(directory, Place(FOUNDER.node))
+            places.save(directory, CommunityConfig(FOUNDER.node))
         self.open()
 
     def open(self) -> None:
@@ -51,7 +51,7 @@ class House:
         self.engine = engine_over(self.log)
         if began is not None:
             self.engine.restart(began.states, floor=began.base.floor)
-        self.upkeep = Upkeep(
+        self.upkeep = NodeUpkeep(
             self.log, self.engine, files, self.key, self.directory, schedule=self.schedule, tell=self.said.append
         )
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tallystick import errors
 from tallystick.community import EventLog, KeyPair, Replica
-from tallystick.community.node import Node
+from tallystick.community.node import GossipNode
 from tallystick.community.types import Event
 from tallystick.event import canonical
 from tallystick.testing.community.nodes import verify
@@ -20,7 +20,7 @@ from tallystick.testing.community.people import Author, engine_over, keys
 FOUNDER = keys(1)
 
 
-class Plain(Node):
+class Plain(GossipNode):
     """A node without a disk."""
 
     def __init__(self) -> None:

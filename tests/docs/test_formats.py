@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tallystick.cli import ndjson
 from tallystick.engines.files import compressed, frame, index_file, mark, segment
 from tallystick.engines.sqlite import migrations
 from tallystick.event import canonical, chain, limits, names, profiles
+from tallystick.event import line as ndjson
 from tallystick.event.model import Event, Row
 
 FORMATS = Path(__file__).parents[2] / "docs" / "formats"
@@ -125,7 +125,7 @@ def test_the_hex_of_the_file_log_page_is_right(rows: list[Row], fenced: Any) -> 
     shown = ["".join(block.text.split()) for block in fenced("docs/formats/file-log.md") if block.language == "hex"]
     header = segment.encode(segment.Header(store_id=STORE_ID, segment_id=SEGMENT_ID, first_position=1, created=CREATED))
     first = bytes(frame.FrameBuffer().encode(SEGMENT_ID, len(header), 1, rows[:1], recorded=RECORDED, side=[]))
-    marked = mark.encode(mark.Mark(SEGMENT_ID, len(header) + len(first), 2, 1))
+    marked = mark.encode(mark.SegmentMark(SEGMENT_ID, len(header) + len(first), 2, 1))
     assert shown == [header.hex(), first.hex(), marked.hex(), *map(bytes.hex, rewritten(rows[0]))]
     assert f"ends at byte {len(header) + len(first)}" in page("file-log.md")
 
@@ -153,5 +153,5 @@ def test_every_table_trigger_and_step_is_on_the_sqlite_page() -> None:
     """What the migrations make is described by name."""
     text = page("sqlite.md")
     made = {name for name, sql in migrations.expected_schema().items() if not sql.startswith("CREATE INDEX")}
-    steps = {f"{step.number:03d}_{step.name}" for step in migrations.known()}
+    steps = {f"{step.number:03d}_{step.name}" for step in migrations.steps()}
     assert not [name for name in made | steps if f"`{name}`" not in text]

@@ -11,7 +11,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, Store
 from tallystick.engines.disk import Disk
-from tallystick.engines.files import index_file, section_cache
+from tallystick.engines.files import index_file, queries, section_cache
 from tallystick.store.filesystem import File
 from tallystick.testing.builders import text
 from tallystick.testing.faults import FaultyFile, FaultyFileSystem
@@ -121,6 +121,6 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def forget() -> None:
         monkeypatch.setattr(section_cache.SectionCache, "get", lambda self, key: None)
-        monkeypatch.setattr("tallystick.engines.files.heads.HeadCache.get", lambda self, stream: None)
+        monkeypatch.setattr(queries.FileQueries, "_note_heads", lambda self, heads: self._heads.clear())
 
     return forget

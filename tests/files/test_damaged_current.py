@@ -24,7 +24,7 @@ def fill(opened: Any, directory: Path, large: Any) -> bytes:
         for number in range(3, 7):
             store.append("order/1", events(1, first=number))
         assert (header.first_position, store.head()) == (2, 6)
-    return mark.encode(mark.Mark(header.segment_id, segment.SIZE, header.first_position, 999)).ljust(512, b"\0")
+    return mark.encode(mark.SegmentMark(header.segment_id, segment.SIZE, header.first_position, 999)).ljust(512, b"\0")
 
 
 @pytest.mark.parametrize("known", ["lagging", "whole", "lost"])

@@ -12,7 +12,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.engines.postgres import arrays, batches
-from tallystick.engines.postgres.writing import Writer
+from tallystick.engines.postgres.writer import Writer
 from tallystick.event.model import Row
 from tallystick.store.ledger import Ledger
 from tallystick.store.verify import verify

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tallystick import errors
 from tallystick.engines.ndjson import line as lines
-from tallystick.engines.ndjson import mark, tail
+from tallystick.engines.ndjson import line_file, mark
 from tallystick.event import canonical, chain
 from tallystick.event.model import Event
 from tallystick.runs import facts, schema
@@ -68,12 +68,12 @@ def test_no_changed_byte_goes_unnoticed(payload: dict[str, Any], data: Any) -> N
 @hypothesis.given(st.integers(0, 2**40), st.integers(0, 2**31), st.integers(0, 2**31), st.data())
 def test_a_torn_mark_is_the_one_before(end: int, seq: int, turn: int, data: Any) -> None:
     """RUN-01: whatever is left of a slot that was being written, the other one counts, and is known to be alone."""
-    old, new = mark.Mark(end, seq, turn), mark.Mark(end + 10, seq + 1, turn + 1)
+    old, new = mark.StreamMark(end, seq, turn), mark.StreamMark(end + 10, seq + 1, turn + 1)
     cut = data.draw(st.integers(0, mark.SLOT_BYTES))
     slots = [mark.encode(old), mark.encode(old)]
     slots[new.turn % 2] = mark.encode(new)[:cut] + slots[new.turn % 2][cut:]
     torn = slots[new.turn % 2] not in (mark.encode(old), mark.encode(new))
-    alone = mark.Mark(old.end, old.seq, old.turn, alone=True)
+    alone = mark.StreamMark(old.end, old.seq, old.turn, alone=True)
     assert mark.decode(b"".join(slots)) in ((alone,) if torn else (old, new))
     assert mark.decode(mark.encode(new) + mark.encode(old)) == new
 
@@ -83,9 +83,9 @@ def test_a_torn_mark_is_the_one_before(end: int, seq: int, turn: int, data: Any)
 def test_a_small_line_proves_itself_too(content: dict[str, Any], data: Any) -> None:
     """RUN-01: lines of the list of streams and of leases come back whole or not at all."""
     content = {f"a{key}": value for key, value in content.items()}
-    text = tail.encode(content)[:-1]
-    assert tail.decode(text) == content
-    assert tail.decode(text[: data.draw(st.integers(0, len(text) - 1))]) is None
+    text = line_file.encode(content)[:-1]
+    assert line_file.decode(text) == content
+    assert line_file.decode(text[: data.draw(st.integers(0, len(text) - 1))]) is None
 
 
 FACTS: dict[str, dict[str, Any]] = {

@@ -280,11 +280,11 @@ def test_a_workflow_that_cannot_be_loaded_is_named(reference: str) -> None:
         load(reference)
 
 
-def test_a_bad_crew_is_refused() -> None:
+def test_bad_runner_info_is_refused() -> None:
     """RUN-10: who did it is a text that can be shown."""
     for wrong in ({"parallel": 0}, {"parallel": 1000}, {"parallel": "2"}, {"actor": "a\nb"}, {"worker": "\0"}):
         with pytest.raises(errors.InvalidValue):
-            runs.Crew(**wrong)  # type: ignore[arg-type]
+            runs.RunnerInfo(**wrong)  # type: ignore[arg-type]
 
 
 def test_files_stay_inside_the_workspace(bench: Any, store: Store, flow: Any) -> None:

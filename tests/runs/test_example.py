@@ -73,8 +73,8 @@ def test_side_by_side_makes_the_same_as_in_turn(make_bench: Any, flow: Any, para
     for name, threads in (("turn", 1), ("side", parallel)):
         bench = make_bench(name)
         with bench.open() as store:
-            crew = runs.Crew(parallel=threads)
-            state = runs.start(store, flow, run="monday", workspace=bench.workspace, inputs=bench.inputs, crew=crew)
+            runner = runs.RunnerInfo(parallel=threads)
+            state = runs.start(store, flow, run="monday", workspace=bench.workspace, inputs=bench.inputs, runner=runner)
             assert runs.replay(store, "monday").equal
             found.append((result(state), bench.artifacts()))
     assert found[0] == found[1]
@@ -131,8 +131,8 @@ def test_events_come_before_the_snapshot_that_they_imply(shelf: Any, flow: Any, 
 
 def test_the_artifacts_say_who_made_them(bench: Any, store: Store, flow: Any) -> None:
     """RUN-03: path, SHA-256, schema, writer and time of each artifact stand in the index."""
-    crew = runs.Crew(worker="press-1", actor="ada")
-    state = runs.start(store, flow, run="monday", workspace=bench.workspace, inputs=bench.inputs, crew=crew)
+    runner = runs.RunnerInfo(worker="press-1", actor="ada")
+    state = runs.start(store, flow, run="monday", workspace=bench.workspace, inputs=bench.inputs, runner=runner)
     entry = state.artifacts_index["documents"]
     assert (entry.path, entry.schema_id, entry.writer_worker) == ("documents.json", "invoices/documents/1", "press-1")
     assert entry.ts > 0

@@ -177,8 +177,8 @@ def test_issues_stand_in_the_same_order_whoever_was_first(bench: Any, store: Sto
         return made
 
     in_turn = runs.start(store, flow(False), run="a", workspace=bench.workspace)
-    crew = runs.Crew(parallel=2)
+    runner = runs.RunnerInfo(parallel=2)
     second_done.clear()
-    beside = runs.start(store, flow(True), run="b", workspace=bench.workspace, crew=crew)
+    beside = runs.start(store, flow(True), run="b", workspace=bench.workspace, runner=runner)
     assert [issue.issue for issue in in_turn.issues] == [issue.issue for issue in beside.issues]
     assert runs.replay(store, "b").equal

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tallystick import runs
-from tallystick.runs import journal, rebuild, snapshot
+from tallystick.runs import journal, recovery, snapshot
 from tallystick.store.verify import verify
 
 KILLS = int(os.environ.get("TALLY_RUN_KILLS", "200"))
@@ -64,7 +64,7 @@ def finished_counts(bench: Any) -> dict[str, int]:
             return {}
         state = runs.load(store, RUN).state
         if store.log.run_documents.load(RUN, snapshot.NAME) is not None:
-            found = rebuild.compare(store, RUN, state)
+            found = recovery.compare(store, RUN, state)
             assert found.equal, found.reason
     counted = bench.counted()
     return {item.node: counted[item.node] for item in state.work_items if item.state == "finished"}

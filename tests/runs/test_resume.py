@@ -108,8 +108,8 @@ def test_retries_back_off_and_are_recorded(store: Store, pipe: Pipe) -> None:
     """RUN-09: each attempt is an event with its error and the wait before the next, which doubles."""
     pipe.failing["b"] = 2
     waits: list[float] = []
-    crew = runs.Crew(sleep=waits.append)
-    state = runs.start(store, pipe.flow(retries=2), run="r", workspace=pipe.workspace, crew=crew)
+    runner = runs.RunnerInfo(sleep=waits.append)
+    state = runs.start(store, pipe.flow(retries=2), run="r", workspace=pipe.workspace, runner=runner)
     assert waits == [0.1, 0.2]
     history = state.work_items[1].history
     assert [(attempt.attempt, attempt.status) for attempt in history] == [(1, "failed"), (2, "failed"), (3, "finished")]
@@ -242,9 +242,9 @@ def test_a_directory_without_a_repository_has_no_commit(tmp_path: Path, monkeypa
     from tallystick.runs import code
 
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert code.commit_of(str(tmp_path)) == code.Commit()
+    assert code.commit_of(str(tmp_path)) == code.SourceCommit()
     monkeypatch.setenv("PATH", "")
-    assert code.commit_of(str(tmp_path)) == code.Commit()
+    assert code.commit_of(str(tmp_path)) == code.SourceCommit()
 
 
 def test_the_version_of_a_node_is_its_source_and_parameters() -> None:

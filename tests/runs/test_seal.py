@@ -11,7 +11,7 @@ import pytest
 
 from tallystick import errors, runs, state
 from tallystick.event import canonical
-from tallystick.runs import journal, rebuild, snapshot
+from tallystick.runs import journal, recovery, snapshot
 from tallystick.state import fingerprints
 from tallystick.store.verify import verify
 
@@ -48,7 +48,7 @@ def test_the_table_of_runs_has_the_fingerprint_until_the_run_goes_on(make_bench:
         assert (row["fingerprint"].hex(), row["fingerprint_seq"]) == (fact.fingerprint, fact.seq)
         assert (row["fingerprint_reducer"], row["fingerprint_reducer_version"]) == ("tallystick.run", 1)
         assert row["fingerprint_upcasters"].hex() == fact.upcasters
-        reducer = rebuild.for_resume(store, "r")
+        reducer = recovery.for_resume(store, "r")
         written = journal.Journal(store, "r", reducer)
         written.record([runs.facts.RunStateChanged(state="running")])
         written.save_snapshot()
@@ -88,7 +88,7 @@ def test_a_pruned_run_is_shown_and_resumed_from_its_snapshot(make_bench: Any, en
         assert snapshot.encode(runs.load(store, "r").state) == snapshot.encode(before)
         found = runs.replay(store, "r")
         assert (found.equal, found.since) == (True, cut - 1)
-        assert rebuild.validate(store, "r") == before.seq - gone
+        assert recovery.validate(store, "r") == before.seq - gone
         assert [item.node for item in runs.telemetry(store).activities]
         with pytest.raises(errors.HistoryPruned):
             runs.load(store, "r", whole=True)

@@ -10,7 +10,7 @@ import pytest
 
 from tallystick import errors, runs
 from tallystick.event import canonical
-from tallystick.runs import rebuild, schema, snapshot
+from tallystick.runs import recovery, schema, snapshot
 from tallystick.store import control
 from tallystick.store.facts import SEALED
 from tallystick.store.verify import verify
@@ -54,7 +54,7 @@ def test_a_damaged_snapshot_is_rebuilt_on_resume(shelf: Any, place: Path, flow: 
     wrong = damage(whole)
     path.unlink() if wrong is None else path.write_bytes(wrong)
     with shelf.open() as store:
-        assert not rebuild.compare(store, "r", runs.load(store, "r").state).equal
+        assert not recovery.compare(store, "r", runs.load(store, "r").state).equal
         runs.resume(store, flow, "r")
     assert path.read_bytes() == whole
 

@@ -97,7 +97,9 @@ def test_any_graph_makes_the_same_side_by_side(graph: Any, parallel: int) -> Non
         with tempfile.TemporaryDirectory(prefix="tally-stale-") as root, tallystick.open("memory:") as store:
             for number in range(INPUTS):
                 Path(root, f"in{number}").write_text(f"i{number}")
-            state = runs.start(store, workflow(graph, ran), run="r", workspace=root, crew=runs.Crew(parallel=threads))
+            state = runs.start(
+                store, workflow(graph, ran), run="r", workspace=root, runner=runs.RunnerInfo(parallel=threads)
+            )
             found.append({name: entry.sha256 for name, entry in state.artifacts_index.items()})
             assert len(ran) == len(graph)
     assert found[0] == found[1]

@@ -21,12 +21,12 @@ def filled(make_bench: Any) -> Any:
     """A SQLite store with a run that finished, one that failed and was resumed, and a fork."""
     bench = make_bench("tables", "sqlite")
     with bench.open(defaults={"org": "acme"}) as store:
-        crew = runs.Crew(actor="ada", worker="press-1", attestation=runs.Attestation("tpm2", EVIDENCE))
+        runner = runs.RunnerInfo(actor="ada", worker="press-1", attestation=runs.Attestation("tpm2", EVIDENCE))
         flow = bench.counting()
-        runs.start(store, flow, run="good", workspace=str(bench.root / "good"), inputs=bench.inputs, crew=crew)
+        runs.start(store, flow, run="good", workspace=str(bench.root / "good"), inputs=bench.inputs, runner=runner)
         failing(store, bench.root / "bad")
         runs.fork(store, "good", "total", child="fork", workspace=str(bench.root / "fork"))
-        runs.resume(store, flow, "fork", crew=runs.Crew(actor="bob", worker="press-2"))
+        runs.resume(store, flow, "fork", runner=runs.RunnerInfo(actor="bob", worker="press-2"))
         yield store
 
 
@@ -43,8 +43,8 @@ def failing(store: Store, root: Path) -> None:
     flow.add("a", lambda work: None)
     flow.add("b", shaky, after=["a"])
     with pytest.raises(errors.RunFault):
-        runs.start(store, flow, run="bad", workspace=str(root), crew=runs.Crew(actor="ada", worker="press-1"))
-    runs.resume(store, flow, "bad", crew=runs.Crew(actor="bob", worker="press-2"))
+        runs.start(store, flow, run="bad", workspace=str(root), runner=runs.RunnerInfo(actor="ada", worker="press-1"))
+    runs.resume(store, flow, "bad", runner=runs.RunnerInfo(actor="bob", worker="press-2"))
 
 
 def stored(store: Store) -> dict[str, list[dict[str, Any]]]:

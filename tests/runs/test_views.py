@@ -18,8 +18,8 @@ NAMESPACE = "{http://www.w3.org/2000/svg}"
 @pytest.fixture
 def finished(bench: Any, store: Store, flow: Any) -> runs.RunState:
     """The example, done."""
-    crew = runs.Crew(actor="ada", worker="press-1")
-    return runs.start(store, flow, run="monday", workspace=bench.workspace, inputs=bench.inputs, crew=crew)
+    runner = runs.RunnerInfo(actor="ada", worker="press-1")
+    return runs.start(store, flow, run="monday", workspace=bench.workspace, inputs=bench.inputs, runner=runner)
 
 
 def odd() -> runs.RunState:
@@ -28,7 +28,7 @@ def odd() -> runs.RunState:
     flow.input('in"<b>&#1;')
     flow.add('a"]:::x', lambda work: None, inputs=['in"<b>&#1;'], outputs=["x|y"])
     flow.add("<script>alert(1)</script>", lambda work: None, inputs=["x|y"], section="s]]>")
-    reducer = runs.state.Reducer("r")
+    reducer = runs.state.RunReducer("r")
     declared = list(flow.graph().nodes.values())
     for fact in (runs.facts.RunCreated(workflow=flow.name), *flow.declared_inputs(), *declared):
         reducer.apply(fact, 0)
@@ -134,12 +134,12 @@ def test_telemetry_says_who_did_what(bench: Any, store: Store, flow: Any, finish
 
 def test_telemetry_can_be_asked(bench: Any, store: Store, flow: Any, finished: runs.RunState) -> None:
     """RUN-10: by run, node, worker, actor, artifact (name or hash), commit and time."""
-    crew = runs.Crew(actor="bob", worker="press-2")
-    runs.start(store, flow, run="tuesday", workspace=str(bench.root / "t"), inputs=bench.inputs, crew=crew)
+    runner = runs.RunnerInfo(actor="bob", worker="press-2")
+    runs.start(store, flow, run="tuesday", workspace=str(bench.root / "t"), inputs=bench.inputs, runner=runner)
     middle = runs.load(store, "tuesday").state.created_at
 
     def asked(**question: Any) -> int:
-        return len(runs.telemetry(store, runs.Question(**question)).activities)
+        return len(runs.telemetry(store, runs.ActivityQuery(**question)).activities)
 
     sha256 = finished.artifacts_index["fields"].sha256
     assert (asked(), asked(run="monday"), asked(node="split"), asked(worker="press-2")) == (12, 6, 2, 6)

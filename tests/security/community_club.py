@@ -14,7 +14,7 @@ import tallystick
 from tallystick.community import EventLog, KeyPair, SyncServer
 from tallystick.community.acts import proof_text
 from tallystick.community.credentials import sign_request
-from tallystick.community.entry import Streams
+from tallystick.community.entry import FeedStreams
 from tallystick.community.messages import Delivery, Fetch
 from tallystick.testing.community.people import Author, keys
 
@@ -81,7 +81,7 @@ class Club:
         return EventLog(self.log.disk, self.keys.node)
 
     @property
-    def streams(self) -> Streams:
+    def streams(self) -> FeedStreams:
         """The names of the community's streams."""
         return self.log.replica.streams
 

@@ -13,7 +13,7 @@ import pytest
 
 from tallystick import errors
 from tallystick.community import EventLog, Fanout, HttpClient, Peer, SyncClient
-from tallystick.community.wire import to_wire
+from tallystick.community.wire_format import to_wire
 from tallystick.testing.community.people import Author, keys
 from tests.security.community_club import URL, Club, club
 

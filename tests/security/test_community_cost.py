@@ -18,7 +18,7 @@ from tallystick.community import negentropy
 from tallystick.community.items import Items
 from tallystick.community.messages import Delivery, Fetch, HeadsReport, HeadsRequest, Reconcile
 from tallystick.community.negentropy import Reconciler
-from tallystick.community.session import Session
+from tallystick.community.session import SyncSession
 from tallystick.community.varint import varint
 from tallystick.testing.community.people import Author, keys
 from tests.security.community_club import Club, club
@@ -213,9 +213,9 @@ class Liar:
             return Reconcile(community_id=community, floor=request.floor, message=b"\x61")
         return self.house.log.receive(request, peer="x")
 
-    def round(self) -> Session:
+    def round(self) -> SyncSession:
         """One round with it."""
-        session = Session(self.house.log, "liar")
+        session = SyncSession(self.house.log, "liar")
         talk = session.run()
         request = next(talk)
         try:

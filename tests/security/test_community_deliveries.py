@@ -12,8 +12,8 @@ import pytest
 
 import tallystick
 from tallystick.community import EventLog, messages
-from tallystick.community.entry import Entry, Streams, text_of
-from tallystick.community.wire import to_wire
+from tallystick.community.entry import FeedEntry, FeedStreams, text_of
+from tallystick.community.wire_format import to_wire
 from tallystick.event import canonical, chain, ids
 from tallystick.store.verify import verify
 from tallystick.testing.community.people import TIME_NS, Author, gossip, keys
@@ -115,16 +115,16 @@ def test_a_peer_that_adds_a_field_is_understood(house: Club) -> None:
     assert house.ask(keys(2), "POST", "/sync/v1/events", body).json()["accepted"] == 1
 
 
-def signed(author: Author, meta: dict[str, Any], **fields: Any) -> Entry:
+def signed(author: Author, meta: dict[str, Any], **fields: Any) -> FeedEntry:
     """The next event of an author with this in its meta."""
     lamport = author.lamport + 1
     whole = canonical.encode({"alg": "ed25519", "author": author.node, "lamport": lamport} | meta, what="meta")
     payload = canonical.encode(fields.pop("data", {"text": "x"}))
     seq, previous = author.head
     values = {"type": "chat.message.sent", "version": 1, "id": ids.default.mint(1, time_ns=TIME_NS)[0]} | fields
-    entry = Entry(author.node, seq + 1, lamport, values["type"], values["version"], values["id"], TIME_NS, payload,
+    entry = FeedEntry(author.node, seq + 1, lamport, values["type"], values["version"], values["id"], TIME_NS, payload,
                   whole, chain.checksum(payload), b"", previous, b"")  # fmt: skip
-    text = text_of(Streams(author.community).feed(author.node), entry)
+    text = text_of(FeedStreams(author.community).feed(author.node), entry)
     entry = msgspec.structs.replace(entry, link=chain.checksum(text), signature=author.keys.sign(text))
     author.head, author.lamport = (entry.seq, entry.link), lamport
     return entry

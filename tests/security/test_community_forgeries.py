@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import tallystick
 from tallystick import errors
 from tallystick.cli.main import tally
-from tallystick.community import EventLog, KeyPair, checking
+from tallystick.community import EventLog, KeyPair, signatures
 from tallystick.community.views.projections import Chat
 from tallystick.projections import Live
 from tallystick.testing.community.people import Author
@@ -106,7 +106,7 @@ def test_a_view_is_not_folded_over_a_forged_payload(forged: Club) -> None:
 def test_every_verification_finds_a_forged_payload(forged: Club) -> None:
     """COM-04: `tally verify`, `status --verify` and whatever else checks signatures rehash what was signed."""
     with tallystick.open(forged.log_url, readonly=True) as store:
-        assert [(each.what, each.seq) for each in checking.problems(store)] == [("signature", 3)]
+        assert [(each.what, each.seq) for each in signatures.problems(store)] == [("signature", 3)]
     assert forged.statuses() == {"verify": 1, "status --verify": 1}
     said = json.loads(forged.run("status", str(forged.place), "--verify", "--json").stdout)
     assert 3 in {problem["seq"] for problem in said["problems"]}
@@ -132,7 +132,7 @@ def forked(club: Club) -> Club:
 def test_a_fork_of_a_member_does_not_damage_an_honest_node(forked: Club) -> None:
     """COM-05: the proof that is kept beside the feed is signed inside, and every verification says that all is well."""
     with tallystick.open(forked.log_url, readonly=True) as store:
-        assert list(checking.problems(store)) == []
+        assert list(signatures.problems(store)) == []
     assert forked.statuses() == {"verify": 0, "status --verify": 0}
 
 
@@ -150,7 +150,7 @@ def test_a_proof_that_nobody_signed_is_found(forked: Club) -> None:
     values = (payload, chain.checksum(payload), link, aside.position)
     forked.change("UPDATE events SET payload = ?, checksum = ?, link = ? WHERE position = ?", *values)
     with tallystick.open(forked.log_url, readonly=True) as store:
-        assert [each.what for each in checking.problems(store)] == ["signature"]
+        assert [each.what for each in signatures.problems(store)] == ["signature"]
     assert forked.statuses()["status --verify"] == 1
 
 

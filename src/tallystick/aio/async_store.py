@@ -18,13 +18,14 @@ from tallystick.aio.group_commit import Committer
 from tallystick.event.model import Event, NewEvent
 from tallystick.store.commit import Appended
 from tallystick.store.events import PAGE_EVENTS, Report
-from tallystick.store.expectation import ANY
+from tallystick.store.expectation import ANY, Expected
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.prepare import Part, Request
 from tallystick.store.selection import EVERYTHING, Selection, select
-from tallystick.store.store import Store
+from tallystick.store.store import PartProgress, Store
+from tallystick.store.verify import Verification
 
 WINDOW_MS_MAX = 10.0
 FOLLOW_SECONDS = 1.0
@@ -62,7 +63,9 @@ class AsyncStore:
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    async def append(self, stream: str, events: NewEvent | Sequence[NewEvent], *, expected: int = ANY) -> Appended:
+    async def append(
+        self, stream: str, events: NewEvent | Sequence[NewEvent], *, expected: Expected | int = ANY
+    ) -> Appended:
         """Append to one stream, all or nothing, and wait until it is on disk."""
         one = isinstance(events, NewEvent) or not isinstance(events, Iterable)  # what is no event is refused by name
         given: Any = [events] if one else list(events)  # type: ignore[arg-type]
@@ -70,11 +73,15 @@ class AsyncStore:
             await self._committer.room()
         return (await self._committer.hand_in(Request([Part(stream, given, expected)])))[0]
 
-    async def append_batch(self, stream: str, events: Sequence[NewEvent], *, expected: int = ANY) -> Appended:
+    async def append_batch(
+        self, stream: str, events: Sequence[NewEvent], *, expected: Expected | int = ANY
+    ) -> Appended:
         """Append several events to one stream: `append` under the name that a batch is looked for by."""
         return await self.append(stream, events, expected=expected)
 
-    async def append_all(self, parts: Iterable[tuple[str, Sequence[NewEvent], int] | Part]) -> list[Appended]:
+    async def append_all(
+        self, parts: Iterable[tuple[str, Sequence[NewEvent], Expected | int] | Part]
+    ) -> list[Appended]:
         """Append to several streams in one commit, all or nothing: (stream, events, expected) each."""
         given = [part if isinstance(part, Part) else Part(*part) for part in parts]
         if not given:
@@ -244,6 +251,12 @@ class AsyncStore:
     async def report(self) -> Report:
         """Facts for the operator: what `tally doctor` shows."""
         return await asyncio.to_thread(self.store.report)
+
+    async def verify(
+        self, *, reducers: Iterable[Any] = (), progress: PartProgress = lambda part, done: None
+    ) -> Verification:
+        """Check everything, as `Store.verify` does. `progress` is called in another thread."""
+        return await asyncio.to_thread(self.store.verify, reducers=reducers, progress=progress)
 
     async def wait(self, after: int, *, timeout: float) -> int:
         """The head, as soon as it is past `after`, or when `timeout` seconds are over."""

@@ -1,4 +1,4 @@
-"""Acts of membership, read out of signed events. What is malformed is no act: it stands in its feed, no more."""
+"""Acts of membership, decoded from signed events. A malformed act has no effect; its event stays in the feed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from tallystick.community import identity
 from tallystick.community.acceptance import Verify
-from tallystick.community.entry import Entry, Key
+from tallystick.community.entry import FeedEntry, Key
 from tallystick.community.types import (
     CREATED,
     DEMOTED,
@@ -27,9 +27,9 @@ SEQ_MAX = 1 << 62
 
 
 class Act(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Who did what to whom. For an invitation, `node` is the key that was invited; for a joining, the one it uses.
+    """Who did what to whom. In an invitation `node` is the invited key; in a join it is the key of the invitation used.
 
-    `cut` is the last seq of the node that the actor has seen: what lies behind it is as if it came after the act.
+    `cut` is the last seq of the node that the actor has seen. Later events of the node count as written after the act.
     """
 
     lamport: int
@@ -45,7 +45,7 @@ class Act(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def key(self) -> Key:
-        """Its place in the merged order."""
+        """Its position in the merged order."""
         return (self.lamport, self.id, self.link)
 
 
@@ -54,8 +54,8 @@ def proof_text(community: str, author: str) -> bytes:
     return identity.tagged(identity.INVITATION_TAG, community, author)
 
 
-def act_of(entry: Entry, community: str, verify: Verify) -> Act | None:
-    """The act that an event is; None if it is none, or a malformed one."""
+def act_of(entry: FeedEntry, community: str, verify: Verify) -> Act | None:
+    """The act in an event; None if the event is not an act, or a malformed one."""
     if entry.type not in MEMBERSHIP_TYPES or entry.version != 1:
         return None
     fields = _fields(entry, entry.data, community, verify)
@@ -64,7 +64,7 @@ def act_of(entry: Entry, community: str, verify: Verify) -> Act | None:
     return Act(*entry.key, entry.author, entry.seq, entry.type, **fields)
 
 
-def _fields(entry: Entry, data: dict[str, Any], community: str, verify: Verify) -> dict[str, Any] | None:
+def _fields(entry: FeedEntry, data: dict[str, Any], community: str, verify: Verify) -> dict[str, Any] | None:
     if entry.type == CREATED:
         return {"node": entry.author, "rank": OWNER} if entry.author == community and entry.seq == 1 else None
     node = data.get("invite" if entry.type == JOINED else "node")
@@ -87,7 +87,7 @@ def _fields(entry: Entry, data: dict[str, Any], community: str, verify: Verify) 
     return {"node": node, "rank": rank, "cut": _number(data.get("seq"), 0, SEQ_MAX, SEQ_MAX)}
 
 
-def _proven(entry: Entry, invite: str, proof: object, community: str, verify: Verify) -> bool:
+def _proven(entry: FeedEntry, invite: str, proof: object, community: str, verify: Verify) -> bool:
     if invite == entry.author:
         return True
     if not isinstance(proof, str) or len(proof) != 128:

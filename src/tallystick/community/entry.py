@@ -1,4 +1,4 @@
-"""An event of a feed, as bytes: what was signed, hashed and stored, with the few fields that order it."""
+"""An event of a feed as bytes: what was signed, hashed and stored, and the few fields that order it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tallystick.event import canonical, chain, names
 from tallystick.event import model as envelope
 
 Key: TypeAlias = "tuple[int, bytes, bytes]"
-"""The place in the merged order: lamport, id, link. The link makes it total: an id can be copied, a link cannot."""
+"""The position in the merged order: lamport, id, link. An id can be copied, a link cannot: it makes the order total."""
 
 Place: TypeAlias = "tuple[int, bytes]"
-"""A seq of a feed and the link there."""
+"""A seq in a feed and the link at that seq."""
 
 
 ERASED = b""
-"""The payload of an event whose data was erased here: no JSON object is empty."""
+"""The payload of an event whose data was erased here: a JSON object is never empty."""
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class FeedEntry(msgspec.Struct, frozen=True, gc=False):
     """One event of one author's feed."""
 
     author: str
@@ -40,7 +40,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> Key:
-        """Its place in the merged order."""
+        """Its position in the merged order."""
         return (self.lamport, self.id, self.link)
 
     @property
@@ -51,7 +51,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def draft(self) -> envelope.Draft:
-        """What an engine is given to store."""
+        """The draft that an engine stores."""
         return (
             self.type,
             self.version,
@@ -64,8 +64,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class Streams:
-    """The names of a community's streams: a feed an author, and beside them what no feed can take."""
+class FeedStreams:
+    """The names of a community's streams: per author one feed, and one for events that the feed cannot store."""
 
     def __init__(self, community: str) -> None:
         self.community = community
@@ -76,11 +76,11 @@ class Streams:
         return f"{self.kind}/{author}"
 
     def aside(self, author: str) -> str:
-        """The stream that keeps, as they came, events of an author that the feed's stream cannot take."""
+        """The stream for events of an author that its feed cannot store. They are kept as they arrived."""
         return f"{self.kind}/{names.ASIDE}{author}"
 
 
-def text_of(stream: str, entry: Entry) -> bytes:
+def text_of(stream: str, entry: FeedEntry) -> bytes:
     """The text that the link hashes and the author signs."""
     return (
         f"{chain.DOMAIN}\n{entry.previous.hex()}\n{stream}\n{entry.seq}\n{entry.type}\n{entry.version}\n"
@@ -96,10 +96,10 @@ class _Clocked(msgspec.Struct, gc=False):
 _clocked = msgspec.json.Decoder(_Clocked)
 
 
-def from_store(event: envelope.Event, previous: bytes) -> Entry:
-    """The entry that a stored event of a feed is."""
+def from_store(event: envelope.Event, previous: bytes) -> FeedEntry:
+    """The entry for a stored event of a feed."""
     clocked = _clocked.decode(event.meta)
-    return Entry(
+    return FeedEntry(
         clocked.author,
         event.seq,
         clocked.lamport,
@@ -117,7 +117,7 @@ def from_store(event: envelope.Event, previous: bytes) -> Entry:
 
 
 def mint(
-    streams: Streams,
+    streams: FeedStreams,
     keys: KeyPair,
     *,
     after: Place,
@@ -127,11 +127,11 @@ def mint(
     id: bytes,
     time: int,
     version: int = 1,
-) -> Entry:
+) -> FeedEntry:
     """A new signed event at the end of one's own feed."""
     payload = canonical.encode(data)
     meta = canonical.encode({"alg": ALG, "author": keys.node, "lamport": lamport}, what="meta")
     seq, previous = after
     fields = (keys.node, seq + 1, lamport, type, version, id, time, payload, meta, chain.checksum(payload))
-    text = text_of(streams.feed(keys.node), Entry(*fields, b"", previous, b""))
-    return Entry(*fields, chain.checksum(text), previous, keys.sign(text))
+    text = text_of(streams.feed(keys.node), FeedEntry(*fields, b"", previous, b""))
+    return FeedEntry(*fields, chain.checksum(text), previous, keys.sign(text))

@@ -1,12 +1,12 @@
-"""Events that cannot be taken yet: a predecessor, an invitation or the lamports before them are missing.
+"""Events that cannot be accepted yet: a predecessor, an invitation or earlier lamports are missing.
 
-Bounded for each peer, so that none can fill it for the others. What has no room is dropped, never refused for good:
-a peer that has it will offer it again.
+The pool is bounded per peer, so that no peer can fill it for the others. Events without room are dropped, not refused
+permanently: a peer that has them will offer them again.
 """
 
 from __future__ import annotations
 
-from tallystick.community.entry import Entry
+from tallystick.community.entry import FeedEntry
 
 HELD_EVENTS_MAX = 1000
 HELD_BYTES_MAX = 4 << 20
@@ -19,10 +19,10 @@ class Held:
     def __init__(self, *, events_max: int = HELD_EVENTS_MAX, bytes_max: int = HELD_BYTES_MAX) -> None:
         self._events_max = events_max
         self._bytes_max = bytes_max
-        self._by_peer: dict[str, dict[bytes, Entry]] = {}
+        self._by_peer: dict[str, dict[bytes, FeedEntry]] = {}
         self._bytes: dict[str, int] = {}
 
-    def put(self, entry: Entry, peer: str) -> bool:
+    def put(self, entry: FeedEntry, peer: str) -> bool:
         """Hold an event that this peer sent; False if there is no room for it."""
         pool = self._by_peer.get(peer)
         if pool is None:
@@ -38,8 +38,8 @@ class Held:
         self._bytes[peer] = size
         return True
 
-    def take_all(self) -> list[tuple[Entry, str]]:
-        """Everything that is held, with who sent it; the pool is empty then."""
+    def take_all(self) -> list[tuple[FeedEntry, str]]:
+        """Remove and return everything that is held, with the peer that sent it."""
         found = [(entry, peer) for peer, pool in self._by_peer.items() for entry in pool.values()]
         self._by_peer.clear()
         self._bytes.clear()
@@ -49,5 +49,5 @@ class Held:
         return sum(map(len, self._by_peer.values()))
 
     def highest(self) -> int:
-        """The highest lamport that is held: 0 if nothing is."""
+        """The highest lamport that is held; 0 if the pool is empty."""
         return max((entry.lamport for pool in self._by_peer.values() for entry in pool.values()), default=0)

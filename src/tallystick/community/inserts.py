@@ -9,18 +9,18 @@ import logging
 from collections.abc import Callable
 from typing import TypeAlias
 
-from tallystick.community.entry import Entry
+from tallystick.community.entry import FeedEntry
 from tallystick.event import ids
 
 LOCAL, RECEIVED = "local", "received"
 
-Inserted: TypeAlias = "Callable[[Entry, str, str | None], None]"
+Inserted: TypeAlias = "Callable[[FeedEntry, str, str | None], None]"
 """The event, where it came from, and the code why it does not count; None if it counts."""
 
 logger = logging.getLogger("tallystick.community")
 
 
-def log_line(entry: Entry, origin: str, code: str | None) -> None:
+def log_line(entry: FeedEntry, origin: str, code: str | None) -> None:
     """A line at INFO, with its fields where the service's formatter looks for them."""
     if logger.isEnabledFor(logging.INFO):
         fields = {

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tallystick.community.feeds import Head
+from tallystick.community.feeds import FeedHead
 from tallystick.community.types import Event
 
 EVENTS_MAX = 1000
@@ -151,6 +151,6 @@ def _id_in(text: msgspec.Raw) -> str:
         return ""
 
 
-def tip(head: Head) -> Place:
+def tip(head: FeedHead) -> Place:
     """The end of a feed for the wire."""
     return (head.seq, head.link.hex())

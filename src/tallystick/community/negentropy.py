@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from tallystick import errors
 from tallystick.community.items import FINGERPRINT_BYTES, LINK_BYTES, Item, Items
-from tallystick.community.varint import Reader, varint
+from tallystick.community.varint import VarintReader, varint
 
 VERSION = 0x61
 INFINITY = (1 << 64) - 1
@@ -63,7 +63,7 @@ class _Writer:
 class _Bounds:
     """Reads bounds."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: VarintReader) -> None:
         self._reader = reader
         self._last = 0
 
@@ -101,7 +101,7 @@ class Reconciler:
         if len(message) > MESSAGE_BYTES_MAX:
             reason = f"it has more than {MESSAGE_BYTES_MAX} bytes"
             raise errors.BadMessage(what="the reconciliation message", reason=reason)
-        reader = Reader(message)
+        reader = VarintReader(message)
         version = reader.take(1)[0]
         if version != VERSION:
             if self._began or not 0x60 <= version <= 0x6F:
@@ -113,7 +113,7 @@ class Reconciler:
             return None
         return bytes(writer.out)
 
-    def _ranges(self, reader: Reader, writer: _Writer) -> None:
+    def _ranges(self, reader: VarintReader, writer: _Writer) -> None:
         bounds = _Bounds(reader)
         lower, before, pending = 0, (0, b""), False
         for _ in range(RANGES_MAX):
@@ -134,7 +134,14 @@ class Reconciler:
             raise errors.BadMessage(what="the reconciliation message", reason=f"it has more than {RANGES_MAX} ranges")
 
     def _range(
-        self, reader: Reader, writer: _Writer, mode: int, lower: int, upper: int, bound: Item, skipped: Item | None
+        self,
+        reader: VarintReader,
+        writer: _Writer,
+        mode: int,
+        lower: int,
+        upper: int,
+        bound: Item,
+        skipped: Item | None,
     ) -> tuple[bool, int]:
         """Answer one range. Returns whether something was written, and up to which index it was dealt with."""
         if mode == SKIP:
@@ -156,7 +163,7 @@ class Reconciler:
         _catch_up(writer, skipped)
         return True, self._list(writer, lower, upper, bound)
 
-    def _links(self, reader: Reader) -> Iterator[bytes]:
+    def _links(self, reader: VarintReader) -> Iterator[bytes]:
         for _ in range(reader.number()):  # bounded by the message: each takes 32 of its bytes
             yield reader.take(LINK_BYTES)
 

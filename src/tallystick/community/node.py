@@ -14,11 +14,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tallystick import errors
-from tallystick.community import acceptance, messages, wire
-from tallystick.community.entry import ERASED, Entry
-from tallystick.community.feeds import Head
+from tallystick.community import acceptance, messages, wire_format
+from tallystick.community.entry import ERASED, FeedEntry
+from tallystick.community.feeds import FeedHead
 from tallystick.community.items import Items
-from tallystick.community.judging import Plan
+from tallystick.community.judge import JudgedBatch
 from tallystick.community.messages import Delivery, Fetch, HeadsReport, Receipt, Reconcile, Rejected
 from tallystick.community.negentropy import Reconciler
 from tallystick.community.replica import Replica
@@ -27,7 +27,7 @@ from tallystick.community.types import Event
 ANSWER_BYTES_MAX = 4 << 20
 
 
-class Node:
+class GossipNode:
     """The state machine of gossip over a replica. `store` makes a plan durable before it is taken in."""
 
     def __init__(self, replica: Replica, *, lock: AbstractContextManager[Any] | None = None) -> None:
@@ -41,7 +41,7 @@ class Node:
         """The community's id."""
         return self.replica.community
 
-    def store(self, plan: Plan) -> None:
+    def store(self, plan: JudgedBatch) -> None:
         """Make the new events of a plan durable. A node without a disk has nothing to do."""
 
     # --- receiving -------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ class Node:
         return self._settle(events, self._examine(events), peer)
 
     def _settle(self, events: Sequence[Event], examined: Sequence[acceptance.Examined], peer: str) -> Receipt:
-        entries = [entry for entry in examined if isinstance(entry, Entry)]
+        entries = [entry for entry in examined if isinstance(entry, FeedEntry)]
         plan = self.replica.plan(entries, peer=peer, bounded=True)
         self.take_in(plan)
         new = {entry.link for entry in plan.new}
@@ -75,18 +75,18 @@ class Node:
         accepted = 0
         for event, entry in zip(events, examined, strict=True):
             code = self._code(entry, plan)
-            accepted += isinstance(entry, Entry) and entry.link in new
+            accepted += isinstance(entry, FeedEntry) and entry.link in new
             if code is not None:
                 rejected.append(Rejected(event.event_id, code))
         return Receipt(accepted=accepted, rejected=len(rejected), rejected_reasons=rejected, new_head=self.replica.head)
 
-    def take_in(self, plan: Plan) -> None:
+    def take_in(self, plan: JudgedBatch) -> None:
         """Store what is new, then judge with it."""
         if plan.new or plan.forks or plan.ceiling > self.replica.ceiling:
             self.store(plan)
             self.replica.apply(plan.new, plan.forks, ceiling=plan.ceiling)
 
-    def _code(self, entry: acceptance.Examined, plan: Plan) -> str | None:
+    def _code(self, entry: acceptance.Examined, plan: JudgedBatch) -> str | None:
         """The code of an event that was refused, held, or stored without counting."""
         if isinstance(entry, errors.EventLogError):
             return entry.code
@@ -102,7 +102,7 @@ class Node:
 
     def witness(self, events: Sequence[Event]) -> None:
         """Take the rungs of a ladder that this node asked for; unasked ones are ignored."""
-        rungs = [entry for entry in self._examine(events) if isinstance(entry, Entry)]
+        rungs = [entry for entry in self._examine(events) if isinstance(entry, FeedEntry)]
         with self.lock:
             self.replica.witness(rungs)
 
@@ -110,17 +110,17 @@ class Node:
         """Two well-signed events of one author for one place prove a fork, whoever shows them."""
         forks = []
         for one, other in pairs:
-            if isinstance(one, Entry) and isinstance(other, Entry) and self._is_news(one, other):
+            if isinstance(one, FeedEntry) and isinstance(other, FeedEntry) and self._is_news(one, other):
                 forks.append((one, other))
         if forks:
-            self.take_in(Plan(forks=forks))
+            self.take_in(JudgedBatch(forks=forks))
 
-    def adopt(self, branch: Sequence[Event], head: Head) -> None:
+    def adopt(self, branch: Sequence[Event], head: FeedHead) -> None:
         """Take the branch of a forked feed that a floor has settled, if this is it to the last link.
 
         Nothing is lost by it: what was here behind the fork did not count.
         """
-        entries = [entry for entry in self._examine(branch) if isinstance(entry, Entry)]
+        entries = [entry for entry in self._examine(branch) if isinstance(entry, FeedEntry)]
         if not entries or (entries[-1].seq, entries[-1].link) != (head.seq, head.link):
             return
         with self.lock:
@@ -130,11 +130,11 @@ class Node:
             new = [entry for entry in entries if entry.link not in self.replica.by_link]
             stored = feed.get(new[0].seq) if new else None
             if new:
-                self.take_in(Plan(new=new, forks=[(stored, new[0])] if stored else []))
+                self.take_in(JudgedBatch(new=new, forks=[(stored, new[0])] if stored else []))
 
     def follow(self, branch: Sequence[Event], *, peer: str) -> int:
         """Take what goes on where a feed ends here, past the bound for idle events, if its last event counts."""
-        entries = [entry for entry in self._examine(branch) if isinstance(entry, Entry)]
+        entries = [entry for entry in self._examine(branch) if isinstance(entry, FeedEntry)]
         with self.lock:
             self.refresh()
             if not entries or not _follow(entries, entries[0].author, self.replica.feed(entries[0].author).head):
@@ -145,7 +145,7 @@ class Node:
             self.take_in(plan)
             return len(plan.new)
 
-    def _is_news(self, one: Entry, other: Entry) -> bool:
+    def _is_news(self, one: FeedEntry, other: FeedEntry) -> bool:
         if (one.author, one.seq) != (other.author, other.seq) or one.link == other.link:
             return False
         fork = self.replica.forks().get(one.author)
@@ -184,12 +184,12 @@ class Node:
             witnesses=self.events_of(rungs),
         )
 
-    def _rungs(self, request: Fetch) -> list[Entry]:
+    def _rungs(self, request: Fetch) -> list[FeedEntry]:
         if request.ladder is None:
             return []
         return self.replica.ladder(*request.ladder, rungs_max=messages.EVENTS_MAX)
 
-    def _asked_for(self, request: Fetch) -> Iterable[Entry]:
+    def _asked_for(self, request: Fetch) -> Iterable[FeedEntry]:
         tips = self.replica.tips()
         parts = [
             feed.between(after, min(until, tips[author].seq))
@@ -218,21 +218,21 @@ class Node:
                 self._items = (counted.version, Items((lamport, link) for lamport, _, link in counted.keys))
             return self._items[1]
 
-    def events_of(self, entries: Iterable[Entry]) -> list[Event]:
+    def events_of(self, entries: Iterable[FeedEntry]) -> list[Event]:
         """Entries for the wire."""
         return [self._wire(entry) for entry in entries]
 
-    def _wire(self, entry: Entry) -> Event:
-        return wire.to_wire(entry, self.community)
+    def _wire(self, entry: FeedEntry) -> Event:
+        return wire_format.to_wire(entry, self.community)
 
     def _require_community(self, community: str) -> None:
         if community != self.community:
             raise errors.BadMessage(what="the message", reason="it is for another community")
 
 
-def _fitting(entries: Iterable[Entry]) -> list[Entry]:
+def _fitting(entries: Iterable[FeedEntry]) -> list[FeedEntry]:
     """As many as go into an answer."""
-    found: list[Entry] = []
+    found: list[FeedEntry] = []
     size = 0
     for entry in entries:
         if entry.payload == ERASED:
@@ -244,12 +244,12 @@ def _fitting(entries: Iterable[Entry]) -> list[Entry]:
     return found
 
 
-def _follow(entries: Iterable[Entry], author: str, at: Head) -> bool:
+def _follow(entries: Iterable[FeedEntry], author: str, at: FeedHead) -> bool:
     """Whether these are one author's events, each behind the other, from a place on."""
     for entry in entries:
         if (entry.author, entry.seq, entry.previous) != (author, at.seq + 1, at.link):
             return False
-        at = Head(entry.seq, entry.link, entry.lamport)
+        at = FeedHead(entry.seq, entry.link, entry.lamport)
     return True
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from tallystick import errors
 from tallystick.community.log import EventLog
 from tallystick.community.schedule import run
-from tallystick.community.session import Session
+from tallystick.community.session import SyncSession
 from tallystick.community.sync import HttpClient, Peer, SyncClient
 
 
@@ -32,6 +32,6 @@ class OwnHead:
         for peer in peers:
             try:
                 async with self._connect(peer) as client:
-                    await SyncClient(log).talk(client, Session(log, peer.key).take_back)
+                    await SyncClient(log).talk(client, SyncSession(log, peer.key).take_back)
             except (errors.SyncFailed, errors.PeerRefused, errors.BadMessage) as problem:
                 self.failures[peer.url] = problem.message

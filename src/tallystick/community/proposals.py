@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tallystick import errors
 from tallystick.community import floors
-from tallystick.community.entry import Entry
+from tallystick.community.entry import FeedEntry
 from tallystick.community.floors import Base
 from tallystick.community.identity import KeyPair
 from tallystick.community.log import EventLog
@@ -63,6 +63,6 @@ def _confirmed(log: EventLog) -> Base | None:
     return None
 
 
-def _is_by_admin(log: EventLog, entry: Entry) -> bool:
+def _is_by_admin(log: EventLog, entry: FeedEntry) -> bool:
     rank = log.replica.roster.rank(entry.author, entry.key, entry.seq)
     return entry.author != log.community and rank >= ADMIN

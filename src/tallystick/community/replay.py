@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tallystick import errors
-from tallystick.community import wire
+from tallystick.community import wire_format
 from tallystick.community.entry import Key
 from tallystick.community.floors import Covered
 from tallystick.community.replica import Replica
@@ -88,7 +88,7 @@ class ReplayEngine:
         self._begin(view_name)
         for entry in self.log.replica.counted.entries():
             if entry.lamport >= from_lamport and entry.type in self._types[view_name]:
-                self.views[view_name].apply(wire.to_wire(entry, self.log.replica.community))
+                self.views[view_name].apply(wire_format.to_wire(entry, self.log.replica.community))
 
     def rebuild_all(self) -> None:
         """Reset every view and replay everything."""
@@ -144,7 +144,7 @@ class ReplayEngine:
             for entry in covered.entries:
                 for name, types in self._types.items():
                     if entry.type in types:
-                        self.views[name].apply(wire.to_wire(entry, replica.community))
+                        self.views[name].apply(wire_format.to_wire(entry, replica.community))
             return self.states()
         finally:
             replica.roster = now
@@ -163,7 +163,7 @@ class ReplayEngine:
             for entry in covered.entries:
                 for name in names:
                     if entry.type in self._types[name]:
-                        self.views[name].apply(wire.to_wire(entry, self.log.replica.community))
+                        self.views[name].apply(wire_format.to_wire(entry, self.log.replica.community))
         self._base |= pack({name: self.views[name].snapshot_state() for name in names})
 
     def _begin(self, name: str) -> None:
@@ -203,7 +203,7 @@ class ReplayEngine:
                 wanted.setdefault(type_, []).append(self.views[name])
         for entry in replica.counted.entries(self._applied):
             if entry.type in wanted:
-                event = wire.to_wire(entry, replica.community)
+                event = wire_format.to_wire(entry, replica.community)
                 for view in wanted[entry.type]:
                     view.apply(event)
             self._applied += 1

@@ -11,15 +11,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from tallystick.community import counting, floors, identity
+from tallystick.community import counted_set, floors, identity
 from tallystick.community.acceptance import Verify
 from tallystick.community.acts import Act, act_of
-from tallystick.community.counting import Counted, code_of
-from tallystick.community.entry import Entry, Streams
-from tallystick.community.feeds import NOTHING, Feed, Head
+from tallystick.community.counted_set import Counted, code_of
+from tallystick.community.entry import FeedEntry, FeedStreams
+from tallystick.community.feeds import NOTHING, Feed, FeedHead
 from tallystick.community.floors import Base
 from tallystick.community.held import Held
-from tallystick.community.judging import Judge, Known, Plan
+from tallystick.community.judge import Judge, JudgedBatch, KnownKeys
 from tallystick.community.lamport import LamportClock
 from tallystick.community.roster import Roster
 from tallystick.community.types import LAMPORT_AHEAD_MAX, MEMBERSHIP_TYPES, POLICY
@@ -43,14 +43,14 @@ class Replica:
     ) -> None:
         self.community = community
         self.node = node
-        self.streams = Streams(community)
+        self.streams = FeedStreams(community)
         self.verify = verify
         self.held = held or Held()
         self.counted = Counted()
-        self.by_link: dict[bytes, Entry] = {}
+        self.by_link: dict[bytes, FeedEntry] = {}
         self.listeners: list[Callable[[int], None]] = []  # told how much of the merged order is as before
         self.floor_listeners: list[Callable[[floors.Covered], None]] = []
-        self._by_lamport: list[Entry] | None = None  # every stored event, made when a ladder is asked for
+        self._by_lamport: list[FeedEntry] | None = None  # every stored event, made when a ladder is asked for
         self._heads_by_type: tuple[int, dict[str, int]] = (-1, {})
         self._ahead_max = ahead_max
         self._surplus_max = surplus_max
@@ -60,12 +60,12 @@ class Replica:
     def _begin(self, base: Base) -> None:
         self.base = base
         self.feeds = {author: Feed(author, head) for author, head in base.heads.items()}
-        self.known = Known(self.community)
+        self.known = KnownKeys(self.community)
         self.known.nodes.update(base.nodes)
         if self.node is not None:
             self.known.nodes.add(self.node)
         self.acts: dict[bytes, Act] = {}
-        self._floors: dict[bytes, Entry] = {}  # the floor before it -> the event that makes the next one
+        self._floors: dict[bytes, FeedEntry] = {}  # the floor before it -> the event that makes the next one
         self.settled: list[floors.Covered] = []  # what each floor covered, in order: views that come later need it
         self.disputed: set[bytes] = set()  # floors that this node's own events contradict
         self.roster = Roster(base.acts)
@@ -78,7 +78,7 @@ class Replica:
 
     # --- taking events in ------------------------------------------------------------------------------------------
 
-    def plan(self, entries: Iterable[Entry], *, peer: str = "", bounded: bool = False) -> Plan:
+    def plan(self, entries: Iterable[FeedEntry], *, peer: str = "", bounded: bool = False) -> JudgedBatch:
         """What to do with these verified entries; those that cannot be taken yet are held under the peer's name.
 
         `bounded`: of an author without a rank only so many events are kept that do not count, whoever sends them. More
@@ -104,13 +104,15 @@ class Replica:
         below = max(tip, self.base.heads.get(author, NOTHING).seq)
         return self._surplus_max - (feed.head.seq - below if feed else 0)
 
-    def would_count(self, entries: Sequence[Entry]) -> bool:
+    def would_count(self, entries: Sequence[FeedEntry]) -> bool:
         """Whether the last of these events, which go on where a feed ends here, would count with all of them."""
         acts = [act for entry in entries if (act := self._read_act(entry)) is not None]
-        roster = counting.roster_of(self.base.acts, [*self._acts_above(), *acts], self.feeds)
+        roster = counted_set.roster_of(self.base.acts, [*self._acts_above(), *acts], self.feeds)
         return code_of(entries[-1], self.feed(entries[-1].author).fork, roster) is None
 
-    def apply(self, new: Sequence[Entry], forks: Sequence[tuple[Entry, Entry]] = (), *, ceiling: int = 0) -> None:
+    def apply(
+        self, new: Sequence[FeedEntry], forks: Sequence[tuple[FeedEntry, FeedEntry]] = (), *, ceiling: int = 0
+    ) -> None:
         """Take in what is stored now, and judge what it changes."""
         acts_changed = False
         for entry in new:
@@ -119,8 +121,8 @@ class Replica:
         self.ceiling = max(self.ceiling, self.head, ceiling)
         again: set[str] = set(forked)
         if acts_changed or forked:
-            roster = counting.roster_of(self.base.acts, self._acts_above(), self.feeds)
-            again |= counting.changed_nodes(self.roster, roster)
+            roster = counted_set.roster_of(self.base.acts, self._acts_above(), self.feeds)
+            again |= counted_set.changed_nodes(self.roster, roster)
             self.roster = roster
         same = len(self.counted)
         for author in again & self.feeds.keys():
@@ -146,11 +148,11 @@ class Replica:
         self.settle(covered)
         return True
 
-    def unsettled(self) -> dict[str, Head]:
+    def unsettled(self) -> dict[str, FeedHead]:
         """Where the next floor covers another branch of a forked feed than this node has."""
         entry = self._floors.get(self.base.floor)
         floor = floors.floor_of(entry) if entry is not None and entry.key in self.counted.by_key else None
-        found: dict[str, Head] = {}
+        found: dict[str, FeedHead] = {}
         for author, head in floor.heads.items() if floor else ():
             feed = self.feeds.get(author)
             last = feed.get(head.seq) if feed else None
@@ -162,7 +164,7 @@ class Replica:
         """Begin at a floor: what it covers is history, and counts no more as part of the set."""
         self.base = covered.base
         self.settled.append(covered)
-        self.roster = counting.roster_of(self.base.acts, self._acts_above(), self.feeds)
+        self.roster = counted_set.roster_of(self.base.acts, self._acts_above(), self.feeds)
         self.counted.clear()
         self.counted.floor = self.base.heads
         for feed in self.feeds.values():
@@ -174,7 +176,7 @@ class Replica:
         heads = self.base.heads
         return [act for act in self.acts.values() if act.actor not in heads or act.seq > heads[act.actor].seq]
 
-    def _add(self, entry: Entry) -> bool:
+    def _add(self, entry: FeedEntry) -> bool:
         """Put one event into its feed; True if it is an act."""
         feed = self.feed(entry.author)
         if entry.seq <= feed.head.seq:  # the branch of a fork that a floor has settled
@@ -199,7 +201,7 @@ class Replica:
         self.acts[entry.link] = act
         return True
 
-    def replace(self, entry: Entry) -> None:
+    def replace(self, entry: FeedEntry) -> None:
         """Put an event in the place of the same one: its data was erased."""
         feed = self.feeds[entry.author]
         feed.entries[entry.seq - feed.base.seq - 1] = entry
@@ -213,7 +215,7 @@ class Replica:
         """The highest lamport that would be taken now."""
         return self.ceiling + self._ahead_max
 
-    def witness(self, entries: Iterable[Entry]) -> None:
+    def witness(self, entries: Iterable[FeedEntry]) -> None:
         """Let well-signed events vouch for how far the clocks are, without storing them.
 
         An honest event may rest on lamports of events that no longer count and are not passed on. Each signature
@@ -232,17 +234,17 @@ class Replica:
             found = self.feeds[author] = Feed(author)
         return found
 
-    def code_of(self, entry: Entry) -> str | None:
+    def code_of(self, entry: FeedEntry) -> str | None:
         """Why a stored event does not count; None if it does."""
         return code_of(entry, self.feeds[entry.author].fork, self.roster)
 
-    def tips(self) -> dict[str, Head]:
+    def tips(self) -> dict[str, FeedHead]:
         """How far each feed belongs to the evidence: up to its last event that counts, or to the base."""
         tips = {author: head for author, head in self.base.heads.items() if head.seq}
         for author, seq in self.counted.tips().items():
             entry = self.feeds[author].get(seq)
             assert entry is not None
-            tips[author] = Head(entry.seq, entry.link, entry.lamport)
+            tips[author] = FeedHead(entry.seq, entry.link, entry.lamport)
         return tips
 
     def forks(self) -> dict[str, int]:
@@ -263,12 +265,12 @@ class Replica:
         )
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
-    def ladder(self, after: int, until: int, *, rungs_max: int) -> list[Entry]:
+    def ladder(self, after: int, until: int, *, rungs_max: int) -> list[FeedEntry]:
         """The fewest stored events whose lamports lead from one value to another in steps that nobody refuses."""
         if self._by_lamport is None:
             self._by_lamport = sorted(self.by_link.values(), key=lambda each: each.lamport)
         stored = self._by_lamport
-        rungs: list[Entry] = []
+        rungs: list[FeedEntry] = []
         while len(rungs) < rungs_max:
             reach = min(after + self._ahead_max, until - 1)
             at = bisect_right(stored, reach, key=lambda each: each.lamport)
@@ -279,7 +281,7 @@ class Replica:
         return rungs
 
 
-def _cached_act(cache: dict[bytes, Act | None], entry: Entry, *, community: str, verify: Verify) -> Act | None:
+def _cached_act(cache: dict[bytes, Act | None], entry: FeedEntry, *, community: str, verify: Verify) -> Act | None:
     """The act of an event, read once: a joining holds a second signature."""
     if entry.type not in MEMBERSHIP_TYPES:
         return None

@@ -17,10 +17,10 @@ from tallystick import errors
 from tallystick.community import snapshot as snapshots
 from tallystick.community.feeds import NOTHING
 from tallystick.community.identity import KeyPair
-from tallystick.community.keeping import ASIDE_FORK, from_aside
 from tallystick.community.log import EventLog
 from tallystick.community.replay import ReplayEngine
 from tallystick.community.snapshot import Snapshot, SnapshotStore
+from tallystick.community.storage import ASIDE_FORK, from_aside
 from tallystick.community.types import EVENT_LOG_RETENTION_DAYS
 from tallystick.event.model import Event
 from tallystick.state import prune as prune_stream
@@ -31,14 +31,14 @@ DAY_NS = 86_400_000_000_000
 WAIT_DAYS_MAX = 90  # for peers that have not reached the floor yet
 
 
-class Due(msgspec.Struct, frozen=True):
+class PrunableFloor(msgspec.Struct, frozen=True):
     """A floor whose events may go: the snapshot that stands in for them, and what is younger than which stays."""
 
     snapshot: Snapshot
     horizon_ns: int
 
 
-class Pruned(msgspec.Struct, frozen=True):
+class PrunedStream(msgspec.Struct, frozen=True):
     """What became of one stream: how many events went, or why none did."""
 
     stream: str
@@ -60,7 +60,7 @@ def due(
     *,
     days: float = EVENT_LOG_RETENTION_DAYS,
     peers: Collection[str] = (),
-) -> Due | None:
+) -> PrunableFloor | None:
     """Make sure of a snapshot at the floor, and say what is due; None if nothing is.
 
     `peers` are those who are on the list: as long as one of them has not shown that it is at this floor, it may still
@@ -80,7 +80,7 @@ def due(
         window_ns = int((max(days, WAIT_DAYS_MAX) if behind else days) * DAY_NS)
         if files.written_ns(found.lamport) > now - window_ns:
             return None
-        return Due(found, now - int(days * DAY_NS))
+        return PrunableFloor(found, now - int(days * DAY_NS))
 
 
 def age_ns(log: EventLog, files: SnapshotStore) -> int:
@@ -100,7 +100,7 @@ def snapshot_at(files: SnapshotStore, lamport: int, floor: bytes) -> Snapshot | 
     return found if found.base.floor == floor else None
 
 
-def prune(log: EventLog, found: Due) -> list[Pruned]:
+def prune(log: EventLog, found: PrunableFloor) -> list[PrunedStream]:
     """Prune what is due. From now on the log is opened with `base=found.snapshot.base`: write that down before."""
     with log.lock:
         heads = found.snapshot.heads
@@ -109,7 +109,7 @@ def prune(log: EventLog, found: Due) -> list[Pruned]:
     return [each for each in done if each.count or each.why_not]
 
 
-def _prune(log: EventLog, author: str, through: int, horizon_ns: int, *, aside: bool = False) -> Pruned:
+def _prune(log: EventLog, author: str, through: int, horizon_ns: int, *, aside: bool = False) -> PrunedStream:
     streams, store = log.replica.streams, log.disk
     stream = streams.aside(author) if aside else streams.feed(author)
     last = 0
@@ -122,12 +122,12 @@ def _prune(log: EventLog, author: str, through: int, horizon_ns: int, *, aside: 
             break
         last = event.seq
     if not last:
-        return Pruned(stream, 0)
+        return PrunedStream(stream, 0)
     try:
         gone = prune_stream(store, stream, before=last + 1, reducers=[end_of_feed], snapshot=True, accept=True)
-        return Pruned(stream, gone)
+        return PrunedStream(stream, gone)
     except errors.PruneRefused as refusal:  # somebody who reads this store has not come this far
-        return Pruned(stream, 0, refusal.reason)
+        return PrunedStream(stream, 0, refusal.reason)
 
 
 def _remaining(log: EventLog, stream: str) -> Iterator[Event]:

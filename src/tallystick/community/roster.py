@@ -21,7 +21,7 @@ import msgspec
 
 from tallystick.community.acts import SEQ_MAX, Act
 from tallystick.community.entry import Key
-from tallystick.community.lowerings import Lowerings
+from tallystick.community.rank_reductions import RankReductions
 from tallystick.community.types import ADMIN, CREATED, DEMOTED, INVITED, JOINED, MEMBER, OWNER, PROMOTED, REVOKED
 
 _END: Key = (1 << 64, b"", b"")  # behind every event
@@ -53,7 +53,7 @@ class Roster:
     def __init__(self, acts: Iterable[Act]) -> None:
         self._settings: dict[str, list[Setting]] = {}
         self._places: dict[str, list[tuple[Key, int]]] = {}
-        self._lowerings: dict[str, Lowerings] = {}
+        self._lowerings: dict[str, RankReductions] = {}
         self._invites: dict[tuple[str, int], list[Invite]] = {}  # of a key, to a role; ascending
         ordered = sorted(_deciding(list(acts)), key=lambda act: act.key)
         for act in ordered:
@@ -156,7 +156,7 @@ class Roster:
         settings.insert(at, setting)
         places.insert(at, place)
         if setting.lowers:
-            lowerings = self._lowerings.setdefault(node, Lowerings())
+            lowerings = self._lowerings.setdefault(node, RankReductions())
             lowerings.add(place, by=setting.by, rank=setting.rank, cut=setting.cut)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from tallystick import errors
-from tallystick.community import place
+from tallystick.community import config
 
 Result = TypeVar("Result")
 
@@ -87,7 +87,7 @@ class Ticker:
 
     def _planned(self, now: datetime) -> datetime:
         """What was planned before this process began; a time to come is worked out again if the hour has changed."""
-        due = None if self._directory is None else place.read_due(self._directory)
+        due = None if self._directory is None else config.read_due(self._directory)
         if due is not None and (due.hour == self.schedule.snapshot_hour or due.at <= now):
             return due.at
         return self._plan(now)
@@ -95,7 +95,7 @@ class Ticker:
     def _plan(self, now: datetime) -> datetime:
         found = self.schedule.next_snapshot(now)
         if self._directory is not None:
-            place.save_due(self._directory, place.Due(found, self.schedule.snapshot_hour))
+            config.save_due(self._directory, config.NextDailyWork(found, self.schedule.snapshot_hour))
         return found
 
 

@@ -34,7 +34,7 @@ from tallystick.community.identity import KeyPair
 from tallystick.community.log import EventLog
 from tallystick.community.messages import BODY_BYTES_MAX, Delivery, Fetch, HeadsReport, Receipt, Reconcile, delivery_of
 from tallystick.community.snapshot import SnapshotStore, dump
-from tallystick.community.turns import Turn, Turns
+from tallystick.community.turns import RequestTurn, Turns
 
 BODY_SECONDS_MAX = 10.0
 ANSWER_SECONDS_MAX = 60.0
@@ -187,7 +187,7 @@ class SyncServer:
                 raise errors.PeerRefused(peer=peer, reason="it sent too many events with bad signatures")
             del self._bad[peer]
 
-    def _signed(self, request: Request, status: int, content: bytes, kind: str, turn: Turn | None) -> Response:
+    def _signed(self, request: Request, status: int, content: bytes, kind: str, turn: RequestTurn | None) -> Response:
         asked = request.headers.get(credentials.SIGNATURE, "")[:128]
         text = credentials.answer_text(
             self._log.community, status=status, asked=asked, by=self._keys.node, body=content
@@ -201,7 +201,7 @@ class SyncServer:
 class _Answer(Response):
     """An answer on its way, a slice at a time. The turn ends when it was taken, or has waited too long for that."""
 
-    def __init__(self, content: bytes, turn: Turn | None, **options: Any) -> None:
+    def __init__(self, content: bytes, turn: RequestTurn | None, **options: Any) -> None:
         super().__init__(content, **options)
         self._turn = turn
 
@@ -222,7 +222,7 @@ class _Answer(Response):
             await send({"type": "http.response.body", "body": bytes(body[start:end]), "more_body": end < len(body)})
 
 
-def _end(turn: Turn | None) -> None:
+def _end(turn: RequestTurn | None) -> None:
     if turn is not None:
         turn.end()
 

@@ -17,7 +17,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.community import messages
-from tallystick.community.entry import ERASED, Entry
+from tallystick.community.entry import ERASED, FeedEntry
 from tallystick.community.messages import (
     Delivery,
     Fetch,
@@ -29,7 +29,7 @@ from tallystick.community.messages import (
     Response,
 )
 from tallystick.community.negentropy import Reconciler
-from tallystick.community.node import Node
+from tallystick.community.node import GossipNode
 from tallystick.community.types import Event
 
 ROUNDS_MAX = 64
@@ -42,7 +42,7 @@ BRANCH_MAX = 20_000
 Talk: TypeAlias = "Generator[Request, Response, None]"
 
 
-class Tally(msgspec.Struct):
+class RoundCounts(msgspec.Struct):
     """What a round moved."""
 
     sent: int = 0
@@ -62,15 +62,15 @@ class _Spent(Exception):
     pass
 
 
-class Session:
+class SyncSession:
     """A round with one peer."""
 
-    def __init__(self, node: Node, peer: str, *, reconciles: bool = True) -> None:
+    def __init__(self, node: GossipNode, peer: str, *, reconciles: bool = True) -> None:
         self._node = node
         self._replica = node.replica
         self._peer = peer
         self._reconciles = reconciles
-        self.tally = Tally()
+        self.tally = RoundCounts()
 
     @property
     def community(self) -> str:
@@ -158,7 +158,7 @@ class Session:
 
     def _push_tips(self, theirs: HeadsReport) -> Talk:
         assert theirs.tips is not None
-        entries: list[Entry] = []
+        entries: list[FeedEntry] = []
         with self._node.lock:
             for author, head in self._replica.tips().items():
                 entries += self._replica.feeds[author].between(theirs.tips.get(author, (0, ""))[0], head.seq)
@@ -235,7 +235,7 @@ class Session:
         self.tally.received += receipt.accepted
         return receipt.accepted
 
-    def _push(self, entries: Iterable[Entry]) -> Talk:
+    def _push(self, entries: Iterable[FeedEntry]) -> Talk:
         ordered = sorted((e for e in entries if e.payload != ERASED), key=lambda entry: entry.key)
         for at in range(0, len(ordered), messages.EVENTS_MAX):
             events = self._node.events_of(ordered[at : at + messages.EVENTS_MAX])
@@ -249,7 +249,7 @@ class Session:
         return request
 
 
-def answer(node: Node, request: Request, *, peer: str) -> Response:
+def answer(node: GossipNode, request: Request, *, peer: str) -> Response:
     """The other side of a round: what a node says to a request."""
     if isinstance(request, HeadsRequest):
         return node.heads()

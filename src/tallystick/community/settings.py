@@ -16,7 +16,7 @@ PREFIX = "TALLY_COMMUNITY_"
 DAYS_MAX = 36_500
 
 
-class Settings(msgspec.Struct, frozen=True):
+class NodeSettings(msgspec.Struct, frozen=True):
     """The settings of one node."""
 
     snapshot_lag: int
@@ -36,13 +36,13 @@ class Settings(msgspec.Struct, frozen=True):
         )
 
 
-def settings(environment: Mapping[str, str] = os.environ) -> Settings:
+def settings(environment: Mapping[str, str] = os.environ) -> NodeSettings:
     """What the environment says, and the defaults for the rest."""
 
     def number(name: str, default: float, *, least: float, most: float) -> float:
         return variables.number(PREFIX + name, default, least=least, most=most, environment=environment)
 
-    return Settings(
+    return NodeSettings(
         snapshot_lag=int(number("SNAPSHOT_LAG", SNAPSHOT_LAG_LAMPORT, least=0, most=2**53)),
         snapshot_hour=int(number("SNAPSHOT_HOUR", SNAPSHOT_HOUR, least=0, most=23)),
         snapshots_keep=int(number("SNAPSHOTS_KEEP", SNAPSHOTS_KEPT, least=1, most=10_000)),

@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 
 from tallystick import errors
-from tallystick.community import floors, identity, wire
+from tallystick.community import floors, identity, wire_format
 from tallystick.community.acts import Act
-from tallystick.community.feeds import Head
+from tallystick.community.feeds import FeedHead
 from tallystick.community.floors import Base
 from tallystick.community.identity import KeyPair
 from tallystick.community.log import EventLog
@@ -43,7 +43,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     states: dict[str, bytes]
     covers_events_up_to: int
     signer: str
-    heads: dict[str, Head]
+    heads: dict[str, FeedHead]
     acts: tuple[Act, ...]
     nodes: tuple[str, ...]
     after: bytes = b""
@@ -100,7 +100,7 @@ def _signed(log: EventLog, base: Base, states: dict[str, bytes], signing_kp: Key
         schema_version=1,
         community_id=log.community,
         lamport=base.lamport,
-        wall_clock=wire.wall_clock(log.clock()),
+        wall_clock=wire_format.wall_clock(log.clock()),
         states=states,
         covers_events_up_to=base.lamport,
         signer=signing_kp.node,

@@ -33,7 +33,7 @@ from tallystick.community.messages import (
     Response,
     delivery_of,
 )
-from tallystick.community.session import Session, Talk
+from tallystick.community.session import SyncSession, Talk
 
 Said = TypeVar("Said")
 
@@ -165,7 +165,7 @@ class SyncClient:
     async def sync_with(self, client: HttpClient) -> SyncResult:
         """One round with a peer. What arrived is stored, whatever happens to the rest of the round."""
         started = time.monotonic()
-        session = Session(self._log, client.peer.key)
+        session = SyncSession(self._log, client.peer.key)
         await self.talk(client, session.run)
         taken_ms = int((time.monotonic() - started) * 1000)
         return SyncResult(session.tally.sent, session.tally.received, taken_ms, session.tally.cut_short)

@@ -22,13 +22,13 @@ class Turns:
         self._bytes = 0
         self._under_way: dict[str, int] = {}
 
-    def take(self, peer: str) -> Turn:
+    def take(self, peer: str) -> RequestTurn:
         """One turn, or `Overloaded`."""
         mine = self._under_way.get(peer, 0)
         if mine >= self._of_one_max or (mine and sum(self._under_way.values()) >= self._count_max):
             raise errors.Overloaded(what="requests of this peer")
         self._under_way[peer] = mine + 1
-        return Turn(self, peer)
+        return RequestTurn(self, peer)
 
     def _hold(self, size: int) -> None:
         if self._bytes and self._bytes + size > self._bytes_max:  # a single one may be larger: a snapshot
@@ -42,7 +42,7 @@ class Turns:
             del self._under_way[peer]
 
 
-class Turn:
+class RequestTurn:
     """One request's turn, until it is ended."""
 
     def __init__(self, turns: Turns, peer: str) -> None:

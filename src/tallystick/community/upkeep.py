@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tallystick import errors
-from tallystick.community import place, proposals, retention
+from tallystick.community import config, proposals, retention
 from tallystick.community.identity import KeyPair
 from tallystick.community.log import EventLog
 from tallystick.community.replay import ReplayEngine
@@ -29,7 +29,7 @@ from tallystick.community.types import ADMIN
 Tell = Callable[[str], None]
 
 
-class Upkeep:
+class NodeUpkeep:
     """The upkeep of one node, whose log is in a directory. `tell` is told what was done and what failed."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Upkeep:
         self.settings = settings()
         self.schedule = schedule or self.settings.schedule()
         self._always_emergency = self.schedule.emergency
-        self.place = place.read(directory)
+        self.place = config.read(directory)
         self.rounds = Rounds(log, lambda peer: self.place.client(keys, peer))
         self._ticker = Ticker(
             self.schedule, round=self._round, snapshot=self._daily, directory=directory, failed=self._failed
@@ -58,7 +58,7 @@ class Upkeep:
     async def tick(self, now: datetime) -> None:
         """Do what is due; what was written down meanwhile counts from now on."""
         try:
-            self.place = await asyncio.to_thread(place.read, self._directory)
+            self.place = await asyncio.to_thread(config.read, self._directory)
         except (errors.CommunityMissing, OSError) as problem:
             self._failed(problem)
         self.schedule.emergency = self._always_emergency or self.place.emergency
@@ -132,10 +132,10 @@ class Upkeep:
 
     def _begin_at(self, lamport: int) -> None:
         """Write down where the log begins, before anything goes: whoever opens it begins there from now on."""
-        written = place.read(self._directory)
+        written = config.read(self._directory)
         if written.base != lamport:
             written.base = lamport
-            place.save(self._directory, written)
+            config.save(self._directory, written)
         self.place = written
 
     def _failed(self, problem: Exception) -> None:

@@ -16,7 +16,7 @@ def varint(number: int) -> bytes:
     return bytes(reversed(digits))
 
 
-class Reader:
+class VarintReader:
     """Takes numbers and bytes off a message from its start; what is not there is refused."""
 
     def __init__(self, message: bytes) -> None:

@@ -1,8 +1,12 @@
-"""The base of every error: the rule broken (its class), the values as attributes, and what to do next."""
+"""The base of every error: the broken rule is its class, the values are attributes, the advice says what to do next.
+
+A class declares its values as annotations. Because of `dataclass_transform`, type checkers compare every constructor
+call with them, by name and by type.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 __all__ = [
     "TallyError",
@@ -10,8 +14,9 @@ __all__ = [
 ]
 
 
+@dataclass_transform(kw_only_default=True)
 class TallyError(Exception):
-    """The base of every error raised on purpose by tallystick."""
+    """The base of every error that tallystick raises on purpose."""
 
     template: ClassVar[str] = "{reason}"
     advice: ClassVar[str] = ""
@@ -25,12 +30,12 @@ class TallyError(Exception):
 
     @property
     def message(self) -> str:
-        """The rule and the values, in one sentence."""
+        """The broken rule with its values, in one sentence."""
         return self.template.format(**self.values)
 
     @property
     def next_step(self) -> str:
-        """What the reader of the message can do about it."""
+        """What the reader of the message can do next."""
         return self.advice.format(**self.values)
 
     def __str__(self) -> str:
@@ -53,7 +58,7 @@ Failure = TypeVar("Failure", bound=BaseException)
 
 
 def copy(failure: Failure) -> Failure:
-    """An exception to raise once more elsewhere: a traceback belongs to one thread or task alone."""
+    """The same exception without its traceback, for another thread or task to raise."""
     return type(failure)(**failure.values) if isinstance(failure, TallyError) else failure
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tallystick.errors.base import TallyError
 
 __all__ = [
@@ -21,9 +23,13 @@ __all__ = [
 
 
 class InvalidInput(TallyError):
-    """Something handed in breaks a rule of the envelope."""
+    """The input breaks a rule that has no error of its own; `reason` names it."""
 
     exit_status = 1
+
+    if TYPE_CHECKING:  # the kinds of it do not have a `reason`, so it is not declared as a value
+
+        def __init__(self, *, reason: str) -> None: ...
 
 
 class InvalidName(InvalidInput):

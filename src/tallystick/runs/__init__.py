@@ -7,15 +7,15 @@ state = runs.start(store, flow, run="monday")
 state = runs.resume(store, flow, "monday")
 """
 
-from tallystick.runs.activity import Question, run_ids, telemetry
-from tallystick.runs.differences import diff
+from tallystick.runs.activity import ActivityQuery, run_ids, telemetry
+from tallystick.runs.diff import diff
 from tallystick.runs.filling import fill_tables
-from tallystick.runs.forking import fork
+from tallystick.runs.fork import fork
 from tallystick.runs.graph import mermaid
 from tallystick.runs.journal import load
-from tallystick.runs.launch import Attestation, Crew, resume, start
+from tallystick.runs.launch import Attestation, RunnerInfo, resume, start
 from tallystick.runs.picture import svg
-from tallystick.runs.rebuild import replay
+from tallystick.runs.recovery import replay
 from tallystick.runs.reducer import STATE
 from tallystick.runs.state import RunState
 from tallystick.runs.work import Work
@@ -23,11 +23,11 @@ from tallystick.runs.workflow import Artifact, Workflow
 
 __all__ = [
     "STATE",
+    "ActivityQuery",
     "Artifact",
     "Attestation",
-    "Crew",
-    "Question",
     "RunState",
+    "RunnerInfo",
     "Work",
     "Workflow",
     "diff",

@@ -35,7 +35,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class ActivityQuery(msgspec.Struct, frozen=True, kw_only=True):
     """All given conditions must hold. `artifact` is a name or the beginning of a hash, `commit` may be shortened."""
 
     run: str | None = None
@@ -61,7 +61,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return self.time_until is None or found.started_at < self.time_until
 
 
-class Telemetry(msgspec.Struct):
+class RunTelemetry(msgspec.Struct):
     """The answer: what was found, in order of run and start; and what could not be read, with the reason.
 
     That is a run by its id, or lost positions: a run that is gone as a whole is in no list.
@@ -71,10 +71,10 @@ class Telemetry(msgspec.Struct):
     unreadable: dict[str, str] = {}
 
 
-def telemetry(store: Store, question: Question | None = None) -> Telemetry:
+def telemetry(store: Store, question: ActivityQuery | None = None) -> RunTelemetry:
     """Ask every run of a store, or one."""
-    question = question or Question()
-    found = Telemetry()
+    question = question or ActivityQuery()
+    found = RunTelemetry()
     for run in [question.run] if question.run is not None else run_ids(store):
         try:
             state = journal.load(store, run).state

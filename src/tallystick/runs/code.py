@@ -28,7 +28,7 @@ _HEAD = "# branch.oid "
 _NO_COMMIT = "(initial)"
 
 
-class Commit(msgspec.Struct, frozen=True):
+class SourceCommit(msgspec.Struct, frozen=True):
     """The commit of a working tree; `dirty` if files under version control differ from it."""
 
     id: str | None = None
@@ -83,14 +83,14 @@ def load(reference: str) -> Workflow:
     return found
 
 
-def commit_of(directory: str) -> Commit:
+def commit_of(directory: str) -> SourceCommit:
     """The commit that a directory is at; none where there is no repository, no commit or no git."""
     told = _git(directory, "status", "--porcelain=v2", "--branch", "--untracked-files=no") or ""
     lines = told.splitlines()
     head = next((line.removeprefix(_HEAD) for line in lines if line.startswith(_HEAD)), _NO_COMMIT)
     if head == _NO_COMMIT:
-        return Commit()
-    return Commit(head, any(not line.startswith("#") for line in lines))
+        return SourceCommit()
+    return SourceCommit(head, any(not line.startswith("#") for line in lines))
 
 
 def directory_of(workflow: Workflow) -> str:

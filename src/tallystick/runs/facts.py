@@ -22,10 +22,10 @@ NodeStatus = Literal["pending", "running", "finished", "failed", "stale"]
 SessionStatus = Literal["open", "finished", "failed", "interrupted", "lost"]
 Severity = Literal["blocker", "error", "warning", "note"]
 
-F = TypeVar("F", bound="Fact")
+F = TypeVar("F", bound="RunFact")
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunFact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The payload of one event."""
 
     TYPE: ClassVar[str] = ""
@@ -53,7 +53,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     schema_id: str | None = None
 
 
-class RunCreated(Fact, frozen=True, kw_only=True):
+class RunCreated(RunFact, frozen=True, kw_only=True):
     """The run exists. `reference` is the MODULE:WORKFLOW to load it from, `workspace` where its files are."""
 
     TYPE = "RUN_CREATED"
@@ -63,7 +63,7 @@ class RunCreated(Fact, frozen=True, kw_only=True):
     parent: Parent | None = None
 
 
-class InputDeclared(Fact, frozen=True, kw_only=True):
+class InputDeclared(RunFact, frozen=True, kw_only=True):
     """The workflow reads this artifact and no node makes it."""
 
     TYPE = "INPUT_DECLARED"
@@ -72,7 +72,7 @@ class InputDeclared(Fact, frozen=True, kw_only=True):
     schema_id: str | None = None
 
 
-class NodeDeclared(Fact, frozen=True, kw_only=True):
+class NodeDeclared(RunFact, frozen=True, kw_only=True):
     """A node of the graph, or a new version of one. `code` is the hash of its source and parameters."""
 
     TYPE = "NODE_DECLARED"
@@ -85,14 +85,14 @@ class NodeDeclared(Fact, frozen=True, kw_only=True):
     section: str | None = None
 
 
-class NodeRemoved(Fact, frozen=True, kw_only=True):
+class NodeRemoved(RunFact, frozen=True, kw_only=True):
     """The workflow no longer has this node."""
 
     TYPE = "NODE_REMOVED"
     node: Name
 
 
-class WorkerRegistered(Fact, frozen=True, kw_only=True):
+class WorkerRegistered(RunFact, frozen=True, kw_only=True):
     """What a worker runs on."""
 
     TYPE = "WORKER_REGISTERED"
@@ -100,7 +100,7 @@ class WorkerRegistered(Fact, frozen=True, kw_only=True):
     hardware: str
 
 
-class WorkerAttested(Fact, frozen=True, kw_only=True):
+class WorkerAttested(RunFact, frozen=True, kw_only=True):
     """Somebody vouches for the hardware of a worker. The evidence is hex."""
 
     TYPE = "WORKER_ATTESTED"
@@ -109,7 +109,7 @@ class WorkerAttested(Fact, frozen=True, kw_only=True):
     attestation: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{2})+$")]
 
 
-class SessionStarted(Fact, frozen=True, kw_only=True):
+class SessionStarted(RunFact, frozen=True, kw_only=True):
     """A worker took the run, with this version of the code."""
 
     TYPE = "SESSION_STARTED"
@@ -121,7 +121,7 @@ class SessionStarted(Fact, frozen=True, kw_only=True):
     dirty: bool = False
 
 
-class SessionEnded(Fact, frozen=True, kw_only=True):
+class SessionEnded(RunFact, frozen=True, kw_only=True):
     """A session is over. `lost`: it ended without a word, which the next session noticed."""
 
     TYPE = "SESSION_ENDED"
@@ -129,14 +129,14 @@ class SessionEnded(Fact, frozen=True, kw_only=True):
     status: Literal["finished", "failed", "interrupted", "lost"]
 
 
-class RunStateChanged(Fact, frozen=True, kw_only=True):
+class RunStateChanged(RunFact, frozen=True, kw_only=True):
     """The run as a whole."""
 
     TYPE = "RUN_STATE_CHANGED"
     state: RunStatus
 
 
-class SectionStateChanged(Fact, frozen=True, kw_only=True):
+class SectionStateChanged(RunFact, frozen=True, kw_only=True):
     """The nodes of one section taken together."""
 
     TYPE = "SECTION_STATE_CHANGED"
@@ -144,7 +144,7 @@ class SectionStateChanged(Fact, frozen=True, kw_only=True):
     state: NodeStatus
 
 
-class NodeStarted(Fact, frozen=True, kw_only=True):
+class NodeStarted(RunFact, frozen=True, kw_only=True):
     """A node is about to be carried out, with these inputs."""
 
     TYPE = "NODE_STARTED"
@@ -154,7 +154,7 @@ class NodeStarted(Fact, frozen=True, kw_only=True):
     inputs: dict[str, Sha256] = {}
 
 
-class NodeFinished(Fact, frozen=True, kw_only=True):
+class NodeFinished(RunFact, frozen=True, kw_only=True):
     """A node is done and is not done again, unless it becomes stale."""
 
     TYPE = "NODE_FINISHED"
@@ -162,7 +162,7 @@ class NodeFinished(Fact, frozen=True, kw_only=True):
     attempt: Attempt
 
 
-class NodeFailed(Fact, frozen=True, kw_only=True):
+class NodeFailed(RunFact, frozen=True, kw_only=True):
     """An attempt failed. `retry_ms` None: it was the last one of this session."""
 
     TYPE = "NODE_FAILED"
@@ -172,7 +172,7 @@ class NodeFailed(Fact, frozen=True, kw_only=True):
     retry_ms: Count | None = None
 
 
-class NodeStale(Fact, frozen=True, kw_only=True):
+class NodeStale(RunFact, frozen=True, kw_only=True):
     """A node that had finished must be done again."""
 
     TYPE = "NODE_STALE"
@@ -180,7 +180,7 @@ class NodeStale(Fact, frozen=True, kw_only=True):
     because: str
 
 
-class ArtifactWritten(Fact, frozen=True, kw_only=True):
+class ArtifactWritten(RunFact, frozen=True, kw_only=True):
     """A node made an artifact."""
 
     TYPE = "ARTIFACT_WRITTEN"
@@ -193,7 +193,7 @@ class ArtifactWritten(Fact, frozen=True, kw_only=True):
     schema_id: str | None = None
 
 
-class ArtifactSeen(Fact, frozen=True, kw_only=True):
+class ArtifactSeen(RunFact, frozen=True, kw_only=True):
     """An artifact was found to be this: an input, or one that was changed by hand since (`was`)."""
 
     TYPE = "ARTIFACT_SEEN"
@@ -205,7 +205,7 @@ class ArtifactSeen(Fact, frozen=True, kw_only=True):
     was: Sha256 | None = None
 
 
-class ArtifactStale(Fact, frozen=True, kw_only=True):
+class ArtifactStale(RunFact, frozen=True, kw_only=True):
     """What an artifact was made from has changed."""
 
     TYPE = "ARTIFACT_STALE"
@@ -213,7 +213,7 @@ class ArtifactStale(Fact, frozen=True, kw_only=True):
     because: str
 
 
-class IssueOpened(Fact, frozen=True, kw_only=True):
+class IssueOpened(RunFact, frozen=True, kw_only=True):
     """Something is wrong and somebody should know."""
 
     TYPE = "ISSUE_OPENED"
@@ -224,7 +224,7 @@ class IssueOpened(Fact, frozen=True, kw_only=True):
     node: str | None = None
 
 
-class IssueResolved(Fact, frozen=True, kw_only=True):
+class IssueResolved(RunFact, frozen=True, kw_only=True):
     """It is no longer wrong."""
 
     TYPE = "ISSUE_RESOLVED"
@@ -232,7 +232,7 @@ class IssueResolved(Fact, frozen=True, kw_only=True):
     how: str
 
 
-FACTS: tuple[type[Fact], ...] = (
+FACTS: tuple[type[RunFact], ...] = (
     RunCreated,
     InputDeclared,
     NodeDeclared,
@@ -257,7 +257,7 @@ BY_TYPE = {fact.TYPE: fact for fact in FACTS}
 _decoders = {fact.TYPE: msgspec.json.Decoder(fact).decode for fact in FACTS}
 
 
-def decode(type_: str, payload: bytes | None) -> Fact | None:
+def decode(type_: str, payload: bytes | None) -> RunFact | None:
     """The fact of an event; None if the type is none of a run's. A payload that does not fit is refused."""
     decoder = _decoders.get(type_)
     if decoder is None:
@@ -270,7 +270,7 @@ def decode(type_: str, payload: bytes | None) -> Fact | None:
         raise errors.SchemaViolation(type=type_, version=1, pointer="", reason=str(problem)) from None
 
 
-def check(fact: Fact) -> dict[str, Any]:
+def check(fact: RunFact) -> dict[str, Any]:
     """The payload of a fact, held against the schema of its type before it is written."""
     payload = fact.payload()
     decode(fact.TYPE, canonical.encode(payload))

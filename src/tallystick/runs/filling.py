@@ -9,6 +9,7 @@ from tallystick.runs.reducer import STATE
 from tallystick.runs.state import RunState
 from tallystick.runs.tables import rows
 from tallystick.state import fingerprints
+from tallystick.store.capabilities import RUN_TABLES
 from tallystick.store.facts import Sealed
 from tallystick.store.run_tables import RunRows
 from tallystick.store.store import Store
@@ -18,7 +19,7 @@ def fill_tables(store: Store, *, run: str | None = None) -> RunRows:
     """Fill the tables of a store from the events of its runs, or of one; says what was put there."""
     tables = store.log.run_tables
     if tables is None:
-        raise errors.UnsupportedCapability(engine=store.log.engine, capability="tables of runs")
+        raise errors.UnsupportedCapability(engine=store.log.engine, capability=RUN_TABLES)
     found = rows(sealed(store, name) for name in ([run] if run is not None else run_ids(store)))
     tables.put(found)
     return found

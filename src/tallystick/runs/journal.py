@@ -11,12 +11,12 @@ from typing import Any
 from tallystick import errors
 from tallystick.event.model import Event, NewEvent
 from tallystick.runs import facts, snapshot, tables
-from tallystick.runs.facts import Fact, RunCreated
+from tallystick.runs.facts import RunCreated, RunFact
 from tallystick.runs.reducer import STATE, at
-from tallystick.runs.state import Reducer, RunState
+from tallystick.runs.state import RunReducer, RunState
 from tallystick.state import fingerprints, snapshots
 from tallystick.state.fold import State
-from tallystick.store.capabilities import MULTI_STREAM
+from tallystick.store.capabilities import MAINTENANCE
 from tallystick.store.expectation import NO_STREAM
 from tallystick.store.facts import Sealed
 from tallystick.store.store import Store
@@ -51,7 +51,7 @@ def events_of(store: Store, stream: str) -> Iterator[Event]:
         yield from page
 
 
-def load(store: Store, run: str, *, until: int | None = None, whole: bool = False) -> Reducer:
+def load(store: Store, run: str, *, until: int | None = None, whole: bool = False) -> RunReducer:
     """The state of a run, from its newest good snapshot on; with `whole` by replay from RUN_CREATED on.
 
     What a fork inherited comes from its snapshot, or from its parent's log.
@@ -59,7 +59,7 @@ def load(store: Store, run: str, *, until: int | None = None, whole: bool = Fals
     return _load(store, run, until=until, depth=0, whole=whole)
 
 
-def _load(store: Store, run: str, *, until: int | None, depth: int, whole: bool) -> Reducer:
+def _load(store: Store, run: str, *, until: int | None, depth: int, whole: bool) -> RunReducer:
     begun = None if whole else snapshot.newest(store, run, until=until)
     if begun is None:
         return _replayed(store, run, until=until, depth=depth, whole=whole)
@@ -68,7 +68,7 @@ def _load(store: Store, run: str, *, until: int | None, depth: int, whole: bool)
     return begun
 
 
-def _replayed(store: Store, run: str, *, until: int | None, depth: int, whole: bool) -> Reducer:
+def _replayed(store: Store, run: str, *, until: int | None, depth: int, whole: bool) -> RunReducer:
     pages = pages_of(store, stream_of(run), until=until)
     begun = next(pages, None)
     if begun is None:
@@ -76,7 +76,7 @@ def _replayed(store: Store, run: str, *, until: int | None, depth: int, whole: b
     first = _decoded(run, begun[0])
     if not isinstance(first, RunCreated):
         raise errors.RunLogInvalid(run=run, seq=1, reason=f"the first event is {begun[0].type}, not RUN_CREATED")
-    reducer = Reducer(run)
+    reducer = RunReducer(run)
     if first.parent is not None:
         if depth >= DEPTH_MAX:
             raise errors.ForkImpossible(run=run, reason=f"it is forked more than {DEPTH_MAX} times over")
@@ -86,14 +86,14 @@ def _replayed(store: Store, run: str, *, until: int | None, depth: int, whole: b
     return reducer
 
 
-def _decoded(run: str, event: Event) -> Fact | None:
+def _decoded(run: str, event: Event) -> RunFact | None:
     try:
         return facts.decode(event.type, event.payload)
     except errors.SchemaViolation as problem:
         raise errors.RunLogInvalid(run=run, seq=event.seq, reason=problem.message) from problem
 
 
-def inherited(store: Store, run: str, parent: facts.Parent, *, depth: int = 0, whole: bool = False) -> Reducer:
+def inherited(store: Store, run: str, parent: facts.Parent, *, depth: int = 0, whole: bool = False) -> RunReducer:
     """The state that a fork begins with: its parent's at the seq, proven by the link."""
     name = parent.stream.removeprefix("run/")
     reducer = _load(store, name, until=parent.seq, depth=depth + 1, whole=whole)
@@ -102,7 +102,7 @@ def inherited(store: Store, run: str, parent: facts.Parent, *, depth: int = 0, w
         raise errors.ForkImpossible(run=run, reason=reason)
     inherited = reducer.state
     inherited.run_id, inherited.seq, inherited.link, inherited.org = run, 0, "", None
-    return Reducer(run, inherited)
+    return RunReducer(run, inherited)
 
 
 def keep_beginning(store: Store, run: str) -> None:
@@ -113,11 +113,11 @@ def keep_beginning(store: Store, run: str) -> None:
         first = store.read_stream(stream, limit=1)[0]
         return at(load(store, run, until=1), stream, last=first)
 
-    if MULTI_STREAM in store.log.capabilities:
+    if MAINTENANCE in store.log.capabilities:
         snapshots.keep(store, STATE, stream, folded, protect=True)
 
 
-def fold(reducer: Reducer, run: str, events: Sequence[Event]) -> None:
+def fold(reducer: RunReducer, run: str, events: Sequence[Event]) -> None:
     """Take in events; one that does not fit those before it is refused with its seq."""
     try:
         reducer.fold(events)
@@ -131,7 +131,7 @@ def fold(reducer: Reducer, run: str, events: Sequence[Event]) -> None:
 class Journal:
     """A run that is being written: one writer, which knows its state without reading it back."""
 
-    def __init__(self, store: Store, run: str, reducer: Reducer, *, trace_id: str | None = None) -> None:
+    def __init__(self, store: Store, run: str, reducer: RunReducer, *, trace_id: str | None = None) -> None:
         self.store = store
         self.run = run
         self.stream = stream_of(run)
@@ -151,7 +151,7 @@ class Journal:
         """The state after everything that was recorded."""
         return self.reducer.state
 
-    def record(self, found: Sequence[Fact | tuple[Fact, str]]) -> None:
+    def record(self, found: Sequence[RunFact | tuple[RunFact, str]]) -> None:
         """Write facts in one commit, then take them in. A fact may come with the span that it belongs to."""
         spanned = [item if isinstance(item, tuple) else (item, self.span_id) for item in found]
         now = self.store.clock()

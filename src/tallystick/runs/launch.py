@@ -14,16 +14,16 @@ import msgspec
 
 from tallystick import errors
 from tallystick.event import names
-from tallystick.runs import code, holding, journal, rebuild
+from tallystick.runs import code, journal, recovery, runner_guard
 from tallystick.runs.facts import (
     ArtifactSeen,
     ArtifactStale,
-    Fact,
     NodeDeclared,
     NodeRemoved,
     NodeStale,
     Output,
     RunCreated,
+    RunFact,
     RunStateChanged,
     SessionEnded,
     SessionStarted,
@@ -33,7 +33,7 @@ from tallystick.runs.facts import (
 from tallystick.runs.journal import Journal
 from tallystick.runs.runner import Runner
 from tallystick.runs.stale import Changes, stale
-from tallystick.runs.state import Artifact, Reducer, RunState, WorkItem
+from tallystick.runs.state import RecordedArtifact, RunReducer, RunState, WorkItem
 from tallystick.runs.workflow import Graph, Workflow
 from tallystick.runs.workspace import Content, Workspace
 from tallystick.store.store import Store
@@ -48,7 +48,7 @@ class Attestation(msgspec.Struct, frozen=True):
     evidence: bytes
 
 
-class Crew(msgspec.Struct, frozen=True, kw_only=True):
+class RunnerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Who carries out nodes, and how: recorded with the session, so that it can be asked for later."""
 
     actor: str = ""
@@ -69,14 +69,14 @@ class Crew(msgspec.Struct, frozen=True, kw_only=True):
         """The worker's name: that of the host unless another is given."""
         return self.worker or socket.gethostname() or "worker"
 
-    def session(self, workflow: Workflow) -> tuple[str, list[Fact]]:
+    def session(self, workflow: Workflow) -> tuple[str, list[RunFact]]:
         """A new session, and the facts that begin it."""
         session = secrets.token_hex(8)
         found = code.commit_of(code.directory_of(workflow))
         hardware = (
             f"{platform.system()} {platform.machine()}, {os.cpu_count() or 1} cores, Python {platform.python_version()}"
         )
-        begun: list[Fact] = [WorkerRegistered(worker=self.worker_name, hardware=hardware)]
+        begun: list[RunFact] = [WorkerRegistered(worker=self.worker_name, hardware=hardware)]
         if self.attestation is not None:
             evidence = self.attestation.evidence.hex()
             begun.append(
@@ -124,25 +124,25 @@ def start(
     workspace: str | None = None,
     inputs: dict[str, str] | None = None,
     reference: str | None = None,
-    crew: Crew | None = None,
+    runner: RunnerInfo | None = None,
 ) -> RunState:
     """Make a run of a workflow and carry it out; returns its final state.
 
     `inputs` names files to copy in. Raises `RunFault` when a node failed for good; the run can then be resumed.
     """
-    crew = crew or Crew()
+    runner = runner or RunnerInfo()
     graph = workflow.graph()
     run = run or new_run_id(workflow, store.clock())
     stream = journal.stream_of(run)
     names.kind_of(stream)
     if store.stream_head(stream) is not None:
         raise errors.RunExists(run=run)
-    with holding.held(store, stream):
+    with runner_guard.held(store, stream):
         place = workspace_of(store, run, workspace)
         _take_inputs(workflow, place, inputs or {})
         seen = [found for name in workflow.inputs if (found := _seen(workflow, place, name, None))]
-        session, begun = crew.session(workflow)
-        written = Journal(store, run, Reducer(run))
+        session, begun = runner.session(workflow)
+        written = Journal(store, run, RunReducer(run))
         created = RunCreated(
             workflow=workflow.name, reference=reference, workspace=recorded_place(store, place, workspace)
         )
@@ -150,7 +150,7 @@ def start(
         state = RunStateChanged(state="running")
         written.record([created, *workflow.declared_inputs(), *declared, *seen, *begun, state])
         written.save_snapshot()
-        return _carry_out(written, workflow, graph, place, session, crew)
+        return _carry_out(written, workflow, graph, place, session, runner)
 
 
 def resume(
@@ -163,18 +163,18 @@ def resume(
     force: Iterable[str] = (),
     accept_changes: bool = False,
     rerun_changed: bool = False,
-    crew: Crew | None = None,
+    runner: RunnerInfo | None = None,
 ) -> RunState:
     """Go on with a run at its first unfinished node; returns its final state.
 
     What had finished is not repeated, unless `force` names it, an artifact that it read changed, or its code did and
     `rerun_changed` is set. With nothing left to do, nothing is written.
     """
-    crew = crew or Crew()
+    runner = runner or RunnerInfo()
     graph = workflow.graph()
     names.kind_of(journal.stream_of(run))
-    with holding.held(store, journal.stream_of(run)):
-        reducer = rebuild.for_resume(store, run)
+    with runner_guard.held(store, journal.stream_of(run)):
+        reducer = recovery.for_resume(store, run)
         place = workspace_of(store, run, workspace or reducer.state.workspace)
         _take_inputs(workflow, place, inputs or {})
         differing = differences(workflow, graph, reducer.state)
@@ -187,9 +187,9 @@ def resume(
         if not prepared and _is_over(reducer.state, graph):
             written.seal_if_not_sealed()
             return reducer.state
-        session, begun = crew.session(workflow)
+        session, begun = runner.session(workflow)
         written.record([*prepared, *begun, RunStateChanged(state="running")])
-        return _carry_out(written, workflow, graph, place, session, crew)
+        return _carry_out(written, workflow, graph, place, session, runner)
 
 
 def _prepared(
@@ -200,7 +200,7 @@ def _prepared(
     differing: dict[str, str],
     forced: frozenset[str],
     redone: frozenset[str],
-) -> list[Fact]:
+) -> list[RunFact]:
     """What is to be recorded before a run goes on: what is no longer as it was, and what is stale by that."""
     changes, seen = _changes(workflow, graph, state, place, forced, redone)
     finished = [item.node for item in state.work_items if item.state == "finished"]
@@ -214,19 +214,18 @@ def _is_over(state: RunState, graph: Graph) -> bool:
 
 
 def _carry_out(
-    written: Journal, workflow: Workflow, graph: Graph, place: Workspace, session: str, crew: Crew
+    written: Journal, workflow: Workflow, graph: Graph, place: Workspace, session: str, runner: RunnerInfo
 ) -> RunState:
-    runner = Runner(
+    Runner(
         written,
         workflow,
         graph,
         place,
         session=session,
-        worker=crew.worker_name,
-        parallel=crew.parallel,
-        sleep=crew.sleep,
-    )
-    runner.run()
+        worker=runner.worker_name,
+        parallel=runner.parallel,
+        sleep=runner.sleep,
+    ).run()
     return written.state
 
 
@@ -239,7 +238,7 @@ def _take_inputs(workflow: Workflow, place: Workspace, given: dict[str, str]) ->
         place.take(Path(source), workflow.inputs[name].place)
 
 
-def _seen(workflow: Workflow, place: Workspace, name: str, known: Artifact | None) -> ArtifactSeen | None:
+def _seen(workflow: Workflow, place: Workspace, name: str, known: RecordedArtifact | None) -> ArtifactSeen | None:
     """An input as it is now; None if it is as it was. What a node made under that name was another artifact."""
     declared = workflow.inputs[name]
     found = place.look(declared.place)
@@ -289,10 +288,10 @@ def _changes(
     place: Workspace,
     forced: frozenset[str],
     redone: frozenset[str],
-) -> tuple[Changes, list[Fact]]:
+) -> tuple[Changes, list[RunFact]]:
     """What is not as it was when nodes finished; and what is to be recorded of it."""
     index = state.artifacts_index
-    seen: list[Fact] = []
+    seen: list[RunFact] = []
     changed, missing = set(), set()
     for name in workflow.inputs:
         found = _seen(workflow, place, name, index.get(name))
@@ -328,12 +327,12 @@ def _found(output: Output, content: Content, *, was: str) -> ArtifactSeen:
     )
 
 
-def _lost(state: RunState) -> list[Fact]:
+def _lost(state: RunState) -> list[RunFact]:
     """Sessions that ended without a word."""
     return [SessionEnded(session=item.session, status="lost") for item in state.sessions if item.status == "open"]
 
 
-def _redeclared(workflow: Workflow, graph: Graph, state: RunState, differing: dict[str, str]) -> list[Fact]:
+def _redeclared(workflow: Workflow, graph: Graph, state: RunState, differing: dict[str, str]) -> list[RunFact]:
     """The declarations that are other than the run knows them."""
     known = {name: (item.path, item.schema_id) for name, item in state.inputs.items()}
     inputs = [item for item in workflow.declared_inputs() if known.get(item.artifact) != (item.path, item.schema_id)]
@@ -341,9 +340,9 @@ def _redeclared(workflow: Workflow, graph: Graph, state: RunState, differing: di
     return [*inputs, *removed, *(graph.nodes[name] for name in graph.order if name in differing)]
 
 
-def _marked(found: dict[str, str], graph: Graph, state: RunState) -> list[Fact]:
+def _marked(found: dict[str, str], graph: Graph, state: RunState) -> list[RunFact]:
     """Stale nodes, and with them the artifacts that they made."""
-    marked: list[Fact] = []
+    marked: list[RunFact] = []
     for node, because in found.items():
         marked.append(NodeStale(node=node, because=because))
         for output in graph.nodes[node].outputs:

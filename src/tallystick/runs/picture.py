@@ -25,7 +25,7 @@ STYLE = """
 """
 
 
-class Place(msgspec.Struct, frozen=True):
+class Box(msgspec.Struct, frozen=True):
     """The upper left corner of a box."""
 
     x: float
@@ -70,18 +70,18 @@ def svg(state: RunState) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _places(columns: list[list[str]]) -> dict[str, Place]:
+def _places(columns: list[list[str]]) -> dict[str, Box]:
     rows = max(map(len, columns))
     places = {}
     for column, names in enumerate(columns):
         x = MARGIN + column * (BOX_WIDTH + GAP_X)
         top = HEADER + (rows - len(names)) * (BOX_HEIGHT + GAP_Y) / 2
         for row, name in enumerate(names):
-            places[name] = Place(x, top + row * (BOX_HEIGHT + GAP_Y))
+            places[name] = Box(x, top + row * (BOX_HEIGHT + GAP_Y))
     return places
 
 
-def _box(name: str, place: Place, state: str, fact: str) -> str:
+def _box(name: str, place: Box, state: str, fact: str) -> str:
     fill, stroke, text = COLOURS[state]
     middle = place.x + BOX_WIDTH / 2
     radius = BOX_HEIGHT / 2 if state == "input" else 9
@@ -97,7 +97,7 @@ def _box(name: str, place: Place, state: str, fact: str) -> str:
     )
 
 
-def _edge(edge: Edge, places: dict[str, Place]) -> str:
+def _edge(edge: Edge, places: dict[str, Box]) -> str:
     x1, y1 = places[edge.source].right
     x2, y2 = places[edge.target].left
     bend = max((x2 - x1) / 2, 30)

@@ -13,26 +13,26 @@ import msgspec
 from tallystick import errors
 from tallystick.event.model import Event
 from tallystick.runs.facts import NodeFailed, NodeFinished, RunCreated, RunStateChanged
-from tallystick.runs.state import FORMAT, Reducer, RunState
+from tallystick.runs.state import FORMAT, RunReducer, RunState
 from tallystick.state.fold import State
-from tallystick.state.reducer import Reducer as StateReducer
+from tallystick.state.reducer import Reducer
 
 NAME = "tallystick.run"
 RUN = "run/"
 
 
-def from_plain(value: Any) -> Reducer:
+def from_plain(value: Any) -> RunReducer:
     """The reducer that goes on from a plain state."""
     state = msgspec.convert(value, RunState)
-    return Reducer(state.run_id, state)
+    return RunReducer(state.run_id, state)
 
 
-def to_plain(reducer: Reducer) -> Any:
+def to_plain(reducer: RunReducer) -> Any:
     """The state that a reducer arrived at, as plain JSON."""
     return msgspec.to_builtins(reducer.state)
 
 
-def at(reducer: Reducer, stream: str, *, last: Event | None = None) -> State:
+def at(reducer: RunReducer, stream: str, *, last: Event | None = None) -> State:
     """The state of a run as a fold of its stream up to the event `last` gives it."""
     state = reducer.state
     return State(
@@ -46,7 +46,7 @@ def at(reducer: Reducer, stream: str, *, last: Event | None = None) -> State:
     )
 
 
-def _apply(reducer: Reducer, event: Event) -> Reducer:
+def _apply(reducer: RunReducer, event: Event) -> RunReducer:
     if event.seq == 1:
         reducer.state.run_id = event.stream.removeprefix(RUN)
         if event.type == RunCreated.TYPE and event.data.get("parent") is not None:
@@ -56,7 +56,7 @@ def _apply(reducer: Reducer, event: Event) -> Reducer:
     return reducer
 
 
-STATE = StateReducer(
+STATE = Reducer(
     name=NAME,
     version=FORMAT,
     initial=lambda: msgspec.to_builtins(RunState(run_id="")),

@@ -17,12 +17,12 @@ import msgspec
 from tallystick import errors
 from tallystick.runs.facts import (
     ArtifactWritten,
-    Fact,
     IssueOpened,
     IssueResolved,
     NodeFailed,
     NodeFinished,
     NodeStarted,
+    RunFact,
     RunStateChanged,
     SessionEnded,
 )
@@ -39,7 +39,7 @@ WITHHELD_CODE = "Withheld"
 NODE_FAILED = "NodeFailed"
 
 
-class Begun(msgspec.Struct, frozen=True):
+class StartedAttempt(msgspec.Struct, frozen=True):
     """An attempt that is recorded as started."""
 
     node: str
@@ -49,12 +49,12 @@ class Begun(msgspec.Struct, frozen=True):
     delay_ms: int = 0
 
 
-class Ended(msgspec.Struct, frozen=True):
+class AttemptResult(msgspec.Struct, frozen=True):
     """What became of an attempt."""
 
-    begun: Begun
+    begun: StartedAttempt
     contents: dict[str, Content] = {}
-    issues: list[Fact] = []
+    issues: list[RunFact] = []
     error: str | None = None
 
 
@@ -94,9 +94,9 @@ class Runner:
         self._ready = [graph.rank[name] for name, count in self._missing.items() if not count]
         heapq.heapify(self._ready)
         self._failed: dict[str, str] = {}
-        self._retries: list[Begun] = []
+        self._retries: list[StartedAttempt] = []
         self._fresh: dict[str, str] = {}  # artifacts of the batch that is not recorded yet
-        self._batch: list[Fact | tuple[Fact, str]] = []
+        self._batch: list[RunFact | tuple[RunFact, str]] = []
 
     def run(self) -> None:
         """Carry out everything that is left. Raises `RunFault` when a node failed for good."""
@@ -113,7 +113,7 @@ class Runner:
             node, reason = next(iter(self._failed.items()))
             raise errors.RunFault(run=self._journal.run, nodes=", ".join(self._failed), reason=f"{node}: {reason}")
 
-    def _carried_out(self) -> Iterator[Ended]:
+    def _carried_out(self) -> Iterator[AttemptResult]:
         if self._parallel > 1:
             yield from self._side_by_side()
             return
@@ -121,8 +121,8 @@ class Runner:
             self._flush()
             yield self._attempt(begun[0])
 
-    def _side_by_side(self) -> Iterator[Ended]:
-        running: dict[Future[Ended], Begun] = {}
+    def _side_by_side(self) -> Iterator[AttemptResult]:
+        running: dict[Future[AttemptResult], StartedAttempt] = {}
         with ThreadPoolExecutor(self._parallel, thread_name_prefix="node") as pool:
             while True:
                 begun = self._begin(room=self._parallel - len(running))
@@ -137,7 +137,7 @@ class Runner:
 
     # --- starting --------------------------------------------------------------------------------------------------
 
-    def _begin(self, *, room: int) -> list[Begun]:
+    def _begin(self, *, room: int) -> list[StartedAttempt]:
         """Take the next nodes from the graph, as many as there is room for; after a failure no more are begun."""
         begun = self._retries[:room]
         del self._retries[:room]
@@ -146,9 +146,9 @@ class Runner:
             begun.append(self._started(node, tries=1))
         return begun
 
-    def _started(self, node: str, *, tries: int, delay_ms: int = 0, attempt: int | None = None) -> Begun:
+    def _started(self, node: str, *, tries: int, delay_ms: int = 0, attempt: int | None = None) -> StartedAttempt:
         attempt = attempt or self._journal.reducer.items[node].attempts + 1
-        begun = Begun(node, attempt, tries, secrets.token_hex(8), delay_ms)
+        begun = StartedAttempt(node, attempt, tries, secrets.token_hex(8), delay_ms)
         index = self._journal.state.artifacts_index
         inputs = {name: self._fresh.get(name) or index[name].sha256 for name in self._nodes[node].inputs}
         started = NodeStarted(node=node, attempt=attempt, session=self._session, inputs=inputs)
@@ -158,7 +158,7 @@ class Runner:
 
     # --- carrying out, perhaps in a thread -------------------------------------------------------------------------
 
-    def _attempt(self, begun: Begun) -> Ended:
+    def _attempt(self, begun: StartedAttempt) -> AttemptResult:
         node = self._nodes[begun.node]
         known = self._journal.reducer.issues
         work = Work(self._journal.run, node, begun.attempt, self._workspace, self._paths, known)
@@ -175,12 +175,12 @@ class Runner:
         except KeyboardInterrupt:
             raise
         except BaseException as problem:  # sys.exit() too: a node cannot end the run
-            return Ended(begun, issues=work.issues, error=_said(problem))
-        return Ended(begun, contents, work.issues)
+            return AttemptResult(begun, issues=work.issues, error=_said(problem))
+        return AttemptResult(begun, contents, work.issues)
 
     # --- ending ----------------------------------------------------------------------------------------------------
 
-    def _note(self, ended: Ended) -> None:
+    def _note(self, ended: AttemptResult) -> None:
         self._batch += [(issue, ended.begun.span) for issue in ended.issues]
         if ended.error is not None:
             self._remember(ended)
@@ -188,14 +188,14 @@ class Runner:
         else:
             self._finished(ended)
 
-    def _remember(self, ended: Ended) -> None:
+    def _remember(self, ended: AttemptResult) -> None:
         """What a failed attempt left open is resolved by the one that finishes."""
         opened = [fact.issue for fact in ended.issues if isinstance(fact, IssueOpened)]
         resolved = {fact.issue for fact in ended.issues if isinstance(fact, IssueResolved)}
         left = [issue for issue in opened if issue not in resolved]
         self._open_issues.setdefault(ended.begun.node, []).extend(left)
 
-    def _finished(self, ended: Ended) -> None:
+    def _finished(self, ended: AttemptResult) -> None:
         node, span = ended.begun.node, ended.begun.span
         for output in self._nodes[node].outputs:
             content = ended.contents[output.name]
@@ -220,7 +220,7 @@ class Runner:
                 if not self._missing[follower]:
                     heapq.heappush(self._ready, self._graph.rank[follower])
 
-    def _failure(self, begun: Begun, error: str) -> None:
+    def _failure(self, begun: StartedAttempt, error: str) -> None:
         node = self._nodes[begun.node]
         retry_ms = None
         if begun.tries <= node.retries and not self._failed:
@@ -251,7 +251,7 @@ class Runner:
         self._fresh.clear()
         self._journal.save_snapshot_if_due()
 
-    def _record_withheld(self, batch: list[Fact | tuple[Fact, str]]) -> None:
+    def _record_withheld(self, batch: list[RunFact | tuple[RunFact, str]]) -> None:
         try:
             self._journal.record(batch)
         except errors.SecretFound:  # not in a message: then a node gave an issue such a code
@@ -276,14 +276,14 @@ def _said(problem: BaseException) -> str:
     return text[:ERROR_CHARACTERS_MAX].encode(errors="replace").decode().replace("\0", "�")
 
 
-def _without_code(item: Fact | tuple[Fact, str]) -> Fact | tuple[Fact, str]:
+def _without_code(item: RunFact | tuple[RunFact, str]) -> RunFact | tuple[RunFact, str]:
     fact, span = item if isinstance(item, tuple) else (item, "")
     if isinstance(fact, IssueOpened) and fact.code != NODE_FAILED:
         fact = msgspec.structs.replace(fact, code=WITHHELD_CODE)
     return (fact, span) if span else fact
 
 
-def _without_message(item: Fact | tuple[Fact, str]) -> Fact | tuple[Fact, str]:
+def _without_message(item: RunFact | tuple[RunFact, str]) -> RunFact | tuple[RunFact, str]:
     fact, span = item if isinstance(item, tuple) else (item, "")
     if isinstance(fact, NodeFailed):
         fact = msgspec.structs.replace(fact, error=WITHHELD)

@@ -16,7 +16,7 @@ from tallystick.event import chain
 from tallystick.runs import schema
 from tallystick.runs.reducer import NAME as REDUCER
 from tallystick.runs.reducer import RUN, STATE, at, from_plain
-from tallystick.runs.state import Reducer, RunState
+from tallystick.runs.state import RunReducer, RunState
 from tallystick.state import fingerprints, shelf
 from tallystick.state.fold import Until
 from tallystick.store.capabilities import MULTI_STREAM
@@ -56,7 +56,7 @@ def decode(data: bytes) -> RunState:
     raise _refused("it fits the schema, but it is not the canonical form of a state")
 
 
-def newest(store: Store, run: str, *, until: int | None = None) -> Reducer | None:
+def newest(store: Store, run: str, *, until: int | None = None) -> RunReducer | None:
     """The state of the newest snapshot of a run that a control fact vouches for; None if there is none."""
     documents = store.log.run_documents
     if documents is not None:
@@ -65,7 +65,7 @@ def newest(store: Store, run: str, *, until: int | None = None) -> Reducer | Non
     return None if found is None else from_plain(found.value)
 
 
-def _vouched(store: Store, documents: RunDocuments, run: str, until: int | None) -> Reducer | None:
+def _vouched(store: Store, documents: RunDocuments, run: str, until: int | None) -> RunReducer | None:
     """The state in `snapshot.json`, if the run was sealed over exactly this state and this log."""
     sealed = fingerprints.latest(store, RUN + run, reducer=REDUCER)
     if sealed is None or not shelf.same_code(store, STATE, sealed.fact):
@@ -81,10 +81,10 @@ def _vouched(store: Store, documents: RunDocuments, run: str, until: int | None)
         return None
     end, first = last.position, last.position - fact.seq + 1
     is_whole = not any(hole.first <= end and hole.last >= first for hole in store.log.holes())
-    return Reducer(run, decode(data)) if is_whole else None  # a damaged log is named, even if its state is known
+    return RunReducer(run, decode(data)) if is_whole else None  # a damaged log is named, even if its state is known
 
 
-def seal(store: Store, stream: str, reducer: Reducer) -> Sealed:
+def seal(store: Store, stream: str, reducer: RunReducer) -> Sealed:
     """Seal the fingerprint of a run at its end."""
     if MULTI_STREAM in store.log.capabilities:
         return fingerprints.seal(store, STATE, stream)

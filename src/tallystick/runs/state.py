@@ -13,14 +13,14 @@ import msgspec
 
 from tallystick.event.model import Event
 from tallystick.runs import facts
-from tallystick.runs.facts import Fact, NodeStatus, Output, Parent, RunStatus, SessionStatus, Severity
+from tallystick.runs.facts import NodeStatus, Output, Parent, RunFact, RunStatus, SessionStatus, Severity
 
 FORMAT = 1
 
 # gc=False below: a state is a tree, nothing in it points back, and there may be many thousand parts of it
 
 
-class Artifact(msgspec.Struct, kw_only=True, gc=False):
+class RecordedArtifact(msgspec.Struct, kw_only=True, gc=False):
     """One entry of the artifacts index."""
 
     path: str
@@ -78,7 +78,7 @@ class Issue(msgspec.Struct, kw_only=True, gc=False):
     how: str | None = None
 
 
-class Session(msgspec.Struct, kw_only=True, gc=False):
+class RunSession(msgspec.Struct, kw_only=True, gc=False):
     """One life of a worker on the run."""
 
     session: str
@@ -127,15 +127,15 @@ class RunState(msgspec.Struct, kw_only=True):
     updated_at: int = 0
     section_states: dict[str, NodeStatus] = {}
     inputs: dict[str, InputFile] = {}
-    artifacts_index: dict[str, Artifact] = {}
+    artifacts_index: dict[str, RecordedArtifact] = {}
     work_items: list[WorkItem] = []
     removed_items: list[WorkItem] = []
     issues: list[Issue] = []
-    sessions: list[Session] = []
+    sessions: list[RunSession] = []
     workers: dict[str, Worker] = {}
 
 
-class Reducer:
+class RunReducer:
     """Folds events into a state. It keeps what is looked up often beside the state; the state alone is the result."""
 
     def __init__(self, run_id: str, state: RunState | None = None) -> None:
@@ -160,7 +160,7 @@ class Reducer:
         """Note how far the log was taken in."""
         self.state.seq, self.state.link, self.state.updated_at = seq, link.hex(), time
 
-    def apply(self, fact: Fact, time: int) -> None:
+    def apply(self, fact: RunFact, time: int) -> None:
         """Take in one fact."""
         _APPLY[type(fact)](self, fact, time)
 
@@ -206,7 +206,7 @@ class Reducer:
         worker.attested_at = worker.seen_at = time
 
     def _session_started(self, fact: facts.SessionStarted, time: int) -> None:
-        session = Session(**fact.payload(), started_at=time)
+        session = RunSession(**fact.payload(), started_at=time)
         self.state.sessions.append(session)
         self._sessions[fact.session] = session
         if fact.worker in self.state.workers:
@@ -292,7 +292,7 @@ class Reducer:
     # --- artifacts and issues --------------------------------------------------------------------------------------
 
     def _artifact_written(self, fact: facts.ArtifactWritten, time: int) -> None:
-        self.state.artifacts_index[fact.artifact] = Artifact(
+        self.state.artifacts_index[fact.artifact] = RecordedArtifact(
             path=fact.path,
             sha256=fact.sha256,
             bytes=fact.bytes,
@@ -305,7 +305,7 @@ class Reducer:
 
     def _artifact_seen(self, fact: facts.ArtifactSeen, time: int) -> None:
         known = self.state.artifacts_index.get(fact.artifact)
-        self.state.artifacts_index[fact.artifact] = Artifact(
+        self.state.artifacts_index[fact.artifact] = RecordedArtifact(
             path=fact.path,
             sha256=fact.sha256,
             bytes=fact.bytes,
@@ -332,24 +332,24 @@ class Reducer:
         issue.state, issue.resolved_at, issue.how = "resolved", time, fact.how
 
 
-_APPLY: dict[type[Fact], Callable[[Reducer, Any, int], None]] = {
-    facts.RunCreated: Reducer._run_created,
-    facts.RunStateChanged: Reducer._run_state,
-    facts.SectionStateChanged: Reducer._section_state,
-    facts.WorkerRegistered: Reducer._worker,
-    facts.WorkerAttested: Reducer._attested,
-    facts.SessionStarted: Reducer._session_started,
-    facts.SessionEnded: Reducer._session_ended,
-    facts.InputDeclared: Reducer._input_declared,
-    facts.NodeDeclared: Reducer._node_declared,
-    facts.NodeRemoved: Reducer._node_removed,
-    facts.NodeStarted: Reducer._node_started,
-    facts.NodeFinished: Reducer._node_finished,
-    facts.NodeFailed: Reducer._node_failed,
-    facts.NodeStale: Reducer._node_stale,
-    facts.ArtifactWritten: Reducer._artifact_written,
-    facts.ArtifactSeen: Reducer._artifact_seen,
-    facts.ArtifactStale: Reducer._artifact_stale,
-    facts.IssueOpened: Reducer._issue_opened,
-    facts.IssueResolved: Reducer._issue_resolved,
+_APPLY: dict[type[RunFact], Callable[[RunReducer, Any, int], None]] = {
+    facts.RunCreated: RunReducer._run_created,
+    facts.RunStateChanged: RunReducer._run_state,
+    facts.SectionStateChanged: RunReducer._section_state,
+    facts.WorkerRegistered: RunReducer._worker,
+    facts.WorkerAttested: RunReducer._attested,
+    facts.SessionStarted: RunReducer._session_started,
+    facts.SessionEnded: RunReducer._session_ended,
+    facts.InputDeclared: RunReducer._input_declared,
+    facts.NodeDeclared: RunReducer._node_declared,
+    facts.NodeRemoved: RunReducer._node_removed,
+    facts.NodeStarted: RunReducer._node_started,
+    facts.NodeFinished: RunReducer._node_finished,
+    facts.NodeFailed: RunReducer._node_failed,
+    facts.NodeStale: RunReducer._node_stale,
+    facts.ArtifactWritten: RunReducer._artifact_written,
+    facts.ArtifactSeen: RunReducer._artifact_seen,
+    facts.ArtifactStale: RunReducer._artifact_stale,
+    facts.IssueOpened: RunReducer._issue_opened,
+    facts.IssueResolved: RunReducer._issue_resolved,
 }

@@ -12,7 +12,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event import canonical
 from tallystick.runs import facts
-from tallystick.runs.facts import Fact, IssueOpened, IssueResolved, Severity
+from tallystick.runs.facts import IssueOpened, IssueResolved, RunFact, Severity
 from tallystick.runs.workflow import Artifact, Node
 from tallystick.runs.workspace import Workspace
 
@@ -38,7 +38,7 @@ class Work:
         self.node = node.name
         self.attempt = attempt
         self.params = copy.deepcopy(node.params)  # what a node does to it is not what was declared
-        self.issues: list[Fact] = []
+        self.issues: list[RunFact] = []
         self._inputs = {name: paths[name] for name in node.inputs}
         self._known_issues = issues
         self._outputs: dict[str, Artifact] = {item.name: item for item in node.outputs}
@@ -91,7 +91,7 @@ class Work:
             raise errors.NodeFault(node=self.node, reason=f"it resolves the issue {issue!r}, which is not known")
         self._add(IssueResolved(issue=issue, how=how), how)
 
-    def _add(self, fact: Fact, text: str) -> None:
+    def _add(self, fact: RunFact, text: str) -> None:
         """Take an issue that can be recorded; any other is a fault of the node, while it can still be told."""
         facts.check(fact)
         if len(text) > MESSAGE_CHARACTERS_MAX:

@@ -32,9 +32,9 @@ from tallystick.community import (
     SnapshotStore,
     SyncServer,
 )
-from tallystick.community import place as places
+from tallystick.community import config as places
 from tallystick.community.settings import settings
-from tallystick.community.upkeep import Upkeep
+from tallystick.community.upkeep import NodeUpkeep
 from tallystick.server import logs
 from tallystick.store.store import Store
 
@@ -71,7 +71,7 @@ class Community:
         listed = frozenset(peer.key for peer in self.peers)
         self._app: ASGIApp = SyncServer(self.log, self._keys, listed=listed, snapshots=self._snapshots).app()
         schedule = settings().schedule(hour=hour)
-        self.upkeep = Upkeep(
+        self.upkeep = NodeUpkeep(
             self.log, self._engine, self._snapshots, self._keys, directory, schedule=schedule, tell=_tell
         )
         self._fanout = Fanout(self.log, lambda: self.peers, self._client)

@@ -12,6 +12,7 @@ import msgspec
 
 from tallystick.errors import TallyError
 from tallystick.event.model import Draft
+from tallystick.store.expectation import Expected
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.leases import LEASED_KIND
 from tallystick.store.maintenance import Maintenance
@@ -45,7 +46,7 @@ class Write(msgspec.Struct):
 
     stream: str
     drafts: list[Draft]
-    expected: int
+    expected: Expected
     orgs: frozenset[str] = frozenset()
     sources: tuple[SourceMark, ...] = ()
     ids_given: bool = False

@@ -19,13 +19,13 @@ from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
 from tallystick.store.tables import ViewTables
-from tallystick.store.transfer import Transfer
 from tallystick.store.views import Inline, Views
 
 if TYPE_CHECKING:
     from tallystick.store.damage import DamageRecord
     from tallystick.store.ledger import Head
     from tallystick.store.loss import Loss
+    from tallystick.store.transfer import Transfer
 
 PAGE_EVENTS = 1000
 
@@ -168,15 +168,15 @@ class EventLog(Protocol):
         """What was pruned of a stream; None if nothing was."""
 
     def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
-        """The cuts in order of stream, those behind `after`, at most `limit`."""
+        """At most `limit` cuts in order of stream, those after `after`; fewer only if there are no more."""
 
     def pruned(self, id: bytes) -> bool:
         """Whether an event of this id was recorded and pruned since: a retry must not record it again."""
 
     def streams(self, *, after: str = "", limit: int) -> list[StreamInfo]:
-        """At most `limit` streams in order of name, those after `after`.
+        """At most `limit` streams in order of name, those after `after`; fewer only if there are no more.
 
-        Beside `holes` they are those that are left, each as far as it is left.
+        In a log with `holes` they are the streams that are left, each as far as it is left.
         """
 
     def recorded_at(self, position: int) -> int | None:

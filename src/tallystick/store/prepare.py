@@ -20,6 +20,7 @@ from tallystick.event import canonical, chain, ids, limits, names, profiles
 from tallystick.event.model import Draft, Event, NewEvent
 from tallystick.store import expectation, fields
 from tallystick.store.commit import SourceMark, Transaction, Write
+from tallystick.store.expectation import Expected
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.maintenance import Maintenance
 
@@ -60,7 +61,7 @@ class Part(msgspec.Struct):
 
     stream: str
     events: Sequence[NewEvent]
-    expected: int = expectation.ANY
+    expected: Expected | int = expectation.ANY
     stamped: frozenset[str] = frozenset()
 
 
@@ -128,8 +129,6 @@ class Preparer:
             return None
         if not names.is_users(stream):
             return None
-        if type(expected) is not int or not expectation.ANY <= expected <= limits.INT_MAX:
-            return None
         names.check_type(kind)
         body = canonical.encode(payload)
         if len(body) + len(_EMPTY_META) > limits.EVENT_BYTES_ADVISED:
@@ -140,7 +139,7 @@ class Preparer:
         (id_,) = self.minter.mint(1, time_ns=now)
         draft = (kind, 1, id_, now, body, _EMPTY_META, chain.checksum(body), None)
         return Transaction(
-            [Write(stream, [draft], expected)],
+            [Write(stream, [draft], expectation.check(expected))],
             require=request.require,
             command=request.command,
             maintenance=request.maintenance,
@@ -156,7 +155,10 @@ class Preparer:
         self._scan(parts, drafts)
         if metas[0] is None and [event.id for event in events].count(None) == len(events):  # most appends are this
             rest = iter(drafts)
-            writes = [Write(part.stream, list(islice(rest, len(part.events))), part.expected) for part in parts]
+            writes = [
+                Write(part.stream, list(islice(rest, len(part.events))), expectation.check(part.expected))
+                for part in parts
+            ]
         else:
             writes = self._writes(parts, drafts, metas, events)
         each = iter(writes)
@@ -197,7 +199,6 @@ class Preparer:
         kind = names.stream_kind(part.stream)
         if names.is_reserved(kind) and not control:
             raise errors.ReservedName(name=part.stream)
-        expectation.check(part.expected)
         found = set(map(type, part.events)) if isinstance(part.events, (list, tuple)) else {type(part.events)}
         if found != {NewEvent}:
             given = ", ".join(sorted(kind.__name__ for kind in found)) or "nothing"
@@ -346,7 +347,7 @@ class Preparer:
     def _write(
         self, part: Part, drafts: list[Draft], metas: list[dict[str, Any] | None], events: Sequence[NewEvent]
     ) -> Write:
-        write = Write(part.stream, drafts, part.expected)
+        write = Write(part.stream, drafts, expectation.check(part.expected))
         if [event.id for event in events].count(None) != len(events):
             write.ids_given = True
             write.times_given = frozenset(index for index, event in enumerate(events) if event.time is not None)
@@ -382,16 +383,14 @@ def _surely_sound(requests: Sequence[Request]) -> bool:
     """Whether a glance at the whole group leaves nothing to doubt in its form; else each request is looked at."""
     parts = [part for request in requests for part in request.parts]
     streams = [part.stream for part in parts]
-    expected = [part.expected for part in parts]
     given = [part.events for part in parts]
-    if set(map(type, streams)) != {str} or set(map(type, expected)) != {int} or set(map(type, given)) != {list}:
+    if set(map(type, streams)) != {str} or set(map(type, given)) != {list}:
         return False
     return (
         all(map(names.is_users, streams))
         and True not in [request.control for request in requests]
         and [] not in [request.parts for request in requests]
         and [] not in given
-        and expectation.ANY <= min(expected) <= max(expected) <= limits.INT_MAX
         and sum(map(len, given)) <= limits.COMMIT_EVENTS_MAX
         and set(map(type, chained.from_iterable(given))) == {NewEvent}
     )

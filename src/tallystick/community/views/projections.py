@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tallystick.community.projecting import ViewProjection
 from tallystick.community.replay import MaterialisedView
 from tallystick.community.roster import Roster
+from tallystick.community.view_projection import ViewProjection
 from tallystick.community.views.chat import ChatView
 from tallystick.community.views.marketplace import MarketplaceView
 from tallystick.community.views.members import MembersView

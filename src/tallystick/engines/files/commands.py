@@ -23,7 +23,7 @@ class FileCommands:
 
     def load(self, key: CommandKey) -> CommandRecord | None:
         self._view.refresh()
-        return self._view.steady(lambda: self._load(key))
+        return self._view.retry_on_swap(lambda: self._load(key))
 
     def _load(self, key: CommandKey) -> CommandRecord | None:
         place = self._place(side.digest(key))
@@ -37,7 +37,7 @@ class FileCommands:
 
     def _place(self, digest: bytes) -> tuple[Segment, int] | None:
         """The segment and the frame where a command was recorded last, unless it was forgotten since."""
-        for item in reversed(self._view.segments.items):
+        for item in reversed(self._view.segments):
             place = item.command(digest)
             if place is not None:
                 return None if place == index.FORGOTTEN else (item, place[0])
@@ -57,7 +57,7 @@ class FileCommands:
 
     def touching(self, stream: str, seq: int) -> list[CommandKey]:
         self._view.refresh()
-        return self._view.steady(lambda: list(dict.fromkeys(self._touching(stream, seq))))
+        return self._view.retry_on_swap(lambda: list(dict.fromkeys(self._touching(stream, seq))))
 
     def _touching(self, stream: str, seq: int) -> Iterator[CommandKey]:
         for item in self._view.segments:
@@ -73,7 +73,7 @@ class FileCommands:
     def forget(self, *, before: int, limit: int) -> int:
         self._view.refresh()
         with self._view.lock:
-            old = self._view.steady(lambda: tuple(islice(self._old(before), limit)))
+            old = self._view.retry_on_swap(lambda: tuple(islice(self._old(before), limit)))
             self._forget_all(old)
         return len(old)
 
@@ -87,5 +87,5 @@ class FileCommands:
             for (offset, _), digest in sorted(old):
                 if self._place(digest) == (item, offset):
                     yield digest
-            if item is not self._view.segments.last:
+            if item is not self._view.segments[-1]:
                 self._younger[segment_id] = before

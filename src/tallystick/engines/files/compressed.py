@@ -36,7 +36,7 @@ _COUNT = struct.Struct(">I")
 _FOOT = _COUNT.size + 32
 
 
-class Member(msgspec.Struct, frozen=True, gc=False):
+class GzipMember(msgspec.Struct, frozen=True, gc=False):
     """Where a member stands in the file, and where its bytes begin when they are uncompressed."""
 
     offset: int
@@ -70,7 +70,7 @@ class CompressedFile:
         self._file = file
         self._identity = header.identity
         self._end = header.ending.end
-        self._members: list[Member] | None = None
+        self._members: list[GzipMember] | None = None
         self._kept: tuple[tuple[int, bytes], ...] = ()
 
     def read_at(self, offset: int, size: int) -> bytes:
@@ -118,7 +118,7 @@ class CompressedFile:
             return bytes(min(following, end) - offset)
         return data[offset - member.begin : end - member.begin]
 
-    def _inflated(self, member: Member, size: int) -> bytes:
+    def _inflated(self, member: GzipMember, size: int) -> bytes:
         """A member's bytes; none, if they are not as many as there must be."""
         packed = self._file.read_at(member.offset, member.length)
         unpacking = zlib.decompressobj(_GZIP_BITS)
@@ -128,13 +128,13 @@ class CompressedFile:
             return b""
         return data if unpacking.eof and len(data) == size else b""
 
-    def _table(self) -> list[Member]:
+    def _table(self) -> list[GzipMember]:
         if self._members is None:
             found = self._read_table()
             self._members = list(self._walk()) if found is None else found
         return self._members
 
-    def _read_table(self) -> list[Member] | None:
+    def _read_table(self) -> list[GzipMember] | None:
         size = self._file.size()
         foot = self._file.read_at(max(size - _FOOT, 0), _FOOT)
         if len(foot) < _FOOT:
@@ -146,9 +146,9 @@ class CompressedFile:
         entries = self._file.read_at(begin, length)
         if hashlib.sha256(self._identity + entries + foot[: _COUNT.size]).digest() != foot[_COUNT.size :]:
             return None
-        return [Member(*fields) for fields in _ENTRY.iter_unpack(entries)]
+        return [GzipMember(*fields) for fields in _ENTRY.iter_unpack(entries)]
 
-    def _walk(self) -> Iterator[Member]:
+    def _walk(self) -> Iterator[GzipMember]:
         """The members from the first to the last that can be read one after the other."""
         offset, begin = segment.SIZE_MAX, segment.SIZE_MAX
         with contextlib.suppress(zlib.error):
@@ -156,7 +156,7 @@ class CompressedFile:
                 length, size = self._measure(offset)
                 if not size:
                     return
-                yield Member(offset, length, begin)
+                yield GzipMember(offset, length, begin)
                 offset, begin = offset + length, begin + size
 
     def _measure(self, offset: int) -> tuple[int, int]:
@@ -186,7 +186,7 @@ class Packer:
         self._encoding = encoding
         self._at = segment.SIZE_MAX
         self._waiting = bytearray()
-        self._members: list[Member] = []
+        self._members: list[GzipMember] = []
         self.end = segment.SIZE_MAX
 
     def add(self, frame: bytes | bytearray) -> None:
@@ -213,7 +213,7 @@ class Packer:
         if self._encoding == segment.GZIP:
             begin = self.end - len(data)
             data = gzip.compress(data, LEVEL, mtime=0)
-            self._members.append(Member(self._at, len(data), begin))
+            self._members.append(GzipMember(self._at, len(data), begin))
         self._write(data)
 
     def _write(self, data: bytes) -> None:

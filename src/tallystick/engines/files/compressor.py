@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 
 from tallystick import errors
 from tallystick.engines.files import segment
-from tallystick.engines.files.reclaiming import Reclaimer
-from tallystick.engines.files.rewriting import encoding_of
+from tallystick.engines.files.reclaim import Reclaimer
+from tallystick.engines.files.rewrite import encoding_of
 from tallystick.engines.files.segments import Segment
 
 COMPRESS_BYTES_MIN = 64 << 10
@@ -44,6 +44,10 @@ class Compressor:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="tally-compress", daemon=True)
                 self._thread.start()
+
+    def begin_one(self, sealed: Segment) -> None:
+        """Compress a segment that was just sealed, if it is due."""
+        self.begin([sealed])
 
     def wait(self) -> None:
         """Come back when there is nothing to do."""

@@ -14,14 +14,14 @@ import msgspec
 from tallystick import errors
 from tallystick.engines.files import frame as frames
 from tallystick.engines.files import index_file, segment
-from tallystick.engines.files.discovery import Found
+from tallystick.engines.files.discovery import Discovery
 from tallystick.engines.files.frame import Body, Frame
+from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.index_file import SealedIndex
-from tallystick.engines.files.mark import Mark
+from tallystick.engines.files.mark import SegmentMark
 from tallystick.engines.files.scan import Scanner, next_valid_frame
-from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Header
-from tallystick.engines.files.segments import Handles, Segment
+from tallystick.engines.files.segments import Segment
 from tallystick.store.filesystem import File
 
 
@@ -41,7 +41,7 @@ class Gap(msgspec.Struct, frozen=True):
     next: int
 
 
-class Part(msgspec.Struct):
+class SurveyedSegment(msgspec.Struct):
     """One segment of the log as it should be, and what is left of it. Without a file all of it is lost."""
 
     header: Header
@@ -69,9 +69,9 @@ class Part(msgspec.Struct):
             yield frame, frames.decode_body(frame, data)
 
 
-def survey(found: Found, handles: Handles, marked: Mark | None) -> list[Part]:
+def survey(found: Discovery, handles: Handles, marked: SegmentMark | None) -> list[SurveyedSegment]:
     """Every segment in order, those that are missing put in between."""
-    parts: list[Part] = []
+    parts: list[SurveyedSegment] = []
     expected, previous = 1, None
     for number, item in enumerate(found.segments):
         first = item.header.first_position
@@ -89,12 +89,12 @@ def survey(found: Found, handles: Handles, marked: Mark | None) -> list[Part]:
     return parts
 
 
-def _is_missing(marked: Mark, found: Found) -> bool:
+def _is_missing(marked: SegmentMark, found: Discovery) -> bool:
     """Whether the segment that was written last is gone, or has no header any more."""
     return all(item.header.segment_id != marked.segment_id for item in found.segments)
 
 
-def _part(item: Segment, handles: Handles, marked: Mark | None, following: Segment | None) -> Part:
+def _part(item: Segment, handles: Handles, marked: SegmentMark | None, following: Segment | None) -> SurveyedSegment:
     """A segment whose header is whole."""
     file, header = handles.get(item), item.header
     end, known_next = file.size(), item.known_next
@@ -113,7 +113,7 @@ def _part(item: Segment, handles: Handles, marked: Mark | None, following: Segme
     if _is_cut(left, known_end):
         left.append(Gap(known_next, known_next))
     next_position = left[-1].next if left else header.first_position
-    return Part(header, item.name, left, file, header.identity, item, next_position)
+    return SurveyedSegment(header, item.name, left, file, header.identity, item, next_position)
 
 
 def _is_cut(left: list[Run | Gap], known_end: int) -> bool:
@@ -146,7 +146,9 @@ def what_is_left(
     return left
 
 
-def _missing(found: Found, handles: Handles, previous: Segment | None, item: Segment, first: int, next_: int) -> Part:
+def _missing(
+    found: Discovery, handles: Handles, previous: Segment | None, item: Segment, first: int, next_: int
+) -> SurveyedSegment:
     """The segment that must have stood before this one."""
     header = Header(
         store_id=item.header.store_id,
@@ -160,7 +162,9 @@ def _missing(found: Found, handles: Handles, previous: Segment | None, item: Seg
     return _salvaged(found, handles, header, next_)
 
 
-def _missing_last(found: Found, handles: Handles, previous: Segment, marked: Mark, first: int) -> Part:
+def _missing_last(
+    found: Discovery, handles: Handles, previous: Segment, marked: SegmentMark, first: int
+) -> SurveyedSegment:
     """The segment that the mark speaks of, when it is gone."""
     header = Header(
         store_id=previous.header.store_id,
@@ -174,7 +178,7 @@ def _missing_last(found: Found, handles: Handles, previous: Segment, marked: Mar
     return _salvaged(found, handles, header, max(marked.next_position, first))
 
 
-def _salvaged(found: Found, handles: Handles, header: Header, next_: int) -> Part:
+def _salvaged(found: Discovery, handles: Handles, header: Header, next_: int) -> SurveyedSegment:
     """What can be had of a segment from a file whose header is damaged; nothing, if there is no such file."""
     for name in found.headless:
         path = f"{handles.directory}/{name}"
@@ -193,12 +197,12 @@ def _salvaged(found: Found, handles: Handles, header: Header, next_: int) -> Par
             )
             if behind.first_position > header.first_position:
                 left.insert(0, Gap(header.first_position, behind.first_position))
-            return Part(header, name, left, file, identity, None, left[-1].next)
+            return SurveyedSegment(header, name, left, file, identity, None, left[-1].next)
         file.close()
-    return Part(header, "", [Gap(header.first_position, next_)], next_position=next_)
+    return SurveyedSegment(header, "", [Gap(header.first_position, next_)], next_position=next_)
 
 
-def indexes(handles: Handles, cache: SectionCache, store_id: bytes) -> list[SealedIndex]:
+def indexes(handles: Handles, store_id: bytes) -> list[SealedIndex]:
     """Every index that can be read: it outlives a segment that is gone or cut."""
     found: list[SealedIndex] = []
     for name in handles.files.list(f"{handles.directory}/index"):
@@ -208,7 +212,7 @@ def indexes(handles: Handles, cache: SectionCache, store_id: bytes) -> list[Seal
             file.close()
             continue
         with contextlib.suppress(index_file.BadIndex):
-            found.append(SealedIndex(file, cache, store_id=store_id, identity=identity))
+            found.append(SealedIndex(file, handles.cache, store_id=store_id, identity=identity))
     return found
 
 

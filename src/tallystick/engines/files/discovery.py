@@ -1,4 +1,9 @@
-"""What lies in a log's directory: segments in order, what is missing between them, and what is not ours."""
+"""What is in a log's directory: segments in order, what is missing between them, and what is not ours.
+
+Several files may be one segment. The highest generation counts; older ones are left over from a crash, or were put back
+from a backup. Two files of one generation are the same segment twice if they have the same bytes. If not, nobody can
+say which one is right: both stay, and the log is damaged there.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +11,20 @@ import errno
 import functools
 import itertools
 from collections.abc import Sequence
+from contextlib import closing
 
 import msgspec
 
 from tallystick import errors
 from tallystick.engines import damage_file
-from tallystick.engines.files import generation, joined, segment
+from tallystick.engines.files import joined_segments, segment
 from tallystick.engines.files.compressed import open_segment
-from tallystick.engines.files.evidence import BESIDE, Reached
+from tallystick.engines.files.handles import Handles, Renamed
+from tallystick.engines.files.known_positions import BESIDE, KnownPosition
 from tallystick.engines.files.mark import NAME as MARK_NAME
-from tallystick.engines.files.mark import Mark
+from tallystick.engines.files.mark import SegmentMark
 from tallystick.engines.files.scan import Scanner
-from tallystick.engines.files.section_cache import SectionCache
-from tallystick.engines.files.segments import Handles, Renamed, Segment
-from tallystick.store.filesystem import FileSystem
+from tallystick.engines.files.segments import Segment, org_in
 from tallystick.store.page import Hole
 
 OWN_NAMES = frozenset({segment.CURRENT, MARK_NAME, "lock", "index", "snapshots", "quarantine"})
@@ -29,10 +34,11 @@ OF_THE_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACC
 
 UNKNOWN_END = "the synced mark is lost too, so it is not known how far the log reached"
 
+_COMPARE_BYTES = 1 << 20
 TEMPORARY = (f"{segment.CURRENT}.tmp", f"{MARK_NAME}.tmp")
 
 
-class Found(msgspec.Struct):
+class Discovery(msgspec.Struct):
     """The result of looking."""
 
     segments: list[Segment]
@@ -47,13 +53,13 @@ class Found(msgspec.Struct):
     headless: list[str] = []
 
 
-def discover(files: FileSystem, directory: str, mark: Mark | None, *, cache: SectionCache, handles: Handles) -> Found:
+def discover(handles: Handles, mark: SegmentMark | None) -> Discovery:
     """Look at a directory. Reads headers and index headers, not the segments."""
-    names = files.list(directory)
-    found = Found([], [], [], [name for name in names if is_temporary(name)])
+    names = handles.files.list(handles.directory)
+    found = Discovery([], [], [], [name for name in names if is_temporary(name)])
     for name in names:
         if name == segment.CURRENT or segment.SEALED.fullmatch(name):
-            _take(files, directory, name, found, handles)
+            _take(handles, name, found)
         elif name not in OWN_NAMES and not is_temporary(name) and not name.startswith(BESIDE_THE_LOG):
             found.unknown.append(name)
     _sort(found.segments)
@@ -61,9 +67,9 @@ def discover(files: FileSystem, directory: str, mark: Mark | None, *, cache: Sec
     _set_apart(found, handles)
     for number, item in enumerate(found.segments):
         older = found.segments[:number]
-        item.org_before = functools.partial(generation.org_in, older)
+        item.org_before = functools.partial(org_in, older)
         _bound(item, found.segments[number + 1] if number + 1 < len(found.segments) else None)
-        item.load_index(cache)
+        item.load_index()
     _find_gaps(found, mark, handles)
     return found
 
@@ -73,16 +79,17 @@ def is_temporary(name: str) -> bool:
     return name in TEMPORARY or segment.STAGED.fullmatch(name) is not None
 
 
-def _take(files: FileSystem, directory: str, name: str, found: Found, handles: Handles) -> None:
+def _take(handles: Handles, name: str, found: Discovery) -> None:
     """Read one segment's header; a file that has none becomes a hole where its positions are missing."""
+    path = f"{handles.directory}/{name}"
     try:
-        header, file = open_segment(files, f"{directory}/{name}")
+        header, file = open_segment(handles.files, path)
     except FileNotFoundError:  # renamed since the directory was listed
         found.vanished = True
         return
     except (OSError, segment.BadHeader) as problem:
         if isinstance(problem, OSError) and problem.errno in OF_THE_PROCESS:
-            raise errors.ReadFailed(path=f"{directory}/{name}", reason=str(problem)) from problem
+            raise errors.ReadFailed(path=path, reason=str(problem)) from problem
         found.unknown.append(f"{name} ({problem})")
         found.headless.append(name)
         if name == segment.CURRENT:
@@ -93,7 +100,7 @@ def _take(files: FileSystem, directory: str, name: str, found: Found, handles: H
     handles.keep(item, file)
 
 
-def _keep_one_store(found: Found) -> None:
+def _keep_one_store(found: Discovery) -> None:
     """Leave out segments of another store: the current segment says which store this is, else the majority."""
     stores = [item.header.store_id for item in found.segments]
     if len(set(stores)) <= 1:
@@ -127,18 +134,52 @@ def _linked(same: list[Segment]) -> list[Segment]:
     return ordered + [item for rest in followers.values() for item in rest]
 
 
-def _set_apart(found: Found, handles: Handles) -> None:
+def _set_apart(found: Discovery, handles: Handles) -> None:
     """Leave out older generations and copies of segments that are there, and segments that were joined to one."""
     try:
-        for item in generation.set_apart(found.segments, handles.files, handles.directory):
+        for item in _superfluous(found.segments, handles):
             found.segments.remove(item)
             found.superfluous.append(item.name)
-        for item in joined.absorbed(found.segments, handles):
+        for item in joined_segments.absorbed(found.segments, handles):
             found.segments.remove(item)
-            handles.let_go(item)
+            handles.release(item)
             (found.superfluous if item.name == segment.CURRENT else found.absorbed).append(item.name)
     except (FileNotFoundError, Renamed):  # renamed since its header was read
         found.vanished = True
+
+
+def _superfluous(segments: list[Segment], handles: Handles) -> list[Segment]:
+    """Older generations of segments, and copies."""
+    by_id: dict[bytes, list[Segment]] = {}
+    for item in segments:
+        by_id.setdefault(item.header.segment_id, []).append(item)
+    return [item for same in by_id.values() if len(same) > 1 for item in _superfluous_of(same, handles)]
+
+
+def _superfluous_of(same: list[Segment], handles: Handles) -> list[Segment]:
+    newest = max(item.header.generation for item in same)
+    found = [item for item in same if item.header.generation < newest]
+    first, *others = sorted(
+        (item for item in same if item.header.generation == newest),
+        key=lambda item: (item.name != segment.CURRENT, not _has_index(item, handles), item.name),
+    )
+    return found + [item for item in others if _same_bytes(first, item, handles)]
+
+
+def _has_index(item: Segment, handles: Handles) -> bool:
+    """Whether a segment has an index by its name: a copy has none."""
+    return handles.files.exists(f"{handles.directory}/index/{item.index_name}")
+
+
+def _same_bytes(one: Segment, other: Segment, handles: Handles) -> bool:
+    with (
+        closing(handles.files.open_read(f"{handles.directory}/{one.name}")) as first,
+        closing(handles.files.open_read(f"{handles.directory}/{other.name}")) as second,
+    ):
+        return first.size() == second.size() and all(
+            first.read_at(at, _COMPARE_BYTES) == second.read_at(at, _COMPARE_BYTES)
+            for at in range(0, first.size(), _COMPARE_BYTES)
+        )
 
 
 def _bound(item: Segment, following: Segment | None) -> None:
@@ -155,7 +196,7 @@ def _known_end(item: Segment, following: Segment | None) -> int:
     return 0
 
 
-def _find_gaps(found: Found, mark: Mark | None, handles: Handles) -> None:
+def _find_gaps(found: Discovery, mark: SegmentMark | None, handles: Handles) -> None:
     """Name the positions that no segment holds."""
     expected, previous = 1, None
     for item in found.segments:
@@ -178,7 +219,7 @@ def _find_gaps(found: Found, mark: Mark | None, handles: Handles) -> None:
     _compare_with_mark(found, mark, handles)
 
 
-def _compare_with_mark(found: Found, mark: Mark | None, handles: Handles) -> None:
+def _compare_with_mark(found: Discovery, mark: SegmentMark | None, handles: Handles) -> None:
     """A current.log that cannot be read, or a mark for a segment that is gone: the end of the log is missing.
 
     No crash leaves a log without both: a mark is put in place with the first current.log, and is never removed.
@@ -202,7 +243,7 @@ def _next_position(item: Segment, handles: Handles) -> int:
         return item.header.ending.next_position
     scanner = Scanner(
         handles.get(item),
-        item.header.identity,
+        item.identity,
         offset=item.header.size,
         end=item.end,
         position=item.header.first_position,
@@ -212,7 +253,9 @@ def _next_position(item: Segment, handles: Handles) -> int:
     return scanner.position or item.header.first_position
 
 
-def require_segments(found: Found, directory: str, mark: Mark | None, known: Sequence[Reached]) -> None:
+def require_segments(
+    found: Discovery, directory: str, mark: SegmentMark | None, known: Sequence[KnownPosition]
+) -> None:
     """Refuse a directory whose segments are all unreadable: there is nothing to open."""
     if found.segments:
         return

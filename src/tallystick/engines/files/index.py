@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from tallystick.engines.files import side
+from tallystick.engines.files.frame import Frame
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.side import SideRecords
 from tallystick.event import canonical
@@ -123,19 +124,16 @@ class GrowingIndex:
 
     def add(
         self,
+        frame: Frame,
         rows: Sequence[Row],
         heads: dict[str, Head],
-        *,
-        offset: int,
-        end: int,
-        position: int,
-        next_position: int,
         sources: Mapping[Source, int],
         records: SideRecords,
     ) -> None:
-        """Take in a frame that was just written or scanned."""
+        """Index a frame that was just written or scanned."""
+        offset = frame.offset
         if not self.offsets or offset - self.offsets[-1] >= FRAME_STEP_BYTES:
-            self.positions.append(position)
+            self.positions.append(frame.first_position)
             self.offsets.append(offset)
         if len(rows) == 1:
             ids, first_seqs = [rows[0][5]], {rows[0][1]: rows[0][2]}
@@ -153,8 +151,8 @@ class GrowingIndex:
         self.sources |= dict(sources.items())
         if records is not side.NOTHING:
             self._add_records(records, first_seqs, offset)
-        self.covered_end = end
-        self.next_position = next_position
+        self.covered_end = frame.end
+        self.next_position = frame.next_position
 
     def _add_records(self, records: SideRecords, first_seqs: dict[str, int], offset: int) -> None:
         self.leases |= {lease.stream: lease for lease in records.leases}

@@ -61,7 +61,7 @@ class BadIndex(Exception):
     """An index file is not what was written, or is of another segment."""
 
 
-class Malformed(BadIndex):
+class MalformedIndex(BadIndex):
     """It has the right hashes and cannot be decoded: somebody made it so."""
 
 
@@ -71,7 +71,7 @@ def _decoding() -> Iterator[None]:
     try:
         yield
     except (ValueError, LookupError, TypeError, struct.error, msgspec.MsgspecError) as problem:
-        raise Malformed("what is in it cannot be decoded") from problem
+        raise MalformedIndex("what is in it cannot be decoded") from problem
 
 
 class SealedIndex:

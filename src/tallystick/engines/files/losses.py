@@ -15,12 +15,11 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines.files import damage, lifecycle, quarantine, refill, side
-from tallystick.engines.files.damage import Gap, Part, Run
+from tallystick.engines.files.damage import Gap, Run, SurveyedSegment
+from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.index_file import BadIndex, SealedIndex
 from tallystick.engines.files.replacement import Replacement
-from tallystick.engines.files.rewriting import Piece
-from tallystick.engines.files.section_cache import SectionCache
-from tallystick.engines.files.segments import Handles
+from tallystick.engines.files.rewrite import FrameDraft
 from tallystick.engines.files.side import SideRecords
 from tallystick.engines.files.snapshots import FileSnapshots
 from tallystick.event.model import Event
@@ -34,15 +33,15 @@ from tallystick.store.loss import Loss, LostEnd
 def accept(files: FileSystem, directory: str, *, clock: Callable[[], int], dry_run: bool) -> Acceptance:
     """Put lost ranges in the place of every gap of a log that is not open for writing; says what is lost."""
     lock = files.lock(f"{directory}/lock")
-    handles, cache = Handles(files, directory), SectionCache()
+    handles = Handles(files, directory)
     try:
-        found, marked, parts = refill.look(handles, cache)
+        found, marked, parts = refill.look(handles)
         if (reason := refill.why_no_end(found, marked)) is not None:
             raise errors.AcceptRefused(url=f"files:{directory}", reason=reason)
-        plan = LossPlan(parts, damage.indexes(handles, cache, parts[0].header.store_id))
+        plan = LossPlan(parts, damage.indexes(handles, parts[0].header.store_id))
         if dry_run or not any(part.is_damaged for part in parts):
             return plan.acceptance
-        writing = Replacement(handles, cache, plan, clock)
+        writing = Replacement(handles, plan, clock)
         done = writing.run(found.headless)
         snapshots = _keep_snapshots(handles, writing, clock)
         kept = tuple(_kept(files, directory, name) for name in (*writing.kept.values(), *snapshots))
@@ -57,7 +56,7 @@ class LossPlan:
 
     is_copy = True  # what stood in a gap is lost, and is said elsewhere
 
-    def __init__(self, parts: list[Part], indexes: list[SealedIndex]) -> None:
+    def __init__(self, parts: list[SurveyedSegment], indexes: list[SealedIndex]) -> None:
         self.parts = parts
         self.claims = Claims()
         self.source = "nobody"
@@ -87,10 +86,10 @@ class LossPlan:
         """What fills the gaps."""
         return self
 
-    def pieces(self, gap: Gap, *, recorded: int) -> Iterator[Piece]:
+    def pieces(self, gap: Gap, *, recorded: int) -> Iterator[FrameDraft]:
         """One frame without events."""
         if gap.next > gap.first:
-            yield Piece(gap.first, gap.next, recorded, [], side.encode(self._records[gap]))
+            yield FrameDraft(gap.first, gap.next, recorded, [], side.encode(self._records[gap]))
 
 
 class _Left:
@@ -102,7 +101,7 @@ class _Left:
         self._missing: list[LostSeqs] = []
         self._cuts: dict[str, int] = {}
 
-    def take(self, part: Part) -> list[Event]:
+    def take(self, part: SurveyedSegment) -> list[Event]:
         """Look at the events of the next part, and return them without their payloads."""
         found: list[Event] = []
         for run in [piece for piece in part.left if isinstance(piece, Run)]:
@@ -138,7 +137,7 @@ class _Left:
         return tuple(lost for lost in kept if lost.first <= lost.last), tuple(sorted(uncertain))
 
 
-def _knowing(indexes: list[SealedIndex], part: Part) -> SealedIndex | None:
+def _knowing(indexes: list[SealedIndex], part: SurveyedSegment) -> SealedIndex | None:
     """An index that was made while the part could be read, and covers all of its gaps."""
     gaps = [gap for gap in part.gaps if gap.next > gap.first]
     for index in indexes:
@@ -153,7 +152,9 @@ def _knowing(indexes: list[SealedIndex], part: Part) -> SealedIndex | None:
     return None
 
 
-def _records(gap: Gap, part: Part, index: SealedIndex | None, left: list[Event], *, is_first: bool) -> SideRecords:
+def _records(
+    gap: Gap, part: SurveyedSegment, index: SealedIndex | None, left: list[Event], *, is_first: bool
+) -> SideRecords:
     """What stays of a gap. What an index knew of the whole part stands at its first gap."""
     reason = f"{part.name or 'a segment that is gone'} was damaged, and the loss accepted"
     first, last = gap.first, gap.next - 1

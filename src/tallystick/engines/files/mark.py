@@ -11,21 +11,20 @@ log as recovery does.
 from __future__ import annotations
 
 import struct
-import zlib
 
 import msgspec
 
-from tallystick.store.filesystem import File, FileSystem, replace_file, write_fully
+from tallystick.engines import mark_slots
+from tallystick.engines.mark_slots import MarkFile
+from tallystick.store.filesystem import FileSystem, replace_file
 
 NAME = "synced"
 SLOT_BYTES = 512
 LOOKS_MAX = 3
-_MAGIC = b"TMRK"
 _FIELDS = struct.Struct(">4sQ16sQQ")
-_SIZE = _FIELDS.size + 4
 
 
-class Mark(msgspec.Struct, frozen=True):
+class SegmentMark(msgspec.Struct, frozen=True):
     """Everything in this segment before `end` is on disk; the next position is `next_position`."""
 
     segment_id: bytes
@@ -34,39 +33,34 @@ class Mark(msgspec.Struct, frozen=True):
     counter: int = 0
 
 
-def encode(mark: Mark) -> bytes:
+def encode(mark: SegmentMark) -> bytes:
     """The bytes of one slot, without its padding."""
-    return _encoded(mark.counter, mark.segment_id, mark.end, mark.next_position)
+    return mark_slots.seal(_FIELDS, mark.counter, mark.segment_id, mark.end, mark.next_position)
 
 
-def _encoded(counter: int, segment_id: bytes, end: int, next_position: int) -> bytes:
-    fields = _FIELDS.pack(_MAGIC, counter, segment_id, end, next_position)
-    return fields + zlib.crc32(fields).to_bytes(4, "big")
-
-
-def decode(data: bytes) -> Mark | None:
+def decode(data: bytes) -> SegmentMark | None:
     """The newest valid mark of the file's bytes; None if neither slot holds one."""
     return max(_valid(data), key=lambda slot: slot.counter, default=None)
 
 
-def _valid(data: bytes) -> list[Mark]:
-    slots = [_slot(data[at : at + _SIZE]) for at in (0, SLOT_BYTES)]
-    return [slot for slot in slots if slot is not None]
+def _valid(data: bytes) -> list[SegmentMark]:
+    return mark_slots.valid_slots(data, _decode_slot, slots=2, slot_bytes=SLOT_BYTES)
 
 
-def _slot(data: bytes) -> Mark | None:
-    if len(data) < _SIZE or zlib.crc32(data[: _FIELDS.size]).to_bytes(4, "big") != data[_FIELDS.size :]:
+def _decode_slot(data: bytes) -> SegmentMark | None:
+    values = mark_slots.unseal(_FIELDS, data)
+    if values is None:
         return None
-    magic, counter, segment_id, end, next_position = _FIELDS.unpack(data[: _FIELDS.size])
-    return Mark(segment_id, end, next_position, counter) if magic == _MAGIC else None
+    counter, segment_id, end, next_position = values
+    return SegmentMark(segment_id, end, next_position, counter)
 
 
-def load(files: FileSystem, directory: str) -> Mark | None:
+def load(files: FileSystem, directory: str) -> SegmentMark | None:
     """The mark of a log; None if there is none that can be read."""
     return decode(_read(files, directory))
 
 
-def load_whole(files: FileSystem, directory: str) -> Mark | None:
+def load_whole(files: FileSystem, directory: str) -> SegmentMark | None:
     """The mark of a log, if nothing is wrong with it. A slot that is being written just now is read again."""
     for _ in range(LOOKS_MAX):
         data = _read(files, directory)
@@ -86,16 +80,16 @@ def _read(files: FileSystem, directory: str) -> bytes:
         file.close()
 
 
-class MarkFile:
+class SegmentMarkFile(MarkFile):
     """The writer's side of the mark."""
 
-    def __init__(self, files: FileSystem, directory: str, start: Mark) -> None:
+    def __init__(self, files: FileSystem, directory: str, start: SegmentMark) -> None:
         """Put a mark in place, durably."""
         self._counter = start.counter
         slot = encode(start).ljust(SLOT_BYTES, b"\0")
         replace_file(files, directory, NAME, slot + slot)
         self._files, self._path = files, f"{directory}/{NAME}"
-        self._file: File = files.open_write(self._path)
+        super().__init__(files.open_write(self._path))
 
     @property
     def is_in_place(self) -> bool:
@@ -105,13 +99,5 @@ class MarkFile:
     def advance(self, segment_id: bytes, end: int, next_position: int) -> None:
         """Note that the log is on disk up to here. Called after the sync, never before."""
         self._counter += 1
-        slot = _encoded(self._counter, segment_id, end, next_position)
-        write_fully(self._file, SLOT_BYTES * (self._counter % 2), slot)
-
-    def sync(self) -> None:
-        """Make the mark itself durable."""
-        self._file.sync()
-
-    def close(self) -> None:
-        """Give the file back."""
-        self._file.close()
+        slot = mark_slots.seal(_FIELDS, self._counter, segment_id, end, next_position)
+        self._write_slot(self._counter % 2, slot, SLOT_BYTES)

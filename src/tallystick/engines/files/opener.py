@@ -11,32 +11,30 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines import damage_file
-from tallystick.engines.files import discovery, evidence, joined, mark, recovery, segment
-from tallystick.engines.files.mark import Mark, MarkFile
-from tallystick.engines.files.section_cache import SectionCache
+from tallystick.engines.files import discovery, joined_segments, known_positions, mark, recovery, segment
+from tallystick.engines.files.handles import Handles, Renamed
+from tallystick.engines.files.mark import SegmentMark, SegmentMarkFile
 from tallystick.engines.files.segment import Header
-from tallystick.engines.files.segments import Handles, Renamed, Segment, SegmentSet
-from tallystick.engines.files.writer import following
+from tallystick.engines.files.segments import Segment, Segments, following
 from tallystick.store.filesystem import FileSystem, Lock, replace_file
 from tallystick.store.page import Hole
 
 DIRECTORIES = ("index", "snapshots", "quarantine")
-LEFT = (evidence.BESIDE, damage_file.NAME)  # files that are made only beside a log
+LEFT = (known_positions.BESIDE, damage_file.NAME)  # files that are made only beside a log
 LOOKS_MAX, LOOK_SECONDS = 200, 0.003
 NO_MARK = "the synced mark is missing, damaged or of another segment: read to the last whole frame, as recovery would"
 
 
-class Opened(msgspec.Struct):
+class OpenedLog(msgspec.Struct):
     """A log, ready to be used. Without a mark file it is read-only."""
 
-    segments: SegmentSet
+    segments: Segments
     handles: Handles
-    cache: SectionCache
     holes: list[Hole]
     unknown: list[str]
     recovered: list[str]
     lock: Lock | None = None
-    mark_file: MarkFile | None = None
+    mark_file: SegmentMarkFile | None = None
     superfluous: list[str] = []
     absorbed: list[str] = []  # files of segments that were joined to others, still to be removed
     is_open_ended: bool = False
@@ -52,7 +50,7 @@ def exists(files: FileSystem, directory: str) -> bool:
     )
 
 
-def open_for_reading(files: FileSystem, directory: str) -> Opened:
+def open_for_reading(files: FileSystem, directory: str) -> OpenedLog:
     """Open beside a writer. Changes nothing; sees what is synced.
 
     A writer may seal a segment while its directory is being looked at: what looks like damage is looked at again, until
@@ -70,19 +68,19 @@ def open_for_reading(files: FileSystem, directory: str) -> Opened:
     raise errors.ReadFailed(path=f"files:{directory}", reason="its segments keep changing")
 
 
-def _look(files: FileSystem, directory: str) -> tuple[Opened, bool]:
-    handles, cache = Handles(files, directory), SectionCache()
-    known = evidence.gathered(files, directory)  # before the mark: it cannot be further than that
+def _look(files: FileSystem, directory: str) -> tuple[OpenedLog, bool]:
+    handles = Handles(files, directory)
+    known = known_positions.gather(files, directory)  # before the mark: it cannot be further than that
     whole, marked = mark.load_whole(files, directory), mark.load(files, directory)
-    found = discovery.discover(files, directory, marked, cache=cache, handles=handles)
+    found = discovery.discover(handles, marked)
     if found.vanished and not found.segments:
-        return Opened(SegmentSet([]), handles, cache, found.holes, found.unknown, []), True
+        return OpenedLog((), handles, found.holes, found.unknown, []), True
     discovery.require_segments(found, directory, marked, known)
     for item in found.segments[:-1]:
         if item.base is not None and item.base.covered_end < item.end:  # of the time when it was written to
             item.rebuild(instead_of=item.base)
     last = found.segments[-1]
-    opened = Opened(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, [])
+    opened = OpenedLog(tuple(found.segments), handles, found.holes, found.unknown, [])
     opened.superfluous, opened.is_open_ended = found.superfluous, found.is_open_ended
     if last.header.ending is None and (whole is None or whole.segment_id != last.header.segment_id):
         if mark.load_whole(files, directory) != whole:  # a writer went on meanwhile, so the mark was an old one
@@ -90,11 +88,11 @@ def _look(files: FileSystem, directory: str) -> tuple[Opened, bool]:
         _end_without_mark(opened, last, marked)
     else:
         _end_at_mark(opened, last, whole)
-    opened.holes = evidence.with_lost_end(opened.holes, known, opened.segments)
+    opened.holes = known_positions.with_lost_end(opened.holes, known, opened.segments)
     return opened, found.vanished
 
 
-def _end_at_mark(opened: Opened, last: Segment, marked: Mark | None) -> None:
+def _end_at_mark(opened: OpenedLog, last: Segment, marked: SegmentMark | None) -> None:
     """Show the newest segment as far as it is known to be synced."""
     if last.header.ending is None:
         known = marked.end if marked is not None else segment.SIZE
@@ -105,7 +103,7 @@ def _end_at_mark(opened: Opened, last: Segment, marked: Mark | None) -> None:
         last.end = last.covered_end
 
 
-def _end_without_mark(opened: Opened, last: Segment, marked: Mark | None) -> None:
+def _end_without_mark(opened: OpenedLog, last: Segment, marked: SegmentMark | None) -> None:
     """Show the newest segment to its last whole frame, synced here: nothing else says what a crash could take back."""
     file = opened.handles.get(last)
     examined = recovery.examine(last, file, marked)
@@ -116,7 +114,7 @@ def _end_without_mark(opened: Opened, last: Segment, marked: Mark | None) -> Non
         opened.recovered.append(NO_MARK)
 
 
-def open_for_writing(files: FileSystem, directory: str, *, profile: str, clock: Callable[[], int]) -> Opened:
+def open_for_writing(files: FileSystem, directory: str, *, profile: str, clock: Callable[[], int]) -> OpenedLog:
     """Take the lock, recover, and make the end of the log durable. Damage opens it read-only instead."""
     for name in DIRECTORIES:
         files.make_dir(f"{directory}/{name}")
@@ -133,7 +131,7 @@ def open_for_writing(files: FileSystem, directory: str, *, profile: str, clock: 
 
 def _require_one_name(files: FileSystem, directory: str) -> None:
     """Refuse to write to a file that another log has too: a copy by hard links, say, with a lock of its own."""
-    for name in (segment.CURRENT, mark.NAME, evidence.BESIDE):
+    for name in (segment.CURRENT, mark.NAME, known_positions.BESIDE):
         if files.exists(f"{directory}/{name}") and files.has_other_names(f"{directory}/{name}"):
             reason = f"{name} has another name (a hard link, or a mount of this file alone), and would change there too"
             advice = f"copy it: cp {name} {name}.new && mv {name}.new {name}"
@@ -151,34 +149,34 @@ def _create(files: FileSystem, directory: str, profile: str, clock: Callable[[],
     replace_file(files, directory, segment.CURRENT, segment.encode(header))
 
 
-def _recover(files: FileSystem, directory: str, lock: Lock, clock: Callable[[], int]) -> Opened:
-    handles, cache = Handles(files, directory), SectionCache()
-    known = evidence.gathered(files, directory)
+def _recover(files: FileSystem, directory: str, lock: Lock, clock: Callable[[], int]) -> OpenedLog:
+    handles = Handles(files, directory)
+    known = known_positions.gather(files, directory)
     marked = mark.load(files, directory)
-    found = discovery.discover(files, directory, marked, cache=cache, handles=handles)
+    found = discovery.discover(handles, marked)
     discovery.require_segments(found, directory, marked, known)
-    opened = Opened(SegmentSet(found.segments), handles, cache, found.holes, found.unknown, [], lock)
+    opened = OpenedLog(tuple(found.segments), handles, found.holes, found.unknown, [], lock)
     opened.superfluous, opened.is_open_ended = found.superfluous, found.is_open_ended
     last = found.segments[-1]
     examined = recovery.examine(last, handles.get(last), marked)
     last.end = examined.end
     opened.holes += examined.holes
-    opened.holes = evidence.with_lost_end(opened.holes, known, opened.segments)
+    opened.holes = known_positions.with_lost_end(opened.holes, known, opened.segments)
     if opened.holes:
         return opened
     indexes = [f"index/{name}" for name in files.list(f"{directory}/index") if name.endswith(".idx.tmp")]
     for name in (*found.temporary, *indexes):
         files.unlink(f"{directory}/{name}")
-    opened.absorbed = joined.remove(handles, found.absorbed)
+    opened.absorbed = joined_segments.remove(handles, found.absorbed)
     _settle(opened, last, examined, marked, clock, replaced=segment.CURRENT in found.superfluous)
     return opened
 
 
 def _settle(
-    opened: Opened,
+    opened: OpenedLog,
     last: Segment,
     examined: recovery.Recovery,
-    marked: Mark | None,
+    marked: SegmentMark | None,
     clock: Callable[[], int],
     *,
     replaced: bool,
@@ -198,25 +196,25 @@ def _settle(
     if last.name != segment.CURRENT and absent:  # the crash came between sealing and the new current.log
         begun = following(last, opened.handles, clock=clock)
         replace_file(files, directory, segment.CURRENT, segment.encode(begun.header))
-        opened.segments = SegmentSet([*opened.segments.items, begun])
+        opened.segments = (*opened.segments, begun)
         opened.recovered.append(f"began a new current.log after {last.name}")
         last = begun
-    for item in opened.segments.items[:-1]:
+    for item in opened.segments[:-1]:
         if _needs_index(item):
-            opened.recovered += _reindexed(item, opened)
+            opened.recovered += _reindexed(item)
     counter = marked.counter + 1 if marked is not None else 0
-    start = Mark(last.header.segment_id, last.end, last.next_position, counter)
-    opened.mark_file = MarkFile(files, directory, start)
+    start = SegmentMark(last.header.segment_id, last.end, last.next_position, counter)
+    opened.mark_file = SegmentMarkFile(files, directory, start)
 
 
 def _needs_index(item: Segment) -> bool:
     return item.base is None or item.base.covered_end != item.end
 
 
-def _reindexed(item: Segment, opened: Opened) -> list[str]:
+def _reindexed(item: Segment) -> list[str]:
     item.rebuild(instead_of=item.base)
     if item.gaps:
         return []
     item.save_index()
-    item.load_index(opened.cache)
+    item.load_index()
     return [f"rebuilt the index of {item.name}"]

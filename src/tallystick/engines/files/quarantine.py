@@ -13,8 +13,8 @@ from tallystick import errors
 from tallystick.engines.files import frame as frames
 from tallystick.engines.files import segment
 from tallystick.engines.files.compressed import as_plain
+from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.scan import Scanner, next_valid_frame
-from tallystick.engines.files.segments import Handles
 from tallystick.event.model import Event
 from tallystick.store.filesystem import PIECE_BYTES, File, FileSystem, pieces, publish_file, stage_file, write_fully
 

@@ -13,11 +13,12 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines.files import frame as frames
+from tallystick.engines.files.checked_frames import FrameEvents
 from tallystick.engines.files.frame import Body, Frame
+from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.lifecycle import Lifecycle
-from tallystick.engines.files.proven import Part
 from tallystick.engines.files.scan import Scanner, next_valid_frame, read_frame
-from tallystick.engines.files.segments import Handles, Segment, SegmentSet
+from tallystick.engines.files.segments import Segment, Segments, index_of_position
 from tallystick.event import limits
 from tallystick.event.model import Event
 from tallystick.store import loss
@@ -29,7 +30,7 @@ FRAMES_KEPT_MAX = 16
 FRAME_KEPT_BYTES_MAX = 1 << 20
 
 
-class Reader:
+class SegmentReader:
     """Reads from a set of segments that its owner keeps up to date."""
 
     def __init__(self, handles: Handles, note_hole: Callable[[Hole], None], life: Lifecycle) -> None:
@@ -41,8 +42,8 @@ class Reader:
     # --- by position -----------------------------------------------------------------------------------------------
 
     def page(
-        self, segments: SegmentSet, *, after: int, end: int, selection: Selection, limit: int, over_holes: bool
-    ) -> tuple[Page, list[Part]]:
+        self, segments: Segments, *, after: int, end: int, selection: Selection, limit: int, over_holes: bool
+    ) -> tuple[Page, list[FrameEvents]]:
         """Events with after < position <= end, up to `limit`, and which frames they are of; see the port for holes."""
         lost = loss.between(self._life.losses, after, end)
         if not over_holes:
@@ -53,10 +54,10 @@ class Reader:
         return (loss.named_in(page, lost) if lost and over_holes else page), parts
 
     def _page(
-        self, segments: SegmentSet, *, after: int, end: int, selection: Selection, limit: int, over_holes: bool
-    ) -> tuple[Page, list[Part]]:
+        self, segments: Segments, *, after: int, end: int, selection: Selection, limit: int, over_holes: bool
+    ) -> tuple[Page, list[FrameEvents]]:
         found: list[Event] = []
-        parts: list[Part] = []
+        parts: list[FrameEvents] = []
         holes: list[Hole] = []
         wanted = None if selection.is_everything else selection.predicate()
         position = after
@@ -65,7 +66,7 @@ class Reader:
                 if not over_holes:
                     if position > after:
                         return Page(found, position), parts
-                    raise errors.Damaged(first=body.first, last=body.last, reason=body.reason)
+                    raise body.refusal
                 holes.append(body)
                 position = max(position, min(body.last, end))
                 continue
@@ -76,7 +77,7 @@ class Reader:
                 events = [event for event in events if wanted(event)]
             room = limit - len(found)
             is_full = len(events) >= room
-            parts.append(Part(body, events[:room] if is_full else events))
+            parts.append(FrameEvents(body, events[:room] if is_full else events))
             found += parts[-1].events
             if is_full:
                 return Page(found, found[-1].position, tuple(holes)), parts
@@ -84,20 +85,20 @@ class Reader:
         return Page(found, max(after, end), tuple(holes)), parts
 
     def bodies(
-        self, segments: SegmentSet, *, after: int, end: int, fresh: bool = False
+        self, segments: Segments, *, after: int, end: int, fresh: bool = False
     ) -> Iterator[tuple[int, Body | Hole]]:
         """Bodies that hold positions after `after` up to `end`, each with its last position; holes where they lie.
 
         `fresh`: from the disk, whatever is kept in memory. Who reads over holes wants to know what is there.
         """
-        number = segments.number_of(after + 1)
+        number = index_of_position(segments, after + 1)
         reached = after
         while number < len(segments) and reached < end:
-            item = segments.items[number]
+            item = segments[number]
             if item.header.first_position > reached + 1:
                 gap = Hole(reached + 1, item.header.first_position - 1, f"the segment before {item.name} is missing")
                 yield gap.last, self._noted(gap)
-            following = segments.items[number + 1].header.first_position if number + 1 < len(segments) else None
+            following = segments[number + 1].header.first_position if number + 1 < len(segments) else None
             for last, body in self._segment_bodies(item, after=reached, following=following, fresh=fresh):
                 reached = max(reached, last)
                 yield last, body
@@ -112,7 +113,7 @@ class Reader:
     ) -> Iterator[tuple[int, Body | Hole]]:
         first, offset = item.frame_before(after + 1)
         try:
-            file, identity, end = self._handles.get(item), item.header.identity, item.end
+            file, identity, end = self._handles.get(item), item.identity, item.end
         except errors.Damaged as problem:
             if not fresh:
                 raise
@@ -170,7 +171,7 @@ class Reader:
             return next((event for event in body.events if event.position == position), None)
         return None
 
-    def recorded(self, segments: SegmentSet, position: int) -> int | None:
+    def recorded(self, segments: Segments, position: int) -> int | None:
         """When the frame that holds a position was written."""
         for _, body in self.bodies(segments, after=position - 1, end=position):
             if isinstance(body, Hole):
@@ -192,7 +193,7 @@ class Reader:
 
     def body_at(self, item: Segment, offset: int) -> Body:
         """The body of the frame that an index points at; `Damaged` if it is no longer valid."""
-        identity = item.header.identity
+        identity = item.identity
         kept = self._kept.get((identity, offset))
         if kept is not None:
             return kept[1]
@@ -200,19 +201,18 @@ class Reader:
 
     def side_at(self, item: Segment, offset: int) -> list[Any]:
         """The side records of a frame; its events are verified with them, but not decoded."""
-        kept = self._kept.get((item.header.identity, offset))
+        kept = self._kept.get((item.identity, offset))
         return kept[1].side if kept is not None else frames.decode_side(*self._frame_at(item, offset))
 
     def _frame_at(self, item: Segment, offset: int) -> tuple[Frame, bytes]:
-        found = read_frame(self._handles.get(item), item.header.identity, offset, item.end)
+        found = read_frame(self._handles.get(item), item.identity, offset, item.end)
         if found is None:
-            hole = self._noted(self._hole_at(item, offset))
-            raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
+            raise self._noted(self._hole_at(item, offset)).refusal
         return found
 
     def _hole_at(self, item: Segment, offset: int) -> Hole:
         """The hole around an offset; found by walking the segment, since its positions cannot be trusted there."""
-        file, identity = self._handles.get(item), item.header.identity
+        file, identity = self._handles.get(item), item.identity
         at, position = item.header.size, item.header.first_position
         while True:
             scanner = Scanner(file, identity, offset=at, end=item.end, position=position)
@@ -225,20 +225,20 @@ class Reader:
                 return Hole(position, max(last, position), f"{item.name} is damaged at byte {scanner.offset}")
             at, position = behind.offset, behind.first_position
 
-    def find(self, segments: SegmentSet, id_: bytes) -> Event | None:
+    def find(self, segments: Segments, id_: bytes) -> Event | None:
         """The event with this id."""
         event = self._recorded(segments, id_)
         return next(iter(self._life.visible([event])), None) if event is not None else None
 
-    def pruned(self, segments: SegmentSet, id_: bytes) -> bool:
+    def pruned(self, segments: Segments, id_: bytes) -> bool:
         """Whether an event of this id was recorded and is there no more, or no more for anyone who asks."""
-        if any(item.is_gone(id_) for item in reversed(segments.items)):
+        if any(item.is_gone(id_) for item in reversed(segments)):
             return True
         event = self._recorded(segments, id_)
         return event is not None and not self._life.visible([event])
 
-    def _recorded(self, segments: SegmentSet, id_: bytes) -> Event | None:
-        for item in reversed(segments.items):
+    def _recorded(self, segments: Segments, id_: bytes) -> Event | None:
+        for item in reversed(segments):
             offset = item.find(id_)
             if offset is not None:
                 return self._event_at(item, offset, id_)
@@ -246,16 +246,18 @@ class Reader:
 
     def _event_at(self, item: Segment, offset: int, id_: bytes) -> Event | None:
         """One event of a frame; the others in it are verified with it, but not decoded."""
-        kept = self._kept.get((item.header.identity, offset))
+        kept = self._kept.get((item.identity, offset))
         if kept is not None:
             return next((event for event in kept[1].events if event.id == id_), None)
         found = frames.decode_events_with(*self._frame_at(item, offset), id_)
         return next((event for event in found if event.id == id_), None)
 
-    def stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Part]:
+    def stream(
+        self, segments: Segments, stream: str, *, after: int, until: int | None, limit: int
+    ) -> list[FrameEvents]:
         """Events of one stream by seq, frame by frame. They have no gaps: where there is one, a segment is missing."""
         raw = self._stream(segments, stream, after=after, until=until, limit=limit)
-        parts = [Part(part.body, events) for part in raw if (events := self._life.visible(part.events))]
+        parts = [FrameEvents(part.body, events) for part in raw if (events := self._life.visible(part.events))]
         found = events_of(parts)
         begin = max(after, before_cut(self._life.cuts.get(stream))[0])
         if found and found[-1].seq != begin + len(found):
@@ -266,7 +268,7 @@ class Reader:
             raise errors.Damaged(first=first, last=last, reason=f"seq {begin + at + 1} of {stream!r} is missing")
         return parts
 
-    def link_before(self, segments: SegmentSet, event: Event) -> bytes | None:
+    def link_before(self, segments: Segments, event: Event) -> bytes | None:
         """The link that an event follows; None if the event before it cannot be read, which reading that one names."""
         seq, link = before_cut(self._life.cuts.get(event.stream))
         if seq == event.seq - 1:
@@ -277,8 +279,10 @@ class Reader:
             return None
         return parts[0].events[0].link if parts else None
 
-    def _stream(self, segments: SegmentSet, stream: str, *, after: int, until: int | None, limit: int) -> list[Part]:
-        parts: list[Part] = []
+    def _stream(
+        self, segments: Segments, stream: str, *, after: int, until: int | None, limit: int
+    ) -> list[FrameEvents]:
+        parts: list[FrameEvents] = []
         end = limits.INT_MAX if until is None else until
         for item in segments:
             entry = item.stream(stream)
@@ -288,14 +292,14 @@ class Reader:
                 body = self.body_at(item, offset)
                 events = [event for event in body.events if event.stream == stream and after < event.seq <= end]
                 if events:
-                    parts.append(Part(body, events[:limit]))
+                    parts.append(FrameEvents(body, events[:limit]))
                     limit -= len(events)
                     if limit <= 0:
                         return parts
         return parts
 
 
-def events_of(parts: Iterable[Part]) -> list[Event]:
+def events_of(parts: Iterable[FrameEvents]) -> list[Event]:
     """The events of some parts of frames, in their order."""
     return [event for part in parts for event in part.events]
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import msgspec
 
 from tallystick.engines.files import segment
-from tallystick.engines.files.mark import Mark
+from tallystick.engines.files.mark import SegmentMark
 from tallystick.engines.files.segments import Segment
 from tallystick.store.filesystem import File, FileSystem, pieces, replace_file, write_fully
 from tallystick.store.page import Hole
@@ -32,7 +32,7 @@ class Recovery(msgspec.Struct):
     holes: list[Hole] = []
 
 
-def examine(item: Segment, file: File, mark: Mark | None) -> Recovery:
+def examine(item: Segment, file: File, mark: SegmentMark | None) -> Recovery:
     """Index the current segment to its end and classify what does not check out. Changes nothing on disk."""
     ending = item.header.ending
     size = file.size() if ending is None else min(file.size(), ending.end)
@@ -45,7 +45,7 @@ def examine(item: Segment, file: File, mark: Mark | None) -> Recovery:
     return found
 
 
-def _synced_end(item: Segment, mark: Mark | None) -> int:
+def _synced_end(item: Segment, mark: SegmentMark | None) -> int:
     """How far the segment is certainly on disk: the mark says it, or an index that was written after a sync.
 
     A rewritten segment was synced before it had its name.
@@ -56,7 +56,7 @@ def _synced_end(item: Segment, mark: Mark | None) -> int:
     return max(marked, item.known_end, item.base.covered_end if item.base is not None else 0)
 
 
-def _note_short(item: Segment, mark: Mark | None, found: Recovery) -> None:
+def _note_short(item: Segment, mark: SegmentMark | None, found: Recovery) -> None:
     last = max((mark.next_position if mark is not None else 0) - 1, item.known_next - 1, item.next_position)
     reason = f"{item.name} is damaged or cut at byte {item.covered_end}, before the synced mark at {found.synced_end}"
     found.holes.append(Hole(item.next_position, last, reason))

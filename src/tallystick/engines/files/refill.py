@@ -18,22 +18,15 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from tallystick import errors
-from tallystick.engines.files import (
-    damage,
-    discovery,
-    evidence,
-    index_file,
-    mark,
-    segment,
-)
-from tallystick.engines.files.damage import Gap, Part, Run
-from tallystick.engines.files.donated import Given, copy_of_this
-from tallystick.engines.files.evidence import Reached
+from tallystick.engines.files import damage, discovery, index_file, known_positions, mark, segment
+from tallystick.engines.files.damage import Gap, Run, SurveyedSegment
+from tallystick.engines.files.donor_events import DonorEvents, copy_of_this
+from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.index_file import SealedIndex
-from tallystick.engines.files.mark import Mark
+from tallystick.engines.files.known_positions import KnownPosition
+from tallystick.engines.files.mark import SegmentMark
 from tallystick.engines.files.replacement import Replacement
-from tallystick.engines.files.section_cache import SectionCache
-from tallystick.engines.files.segments import Handles, Segment, SegmentSet
+from tallystick.engines.files.segments import Segment
 from tallystick.event import chain
 from tallystick.event.model import Event
 from tallystick.store import facts, iterate
@@ -56,32 +49,31 @@ def refill(
     lock = files.lock(f"{directory}/lock")
     handles = Handles(files, directory)
     try:
-        cache = SectionCache()
-        found, marked, parts = look(handles, cache)
+        found, marked, parts = look(handles)
         if (reason := why_no_end(found, marked)) is not None:
             raise errors.RefillRefused(url=f"files:{directory}", source=donor.name, reason=reason)
         if not any(part.is_damaged for part in parts):
             return Refilled(donor.name)
-        indexes = damage.indexes(handles, cache, parts[0].header.store_id)
-        plan = Plan(parts, donor, indexes, url=f"files:{directory}", progress=progress)
+        indexes = damage.indexes(handles, parts[0].header.store_id)
+        plan = RefillPlan(parts, donor, indexes, url=f"files:{directory}", progress=progress)
         plan.check()
-        return Replacement(handles, cache, plan, clock).run(found.headless)
+        return Replacement(handles, plan, clock).run(found.headless)
     finally:
         handles.close()
         lock.release()
 
 
-def look(handles: Handles, cache: SectionCache) -> tuple[discovery.Found, Mark | None, list[Part]]:
+def look(handles: Handles) -> tuple[discovery.Discovery, SegmentMark | None, list[SurveyedSegment]]:
     """What is in a log's directory, how far it reached, and what is left of each segment. Changes nothing."""
     files, directory = handles.files, handles.directory
-    marked, known = mark.load(files, directory), evidence.gathered(files, directory)
-    found = discovery.discover(files, directory, marked, cache=cache, handles=handles)
+    marked, known = mark.load(files, directory), known_positions.gather(files, directory)
+    found = discovery.discover(handles, marked)
     discovery.require_segments(found, directory, marked, known)
-    marked = _with_evidence(marked, evidence.farthest(known, SegmentSet(found.segments)), found.segments[-1])
+    marked = _with_evidence(marked, known_positions.farthest(known, tuple(found.segments)), found.segments[-1])
     return found, marked, damage.survey(found, handles, marked)
 
 
-def _with_evidence(marked: Mark | None, reached: Reached | None, last: Segment) -> Mark | None:
+def _with_evidence(marked: SegmentMark | None, reached: KnownPosition | None, last: Segment) -> SegmentMark | None:
     """The mark, moved on to where the log reached if something else knows more of that."""
     if reached is None or (marked is not None and marked.next_position > reached.position):
         return marked
@@ -89,10 +81,10 @@ def _with_evidence(marked: Mark | None, reached: Reached | None, last: Segment) 
         return msgspec.structs.replace(marked, next_position=reached.position + 1)
     lost = reached.identity or secrets.token_bytes(16)
     segment_id = last.header.segment_id if last.name == segment.CURRENT else lost
-    return Mark(segment_id, 0, reached.position + 1)
+    return SegmentMark(segment_id, 0, reached.position + 1)
 
 
-def why_no_end(found: discovery.Found, marked: Mark | None) -> str | None:
+def why_no_end(found: discovery.Discovery, marked: SegmentMark | None) -> str | None:
     """Why nobody knows where the log ended, and so what is missing; None if that is known."""
     if found.is_open_ended and marked is None:
         damage = found.current_damage or f"{segment.CURRENT} is missing"
@@ -100,12 +92,12 @@ def why_no_end(found: discovery.Found, marked: Mark | None) -> str | None:
     return None
 
 
-class Plan:
+class RefillPlan:
     """What is left and what a donor gives, as one log."""
 
     def __init__(
         self,
-        parts: list[Part],
+        parts: list[SurveyedSegment],
         donor: Donor,
         indexes: list[SealedIndex],
         *,
@@ -119,7 +111,7 @@ class Plan:
         self.claims = Claims()
         self._progress = progress
         self._indexes = indexes
-        self.given = Given(donor, store_id=parts[0].header.store_id)
+        self.given = DonorEvents(donor, store_id=parts[0].header.store_id)
 
     def check(self) -> None:
         """Refuse a donor that does not hold exactly what is missing. Changes nothing."""

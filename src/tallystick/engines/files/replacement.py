@@ -12,13 +12,12 @@ from typing import Protocol
 
 import msgspec
 
-from tallystick.engines.files import generation, quarantine, rewriting, segment
-from tallystick.engines.files.damage import Gap, Part, Run
-from tallystick.engines.files.donated import ClaimsRemains
-from tallystick.engines.files.rewriting import Everything, Piece, Rewriter
-from tallystick.engines.files.section_cache import SectionCache
-from tallystick.engines.files.segments import Handles, Segment
-from tallystick.engines.files.writer import following
+from tallystick.engines.files import quarantine, rewrite, segment
+from tallystick.engines.files.damage import Gap, Run, SurveyedSegment
+from tallystick.engines.files.donor_events import ClaimsFilter
+from tallystick.engines.files.handles import Handles
+from tallystick.engines.files.rewrite import FrameDraft, KeepAll, Rewriter
+from tallystick.engines.files.segments import Segment, following, org_in
 from tallystick.store.claims import Claims
 from tallystick.store.filesystem import replace_file
 from tallystick.store.page import Hole
@@ -32,14 +31,14 @@ class Gaps(Protocol):
 
     is_copy: bool
 
-    def pieces(self, gap: Gap, *, recorded: int) -> Iterator[Piece]:
+    def pieces(self, gap: Gap, *, recorded: int) -> Iterator[FrameDraft]:
         """The frames for one gap."""
 
 
 class Planned(Protocol):
     """The log as it should be: its parts, what control facts claim, and what fills the gaps, from where."""
 
-    parts: list[Part]
+    parts: list[SurveyedSegment]
     claims: Claims
     source: str
 
@@ -50,12 +49,12 @@ class Planned(Protocol):
 class Replacement:
     """The writing: damaged segments in order, each as a new generation."""
 
-    def __init__(self, handles: Handles, cache: SectionCache, plan: Planned, clock: Callable[[], int]) -> None:
+    def __init__(self, handles: Handles, plan: Planned, clock: Callable[[], int]) -> None:
         self._handles = handles
         self._plan = plan
         self._clock = clock
         self.segments: list[Segment] = []
-        self._rewriter = Rewriter(handles, cache)
+        self._rewriter = Rewriter(handles)
         self._made: list[str] = []
         self._done: list[str] = []
         self.kept: dict[str, str] = {}
@@ -94,7 +93,7 @@ class Replacement:
             )
             self._done.append(f"kept the damaged {name} as {kept}")
 
-    def _write(self, part: Part) -> Segment:
+    def _write(self, part: SurveyedSegment) -> Segment:
         files, directory = self._handles.files, self._handles.directory
         if part.name:
             self._keep(part.name)
@@ -105,21 +104,21 @@ class Replacement:
         header = msgspec.structs.replace(part.header, generation=UNKNOWN_GENERATION, ending=None)
         encoding = segment.PLAIN
         if part.item is not None:
-            header = rewriting.next_generation(part.header)
-            encoding = rewriting.encoding_of(part.header)
-        before = functools.partial(generation.org_in, list(self.segments))
+            header = rewrite.next_generation(part.header)
+            encoding = rewrite.encoding_of(part.header)
+        before = functools.partial(org_in, list(self.segments))
         fresh = self._rewriter.write(name, header, self._pieces(part), before, encoding=encoding)
         self._made.append(name)
         return fresh
 
-    def _pieces(self, part: Part) -> Iterator[Piece]:
-        remains = ClaimsRemains(self._plan.claims)
+    def _pieces(self, part: SurveyedSegment) -> Iterator[FrameDraft]:
+        remains = ClaimsFilter(self._plan.claims)
         recorded = part.header.created
         for piece in part.left:
             if isinstance(piece, Run):
                 for frame, body in part.frames(piece):
                     recorded = body.recorded
-                    yield rewriting.piece_of(frame, body, Everything())
+                    yield rewrite.piece_of(frame, body, KeepAll())
                 continue
             for given in self._plan.given.pieces(piece, recorded=recorded):
                 self._events += len(given.events)

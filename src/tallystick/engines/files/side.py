@@ -38,6 +38,7 @@ from tallystick.store.leases import Lease
 from tallystick.store.ledger import Ledger
 from tallystick.store.loss import Loss
 from tallystick.store.maintenance import Cut, Erasure
+from tallystick.store.transfer import Received
 
 ID_BYTES = 16
 
@@ -81,10 +82,24 @@ def of_ledger(ledger: Ledger, load: Callable[[CommandKey], CommandRecord | None]
     )
 
 
+def of_received(part: Received) -> SideRecords:
+    """What the frame of a part of another store's log says besides its events.
+
+    The frame covers every position up to its last event, also those without one. Its records say what the streams begin
+    with (`cut`), which ids are gone (`gone`), which of its events were erased (`erase`), and up to where the control
+    facts of these are still to come (`announce`). An erasure whose control fact is in the frame is noted once more, so
+    that either frame can be refilled.
+    """
+    return SideRecords(
+        cuts=tuple(founding.cut for founding in part.cuts),
+        erasures=(*(erasure for erasure, _ in part.erasures), *part.named),
+        announced=part.announced,
+        gone=tuple(id_ for _, id_ in part.pruned),
+    )
+
+
 def encode(records: SideRecords) -> list[Any]:
     """The records as a frame holds them."""
-    if records is NOTHING:
-        return []
     found: list[Any] = [("lease", lease.stream, lease.number, lease.owner) for lease in records.leases]
     found += [("cut", *msgspec.structs.astuple(cut)) for cut in records.cuts]
     found += [("erase", *msgspec.structs.astuple(erasure)) for erasure in records.erasures]

@@ -22,8 +22,8 @@ from psycopg_pool import ConnectionPool
 from tallystick import errors
 from tallystick.engines.postgres import arrays, statements, translate
 from tallystick.engines.postgres.history import History
-from tallystick.engines.tables.process import Birthplace
-from tallystick.store.stating import shown
+from tallystick.engines.tables.process import OwnerProcess
+from tallystick.store.urls import redacted
 
 APPLICATION = "tallystick"
 _CONNECT_S = 10.0
@@ -35,14 +35,14 @@ CONTROL, PROJECTOR, MAINTENANCE = "tally_control", "tally_projector", "tally_mai
 SEARCH_PATH = "pg_catalog, pg_temp"  # nobody's function takes the place of one that a statement of ours calls
 
 
-class Reading(Protocol):
+class ReadConnections(Protocol):
     """What reading needs: connections of whatever scope."""
 
     url: str
     address: str
     org: str | None
     history: History
-    birthplace: Birthplace
+    birthplace: OwnerProcess
 
     def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
     def answer(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]: ...
@@ -53,7 +53,7 @@ class Reading(Protocol):
     def close(self) -> None: ...
 
 
-class _Answers:
+class _ReadStatements:
     """Statements that only read, over connections that a subclass gives out."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class _Answers:
             self._own.connection = before
 
 
-class Connections(_Answers):
+class Connections(_ReadStatements):
     """Connections to one database under one role. `org` limits everything they see to one tenant.
 
     `pooled` says that a pooler stands before the server.
@@ -120,7 +120,7 @@ class Connections(_Answers):
         pooled: bool = False,
     ) -> None:
         super().__init__()
-        self.url = shown(url)
+        self.url = redacted(url)
         self.address = url
         self.org = org
         self.busy_ms = busy_ms
@@ -147,7 +147,7 @@ class Connections(_Answers):
             kwargs={"autocommit": True, "application_name": APPLICATION},
         )
         self._closed = False
-        self.birthplace = Birthplace()  # a child on the same connections would get others' answers
+        self.birthplace = OwnerProcess()  # a child on the same connections would get others' answers
         self._turn = threading.Lock()
         self._asking = 0  # threads that wait for the pool: what comes back is theirs
         self._at_hand: psycopg.Connection[Any] | None = None
@@ -318,13 +318,13 @@ class Connections(_Answers):
     def close(self) -> None:
         """Give every connection back to the server."""
         self._closed = True
-        if not self.birthplace.is_here:
+        if not self.birthplace.is_current:
             return
         self._let_go()
         self._pool.close()
 
 
-class TenantConnections(_Answers):
+class TenantConnections(_ReadStatements):
     """A service's connections, each time for one transaction as a tenant's reader."""
 
     def __init__(self, shared: Connections, org: str) -> None:

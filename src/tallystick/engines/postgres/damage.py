@@ -13,7 +13,7 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import statements
-from tallystick.engines.postgres.connections import MAINTENANCE, Connections, Reading
+from tallystick.engines.postgres.connections import MAINTENANCE, Connections, ReadConnections
 from tallystick.store.damage import KEPT_MAX, refusal
 from tallystick.store.events import Problem
 
@@ -23,7 +23,7 @@ ON_RECORD = "TL500"
 class PostgresDamage:
     """The record of the whole database. A tenant's handle neither sees nor changes it."""
 
-    def __init__(self, connections: Reading, *, maintains: bool) -> None:
+    def __init__(self, connections: ReadConnections, *, maintains: bool) -> None:
         self._connections = connections
         self._maintains = maintains
 
@@ -80,7 +80,7 @@ class PostgresDamage:
             raise errors.NotRecorded(path=self._connections.url, reason=reason)
 
 
-def refused(problem: psycopg.Error, connections: Reading) -> errors.Damaged | None:
+def refused(problem: psycopg.Error, connections: ReadConnections) -> errors.Damaged | None:
     """The refusal of an append while damage is on record; None if something else failed."""
     if problem.sqlstate != ON_RECORD:
         return None

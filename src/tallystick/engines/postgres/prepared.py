@@ -55,5 +55,5 @@ class Prepared:
 
 
 def named(name: str) -> Prepared:
-    """The statement in `sql/<name>.sql`."""
+    """The statement in `sql/queries/<name>.sql`."""
     return Prepared(f"tally_{name}", statements.named(name))

@@ -10,8 +10,8 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import damage, statements, translate
-from tallystick.engines.postgres.connections import Connections, Reading
-from tallystick.engines.postgres.view import cut_of
+from tallystick.engines.postgres.connections import Connections, ReadConnections
+from tallystick.engines.postgres.ledger_view import cut_of
 from tallystick.event.model import Event, Row
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut
@@ -20,10 +20,10 @@ from tallystick.store.transfer import Received
 _REFUSED = ("TL403", "TL409", "23505")  # refused by name; an id or a position that is there already
 
 
-class Ends:
+class StoredEnds:
     """Where streams and sources end. Whether an id is new is for the database's index to say."""
 
-    def __init__(self, connections: Reading) -> None:
+    def __init__(self, connections: ReadConnections) -> None:
         self._connections = connections
 
     def find(self, id: bytes) -> Event | None:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tallystick.engines.sqlite import migrations, statements
-from tallystick.engines.sqlite.mark import Mark
+from tallystick.engines.sqlite.mark import StoreMark
 from tallystick.engines.sqlite.view import SqliteView
-from tallystick.engines.tables import translate
+from tallystick.engines.tables import schema, translate
 from tallystick.store import leases
 from tallystick.store.events import Problem
 
@@ -19,7 +19,7 @@ DATABASE, MARK = "database", "mark"
 
 
 def check(
-    connection: sqlite3.Connection, progress: Callable[[int], None], marked: Mark | None = None
+    connection: sqlite3.Connection, progress: Callable[[int], None], marked: StoreMark | None = None
 ) -> Iterator[Problem]:
     """Everything that is wrong with the database, its schema, and what its tables say of each other and the mark."""
     parts = (_database, _schema, _heads, _orders, _scopes, _positions, _cuts, _erasures, _snapshots)
@@ -37,7 +37,7 @@ def check(
         yield from _marked(connection, marked)
 
 
-def _marked(connection: sqlite3.Connection, marked: Mark) -> Iterator[Problem]:
+def _marked(connection: sqlite3.Connection, marked: StoreMark) -> Iterator[Problem]:
     """The log goes as far as was acknowledged."""
     store_id, _ = connection.execute(statements.named("identity")).fetchone()
     head = SqliteView(connection).head()
@@ -52,18 +52,12 @@ def _database(connection: sqlite3.Connection) -> Iterator[Problem]:
 
 
 def _schema(connection: sqlite3.Connection) -> Iterator[Problem]:
-    """Every table, index, trigger and view must be there, word for word as the migrations made it."""
+    """Every table, index, trigger and view must be there, word for word as this version creates it."""
     found_version, known = migrations.version_of(connection), migrations.latest()
     if found_version != known:
         yield Problem("schema", f"the format is {found_version}, not {known}")
-    found, expected = migrations.schema_of(connection), migrations.expected_schema()
-    for name in sorted(found.keys() | expected.keys()):
-        if name not in found:
-            yield Problem("schema", f"{name} is missing")
-        elif name not in expected:
-            yield Problem("schema", f"{name} does not belong to it")
-        elif found[name] != expected[name]:
-            yield Problem("schema", f"{name} was changed")
+    for name, what in schema.differences(schema.definitions(connection), migrations.expected_schema()):
+        yield Problem("schema", f"{name} {what}")
 
 
 def _heads(connection: sqlite3.Connection) -> Iterator[Problem]:

@@ -21,7 +21,7 @@ from typing import Any
 from tallystick import errors
 from tallystick.engines.disk import WINDOWS, Disk
 from tallystick.engines.sqlite import mark
-from tallystick.engines.sqlite.mark import MarkFile
+from tallystick.engines.sqlite.mark import StoreMarkFile
 
 if not WINDOWS:
     import fcntl
@@ -39,7 +39,7 @@ class _File:
         self.path = path
         self.descriptor = os.open(path, os.O_RDONLY | _FLAGS)
         self.mark_descriptor: int | None = None
-        self.mark: MarkFile | None = None
+        self.mark: StoreMarkFile | None = None
         self.handles = 0
         self.writers = 0
         self.opening = threading.RLock()
@@ -63,7 +63,7 @@ class Presence:
         self._file = _shared(path)
 
     @property
-    def mark(self) -> MarkFile:
+    def mark(self) -> StoreMarkFile:
         """The mark, for a handle that writes."""
         assert self._file.mark is not None
         return self._file.mark
@@ -165,7 +165,7 @@ class Presence:
             Disk().sync_dir(os.path.dirname(path))
         descriptor = file.mark_descriptor
         self._wait_for(lambda: _try(descriptor, "LOCK_SH"))
-        file.mark = MarkFile(Disk().open_write(path))
+        file.mark = StoreMarkFile(Disk().open_write(path))
 
     def _wait_for(self, done: Callable[[], bool]) -> None:
         while not done():

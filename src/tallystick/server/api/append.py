@@ -267,7 +267,7 @@ def _stamped(meta: dict[str, Any], stamp: dict[str, str]) -> dict[str, Any]:
     return meta | stamp
 
 
-def _expected(given: int | str | None) -> int:
+def _expected(given: int | str | None) -> expectation.Expected:
     if given is None:
         return expectation.ANY
     if isinstance(given, str):

@@ -69,7 +69,7 @@ async def read_telemetry(
 
     `limit` counts runs. Continue after `next`.
     """
-    question = runs.Question(
+    question = runs.ActivityQuery(
         run=run,
         node=node,
         worker=worker,
@@ -175,7 +175,7 @@ def _loaded(service: Service, principal: Principal, run: str) -> RunState:
 
 
 def _telemetry(
-    service: Service, principal: Principal, question: runs.Question, *, after: str, limit: int
+    service: Service, principal: Principal, question: runs.ActivityQuery, *, after: str, limit: int
 ) -> dict[str, Any]:
     """The attempts that match a question, of a bounded number of runs; `next` is where to continue."""
     if question.run is not None:
@@ -186,7 +186,7 @@ def _telemetry(
     return _answer(service, question, chosen) | {"next": following}
 
 
-def _answer(service: Service, question: runs.Question, chosen: list[str]) -> dict[str, Any]:
+def _answer(service: Service, question: runs.ActivityQuery, chosen: list[str]) -> dict[str, Any]:
     activities: list[Any] = []
     unreadable: dict[str, str] = {}
     for run in chosen:

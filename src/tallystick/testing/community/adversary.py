@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from tallystick.community import wire
-from tallystick.community.entry import Entry, Streams, mint
+from tallystick.community import wire_format
+from tallystick.community.entry import FeedEntry, FeedStreams, mint
 from tallystick.community.identity import KeyPair
 from tallystick.community.types import LAMPORT_AHEAD_MAX, Event
 from tallystick.event import chain, ids
@@ -26,12 +26,12 @@ class Adversary:
 
     def __init__(self, community: str, keys: KeyPair, random: Random, *, nodes: int, show: Show) -> None:
         self.keys = keys
-        self._streams = Streams(community)
+        self._streams = FeedStreams(community)
         self._random = random
         self._nodes = nodes
         self._show = show
-        self._tips: list[Entry | None] = [None]  # the ends of its branches
-        self._all: list[Entry] = []
+        self._tips: list[FeedEntry | None] = [None]  # the ends of its branches
+        self._all: list[FeedEntry] = []
         self.seen: list[Event] = []
         self.peers: list[str] = []
         self.moves: list[Callable[[], None]] = [
@@ -121,7 +121,7 @@ class Adversary:
     def flood(self) -> None:
         """Many events of keys that nobody has invited."""
         stranger = KeyPair(self._random.randbytes(32))
-        last: Entry | None = None
+        last: FeedEntry | None = None
         events = []
         for number in range(15):
             last = self._entry("chat.message.sent", {"text": str(number)}, last, keys=stranger)
@@ -155,7 +155,7 @@ class Adversary:
         self._keep(entry, tip)
         self._show([self._wire(entry)], self._some() if to is None else list(to))
 
-    def _keep(self, entry: Entry, tip: Entry | None) -> None:
+    def _keep(self, entry: FeedEntry, tip: FeedEntry | None) -> None:
         if tip in self._tips and (tip is not None or len(self._all) == 0):
             self._tips.remove(tip)
         self._tips.append(entry)
@@ -165,13 +165,13 @@ class Adversary:
         self,
         type_: str,
         data: dict[str, Any],
-        tip: Entry | None,
+        tip: FeedEntry | None,
         *,
         lamport: int | None = None,
         id: bytes | None = None,
         version: int = 1,
         keys: KeyPair | None = None,
-    ) -> Entry:
+    ) -> FeedEntry:
         heard = max((event.lamport for event in self.seen[-5:]), default=0)
         least = (tip.lamport if tip else 0) + 1
         return mint(
@@ -186,8 +186,8 @@ class Adversary:
             version=version,
         )
 
-    def _wire(self, entry: Entry) -> Event:
-        return wire.to_wire(entry, self._streams.community)
+    def _wire(self, entry: FeedEntry) -> Event:
+        return wire_format.to_wire(entry, self._streams.community)
 
     def _some(self) -> list[int]:
         return self._random.sample(range(self._nodes), self._random.randint(1, self._nodes))

@@ -6,12 +6,12 @@ from functools import lru_cache
 from typing import Any
 
 from tallystick.community import floors, identity
-from tallystick.community.entry import Entry, Streams, mint
+from tallystick.community.entry import FeedEntry, FeedStreams, mint
 from tallystick.community.feeds import NOTHING
 from tallystick.community.floors import Base
 from tallystick.community.identity import KeyPair
-from tallystick.community.judging import Plan
-from tallystick.community.node import Node
+from tallystick.community.judge import JudgedBatch
+from tallystick.community.node import GossipNode
 from tallystick.community.replay import ReplayEngine, pack
 from tallystick.community.replica import Replica
 from tallystick.community.types import POLICY
@@ -21,19 +21,19 @@ verify = lru_cache(maxsize=1 << 14)(identity.verify)
 """Every node verifies every event; in one process the answer is the same, and found once."""
 
 
-class Journal:
+class NodeJournal:
     """What a node has on disk: commits, in order, and the snapshot it began with, if it did."""
 
     def __init__(self, base: Base | None = None, states: dict[str, bytes] | None = None) -> None:
         self.base = base
         self.states = states
-        self.commits: list[tuple[list[Entry], list[tuple[Entry, Entry]]]] = []
+        self.commits: list[tuple[list[FeedEntry], list[tuple[FeedEntry, FeedEntry]]]] = []
 
 
-class SimulatedNode(Node):
+class SimulatedNode(GossipNode):
     """A node with its key, its journal and the three shipped views."""
 
-    def __init__(self, community: str, keys: KeyPair, journal: Journal) -> None:
+    def __init__(self, community: str, keys: KeyPair, journal: NodeJournal) -> None:
         super().__init__(Replica(community, node=keys.node, base=journal.base, verify=verify, surplus_max=4))
         self.keys = keys
         self.journal = journal
@@ -51,15 +51,15 @@ class SimulatedNode(Node):
         """Its NodeID."""
         return self.keys.node
 
-    def store(self, plan: Plan) -> None:
-        """Journal before taking in."""
+    def store(self, plan: JudgedBatch) -> None:
+        """NodeJournal before taking in."""
         self.journal.commits.append((list(plan.new), list(plan.forks)))
 
-    def append(self, type_: str, data: dict[str, Any], *, id: bytes, time: int) -> Entry:
+    def append(self, type_: str, data: dict[str, Any], *, id: bytes, time: int) -> FeedEntry:
         """Write an event of one's own."""
         feed = self.replica.feed(self.name)
         entry = mint(
-            Streams(self.community),
+            FeedStreams(self.community),
             self.keys,
             after=(feed.head.seq, feed.head.link),
             lamport=self.replica.clock.next_for_send(),
@@ -68,16 +68,16 @@ class SimulatedNode(Node):
             id=id,
             time=time,
         )
-        self.take_in(Plan(new=[entry]))
+        self.take_in(JudgedBatch(new=[entry]))
         return entry
 
-    def declare_floor(self, lamport: int, *, id: bytes, time: int) -> Journal:
+    def declare_floor(self, lamport: int, *, id: bytes, time: int) -> NodeJournal:
         """Settle what is not past a lamport; returns the disk of a newcomer that begins there."""
         covered = floors.cover(self.replica, floors.heads_at(self.replica, lamport))
         assert covered is not None, "a node has what it would cover"
         states = pack(self.engine.states_of(covered))
         event = self.append(POLICY, floors.payload_of(covered.base, self.replica.base.floor), id=id, time=time)
-        newcomer = Journal(covered.base, states)
+        newcomer = NodeJournal(covered.base, states)
         below = covered.base.heads.get(self.name, NOTHING).seq
         tail = self.replica.feed(self.name).between(below, event.seq)
         newcomer.commits.append((tail, []))  # it keeps the declaration from the start, so that it cannot be lost alone

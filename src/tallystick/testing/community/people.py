@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallystick.community.entry import Entry, Streams, mint
+from tallystick.community.entry import FeedEntry, FeedStreams, mint
 from tallystick.community.identity import KeyPair
-from tallystick.community.node import Node
+from tallystick.community.node import GossipNode
 from tallystick.community.replay import ReplayEngine
-from tallystick.community.session import Session, answer
+from tallystick.community.session import SyncSession, answer
 from tallystick.community.types import Event
 from tallystick.community.views import ChatView, MarketplaceView, MembersView
-from tallystick.community.wire import to_wire
+from tallystick.community.wire_format import to_wire
 from tallystick.event import chain, ids
 
 TIME_NS = 1_700_000_000_000_000_000
@@ -32,11 +32,11 @@ class Author:
         self.head: tuple[int, bytes] = (0, chain.GENESIS)
         self.lamport = 0
 
-    def entry(self, type_: str = "chat.message.sent", data: Any = None, **fields: Any) -> Entry:
+    def entry(self, type_: str = "chat.message.sent", data: Any = None, **fields: Any) -> FeedEntry:
         """An event behind the last one, which is not moved."""
         given: dict[str, Any] = {"after": self.head, "lamport": self.lamport + 1, "time": TIME_NS} | fields
         given.setdefault("id", ids.default.mint(1, time_ns=TIME_NS)[0])
-        return mint(Streams(self.community), self.keys, type=type_, data=data or {"text": "x"}, **given)
+        return mint(FeedStreams(self.community), self.keys, type=type_, data=data or {"text": "x"}, **given)
 
     def write(self, type_: str = "chat.message.sent", data: Any = None, **fields: Any) -> Event:
         """The next event of the feed, on the wire."""
@@ -59,9 +59,9 @@ def engine_over(log: Any) -> ReplayEngine:
     return engine
 
 
-def gossip(one: Node, other: Node, **options: Any) -> Session:
+def gossip(one: GossipNode, other: GossipNode, **options: Any) -> SyncSession:
     """A round between two nodes in one process."""
-    session = Session(one, "peer", **options)
+    session = SyncSession(one, "peer", **options)
     talk = session.run()
     request = next(talk)
     try:
