@@ -18,10 +18,10 @@ from bench.spark.costs import Job, measured
 from bench.spark.logs import Log, Turnover, build, few_streams, hot_stream, many_streams, nowhere
 from bench.workshop import QUICK, Workshop, remove
 from tallystick.pipeline import read_events, session
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.differing import diff
-from tallystick.pipeline.rebuilding import rebuild
-from tallystick.pipeline.verifying import verify
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.diff import diff
+from tallystick.pipeline.jobs.rebuild import rebuild
+from tallystick.pipeline.jobs.verify import verify
 from tallystick.projections.summary import Summary, count, max_, payload, sum_
 
 ROUNDS = 3

@@ -19,14 +19,15 @@ from bench.spark.costs import Job, Line, growth, line, measured
 from bench.spark.figures import archived, verified
 from bench.spark.logs import Log, Turnover, build, nowhere
 from bench.workshop import QUICK, Workshop
-from tallystick.pipeline import partitions, read_events, session, source
-from tallystick.pipeline.archive import BUCKET_EVENTS, archive
-from tallystick.pipeline.bucketing import stage_range
-from tallystick.pipeline.columns import COLUMNS
-from tallystick.pipeline.disk_place import Disk
-from tallystick.pipeline.manifest import new_run
-from tallystick.pipeline.question import Question
-from tallystick.pipeline.rebuilding import rebuild
+from tallystick.pipeline import read_events, session
+from tallystick.pipeline.archive.bucket_writer import stage_range
+from tallystick.pipeline.archive.manifest import new_run
+from tallystick.pipeline.jobs.archive import BUCKET_EVENTS, archive
+from tallystick.pipeline.jobs.rebuild import rebuild
+from tallystick.pipeline.source import data_source, partitions
+from tallystick.pipeline.source.columns import COLUMNS
+from tallystick.pipeline.source.log_query import LogQuery
+from tallystick.pipeline.storage.directory import DirectoryStorage
 from tallystick.projections import rebuild as rebuild_in_process
 from tallystick.projections.crossover import crossover_events
 from tallystick.store.verify import verify as verify_in_process
@@ -200,11 +201,11 @@ def _on_one_core(log: Log, both: Job) -> Row:
 
 def _alone(spec: Spec, log: Log, workshop: Workshop) -> float | None:
     """The same job without Spark, where there is one."""
-    question = Question(url=log.url, until=log.events, over_pruned=True)
+    question = LogQuery(url=log.url, until=log.events, over_pruned=True)
     if spec is SOURCE:
         return rate(log.events, lambda: _read(question))
     if spec is ARCHIVE:
-        place, run = Disk(workshop.place("staged")), new_run()
+        place, run = DirectoryStorage(workshop.place("staged")), new_run()
         parts = partitions.split(0, log.events, partition_events=BUCKET_EVENTS)
         return rate(log.events, lambda: [stage_range(question, part, place, run) for part in parts])
     if spec is VERIFY:
@@ -213,8 +214,8 @@ def _alone(spec: Spec, log: Log, workshop: Workshop) -> float | None:
     return None
 
 
-def _read(question: Question) -> None:
-    for _ in source.read_range(question, COLUMNS, partitions.Range(0, question.until or 0)):
+def _read(question: LogQuery) -> None:
+    for _ in data_source.read_range(question, COLUMNS, partitions.Range(0, question.until or 0)):
         pass
 
 

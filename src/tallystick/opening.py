@@ -8,10 +8,10 @@ import pathlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from importlib import metadata
 from typing import Any, cast
 
 from tallystick import errors
-from tallystick.engines.memory import MemoryLog
 from tallystick.event import guard, profiles
 from tallystick.event.catalog import Catalog
 from tallystick.store import control, fields, reasons
@@ -21,11 +21,23 @@ from tallystick.store.events import EventLog
 from tallystick.store.refill import Donor, ExportDonor, Refilled, StoreDonor, lost_snapshots, with_snapshots
 from tallystick.store.refill import record as record_refill
 from tallystick.store.snapshots import PutsBack
-from tallystick.store.stating import is_url, shown
 from tallystick.store.store import PartProgress, Store
+from tallystick.store.urls import is_url, redacted
 from tallystick.store.verify import Verification, verify
 
-_COMMON = frozenset({"place", "directory", "url", "readonly", "create", "profile", "clock"})
+ENTRY_POINTS = "tallystick.engines"
+"""The group of entry points by which an installed package adds an engine; see CONTRIBUTING.md."""
+
+_OURS = {
+    "memory": "tallystick.engines.memory:open_memory",
+    "files": "tallystick.engines.files.place:open_files",
+    "sqlite": "tallystick.engines.sqlite.engine:open_sqlite",
+    "ndjson": "tallystick.engines.ndjson.place:open_ndjson",
+    "postgres": "tallystick.engines.postgres.engine:open_postgres",
+    "postgresql": "tallystick.engines.postgres.engine:open_postgres",
+}
+_ON_DISK = frozenset({"files", "sqlite", "ndjson"})  # opened by a path; the other engines get the whole URL
+_COMMON = frozenset({"readonly", "create", "profile", "clock"})
 
 
 def open(
@@ -41,17 +53,18 @@ def open(
     refill_from: str | None = None,
     **options: Any,
 ) -> Store:
-    """Open the store at `url`: `files:DIR`, `sqlite:FILE`, `postgresql://…`, `ndjson:DIR` or `memory:`.
+    """Open the store at `url`: `files:DIR`, `sqlite:FILE`, `postgresql://…`, `ndjson:DIR`, `memory:`, or another engine
+    that is installed.
 
-    - `readonly`: read beside a writer in another process; nothing is created or repaired.
-    - `create`: make the store if there is none (never with `readonly`).
-    - `profile`: which meta events must carry; fixed when the store is made, checked afterwards.
+    - `readonly`: only read; another process may write. Nothing is created or repaired.
+    - `create`: create the store if it does not exist (never with `readonly`).
+    - `profile`: the meta that events must have; fixed when the store is created, checked afterwards.
     - `secrets`: `reject` (default), `warn` or `off`; recorded in the store when it changes.
     - `catalog`: event types with their models and upcasters.
-    - `clock`: nanoseconds since the epoch; for tests. What is no int from 0 to 2^63-1 is refused when it is used.
-    - `defaults`: meta that every event gets unless it has its own.
-    - `refill_from`: another store or an export, from which everything damaged is refilled. Opening verifies all then.
-    - further options go to the engine: see docs/architecture.md.
+    - `clock`: nanoseconds since the epoch; for tests. Anything but an int from 0 to 2^63-1 is refused on use.
+    - `defaults`: meta for every event that does not have its own.
+    - `refill_from`: another store or an export, from which damaged ranges are refilled. The whole store is verified.
+    - Other options go to the engine: see docs/architecture.md.
     """
     if profile is not None:
         profiles.named(profile)
@@ -65,7 +78,7 @@ def open(
         log = _open_log(url, readonly=False, create=False, profile=profile, clock=clock, options=options)
     try:
         if profile is not None and log.profile != profile:
-            raise errors.InvalidValue(what="profile", value=profile, must=f"{log.profile!r}, as the store was made")
+            raise errors.InvalidValue(what="profile", value=profile, must=f"{log.profile!r}, the profile of the store")
         store = Store(
             log,
             catalog=catalog or Catalog(),
@@ -94,13 +107,13 @@ def refill(
 ) -> Refilled:
     """Refill the damaged ranges of a file log or SQLite log from another store (a URL) or from an export (a file).
 
-    Everything is checked before anything is changed; a donor that does not hold exactly what is missing is refused.
-    Afterwards the store is verified, and a control fact tells what was done.
+    Everything is checked before anything is changed. A donor that does not hold exactly the missing events is refused.
+    Afterwards the store is verified, and a control fact records what was done.
     """
     engine, _, place = url.partition(":")
     if engine not in ("files", "sqlite"):
         raise errors.RefillRefused(
-            url=shown(url), source=shown(source), reason=f"the engine {engine!r} cannot be refilled"
+            url=redacted(url), source=redacted(source), reason=f"the engine {engine!r} cannot be refilled"
         )
     options: dict[str, Any] = {}
     with _donor(url, source) as donor:
@@ -130,19 +143,19 @@ def refill(
 def accept_loss(
     url: str, *, dry_run: bool = False, clock: Callable[[], int] = time.time_ns, filesystem: Any = None
 ) -> Acceptance:
-    """Give up what is damaged in a file log: the bytes are kept, a control fact is recorded, and appends go on.
+    """Give up the damaged ranges of a file log: the bytes are kept, a control fact is recorded, appends work again.
 
-    With `dry_run` only say what would be lost. Refill from a copy instead if there is one.
+    With `dry_run`, only return what would be lost. If there is a copy, refill from it instead.
     """
     engine, _, place = url.partition(":")
     if engine != "files":
-        raise errors.AcceptRefused(url=shown(url), reason=f"the engine {engine!r} does not offer that")
+        raise errors.AcceptRefused(url=redacted(url), reason=f"the engine {engine!r} does not offer that")
     from tallystick.engines.files.place import accept_loss_files
 
     if dry_run:
         return accept_loss_files(place, clock=clock, dry_run=True, filesystem=filesystem)
     with open(url, create=False, clock=clock, filesystem=filesystem) as store:
-        verify(store.log)  # what is wrong is on record before anything is changed, and stays there until the end
+        verify(store.log)  # puts the damage on record before anything is changed; it stays there until the end
     accepted = accept_loss_files(place, clock=clock, dry_run=False, filesystem=filesystem)
     with open(url, create=False, clock=clock, filesystem=filesystem) as store:
         return record_acceptance(store, accepted)
@@ -170,7 +183,7 @@ def _check_signatures(store: Store, found: Verification, *, reducers: Iterable[A
 
 
 def _is_damaged(log: EventLog) -> bool:
-    """Whether anything is wrong with a log. Everything is read: an opening by itself does not look at every frame."""
+    """Whether anything is wrong with a log. Reads the whole log, because opening does not look at every frame."""
     if log.holes() or log.damage.known():
         return True
     try:
@@ -182,7 +195,7 @@ def _is_damaged(log: EventLog) -> bool:
 
 @contextlib.contextmanager
 def _donor(url: str, source: str) -> Iterator[Donor]:
-    """What is behind the name of a donor: a store, opened for reading, or a file that was exported."""
+    """Open the donor of this name for reading: a store, or a file that was exported."""
     path = pathlib.Path(source)
     if path.is_file():
         yield ExportDonor(path)
@@ -199,47 +212,42 @@ def _open_log(
     engine, colon, place = url.partition(":")
     if not colon:
         raise errors.UnknownUrl(url=url, reason="it names no engine")
-    if engine == "memory":
-        _check_options(MemoryLog, options)
-        return MemoryLog(profile=profile or "plain", clock=clock, **options)
-    if engine in ("postgresql", "postgres"):
-        return _open_postgres(url, readonly=readonly, create=create, profile=profile, clock=clock, **options)
-    if engine not in ("files", "sqlite", "ndjson"):
-        raise errors.UnknownUrl(url=shown(url), reason=f"there is no engine {engine!r}")
-    if not place or "\0" in place:
-        raise errors.UnknownUrl(url=url, reason="it names no place")
-    if is_url(place):
-        reason = "its place is a URL, not a path of this machine; write ./ before a path that looks like one"
-        raise errors.UnknownUrl(url=shown(url), reason=reason)
-    if engine == "files":
-        from tallystick.engines.files.place import open_files
-
-        _check_options(open_files, options)
-        return open_files(place, readonly=readonly, create=create, profile=profile, clock=clock, **options)
-    if engine == "ndjson":
-        from tallystick.engines.ndjson.place import open_ndjson
-
-        _check_options(open_ndjson, options)
-        return open_ndjson(place, readonly=readonly, create=create, profile=profile, clock=clock, **options)
-    from tallystick.engines.sqlite.engine import open_sqlite
-
-    _check_options(open_sqlite, options)
-    return open_sqlite(place, readonly=readonly, create=create, profile=profile, clock=clock, **options)
+    opener = _opener(engine, url)
+    if engine in _ON_DISK:
+        _check_path(url, place)
+        url = place
+    _check_options(opener, options)
+    return opener(url, readonly=readonly, create=create, profile=profile, clock=clock, **options)
 
 
-def _open_postgres(url: str, **options: Any) -> EventLog:
+def _opener(engine: str, url: str) -> Callable[..., EventLog]:
+    """The function that opens logs of this engine: one of ours, or the entry point of an installed package."""
+    if engine in _OURS:
+        found = [metadata.EntryPoint(engine, _OURS[engine], ENTRY_POINTS)]
+    else:
+        found = list(metadata.entry_points(group=ENTRY_POINTS, name=engine))
+    if not found:
+        raise errors.UnknownUrl(url=redacted(url), reason=f"there is no engine {engine!r}")
     try:
-        from tallystick.engines.postgres.engine import open_postgres
+        opener: Callable[..., EventLog] = found[0].load()
     except ModuleNotFoundError as missing:
-        reason = f"{missing.name} is not installed: pip install 'tallystick[postgres]'"
-        raise errors.UnknownUrl(url=shown(url), reason=reason) from missing
-    _check_options(open_postgres, {name: value for name, value in options.items() if name not in _COMMON})
-    return open_postgres(url, **options)
+        install = f": pip install 'tallystick[{engine}]'" if engine in _OURS else ""
+        raise errors.UnknownUrl(url=redacted(url), reason=f"{missing.name} is not installed{install}") from missing
+    return opener
 
 
-def _check_options(opens: Callable[..., Any], options: dict[str, Any]) -> None:
+def _check_path(url: str, place: str) -> None:
+    if not place or "\0" in place:
+        raise errors.UnknownUrl(url=url, reason="it names no directory or file")
+    if is_url(place):
+        reason = "it needs a path of this machine, not a URL; write ./ before a path that looks like a URL"
+        raise errors.UnknownUrl(url=redacted(url), reason=reason)
+
+
+def _check_options(opener: Callable[..., Any], options: dict[str, Any]) -> None:
     """Refuse an option that the engine does not have, by name."""
-    known = sorted(set(inspect.signature(opens).parameters) - _COMMON)
+    keywords = [item.name for item in inspect.signature(opener).parameters.values() if item.kind is item.KEYWORD_ONLY]
+    known = sorted(set(keywords) - _COMMON)
     for name in options:
         if name not in known:
             raise errors.InvalidValue(what="option", value=name, must="one of " + (", ".join(known) or "none"))

@@ -12,4 +12,4 @@ class TestFiles(AllContracts):
 
     @classmethod
     def make_harness(cls, place: Path) -> EngineHarness:
-        return UrlHarness("files", f"files:{place}/log", many_writers=False)
+        return UrlHarness(f"files:{place}/log", many_writers=False, forges_hashes=True)

@@ -12,4 +12,4 @@ class TestMemory(AllContracts):
 
     @classmethod
     def make_harness(cls, place: Path) -> EngineHarness:
-        return UrlHarness("memory", "memory:")
+        return UrlHarness("memory:")

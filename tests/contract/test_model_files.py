@@ -5,4 +5,4 @@ from __future__ import annotations
 from tallystick.testing.contract import UrlHarness
 from tallystick.testing.model import model_test
 
-TestModel = model_test(lambda place: UrlHarness("files", f"files:{place}/log", many_writers=False))
+TestModel = model_test(lambda place: UrlHarness(f"files:{place}/log", many_writers=False))

@@ -5,4 +5,4 @@ from __future__ import annotations
 from tallystick.testing.contract import UrlHarness
 from tallystick.testing.model import model_test
 
-TestModel = model_test(lambda place: UrlHarness("memory", "memory:"))
+TestModel = model_test(lambda place: UrlHarness("memory:"))

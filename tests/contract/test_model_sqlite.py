@@ -5,4 +5,4 @@ from __future__ import annotations
 from tallystick.testing.contract import UrlHarness
 from tallystick.testing.model import model_test
 
-TestModel = model_test(lambda place: UrlHarness("sqlite", f"sqlite:{place}/log.db"))
+TestModel = model_test(lambda place: UrlHarness(f"sqlite:{place}/log.db"))

@@ -12,4 +12,4 @@ class TestNdjson(AllContracts):
 
     @classmethod
     def make_harness(cls, place: Path) -> EngineHarness:
-        return UrlHarness("ndjson", f"ndjson:{place}/log")
+        return UrlHarness(f"ndjson:{place}/log")

@@ -5,4 +5,4 @@ from __future__ import annotations
 from tallystick.testing.contract import UrlHarness
 from tallystick.testing.model import model_test
 
-TestModel = model_test(lambda place: UrlHarness("ndjson", f"ndjson:{place}/log"))
+TestModel = model_test(lambda place: UrlHarness(f"ndjson:{place}/log"))

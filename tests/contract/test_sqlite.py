@@ -12,4 +12,4 @@ class TestSqlite(AllContracts):
 
     @classmethod
     def make_harness(cls, place: Path) -> EngineHarness:
-        return UrlHarness("sqlite", f"sqlite:{place}/log.db")
+        return UrlHarness(f"sqlite:{place}/log.db")

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import tallystick
-from tallystick.demo import traffic
+from examples.demo import traffic
 
 EVENTS = 3000
 
 
 def run_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tallystick.demo", f"--events={EVENTS}", *arguments]
+    command = [sys.executable, "-m", "examples.demo", f"--events={EVENTS}", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallystick.demo import traffic
+from examples.demo import traffic
 from tallystick.event import canonical
 
 COUNT = 5000

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tallystick.cli import ndjson
 from tallystick.engines.files import compressed, frame, index_file, mark, segment
 from tallystick.engines.sqlite import migrations
 from tallystick.event import canonical, chain, limits, names, profiles
+from tallystick.event import line as ndjson
 from tallystick.event.model import Event, Row
 
 FORMATS = Path(__file__).parents[2] / "docs" / "formats"
@@ -136,11 +136,11 @@ def test_the_sizes_on_the_file_log_page_are_right() -> None:
     assert f"Segment header, {segment.SIZE} bytes" in text
     assert f"| {segment.SIZE - 32} | 32 | SHA-256 of the {segment.SIZE - 32} bytes before |" in text
     assert f"| {segment.SIZE_MAX - 32} | 32 | SHA-256 of the {segment.SIZE_MAX - 32} bytes before |" in text
-    assert f"at {segment.SIZE_MAX}, stand gzip members" in text
+    assert f"at {segment.SIZE_MAX}, come gzip members" in text
     assert f"about {compressed.MEMBER_BYTES >> 10} KiB" in text
     assert f"| {frame.HEADER_SIZE} | length | body |" in text
     assert f"two slots of {mark.SLOT_BYTES} bytes" in text
-    assert f"| {index_file._HEADER_SIZE} | | the sections |" in text
+    assert f"| {index_file.HEADER_SIZE} | | the sections |" in text
 
 
 def test_the_line_on_the_ndjson_page_is_an_export(rows: list[Row], fenced: Any) -> None:
@@ -153,5 +153,5 @@ def test_every_table_trigger_and_step_is_on_the_sqlite_page() -> None:
     """What the migrations make is described by name."""
     text = page("sqlite.md")
     made = {name for name, sql in migrations.expected_schema().items() if not sql.startswith("CREATE INDEX")}
-    steps = {f"{step.number:03d}_{step.name}" for step in migrations.known()}
+    steps = {f"{step.number:03d}_{step.name}" for step in migrations.steps()}
     assert not [name for name in made | steps if f"`{name}`" not in text]

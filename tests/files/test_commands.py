@@ -8,7 +8,7 @@ import pytest
 
 from tallystick import errors
 from tallystick.engines.disk import Disk
-from tallystick.engines.files.reader import Reader
+from tallystick.engines.files.reader import SegmentReader
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.prepare import Part, Request
 from tallystick.store.verify import verify
@@ -65,9 +65,9 @@ def test_each_is_found_in_its_segment(many: Any, opened: Any) -> None:
 def test_a_lookup_reads_one_frame(many: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """CP-06: one that is there costs one frame, one that is not costs none; nothing is scanned."""
     read: list[int] = []
-    side_at = Reader.side_at
-    monkeypatch.setattr(Reader, "bodies", lambda *given, **named: pytest.fail("a scan"))
-    monkeypatch.setattr(Reader, "side_at", lambda self, item, at: read.append(at) or side_at(self, item, at))
+    side_at = SegmentReader.side_at
+    monkeypatch.setattr(SegmentReader, "bodies", lambda *given, **named: pytest.fail("a scan"))
+    monkeypatch.setattr(SegmentReader, "side_at", lambda self, item, at: read.append(at) or side_at(self, item, at))
     assert many.log.commands.load(key(5)) is not None
     assert many.log.commands.load(key(99)) is None
     assert len(read) == 1
@@ -162,7 +162,7 @@ def test_no_room_leaves_the_commands_as_they_are(opened: Any) -> None:
 
 def test_an_index_that_lost_commands_is_found(many: Any) -> None:
     """CP-06: verification misses a command in an index, which would let it run twice."""
-    many.log._view.segments.last.grow().made.clear()
+    many.log._view.segments[-1].grow().made.clear()
     upkeep.prune(many, "order/1", 1)
     for _ in range(20):
         many.append("order/2", event())  # seals the segment with its index
@@ -179,4 +179,4 @@ def test_segments_are_asked_newest_first(many: Any) -> None:
         command = item.command
         item.command = lambda digest, item=item, command=command: asked.append(item) or command(digest)
     assert many.log.commands.load(key(39)) is not None
-    assert asked == [view.segments.last]
+    assert asked == [view.segments[-1]]

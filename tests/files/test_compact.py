@@ -36,8 +36,8 @@ def reclaim(store: Any, compress_before: int | None = None) -> Any:
 def raw(store: Any, number: int) -> list[tuple[Any, Any]]:
     """The frames of a segment as they stand in its file, with their bodies."""
     view = store.log._view
-    item = view.segments.items[number]
-    header, file = open_segment(view.opened.handles.files, f"{view.opened.handles.directory}/{item.name}")
+    item = view.segments[number]
+    header, file = open_segment(view.handles.files, f"{view.handles.directory}/{item.name}")
     assert header.identity == item.header.identity
     scanner = Scanner(file, header.identity, offset=header.size, end=item.end, position=header.first_position)
     found = [(frame, decode_body(frame, data)) for frame, data in scanner]
@@ -76,7 +76,7 @@ def test_frames_cover_every_position_and_empty_ones_are_one(opened: Any) -> None
     assert len(frames) == 1
     frame, body = frames[0]
     assert (frame.first_position, body.events) == (1, [])
-    assert frame.next_position == store.log._view.segments.items[1].header.first_position
+    assert frame.next_position == store.log._view.segments[1].header.first_position
     assert [event.position for event in store.events(over_pruned=True)][:2] == [59, 60]
     assert store.read(after=0, over_pruned=True, limit=1).through == 59
 
@@ -173,7 +173,7 @@ def test_a_segment_is_rewritten_again_and_again(opened: Any) -> None:
         assert verify(store.log).problems == []
     generations = [item.header.generation for item in store.log._view.segments]
     assert max(generations) >= 2
-    assert store.log._view.segments.items[0].header.ending.encoding == segment.GZIP
+    assert store.log._view.segments[0].header.ending.encoding == segment.GZIP
 
 
 def test_appends_and_reads_go_on_meanwhile(opened: Any) -> None:

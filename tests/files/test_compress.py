@@ -37,7 +37,7 @@ def packed(opened: Any) -> Any:
         store.append(f"order/{number % 7}", [event(number + at) for at in range(20)])
         number += 20
         clock.now += DAY_NS // 100
-    created = store.log._view.segments.items[1].header.created
+    created = store.log._view.segments[1].header.created
     (word,) = store.log.reclaim(compress_before=created + 1, progress=lambda done: None).done
     assert "compressed" in word
     return store
@@ -151,7 +151,7 @@ def test_a_damaged_index_is_rebuilt(packed: Any, directory: Path, opened: Any) -
 def test_it_is_never_written_to(packed: Any) -> None:
     """LH-09: a compressed segment is a file to read."""
     view = packed.log._view
-    file = view.opened.handles.get(view.segments.items[0])
+    file = view.handles.get(view.segments[0])
     assert isinstance(file, CompressedFile)
     for act in (lambda: file.write_at(0, b"x"), lambda: file.truncate(0)):
         with pytest.raises(OSError, match="not written to"):

@@ -93,7 +93,7 @@ def test_what_fails_is_said_and_tried_again(opened: Any, hooked: Any, directory:
     store = opened(filesystem=hooked, segment_bytes_max=SEGMENT_BYTES_MAX, compress_bytes_min=1 << 40)
     store.log._compressor._bytes_min = MINIMUM
     hooked.inject(fault)
-    store.log._compressor.begin(store.log._view.segments.items[:-1])
+    store.log._compressor.begin(store.log._view.segments[:-1])
     compressed, segments, why_not = settled(store)
     assert (compressed, segments) == (0, 2)
     assert why_not
@@ -150,7 +150,7 @@ def test_a_segment_of_exactly_the_minimum_is_compressed(opened: Any, more: int, 
     """LH-09: the bytes of its frames count, without its header."""
     with opened(segment_bytes_max=SEGMENT_BYTES_MAX, compress_bytes_min=1 << 30) as store:
         fill(store, 2)
-        sealed = store.log._view.segments.items[0]
+        sealed = store.log._view.segments[0]
         size = sealed.end - sealed.header.size
         assert settled(store)[0] == 0
     store = opened(segment_bytes_max=SEGMENT_BYTES_MAX, compress_bytes_min=size + more)

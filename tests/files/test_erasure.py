@@ -56,7 +56,7 @@ def test_an_index_that_conceals_an_erasure_is_found(opened: Any, monkeypatch: py
     store.append("order/2", events(5))
     upkeep.erase(store, "order/1", 2)
     monkeypatch.setattr(Lifecycle, "_erase", lambda self, position: None)
-    store.log._view.segments.last.grow().life.erased.clear()
+    store.log._view.segments[-1].grow().life.erased.clear()
     store.close()
     monkeypatch.undo()
     again = opened()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tallystick
-from tallystick.engines.files.reader import Reader
+from tallystick.engines.files.reader import SegmentReader
 from tallystick.engines.files.segments import Segment
 from tallystick.store.verify import verify
 from tallystick.testing.builders import events
@@ -79,7 +79,7 @@ def test_a_thread_sees_no_damage_while_another_one_takes_in_what_is_new(
     first_id = writer.append("order/1", events(1)) and next(iter(writer.events())).id
     assert reader.head() == 1
     growing = threading.Thread(target=reader.head)
-    index_all, question = Segment.index_all, getattr(Reader, by)
+    index_all, question = Segment.index_all, getattr(SegmentReader, by)
 
     def grow_and_wait(self: Any, *args: Any, **options: Any) -> Any:
         found = index_all(self, *args, **options)
@@ -88,7 +88,7 @@ def test_a_thread_sees_no_damage_while_another_one_takes_in_what_is_new(
         return found
 
     def ask_when_grown(self: Any, *args: Any, **options: Any) -> Any:
-        monkeypatch.setattr(Reader, by, question)
+        monkeypatch.setattr(SegmentReader, by, question)
         writer.append("order/1", events(1))
         monkeypatch.setattr(Segment, "index_all", grow_and_wait)
         growing.start()
@@ -100,7 +100,7 @@ def test_a_thread_sees_no_damage_while_another_one_takes_in_what_is_new(
         finally:
             asked.set()
 
-    monkeypatch.setattr(Reader, by, ask_when_grown)
+    monkeypatch.setattr(SegmentReader, by, ask_when_grown)
     found = reader.read_stream("order/1") if by == "stream" else [reader.find(first_id)]
     growing.join()
     assert found[-1].position == 2

@@ -12,7 +12,7 @@ import pytest
 
 from tallystick import NewEvent, errors
 from tallystick.engines.files import segment
-from tallystick.engines.files.rewriting import Unreadable, next_generation
+from tallystick.engines.files.rewrite import Unreadable, next_generation
 from tallystick.engines.files.segment import BadHeader, Ending, Header
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep

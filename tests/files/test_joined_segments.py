@@ -12,7 +12,7 @@ import pytest
 
 import tallystick
 from tallystick import NewEvent, Store, errors
-from tallystick.engines.files import joined, segment
+from tallystick.engines.files import joined_segments, segment
 from tallystick.event.model import Event
 from tallystick.scheduler import Scheduler
 from tallystick.state import Reducer, as_reducer, fold
@@ -100,8 +100,8 @@ def test_files_do_not_grow_with_the_days(opened: Any, directory: Path, total: Re
     facts = [item for item in store.events(over_pruned=True) if item.stream.startswith("tally.")]
     oldest = next(path for path in map(directory.joinpath, logs(directory)))
     with tallystick.open(f"files:{directory}", readonly=True) as reader:
-        assert reader.log._view.segments.items[0].name == oldest.name
-        inside = reader.log._view.segments.items[0].next_position
+        assert reader.log._view.segments[0].name == oldest.name
+        inside = reader.log._view.segments[0].next_position
     assert oldest.stat().st_size <= 800 * sum(item.position < inside for item in facts)  # facts, and little else
     assert fold(store, total).value["cents"] == 5 * sum(range(115))
     assert verify(store.log).ok
@@ -170,7 +170,7 @@ def test_what_is_large_stays_alone(
     opened: Any, directory: Path, large: NewEvent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LH-09, LH-06: a joined segment follows one that was not joined, and is as large as it may be at most."""
-    monkeypatch.setattr(joined, "JOINED_BYTES_MAX", 2500)
+    monkeypatch.setattr(joined_segments, "JOINED_BYTES_MAX", 2500)
     store = opened(segment_bytes_max=SMALL, compress_bytes_min=1 << 40)
     store.append("cart/1", large)
     for seq in range(1, 13):
@@ -233,7 +233,7 @@ def test_readers_go_on(grown: Store, opened: Any, directory: Path, large: NewEve
     assert list(reader.events(over_pruned=True)) == before
     with OtherProcess("follow", grown.log.url, 3) as other:
         assert other.said == "ready"
-        cold.log._view.opened.handles.let_go_all()
+        cold.log._view.handles.release_all()
         reclaim(grown)
         grown.append("follow/1", [NewEvent("thing.happened", {"n": number}) for number in range(3)])
         assert list(reader.events(over_pruned=True))[: len(before)] == before

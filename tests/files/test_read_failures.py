@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tallystick import errors
-from tallystick.engines.files import segments
+from tallystick.engines.files import handles
 from tallystick.testing.builders import events
 from tallystick.testing.faults import Fault
 
@@ -26,7 +26,7 @@ READS = {
 @pytest.fixture
 def filled(opened: Any, hooked: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A writer with three sealed segments, which keeps none of their files open."""
-    monkeypatch.setattr(segments, "OPEN_FILES_MAX", 0)
+    monkeypatch.setattr(handles, "OPEN_FILES_MAX", 0)
     store = opened(filesystem=hooked, segment_bytes_max=256)
     for number in range(4):
         store.append("order/1", events(2, first=2 * number))

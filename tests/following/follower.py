@@ -13,7 +13,7 @@ import time
 
 import tallystick
 from tallystick import Store, errors
-from tallystick.engines.files import segments
+from tallystick.engines.files import handles
 from tallystick.event.model import Event
 
 BOUND_SECONDS = 60.0
@@ -64,7 +64,7 @@ class Follower:
 
 def main(directory: str, seed: str) -> None:
     """Follow to the end."""
-    segments.OPEN_FILES_MAX = FILES_MAX
+    handles.OPEN_FILES_MAX = FILES_MAX
     until = time.monotonic() + BOUND_SECONDS
     with tallystick.open(f"files:{directory}", readonly=True) as store:
         follower = Follower(store, seed)

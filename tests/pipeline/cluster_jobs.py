@@ -131,7 +131,7 @@ def sink(spark: Any, place: Path) -> Any:
 
 def archive(spark: Any, place: Path) -> Any:
     """How far the archive goes, and its rows."""
-    from tallystick.pipeline.archive import archive as run
+    from tallystick.pipeline.jobs.archive import archive as run
 
     done = run(spark, log(place), place / "archive", bucket_events=400)
     return [done.through, done.rows]
@@ -139,7 +139,7 @@ def archive(spark: Any, place: Path) -> Any:
 
 def verify(spark: Any, place: Path) -> Any:
     """Whether all is well, and how many events that is."""
-    from tallystick.pipeline.verifying import verify as run
+    from tallystick.pipeline.jobs.verify import verify as run
 
     found = run(spark, log(place), place / "archive")
     return [found.ok, found.events]
@@ -147,7 +147,7 @@ def verify(spark: Any, place: Path) -> Any:
 
 def rebuild(spark: Any, place: Path) -> Any:
     """The fingerprint of the rows."""
-    from tallystick.pipeline.rebuilding import rebuild as run
+    from tallystick.pipeline.jobs.rebuild import rebuild as run
 
     with tallystick.open(log(place)) as store:
         run(spark, store, Visits(), place / "archive")
@@ -156,7 +156,7 @@ def rebuild(spark: Any, place: Path) -> Any:
 
 def diff(spark: Any, place: Path) -> Any:
     """How many keys differ, of how many."""
-    from tallystick.pipeline.differing import diff as run
+    from tallystick.pipeline.jobs.diff import diff as run
 
     found = run(spark, log(place), Visits(), Others(), place / "archive")
     return [found.differing, found.keys]
@@ -164,7 +164,7 @@ def diff(spark: Any, place: Path) -> Any:
 
 def replay_check(spark: Any, place: Path) -> Any:
     """How many sealed streams agree, and how many do not."""
-    from tallystick.pipeline.replaying import replay_check as run
+    from tallystick.pipeline.jobs.replay_check import replay_check as run
 
     found = run(spark, log(place), state.registry([count]))
     return [found.same, found.different]
@@ -172,7 +172,7 @@ def replay_check(spark: Any, place: Path) -> Any:
 
 def compact(spark: Any, place: Path) -> Any:
     """How many buckets there are, and whether anything is wrong."""
-    from tallystick.pipeline.compacting import compact as run
+    from tallystick.pipeline.jobs.compact import compact as run
 
     done = run(spark, place / "archive", bucket_events=1200)
     return [done.buckets_after, done.ok]
@@ -180,14 +180,14 @@ def compact(spark: Any, place: Path) -> Any:
 
 def growth(spark: Any, place: Path) -> Any:
     """How many events of each type."""
-    from tallystick.pipeline.growth import growth as run
+    from tallystick.pipeline.jobs.growth import growth as run
 
     return {item.type: item.events for item in run(spark, log(place), place / "archive").types}
 
 
 def sql(spark: Any, place: Path) -> Any:
     """A sum over payloads."""
-    from tallystick.pipeline.querying import sql as run
+    from tallystick.pipeline.jobs.query import sql as run
 
     (row,) = run(spark, log(place), "select sum(data.n) from events", place / "archive").collect()
     return row[0]
@@ -195,7 +195,7 @@ def sql(spark: Any, place: Path) -> Any:
 
 def stream(spark: Any, place: Path) -> Any:
     """The fingerprint of the rows that a query keeps current."""
-    from tallystick.pipeline.streaming import stream as run
+    from tallystick.pipeline.jobs.stream import stream as run
 
     run(spark, log(place), Others(), str(place / "checkpoint"), batch_events=900).awaitTermination()
     with tallystick.open(log(place), readonly=True) as store:
@@ -204,7 +204,7 @@ def stream(spark: Any, place: Path) -> Any:
 
 def speculate(spark: Any, place: Path) -> Any:
     """The fingerprint of rows that two attempts of a task fill at a time, and whether there were two."""
-    from tallystick.pipeline.streaming import stream as run
+    from tallystick.pipeline.jobs.stream import stream as run
 
     for name, value in SPECULATION.items():
         if name.startswith("spark.sql."):

@@ -14,10 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick import NewEvent, Store, state
 from tallystick.event.model import Event
-from tallystick.pipeline import columns, object_place, register
-from tallystick.pipeline.session import session
+from tallystick.pipeline import register
+from tallystick.pipeline.source import columns
+from tallystick.pipeline.spark.session import session
+from tallystick.pipeline.storage import object_storage
 from tallystick.state import Until, make, reducer
-from tallystick.testing import object_store, postgres
+from tallystick.testing import postgres
+from tests.pipeline import object_store
 
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
@@ -185,9 +188,9 @@ def objects(
             spark.sparkContext, "environment", spark.sparkContext.environment | object_server.environment
         )
     object_server.between.clear()
-    object_place.disconnect()
+    object_storage.disconnect()
     yield object_server
-    object_place.disconnect()
+    object_storage.disconnect()
 
 
 @pytest.fixture

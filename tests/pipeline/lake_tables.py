@@ -9,10 +9,10 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from tallystick.event.model import Event
-from tallystick.pipeline.columns import COLUMNS, arrow_schema, to_events
 from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
-from tallystick.pipeline.lake.form import PARTITIONS, SCHEMA
-from tallystick.pipeline.place import place_of
+from tallystick.pipeline.lake.schema import PARTITIONS, SCHEMA
+from tallystick.pipeline.source.columns import COLUMNS, arrow_schema, to_events
+from tallystick.pipeline.storage.port import storage_at
 
 Change = Callable[[pa.Table], pa.Table]
 
@@ -22,7 +22,7 @@ def rows_of(place: str | Path, kind: str) -> pa.Table:
     if kind == "delta":
         found = pa.table(DeltaTable(str(place)).to_pyarrow_table())
     else:
-        found = DirectoryCatalog(place_of(place)).load_table().scan().to_arrow().cast(SCHEMA)
+        found = DirectoryCatalog(storage_at(place)).load_table().scan().to_arrow().cast(SCHEMA)
     return found.sort_by([("position", "ascending"), ("seq", "ascending")])
 
 
@@ -35,7 +35,7 @@ def events_of(place: str | Path, kind: str) -> list[Event]:
 def rewrite(place: str | Path, kind: str, change: Change) -> None:
     """Put other rows in the place of all rows, by the format's own library and in a commit of it."""
     if kind == "iceberg":
-        DirectoryCatalog(place_of(place)).load_table().overwrite(change(rows_of(place, kind)))
+        DirectoryCatalog(storage_at(place)).load_table().overwrite(change(rows_of(place, kind)))
         return
     write_deltalake(str(place), change(rows_of(place, kind)), mode="overwrite", partition_by=list(PARTITIONS))
 
@@ -45,7 +45,7 @@ def bounded(place: str | Path, kind: str) -> set[str]:
     if kind == "delta":
         names = pa.table(DeltaTable(str(place)).get_add_actions(flatten=True)).column_names
         return {name.partition(".")[2] for name in names if name.startswith(("min.", "max.", "null_count."))}
-    table = DirectoryCatalog(place_of(place)).load_table()
+    table = DirectoryCatalog(storage_at(place)).load_table()
     fields = {field.field_id: field.name for field in table.schema().fields}
     said = table.inspect.files().to_pylist()
     kinds = ("lower_bounds", "upper_bounds", "null_value_counts", "value_counts")

@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick import errors, state
 from tallystick.event.model import Event
-from tallystick.pipeline import manifest, shelving
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.whole import read_archive, whole
+from tallystick.pipeline.archive import archive_files, manifest
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.whole_log import read_archive, whole_log
 
 MakeLog = Callable[..., None]
 Stored = Callable[[str], list[Event]]
@@ -29,7 +29,7 @@ def require_hashes(place: Path) -> None:
     """Every file that the manifest names is there and has its hash."""
     for bucket in manifest.load(place).buckets:
         for file in (bucket.events, bucket.heads):
-            assert file is None or shelving.hash_of(place / file.name) == file.sha256
+            assert file is None or archive_files.hash_of(place / file.name) == file.sha256
 
 
 def test_archive_and_tail_are_the_log(
@@ -43,8 +43,8 @@ def test_archive_and_tail_are_the_log(
     make_log(url, events=15, seed=2)
     assert archive(spark, url, tmp_path / "archive", until=60, bucket_events=20).events == 10
     assert rows_of(read_archive(spark, tmp_path / "archive")) == stored(url)[:60]
-    assert rows_of(whole(url, tmp_path / "archive").table(spark)) == stored(url)
-    assert rows_of(whole(url, tmp_path / "archive", until=33).table(spark)) == stored(url)[:33]
+    assert rows_of(whole_log(url, tmp_path / "archive").table(spark)) == stored(url)
+    assert rows_of(whole_log(url, tmp_path / "archive", until=33).table(spark)) == stored(url)[:33]
     found = manifest.load(tmp_path / "archive")
     assert [(bucket.first, bucket.last) for bucket in found.buckets] == [(1, 20), (21, 40), (41, 50), (51, 60)]
     require_hashes(tmp_path / "archive")
@@ -61,7 +61,7 @@ def test_erasure_reaches_the_archive(
     before = manifest.load(place).bucket_of(secret.position)
     with tallystick.open(files_url) as store:
         state.erase(store, "order/o1", 2, reason="asked")
-    assert rows_of(whole(files_url, place).table(spark)) == stored(files_url)
+    assert rows_of(whole_log(files_url, place).table(spark)) == stored(files_url)
     assert archive(spark, files_url, place, bucket_events=20).erased == 1
     after = manifest.load(place).bucket_of(secret.position)
     assert before is not None
@@ -88,15 +88,15 @@ def test_what_was_archived_survives_pruning(
     complete = stored(files_url)
     archive(spark, files_url, place, bucket_events=20)
     prune(files_url, "order/o1", 3)
-    assert rows_of(whole(files_url, place).table(spark))[:40] == complete
+    assert rows_of(whole_log(files_url, place).table(spark))[:40] == complete
     make_log(files_url, events=20, seed=2)
     prune(files_url, "order/o2", max(event.seq for event in stored(files_url) if event.stream == "order/o2"))
     with pytest.raises(errors.HistoryPruned):
-        whole(files_url, place)
+        whole_log(files_url, place)
     archive(spark, files_url, place, bucket_events=20)
     with pytest.raises(errors.HistoryPruned):
-        whole(files_url, place)
-    assert rows_of(whole(files_url, place, over_pruned=True).table(spark))[:40] == complete
+        whole_log(files_url, place)
+    assert rows_of(whole_log(files_url, place, over_pruned=True).table(spark))[:40] == complete
 
 
 def test_an_archive_belongs_to_one_log(spark: SparkSession, make_log: MakeLog, tmp_path: Path) -> None:
@@ -108,13 +108,13 @@ def test_an_archive_belongs_to_one_log(spark: SparkSession, make_log: MakeLog, t
     with pytest.raises(errors.WrongArchive):
         archive(spark, other, place)
     with pytest.raises(errors.ArchiveNotFound):
-        whole(one, tmp_path / "elsewhere")
-    with shelving.locked(place), pytest.raises(errors.ArchiveLocked):
+        whole_log(one, tmp_path / "elsewhere")
+    with archive_files.locked(place), pytest.raises(errors.ArchiveLocked):
         archive(spark, one, place)
     path = place / manifest.name_of(1)
     path.write_bytes(path.read_bytes().replace(b'"through":5', b'"through":4'))
     with pytest.raises(errors.ArchiveDamaged):
-        whole(one, place)
+        whole_log(one, place)
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_killed_anywhere_and_run_again(
     kill_at(-1)
     assert kills >= 8
     assert rows_of(read_archive(spark, place)) == stored(files_url)
-    assert rows_of(whole(files_url, place).table(spark)) == stored(files_url)
+    assert rows_of(whole_log(files_url, place).table(spark)) == stored(files_url)
     require_hashes(place)
     listed = {file.name for item in manifest.load(place).buckets for file in (item.events, item.heads) if file}
     archive(spark, files_url, place, grace_seconds=0)

@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick import NewEvent, state
 from tallystick.event.model import Event
-from tallystick.pipeline import manifest
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.compacting import compact
-from tallystick.pipeline.verifying import verify
-from tallystick.pipeline.whole import read_archive
+from tallystick.pipeline.archive import manifest
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.compact import compact
+from tallystick.pipeline.jobs.verify import verify
+from tallystick.pipeline.whole_log import read_archive
 
 Stored = Callable[[str], list[Event]]
 RowsOf = Callable[[DataFrame], list[Event]]
@@ -84,10 +84,10 @@ def test_a_copy_in_a_store_grows_there(
     spark: SparkSession, old: tuple[str, Path], bucket_url: str, stored: Stored, rows_of: RowsOf
 ) -> None:
     """PIPE-02: an archive of format 1 that somebody copied into a bucket goes on there."""
-    from tallystick.pipeline.place import place_of
+    from tallystick.pipeline.storage.port import storage_at
 
     url, place = old
-    there = place_of(bucket_url)
+    there = storage_at(bucket_url)
     for path in place.rglob("*"):
         if path.is_file():
             there.put(str(path.relative_to(place)), path.read_bytes())

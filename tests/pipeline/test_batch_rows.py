@@ -15,12 +15,13 @@ from tallystick import NewEvent, Store, errors
 from tallystick.engines.tables import views
 from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
-from tallystick.pipeline import batch_rows, columns
-from tallystick.pipeline.batch_rows import Batch, Filler, Kept, filling
-from tallystick.pipeline.keys import KEY, key_name
+from tallystick.pipeline.fold.keys import KEY, key_name
+from tallystick.pipeline.source import columns
+from tallystick.pipeline.stream import batch_rows
+from tallystick.pipeline.stream.batch_rows import Batch, Filler, ProjectionJob, filler_task
 from tallystick.projections import Live, Projection, ViewReader, model
 from tallystick.projections import rebuild as rebuild_in_process
-from tallystick.projections.places import Keeper
+from tallystick.projections.places import PlaceKeeper
 from tallystick.projections.summary import Summary, latest, payload, sum_
 from tallystick.store.selection import Selection
 from tallystick.testing.shop import PAID, PLACED, CustomerBalance, MergedFeed, OrderTotals, order_event
@@ -63,9 +64,9 @@ def page_of(projection: Any, some: Sequence[tuple[str, Event]]) -> pa.RecordBatc
 def apply(store: Store, projection: Any, until: int, chance: random.Random) -> Batch:
     """Bring the rows up to a position as a step of `stream` does, with one task."""
     views = store.log.views
-    place = Keeper(store, projection, views).live()
+    place = PlaceKeeper(store, projection, views).live()
     batch = Batch(chance.randbytes(16), place, until)
-    filler = Filler(store, Kept("", projection, Catalog()), batch)
+    filler = Filler(store, ProjectionJob("", projection, Catalog()), batch)
     for page in pages(store, projection, place.position, until, chance.randint(1, 9)):
         filler.take(page)
     views.write_batch(place.moved(until, None), batch.number, rows=filler.end(), previous=place.position)
@@ -147,9 +148,9 @@ def test_few_keys_are_held_where_states_are_large(tmp_path: Path, monkeypatch: p
             asked.append(len(options["keys"]))
             return read(*arguments, **options)
 
-        place = Keeper(store, Large(), store.log.views).live()
+        place = PlaceKeeper(store, Large(), store.log.views).live()
         monkeypatch.setattr(store.log.views, "rows", counting)
-        filler = Filler(store, Kept("", Large(), Catalog()), Batch(b"one", place, 40))
+        filler = Filler(store, ProjectionJob("", Large(), Catalog()), Batch(b"one", place, 40))
         for page in pages(store, Large(), 0, 40, 20):
             filler.take(page)
         assert filler.end() == 40
@@ -164,8 +165,8 @@ def test_a_task_of_an_older_batch_is_refused(tmp_path: Path) -> None:
         fill(store, chance, 30)
         late = Filler(
             store,
-            Kept("", OrderTotals(), Catalog()),
-            Batch(b"late", Keeper(store, OrderTotals(), store.log.views).live(), 30),
+            ProjectionJob("", OrderTotals(), Catalog()),
+            Batch(b"late", PlaceKeeper(store, OrderTotals(), store.log.views).live(), 30),
         )
         apply(store, OrderTotals(), store.head(), chance)
         before = stored(store, "OrderTotals")
@@ -190,8 +191,8 @@ def test_tasks_of_one_process_count_the_rows_once(tmp_path: Path, monkeypatch: p
     with tallystick.open(url) as store:
         fill(store, chance, 30)
         for number in range(4):
-            batch = Batch(b"%d" % number, Keeper(store, projection, store.log.views).live(), 30)
+            batch = Batch(b"%d" % number, PlaceKeeper(store, projection, store.log.views).live(), 30)
             found = list(pages(store, projection, 0, 30, 50))
-            (rows,) = filling(Kept(url, projection, Catalog()), batch)(iter(found))
+            (rows,) = filler_task(ProjectionJob(url, projection, Catalog()), batch)(iter(found))
             assert rows.column(0).to_pylist() == [3]
     assert len(counted) == 1

@@ -15,11 +15,11 @@ from tallystick import NewEvent, Store
 from tallystick.engines.postgres.views import PostgresViews
 from tallystick.engines.tables.views import SqliteViews
 from tallystick.event.model import Event
-from tallystick.pipeline import batch_size
-from tallystick.pipeline.batch_size import last_within, marks_in
-from tallystick.pipeline.partitions import Range, bytes_of, split
-from tallystick.pipeline.question import Question
-from tallystick.pipeline.streaming import stream
+from tallystick.pipeline.jobs.stream import stream
+from tallystick.pipeline.source.log_query import LogQuery
+from tallystick.pipeline.source.partitions import Range, bytes_of, split
+from tallystick.pipeline.stream import batch_size
+from tallystick.pipeline.stream.batch_size import last_within, marks_in
 from tallystick.projections import Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 from tallystick.store.selection import Selection
@@ -62,11 +62,11 @@ def test_batches_keep_to_their_bytes_and_are_nearly_full(seed: int, tmp_path: Pa
     url = f"sqlite:{tmp_path}/log.db"
     with tallystick.open(url) as store:
         fill(store, chance, 200)
-        head, question = store.head(), Question(url=url, selection=CHOSEN)
+        head, query = store.head(), LogQuery(url=url, selection=CHOSEN)
         after, bytes_max = 0, chance.choice([500, 20_000, 90_000, 1 << 30])
         while after < head:
             parts = split(after, head, partition_events=chance.choice([1, 17, None]))
-            marks = [mark for part in parts for mark in marks_in(store, question, part, bytes_max=bytes_max)]
+            marks = [mark for part in parts for mark in marks_in(store, query, part, bytes_max=bytes_max)]
             end = last_within(marks, after, head, bytes_max=bytes_max)
             sizes = [bytes_of(event) for event in chosen(store, after, end)]
             assert after < end <= head
@@ -80,12 +80,12 @@ def test_batches_keep_to_their_bytes_and_are_nearly_full(seed: int, tmp_path: Pa
 
 def test_a_range_with_too_much_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """PIPE-07: a task stops counting where its range alone has more than the batch."""
-    monkeypatch.setattr("tallystick.pipeline.partitions.BATCH_EVENTS", 5)
+    monkeypatch.setattr("tallystick.pipeline.source.partitions.BATCH_EVENTS", 5)
     url = f"sqlite:{tmp_path}/log.db"
     with tallystick.open(url) as store:
         for _ in range(50):
             store.append("order/1", NewEvent("order.noted", {"note": "n" * 1000}))
-        marks = marks_in(store, Question(url=url), Range(0, 50), bytes_max=4000)
+        marks = marks_in(store, LogQuery(url=url), Range(0, 50), bytes_max=4000)
     assert marks[-1][0] == 4
 
 

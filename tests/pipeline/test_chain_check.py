@@ -14,9 +14,10 @@ import tallystick
 from tallystick import NewEvent
 from tallystick.event import chain
 from tallystick.event.model import Event
-from tallystick.pipeline import chain_check, texts
-from tallystick.pipeline.chain_check import BREAK, EDGE, FACT, SUSPECT, Pieces
-from tallystick.pipeline.columns import COLUMNS, batch_maker
+from tallystick.pipeline.source import column_hashes
+from tallystick.pipeline.source.columns import COLUMNS, batch_maker
+from tallystick.pipeline.verify import chain_check
+from tallystick.pipeline.verify.chain_check import BREAK, EDGE, FACT, SUSPECT, ChainChecker
 
 Change = Callable[[Event], dict[str, Any]]
 CHANGES: dict[str, Change] = {
@@ -57,7 +58,7 @@ def history(chance: random.Random) -> list[Event]:
 
 def said(events: list[Event], size: int) -> list[dict[str, Any]]:
     """What is said of events that come so many at a time."""
-    pieces, make = Pieces(), batch_maker(COLUMNS)
+    pieces, make = ChainChecker(), batch_maker(COLUMNS)
     found = [one for at in range(0, len(events), size) for one in pieces.take(make(events[at : at + size]))]
     return sorted([*found, *pieces.close()], key=repr)
 
@@ -118,8 +119,8 @@ def test_hex_of_parts_of_columns() -> None:
     wanted = [b"00ff", b"", b"", b"61" * 32]
     for begin in range(5):
         for end in range(begin, 5):
-            assert texts.hexes(column.slice(begin, end - begin)).to_pylist() == wanted[begin:end]
-    assert texts.hash_to(column, pa.array([b"", chain.checksum(b""), chain.checksum(b""), None])).tolist() == [
+            assert column_hashes.hexes(column.slice(begin, end - begin)).to_pylist() == wanted[begin:end]
+    assert column_hashes.hash_to(column, pa.array([b"", chain.checksum(b""), chain.checksum(b""), None])).tolist() == [
         False,
         False,
         True,

@@ -15,10 +15,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.pipeline import clear
-from tallystick.pipeline.columns import COLUMNS
-from tallystick.pipeline.following import FollowingReader
-from tallystick.pipeline.question import Question, parse
-from tallystick.pipeline.streaming import stream
+from tallystick.pipeline.jobs.stream import stream
+from tallystick.pipeline.source.columns import COLUMNS
+from tallystick.pipeline.source.log_query import LogQuery, parse
+from tallystick.pipeline.source.stream_reader import LogStreamReader
 from tallystick.projections import Live, Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 from tallystick.state import erase
@@ -246,7 +246,7 @@ def test_a_query_over_a_replaced_history_is_refused(spark: SparkSession, files_u
 @pytest.mark.security
 def test_a_batch_that_was_begun_is_not_gone_on_with_over_another_history(files_url: str, tmp_path: Path) -> None:
     """SAFE-07: a query that is started again repeats its last batch first, and asks for no new offset before."""
-    reader = FollowingReader(Question(url=files_url), COLUMNS)
+    reader = LogStreamReader(LogQuery(url=files_url), COLUMNS)
     with tallystick.open(files_url) as store:
         pay(store, 3)
         start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
@@ -274,7 +274,7 @@ def test_a_query_that_asks_for_something_else_needs_its_own_checkpoint(
     with tallystick.open(files_url) as store:
         pay(store, 7)
     one, other, again = (
-        FollowingReader(parse({"url": files_url} | options), COLUMNS)
+        LogStreamReader(parse({"url": files_url} | options), COLUMNS)
         for options in (first, then, first | {"maxEventsPerTrigger": "3"})
     )
     offset = one.latestOffset(one.initialOffset(), ReadAllAvailable())

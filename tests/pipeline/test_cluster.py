@@ -23,8 +23,8 @@ import pyspark
 import pytest
 
 import tallystick
-from tallystick.pipeline import manifest, shelving
-from tallystick.pipeline.java import find_java
+from tallystick.pipeline.archive import archive_files, manifest
+from tallystick.pipeline.spark.java import find_java
 from tallystick.projections import ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 from tallystick.store.selection import Selection
@@ -214,7 +214,7 @@ def require_nothing_half_made(place: Path, wanted: dict[str, Any]) -> None:
     if (place / "archive" / manifest.name_of(1)).exists():
         for bucket in manifest.load(place / "archive").buckets:
             for file in (bucket.events, bucket.heads):
-                assert file is None or shelving.hash_of(place / "archive" / file.name) == file.sha256
+                assert file is None or archive_files.hash_of(place / "archive" / file.name) == file.sha256
     with tallystick.open(jobs.target(place), readonly=True) as store:
         for info in store.streams():
             found = [event.data["n"] for event in store.stream(info.stream)]

@@ -11,7 +11,7 @@ from tallystick.community import EventLog, build_snapshot, declare_floor
 from tallystick.community.messages import Delivery
 from tallystick.community.views.projections import Chat
 from tallystick.event import canonical
-from tallystick.pipeline.rebuilding import rebuild
+from tallystick.pipeline.jobs.rebuild import rebuild
 from tallystick.projections import Live, ViewReader
 from tallystick.testing.community.people import Author, engine_over, keys
 

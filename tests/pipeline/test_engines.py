@@ -14,11 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick import NewEvent, errors
 from tallystick.event.model import Event
-from tallystick.pipeline import adbc, clear, partitions, read_events, rebuilding, source
-from tallystick.pipeline.columns import COLUMNS, to_events
-from tallystick.pipeline.question import Question, open_asked
+from tallystick.pipeline import clear, read_events
+from tallystick.pipeline.jobs import rebuild
 from tallystick.pipeline.sink import by_stream, write_events
-from tallystick.pipeline.whole import Whole
+from tallystick.pipeline.source import adbc, data_source, partitions
+from tallystick.pipeline.source.columns import COLUMNS, to_events
+from tallystick.pipeline.source.log_query import LogQuery, open_asked
+from tallystick.pipeline.whole_log import WholeLog
 from tallystick.projections import Projection
 from tallystick.projections.rebuild import stage
 from tallystick.store.selection import Selection
@@ -115,17 +117,17 @@ def test_a_damaged_run_is_one_clear_error(urls: dict[str, str], tmp_path: Path) 
     for at in (3, len(lines) - 1):
         path.write_bytes(b"".join([*lines[:at], lines[at].replace(b'"n":', b'"m":'), *lines[at + 1 :]]))
         with pytest.raises(errors.Damaged):
-            _rows(Question(url=urls["ndjson"]))
-        left = _rows(Question(url=urls["ndjson"], over_holes=True))
+            _rows(LogQuery(url=urls["ndjson"]))
+        left = _rows(LogQuery(url=urls["ndjson"], over_holes=True))
         assert EVENTS - RUNS * 3 <= len(left) < EVENTS
 
 
-def _rows(question: Question) -> list[Event]:
+def _rows(query: LogQuery) -> list[Event]:
     """What the source reads, without Spark."""
-    with open_asked(question) as store:
-        parts = partitions.plan(store, question)
+    with open_asked(query) as store:
+        parts = partitions.plan(store, query)
     return [
-        event for part in parts for batch in source.read_range(question, COLUMNS, part) for event in to_events(batch)
+        event for part in parts for batch in data_source.read_range(query, COLUMNS, part) for event in to_events(batch)
     ]
 
 
@@ -134,13 +136,13 @@ def test_psycopg_reads_what_adbc_reads(urls: dict[str, str], monkeypatch: pytest
     chosen = Selection(types=frozenset({"run.noted"}), streams=frozenset({"run/r1", "run/r2"}), org="bolt")
     one = Selection(streams=frozenset({"run/r1"}), kinds=frozenset({"run"}), app=None)
     questions = [
-        Question(url=urls["postgres"], partition_events=7),
-        Question(url=urls["postgres"], selection=chosen, after=4, until=22),
-        Question(url=urls["postgres"], selection=one),
+        LogQuery(url=urls["postgres"], partition_events=7),
+        LogQuery(url=urls["postgres"], selection=chosen, after=4, until=22),
+        LogQuery(url=urls["postgres"], selection=one),
     ]
-    assert adbc.is_there()
+    assert adbc.is_installed()
     by_adbc = list(map(_rows, questions))
-    monkeypatch.setattr(adbc, "is_there", lambda: False)
+    monkeypatch.setattr(adbc, "is_installed", lambda: False)
     assert list(map(_rows, questions)) == by_adbc
     assert list(map(len, by_adbc)) == [EVENTS, 6, EVENTS // RUNS]
 
@@ -213,18 +215,18 @@ def test_a_rebuild_opens_the_log_with_the_password_that_its_url_hides(monkeypatc
     """PIPE-04: workers log in as the store did, although no store shows its password."""
     asked: list[str] = []
 
-    def ask(url: str, _archive: object, **_options: object) -> Whole:
+    def ask(url: str, _archive: object, **_options: object) -> WholeLog:
         asked.append(url)
-        return Whole(url=url, until=0)
+        return WholeLog(url=url, until=0)
 
-    monkeypatch.setattr(rebuilding, "whole", ask)
-    monkeypatch.setattr(rebuilding, "folded", lambda *_: None)
-    monkeypatch.setattr(rebuilding, "computed", nullcontext)
-    monkeypatch.setattr(rebuilding, "chunks", lambda _: ())
+    monkeypatch.setattr(rebuild, "whole", ask)
+    monkeypatch.setattr(rebuild, "folded", lambda *_: None)
+    monkeypatch.setattr(rebuild, "computed", nullcontext)
+    monkeypatch.setattr(rebuild, "chunks", lambda _: ())
     with postgres.database() as database:
         parts = urlsplit(database)
         url = urlunsplit(parts._replace(netloc=f"{parts.username}:s3cret@{parts.netloc.rpartition('@')[2]}"))
         with tallystick.open(url) as store:
             projection = Counts()
-            rebuilding._fill(None, store, projection, stage(store, projection, store.log.views), None)  # type: ignore[arg-type]
+            rebuild._fill(None, store, projection, stage(store, projection, store.log.views), None)  # type: ignore[arg-type]
             assert (asked, "s3cret" in store.log.url) == ([url], False)

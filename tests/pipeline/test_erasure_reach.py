@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import NewEvent, errors, state
-from tallystick.pipeline import manifest, shelving
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.manifest import Manifest
-from tallystick.pipeline.registering import ICEBERG, NAMESPACE, TABLE, iceberg_catalog, register
-from tallystick.pipeline.verifying import verify
+from tallystick.pipeline.archive import archive_files, manifest
+from tallystick.pipeline.archive.manifest import Manifest
+from tallystick.pipeline.archive.registration import ICEBERG, NAMESPACE, TABLE, iceberg_catalog, register
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.verify import verify
 
 MakeLog = Callable[..., None]
 SECRET = "sixteen letters and more"
@@ -63,17 +63,17 @@ def test_what_a_killed_run_left_goes_with_the_next_run(
         patched.setattr(manifest, "save", _kill)
         with pytest.raises(Killed):
             archive(spark, log, place)
-    staged = place / shelving.STAGING / "again-1"
+    staged = place / archive_files.STAGING / "again-1"
     staged.mkdir(parents=True)
     (left,) = [path for path in (place / "data").iterdir() if path.name in holders(place)]
     (staged / "part-events.parquet").write_bytes(left.read_bytes())
-    (place / shelving.STAGING / "mine.txt").write_text("somebody else's")
+    (place / archive_files.STAGING / "mine.txt").write_text("somebody else's")
     erase(log)
     assert len(holders(place)) == 2
     assert any("no manifest names" in text for text in verify(spark, log, place).unsure)
     archive(spark, log, place)
     assert holders(place) == []
-    assert (place / shelving.STAGING / "mine.txt").exists()
+    assert (place / archive_files.STAGING / "mine.txt").exists()
     assert not any("no manifest names" in text for text in verify(spark, log, place).unsure)
 
 
@@ -135,7 +135,7 @@ def _as_an_earlier_version_wrote_it(place: Path) -> None:
     assert bucket.events is not None
     path = place / bucket.events.name
     pq.write_table(pq.read_table(path), path, store_schema=False)
-    file = msgspec.structs.replace(bucket.events, sha256=shelving.hash_of(path))
+    file = msgspec.structs.replace(bucket.events, sha256=archive_files.hash_of(path))
     last = msgspec.structs.replace(bucket, events=file)
     manifest.save(place, msgspec.structs.replace(found, buckets=[*found.buckets[:-1], last]))
 
@@ -155,5 +155,5 @@ def test_a_manifest_without_a_row_of_the_one_before_is_not_put_in_place(
     before = manifest.load(place)
     fewer = Manifest(store_id=before.store_id, through=before.buckets[0].last, buckets=before.buckets[:1])
     with pytest.raises(errors.ArchiveDamaged):
-        manifest.exchange(place, before, fewer)
+        manifest.commit(place, before, fewer)
     assert manifest.load(place) == before

@@ -9,10 +9,11 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import NewEvent, Store
-from tallystick.pipeline import fact_search
-from tallystick.pipeline.archive import archive, as_witness, erasures, witnesses
-from tallystick.pipeline.covering import Covering
-from tallystick.pipeline.manifest import Witness
+from tallystick.pipeline.archive import fact_search
+from tallystick.pipeline.archive.coverage import ArchiveCoverage
+from tallystick.pipeline.archive.history import as_witness, erasures, witnesses
+from tallystick.pipeline.archive.manifest import Witness
+from tallystick.pipeline.jobs.archive import archive
 from tallystick.state import as_reducer, prune
 from tallystick.store import facts
 from tallystick.store.page import Hole
@@ -42,7 +43,7 @@ def test_tasks_find_what_the_driver_finds(
             store.append(f"order/{number}", [NewEvent("order.placed", {"n": at}) for at in range(10)])
         archive(spark, store.log.url, tmp_path / "archive", bucket_events=10)
         for number in range(2):
-            covering = Covering(tmp_path / "archive", store)
+            covering = ArchiveCoverage(tmp_path / "archive", store)
             reducers = [as_reducer(Counted())]
             prune(store, f"order/{number}", before=4, reducers=reducers, snapshot=True, archive=covering)
         for number in (0, 1, 2):

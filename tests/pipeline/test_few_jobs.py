@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import NewEvent
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.verifying import verify
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.verify import verify
 from tallystick.testing import upkeep
 
 JOBS_MAX, JOBS_WITH_FACTS_MAX = 6, 10

@@ -17,14 +17,15 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import errors, state
-from tallystick.pipeline import archive_files, clear, manifest, shelving
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.columns import COLUMNS
-from tallystick.pipeline.querying import sql
-from tallystick.pipeline.registering import DELTA, register
-from tallystick.pipeline.verifying import verify
+from tallystick.pipeline import clear
+from tallystick.pipeline.archive import archive_files, bucket_reader, manifest
+from tallystick.pipeline.archive.registration import DELTA, register
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.query import sql
+from tallystick.pipeline.jobs.verify import verify
+from tallystick.pipeline.source.columns import COLUMNS
 from tallystick.store import facts
-from tallystick.testing.tampering import CHANGES, tamper
+from tallystick.testing.tamper import CHANGES, tamper
 
 MakeLog = Callable[..., None]
 Change = Callable[[pa.Table], pa.Table]
@@ -46,7 +47,7 @@ def forge(place: Path, change: Callable[[Path], None]) -> None:
     assert bucket.events is not None
     path = place / bucket.events.name
     change(path)
-    file = msgspec.structs.replace(bucket.events, sha256=shelving.hash_of(path), rows=shelving.rows_in(path))
+    file = msgspec.structs.replace(bucket.events, sha256=archive_files.hash_of(path), rows=archive_files.rows_in(path))
     first = msgspec.structs.replace(bucket, events=file)
     manifest.save(place, msgspec.structs.replace(found, buckets=[first, *found.buckets[1:]]))
 
@@ -145,11 +146,11 @@ def test_shares_of_a_file_check_every_block_between_them(place: Path, shares: in
 
 
 def _positions(place: Path, shares: int) -> Iterator[int]:
-    whole = archive_files.file_of(manifest.read(place).buckets[0])
+    whole = bucket_reader.file_of(manifest.read(place).buckets[0])
     assert whole is not None
     for share in range(shares):
         file = msgspec.structs.replace(whole, share=share, shares=shares)
-        for batch in archive_files.read(str(place), file, ("position", "type")):
+        for batch in bucket_reader.read(str(place), file, ("position", "type")):
             yield from batch.column(0).to_pylist()
 
 

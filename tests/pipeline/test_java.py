@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tallystick import errors
-from tallystick.pipeline import java
+from tallystick.pipeline.spark import java
 
 SMALL_JOB = """
 from tallystick.pipeline import read_events, session

@@ -18,11 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick import NewEvent, state
 from tallystick.event.model import Event
-from tallystick.pipeline import manifest, shelving
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.covering import Covering
-from tallystick.pipeline.verifying import verify
-from tallystick.pipeline.whole import whole
+from tallystick.pipeline.archive import archive_files, manifest
+from tallystick.pipeline.archive.coverage import ArchiveCoverage
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.verify import verify
+from tallystick.pipeline.whole_log import whole_log
 from tallystick.projections import Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 from tallystick.state import Reducer, as_reducer
@@ -33,7 +33,7 @@ SETTINGS = {
 }
 ARCHIVING = """
 from tallystick.pipeline import session
-from tallystick.pipeline.archive import archive
+from tallystick.pipeline.jobs.archive import archive
 spark = session("local[2]", memory="512m", settings={settings!r})
 print("ready", flush=True)
 for _ in range(1000):
@@ -45,7 +45,7 @@ import sys
 sys.path.insert(0, {here!r})
 from test_killed import Visits
 from tallystick.pipeline import session
-from tallystick.pipeline.streaming import stream
+from tallystick.pipeline.jobs.stream import stream
 spark = session("local[2]", memory="512m", settings={settings!r})
 print("ready", flush=True)
 for _ in range(1000):
@@ -115,7 +115,7 @@ def test_an_archive_killed_beside_retention_loses_nothing(
     with tallystick.open(files_url) as store:
         assert store.log.floor() > 0
         everything |= {event.id: event for event in store.events(over_pruned=True)}
-    found = rows_of(whole(files_url, place).table(spark))
+    found = rows_of(whole_log(files_url, place).table(spark))
     assert found == sorted(everything.values(), key=lambda event: event.position)
     assert verify(spark, files_url, place).problems == []
 
@@ -155,7 +155,7 @@ def _prune_what_is_archived(url: str, place: Path, adding: Reducer) -> None:
         time.sleep(0.05)
         return
     with tallystick.open(url) as store:
-        held = Covering(place, store)
+        held = ArchiveCoverage(place, store)
         for info in store.streams():
             if not info.stream.startswith("order/"):
                 continue
@@ -200,4 +200,4 @@ def _kill(child: subprocess.Popen[str]) -> None:
 def _require_hashes(place: Path) -> None:
     for bucket in manifest.load(place).buckets:
         for file in (bucket.events, bucket.heads):
-            assert file is None or shelving.hash_of(place / file.name) == file.sha256
+            assert file is None or archive_files.hash_of(place / file.name) == file.sha256

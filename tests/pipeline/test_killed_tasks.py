@@ -18,7 +18,7 @@ import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.event import canonical
 from tallystick.pipeline import clear
-from tallystick.pipeline.streaming import stream
+from tallystick.pipeline.jobs.stream import stream
 from tallystick.projections import Projection, ViewReader
 
 STREAMS = 40
@@ -27,7 +27,7 @@ import json, sys
 sys.path.insert(0, {here!r})
 from test_killed_tasks import Dying
 from tallystick.pipeline import session
-from tallystick.pipeline.streaming import stream
+from tallystick.pipeline.jobs.stream import stream
 settings = {{"spark.driver.maxResultSize": "1m", "spark.sql.shuffle.partitions": "4"}}
 settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 spark = session("local[2,9]", memory="512m", settings=settings)

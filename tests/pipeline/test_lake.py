@@ -20,14 +20,14 @@ from pyspark.sql import SparkSession
 import tallystick
 from tallystick import NewEvent, errors, state
 from tallystick.event.model import Event
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.compacting import compact
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.compact import compact
 from tallystick.pipeline.lake.check import verify
 from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
 from tallystick.pipeline.lake.events import append
-from tallystick.pipeline.lake.form import bucket_of
+from tallystick.pipeline.lake.schema import bucket_of
 from tallystick.pipeline.lake.table import FORMATS
-from tallystick.pipeline.place import place_of
+from tallystick.pipeline.storage.port import storage_at
 from tests.pipeline.lake_tables import bounded, events_of, rows_of
 
 MakeLog = Callable[..., None]
@@ -137,7 +137,7 @@ def test_what_is_not_ours_stays(spark: SparkSession, files_url: str, make_log: M
     """PIPE-02: a table begins at an empty place, and files that somebody put there later are not removed."""
     make_log(files_url, events=5)
     archive(spark, files_url, place.parent / "archive")
-    with pytest.raises(errors.WrongTable, match="something else is there"):
+    with pytest.raises(errors.WrongTable, match="it has other files"):
         append(files_url, place.parent / "archive", kind)
     append(files_url, place, kind)
     mine = [place / "mine.parquet", place / "data" / "mine.parquet", place / "metadata" / "mine.avro"]
@@ -217,7 +217,7 @@ def test_other_tools_read_it(
         frame = polars.read_delta(str(place)).sort("position")
     else:
         monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
-        frame = polars.scan_iceberg(DirectoryCatalog(place_of(place)).load_table()).sort("position").collect()
+        frame = polars.scan_iceberg(DirectoryCatalog(storage_at(place)).load_table()).sort("position").collect()
     assert frame.select("position", "stream", "payload").rows() == expected
     events = rows_of(place, kind)
     found = duckdb.sql("select position, stream, payload from events order by position").fetchall()

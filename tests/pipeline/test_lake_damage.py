@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 import tallystick
 from tallystick import NewEvent, state
 from tallystick.event import chain
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.lake.check import TableVerified, verify
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.lake.check import TableVerifyResult, verify
 from tallystick.pipeline.lake.events import append
-from tallystick.pipeline.lake.table import FORMATS, Listed, table_at
+from tallystick.pipeline.lake.table import FORMATS, ListedFile, table_at
 from tests.pipeline.lake_tables import Change, rewrite, rows_of
 
 MakeLog = Callable[..., None]
@@ -76,7 +76,7 @@ def changed(at: int, name: str, value: object) -> Change:
     return change
 
 
-def at_positions(found: TableVerified) -> set[int]:
+def at_positions(found: TableVerifyResult) -> set[int]:
     """Where something is wrong."""
     return {problem.position for problem in found.problems}
 
@@ -202,7 +202,7 @@ def test_the_archive_says_what_was_pruned(
     assert first + 1 in at_positions(verify(files_url, place, place.parent / "archive"))
 
 
-def data_files(place: Path) -> list[Listed]:
+def data_files(place: Path) -> list[ListedFile]:
     """The data files of the newest version."""
     table = table_at(place)
     table.mark()
@@ -234,7 +234,7 @@ def test_bounds_that_would_hide_rows_are_named(
     table = type(table_at(place))
     real = table.files
 
-    def hiding(self: object) -> list[Listed]:
+    def hiding(self: object) -> list[ListedFile]:
         first, *rest = real(self)  # type: ignore[arg-type]
         return [msgspec.structs.replace(first, last=first.first), *rest]
 
@@ -257,7 +257,7 @@ def test_a_name_that_leads_out_of_the_table_is_not_followed(
     name = lead.replace("/outside", f"{place.parent}/outside") if lead[0] == "/" else lead
     (place / "data").mkdir(exist_ok=True)
 
-    def leading(self: object) -> list[Listed]:
+    def leading(self: object) -> list[ListedFile]:
         return [
             msgspec.structs.replace(file, name=name) if file.name == first.name else file
             for file in real(self)  # type: ignore[arg-type]
@@ -276,7 +276,7 @@ def test_a_file_in_another_partition_is_named(
     table = type(table_at(place))
     real = table.files
 
-    def misplacing(self: object) -> list[Listed]:
+    def misplacing(self: object) -> list[ListedFile]:
         first, *rest = real(self)  # type: ignore[arg-type]
         return [msgspec.structs.replace(first, bucket=77), *rest]
 

@@ -17,7 +17,7 @@ from tallystick.pipeline.lake.check import verify
 from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
 from tallystick.pipeline.lake.events import append
 from tallystick.pipeline.lake.table import FORMATS, table_at
-from tallystick.pipeline.place import Taken, place_of
+from tallystick.pipeline.storage.port import Taken, storage_at
 from tests.pipeline.lake_tables import events_of
 
 MakeLog = Callable[..., None]
@@ -87,7 +87,7 @@ def test_a_table_that_was_told_to_try_again_does_not(
     """PIPE-02: another tool sets the property by which the library goes on from a version that nobody looked at."""
     make_log(files_url, events=40)
     append(files_url, place, "iceberg")
-    with DirectoryCatalog(place_of(place)).load_table().transaction() as transaction:
+    with DirectoryCatalog(storage_at(place)).load_table().transaction() as transaction:
         transaction.set_properties({"commit.retry.num-retries": "2", "commit.retry.min-wait-ms": "1"})
     make_log(files_url, events=40, seed=2)
     real, others = events.rows_of, []

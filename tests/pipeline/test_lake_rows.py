@@ -17,10 +17,10 @@ import tallystick
 from tallystick import errors, state
 from tallystick.pipeline.lake.directory_catalog import DirectoryCatalog
 from tallystick.pipeline.lake.events import append
-from tallystick.pipeline.lake.form import ROWS
 from tallystick.pipeline.lake.projection_rows import replace, verify
+from tallystick.pipeline.lake.schema import ROWS
 from tallystick.pipeline.lake.table import FORMATS, table_at
-from tallystick.pipeline.place import place_of
+from tallystick.pipeline.storage.port import storage_at
 from tallystick.projections import Projection, ViewReader, rebuild
 from tests.pipeline.lake_tables import bounded
 
@@ -60,7 +60,7 @@ def in_table(place: str | Path, kind: str) -> list[tuple[str, Any]]:
     if kind == "delta":
         found = pa.table(DeltaTable(str(place)).to_pyarrow_table())
     else:
-        found = DirectoryCatalog(place_of(place)).load_table().scan().to_arrow()
+        found = DirectoryCatalog(storage_at(place)).load_table().scan().to_arrow()
     pairs = zip(found["key"].to_pylist(), found["state"].to_pylist(), strict=True)
     return sorted((key, json.loads(state)) for key, state in pairs)
 
@@ -73,7 +73,7 @@ def rewrite(place: str | Path, kind: str, change: Callable[[pa.Table], pa.Table]
         more = CommitProperties(custom_metadata={"tallystick.fingerprint": said})
         write_deltalake(str(place), rows, mode="overwrite", commit_properties=more)
     else:
-        table = DirectoryCatalog(place_of(place)).load_table()
+        table = DirectoryCatalog(storage_at(place)).load_table()
         table.overwrite(change(table.scan().to_arrow().cast(ROWS)))
 
 

@@ -11,14 +11,14 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import errors
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.compacting import compact
-from tallystick.pipeline.covering import Covering
-from tallystick.pipeline.growth import growth
-from tallystick.pipeline.registering import register
-from tallystick.pipeline.streaming import stream
-from tallystick.pipeline.verifying import verify
-from tallystick.pipeline.whole import whole
+from tallystick.pipeline.archive.coverage import ArchiveCoverage
+from tallystick.pipeline.archive.registration import register
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.compact import compact
+from tallystick.pipeline.jobs.growth import growth
+from tallystick.pipeline.jobs.stream import stream
+from tallystick.pipeline.jobs.verify import verify
+from tallystick.pipeline.whole_log import whole_log
 from tallystick.projections import Projection
 
 PLACES = ("ftp://host/x", "hdfs://host:8020/x", Path("s3a://bucket/x"))
@@ -57,14 +57,14 @@ def test_an_archive_at_an_unknown_url_is_refused(
         lambda: compact(spark, place),
         lambda: verify(spark, files_url, place),
         lambda: growth(spark, files_url, place),
-        lambda: whole(files_url, place),
+        lambda: whole_log(files_url, place),
         lambda: register(place, "delta"),
     ]
     for job in jobs:
         with pytest.raises(errors.InvalidValue, match="must be a directory"):
             job()
     with tallystick.open(files_url) as store, pytest.raises(errors.InvalidValue):
-        Covering(place, store)
+        ArchiveCoverage(place, store)
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 
@@ -90,7 +90,7 @@ def test_archive_and_checkpoint_may_be_file_urls(
     """PIPE-02, PIPE-07: `file:///PATH` is the directory of that path."""
     make_log(files_url, events=3)
     assert archive(spark, files_url, f"file://{tmp_path}/the%20archive").rows == 3
-    assert whole(files_url, tmp_path / "the archive").through == 3
+    assert whole_log(files_url, tmp_path / "the archive").through == 3
     stream(spark, files_url, Nothing(), f"file://{tmp_path}/the%20checkpoint").awaitTermination()
     assert (tmp_path / "the checkpoint" / "commits").is_dir()
 

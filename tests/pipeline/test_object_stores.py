@@ -16,22 +16,22 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick import errors, state
 from tallystick.event.model import Event
-from tallystick.pipeline import manifest, shelving
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.compacting import compact
-from tallystick.pipeline.covering import Covering
-from tallystick.pipeline.differing import diff
-from tallystick.pipeline.growth import growth
-from tallystick.pipeline.place import place_of
-from tallystick.pipeline.querying import sql
-from tallystick.pipeline.rebuilding import rebuild
-from tallystick.pipeline.replaying import replay_check
-from tallystick.pipeline.verifying import verify
-from tallystick.pipeline.whole import read_archive, whole
+from tallystick.pipeline.archive import archive_files, manifest
+from tallystick.pipeline.archive.coverage import ArchiveCoverage
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.compact import compact
+from tallystick.pipeline.jobs.diff import diff
+from tallystick.pipeline.jobs.growth import growth
+from tallystick.pipeline.jobs.query import sql
+from tallystick.pipeline.jobs.rebuild import rebuild
+from tallystick.pipeline.jobs.replay_check import replay_check
+from tallystick.pipeline.jobs.verify import verify
+from tallystick.pipeline.storage.port import storage_at
+from tallystick.pipeline.whole_log import read_archive, whole_log
 from tallystick.projections import Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 from tallystick.state import as_reducer, prune
-from tallystick.testing.object_store import Server
+from tests.pipeline.object_store import Server
 
 MakeLog = Callable[..., None]
 Stored = Callable[[str], list[Event]]
@@ -39,7 +39,7 @@ RowsOf = Callable[[DataFrame], list[Event]]
 
 ARCHIVING = """
 from tallystick.pipeline import session
-from tallystick.pipeline.archive import archive
+from tallystick.pipeline.jobs.archive import archive
 settings = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 archive(session("local[2]", memory="512m", settings=settings), %r, %r, bucket_events=15)
 """
@@ -86,7 +86,7 @@ def test_every_job_works_on_an_archive_in_a_store(
         state.erase(store, "order/o1", 2, reason="asked")
         state.seal(store, as_reducer(Counted), "order/o2")
     make_log(files_url, events=15, seed=2)
-    assert rows_of(whole(files_url, bucket_url).table(spark)) == stored(files_url)
+    assert rows_of(whole_log(files_url, bucket_url).table(spark)) == stored(files_url)
     assert archive(spark, files_url, bucket_url, bucket_events=20).erased == 1
     assert rows_of(read_archive(spark, bucket_url)) == stored(files_url)
     assert verify(spark, files_url, bucket_url).problems == []
@@ -96,14 +96,14 @@ def test_every_job_works_on_an_archive_in_a_store(
     with tallystick.open(files_url) as store:
         rebuild_in_process(store, Visits())
         inside = ViewReader(store, "Visits").fingerprint()
-        held = Covering(bucket_url, store)
+        held = ArchiveCoverage(bucket_url, store)
         head = store.stream_head("order/o3")
         assert head is not None
         prune(store, "order/o3", before=head.seq, reducers=[as_reducer(Counted)], snapshot=True, archive=held)
         rebuild(spark, store, Visits(), bucket_url)
         assert ViewReader(store, "Visits").fingerprint().digest == inside.digest
     archived = manifest.load(bucket_url).through
-    found = rows_of(whole(files_url, bucket_url).table(spark))
+    found = rows_of(whole_log(files_url, bucket_url).table(spark))
     assert [event for event in found if event.position <= archived] == everything[:archived]
     assert verify(spark, files_url, bucket_url).problems == []
     assert diff(spark, files_url, Visits(), Visits(), bucket_url).same
@@ -119,13 +119,13 @@ def listed(place: str) -> set[str]:
 
 def require_whole(place: str) -> None:
     """What is listed is there with its hash, and nothing else is."""
-    where = place_of(place)
+    where = storage_at(place)
     for bucket in manifest.load(place).buckets:
         for file in (bucket.events, bucket.heads):
             if file is not None:
                 with where.opened(file.name) as path:
-                    assert shelving.hash_of(path) == file.sha256
-    assert shelving.ours(where) == listed(place)
+                    assert archive_files.hash_of(path) == file.sha256
+    assert archive_files.archive_file_names(where) == listed(place)
 
 
 def test_of_two_archivers_one_commits_and_the_other_goes_on(
@@ -235,9 +235,9 @@ def test_a_run_killed_at_a_write_is_made_good_by_the_next(
     children.append(subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stderr=subprocess.DEVNULL))
     assert children[0].wait(timeout=300) == -signal.SIGKILL
     if path != "manifest.json":
-        where = place_of(bucket_url)
-        assert listed(bucket_url) <= shelving.ours(where)
-        assert rows_of(whole(files_url, bucket_url).table(spark)) == stored(files_url)
+        where = storage_at(bucket_url)
+        assert listed(bucket_url) <= archive_files.archive_file_names(where)
+        assert rows_of(whole_log(files_url, bucket_url).table(spark)) == stored(files_url)
     archive(spark, files_url, bucket_url, bucket_events=15)
     assert rows_of(read_archive(spark, bucket_url)) == stored(files_url)
     assert verify(spark, files_url, bucket_url).problems == []
@@ -250,7 +250,7 @@ def test_a_file_that_is_changed_in_the_store_is_refused(
     """PIPE-03: a changed byte, and a file that is missing: jobs refuse, verify names each."""
     make_log(files_url, events=30)
     archive(spark, files_url, bucket_url, bucket_events=15)
-    where = place_of(bucket_url)
+    where = storage_at(bucket_url)
     changed, missing = [bucket.events.name for bucket in manifest.load(bucket_url).buckets if bucket.events]
     body = bytearray(where.read(changed))
     body[len(body) // 2] ^= 1
@@ -269,13 +269,13 @@ def test_what_was_written_is_read_back_before_it_counts(objects: Server, bucket_
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"position": [1]}), tmp_path / "draft")
-    where = place_of(bucket_url)
+    where = storage_at(bucket_url)
 
     def spoil() -> None:
         (name,) = where.names("data")
         where.put(name, b"something else")
 
     objects.between.at("GET", "/data/", spoil)
-    shelf = shelving.Shelf(place=where, run=manifest.new_run(), first=1, last=1)
+    shelf = archive_files.BucketFiles(storage=where, run=manifest.new_run(), first=1, last=1)
     with pytest.raises(errors.ArchiveDamaged, match="is not what was written there"):
-        shelf.put(shelving.EVENTS, tmp_path / "draft", rows=1)
+        shelf.put(archive_files.EVENTS, tmp_path / "draft", rows=1)

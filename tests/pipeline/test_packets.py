@@ -17,19 +17,20 @@ from pyspark.sql import SparkSession
 import tallystick
 from tallystick import Catalog, NewEvent, errors, state
 from tallystick.event import canonical
-from tallystick.pipeline import archive_files, manifest, packets, pieces, shelving
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.folding import fold
-from tallystick.pipeline.manifest import Bucket
-from tallystick.pipeline.packets import Plan
-from tallystick.pipeline.pieces import Piece, Reader
-from tallystick.pipeline.rebuilding import computed, rebuild
-from tallystick.pipeline.whole import Whole, whole
+from tallystick.pipeline.archive import archive_files, bucket_reader, manifest
+from tallystick.pipeline.archive.manifest import Bucket
+from tallystick.pipeline.fold import packets, pieces
+from tallystick.pipeline.fold.packets import PacketPlan
+from tallystick.pipeline.fold.pieces import LogPiece, PieceReader
+from tallystick.pipeline.fold.states import fold
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.rebuild import computed, rebuild
+from tallystick.pipeline.whole_log import WholeLog, whole_log
 from tallystick.projections import Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 
 MakeLog = Callable[..., None]
-SMALL = Plan(groups=3, parts=2, table_bytes=2000, packet_bytes=500)
+SMALL = PacketPlan(groups=3, parts=2, table_bytes=2000, packet_bytes=500)
 
 
 class Trail(Projection):
@@ -59,7 +60,7 @@ def expected(url: str, projection: Projection) -> dict[str, Any]:
         return dict(ViewReader(store, projection.name).items())
 
 
-def folded(spark: SparkSession, source: Whole, projection: Projection) -> dict[str, Any]:
+def folded(spark: SparkSession, source: WholeLog, projection: Projection) -> dict[str, Any]:
     """The rows that Spark makes, each key once."""
     rows = fold(spark, source, projection, Catalog()).collect()
     found = {row["key"]: canonical.decode(bytes(row["state"])) for row in rows}
@@ -68,10 +69,10 @@ def folded(spark: SparkSession, source: Whole, projection: Projection) -> dict[s
 
 
 @pytest.fixture
-def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[[Plan | None], None]:
+def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[[PacketPlan | None], None]:
     """Lets folds have this plan."""
 
-    def choose(chosen: Plan | None) -> None:
+    def choose(chosen: PacketPlan | None) -> None:
         monkeypatch.setattr(packets, "plan", lambda events, parts_max: chosen)
 
     return choose
@@ -81,8 +82,8 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[[Plan | None], None]:
     ("key", "chosen"),
     [
         *((key, SMALL) for key in KEYS),
-        ("stream", Plan(groups=1, parts=1)),
-        ("payload.customer_id", Plan(groups=40, parts=4)),
+        ("stream", PacketPlan(groups=1, parts=1)),
+        ("payload.customer_id", PacketPlan(groups=40, parts=4)),
         ("stream", None),
         ("payload.customer_id", None),
     ],
@@ -92,9 +93,9 @@ def test_each_key_has_its_own_events_in_order(
     files_url: str,
     make_log: MakeLog,
     tmp_path: Path,
-    plan: Callable[[Plan | None], None],
+    plan: Callable[[PacketPlan | None], None],
     key: str,
-    chosen: Plan | None,
+    chosen: PacketPlan | None,
 ) -> None:
     """PIPE-04: keys that share a group or a packet, keys over many packets, no packets at all: the same rows."""
     make_log(files_url, events=150)
@@ -104,8 +105,8 @@ def test_each_key_has_its_own_events_in_order(
         state.erase(store, "order/o1", erased.seq, reason="asked")
     plan(chosen)
     rows = expected(files_url, Trail(key))
-    assert folded(spark, whole(files_url, tmp_path / "archive"), Trail(key)) == rows
-    assert folded(spark, whole(files_url), Trail(key)) == rows
+    assert folded(spark, whole_log(files_url, tmp_path / "archive"), Trail(key)) == rows
+    assert folded(spark, whole_log(files_url), Trail(key)) == rows
     assert len(rows) > (key != "kind")
 
 
@@ -115,7 +116,7 @@ def test_a_fold_goes_no_further_than_it_is_asked(
     """PIPE-04: an end within a file of the archive is kept."""
     make_log(files_url, events=60)
     archive(spark, files_url, tmp_path / "archive", bucket_events=25)
-    rows = folded(spark, whole(files_url, tmp_path / "archive", until=40), Trail("stream"))
+    rows = folded(spark, whole_log(files_url, tmp_path / "archive", until=40), Trail("stream"))
     trails = [position for row in rows.values() for position in row["trail"]]
     with tallystick.open(files_url, readonly=True) as store:
         wanted = [event.position for event in store.events(until=40) if event.type in Trail.types]
@@ -127,7 +128,7 @@ def test_packets_in_their_order_have_each_keys_events_in_order() -> None:
     dice = random.Random(5)
     for _ in range(60):
         count, keys = dice.randrange(1, 300), dice.randrange(1, 40)
-        made = Plan(groups=dice.randrange(1, 9), parts=1, packet_bytes=dice.choice([1, 300, 5000]))
+        made = PacketPlan(groups=dice.randrange(1, 9), parts=1, packet_bytes=dice.choice([1, 300, 5000]))
         column = [f"k/{dice.randrange(keys)}" for _ in range(count)]
         weight = ["x" * dice.randrange(100) for _ in range(count)]
         table = pa.table({"position": range(count), "stream": column, "payload": weight})
@@ -158,13 +159,13 @@ def test_a_plan_holds_few_states_and_leaves_no_task_without_work(events: int, pa
 
 
 def test_all_parts_of_a_fold_are_computed_at_once(
-    spark: SparkSession, files_url: str, make_log: MakeLog, plan: Callable[[Plan | None], None]
+    spark: SparkSession, files_url: str, make_log: MakeLog, plan: Callable[[PacketPlan | None], None]
 ) -> None:
     """PIPE-04: one job has all of the tasks that fold; Spark's cores do not wait for one another's rows."""
     make_log(files_url, events=60)
-    plan(Plan(groups=6, parts=6))
+    plan(PacketPlan(groups=6, parts=6))
     spark.sparkContext.setJobGroup("at once", "a fold")
-    with computed(fold(spark, whole(files_url), Trail("stream"), Catalog())) as rows:
+    with computed(fold(spark, whole_log(files_url), Trail("stream"), Catalog())) as rows:
         tracker = spark.sparkContext.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup("at once")]
         stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
@@ -178,12 +179,12 @@ def test_all_parts_of_a_fold_are_computed_at_once(
 # --- pieces ----------------------------------------------------------------------------------------------------------
 
 
-def _source(spark: SparkSession, url: str, place: Path, *, bucket_events: int = 25) -> Whole:
+def _source(spark: SparkSession, url: str, place: Path, *, bucket_events: int = 25) -> WholeLog:
     archive(spark, url, place, bucket_events=bucket_events)
-    return whole(url, place)
+    return whole_log(url, place)
 
 
-def _read(found: list[Piece], reader: Reader, table_bytes: int = 2000) -> list[int]:
+def _read(found: list[LogPiece], reader: PieceReader, table_bytes: int = 2000) -> list[int]:
     return [
         at for piece in found for table in reader.tables(piece, table_bytes) for at in table["position"].to_pylist()
     ]
@@ -213,16 +214,16 @@ def test_the_numbers_of_packets_rise_with_positions(
                 came[event.stream] = event.position
 
 
-def _in_row_groups(source: Whole, *, rows: int) -> Whole:
+def _in_row_groups(source: WholeLog, *, rows: int) -> WholeLog:
     """The same archive, its files written again in row groups of so many rows."""
     assert source.manifest is not None
-    assert source.place is not None
+    assert source.storage is not None
     buckets = []
     for bucket in source.manifest.buckets:
         assert bucket.events is not None
-        path = Path(str(source.place)) / bucket.events.name
+        path = Path(str(source.storage)) / bucket.events.name
         pq.write_table(pq.read_table(path), path, row_group_size=rows)
-        events = msgspec.structs.replace(bucket.events, sha256=shelving.hash_of(path))
+        events = msgspec.structs.replace(bucket.events, sha256=archive_files.hash_of(path))
         buckets.append(msgspec.structs.replace(bucket, events=events))
     return msgspec.structs.replace(source, manifest=msgspec.structs.replace(source.manifest, buckets=buckets))
 
@@ -236,8 +237,8 @@ def test_small_files_are_read_together_and_large_ones_shared(
     wanted = list(range(1, source.until + 1))
     ways = ((1000, 1000, 2, 1), (50, 1000, 2, 2), (1, 1000, 2, 4), (50, 5, 4, 8), (50, 1, 50, 100))
     for rows, least, cores, count in ways:
-        monkeypatch.setattr(archive_files, "PIECE_ROWS", rows)
-        monkeypatch.setattr(archive_files, "SHARE_ROWS_MIN", least)
+        monkeypatch.setattr(bucket_reader, "PIECE_ROWS", rows)
+        monkeypatch.setattr(bucket_reader, "SHARE_ROWS_MIN", least)
         found, reader = pieces.cut(source, (), cores=cores)
         assert _read(found, reader) == wanted
         assert count <= len(found) < 2 * count  # files differ in size, so that some are cut once more
@@ -249,9 +250,9 @@ def test_events_that_weigh_much_are_packed_a_few_at_a_time(spark: SparkSession, 
     with tallystick.open(files_url) as store:
         for _ in range(20):
             store.append("doc/1", [NewEvent("doc.saved", {"text": dice.randbytes(30_000).hex()}) for _ in range(20)])
-    made = Plan(groups=1, parts=1, table_bytes=1 << 20)
+    made = PacketPlan(groups=1, parts=1, table_bytes=1 << 20)
     archived = _source(spark, files_url, tmp_path / "archive", bucket_events=1000)
-    for source in (archived, whole(files_url)):  # they are 24 MB
+    for source in (archived, whole_log(files_url)):  # they are 24 MB
         found, reader = pieces.cut(source, (), cores=1)
         weights = [table.nbytes for piece in found for table in reader.tables(piece, made.table_bytes)]
         assert sum(weights) > 20 << 20
@@ -277,10 +278,10 @@ def _shifted(table: pa.Table, by: int) -> pa.Table:
 
 CHANGES: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "a row less": (lambda table: table.slice(1), "has 24 rows, not 25"),
-    "swapped": (_swapped, "does not hold (its|what)"),
-    "swapped far apart": (_late_swap, "does not hold (its|what)"),
-    "moved up": (lambda table: _shifted(table, 1), "does not hold (its|what)"),
-    "moved down": (lambda table: _shifted(table, -1), "does not hold (its|what)"),
+    "swapped": (_swapped, "does not have (its|what)"),
+    "swapped far apart": (_late_swap, "does not have (its|what)"),
+    "moved up": (lambda table: _shifted(table, 1), "does not have (its|what)"),
+    "moved down": (lambda table: _shifted(table, -1), "does not have (its|what)"),
     "a column less": (lambda table: table.drop_columns(["link"]), "has no column link"),
 }
 
@@ -296,9 +297,9 @@ def test_a_file_that_holds_something_else_is_refused(
     change, reason = CHANGES[name]
     path = tmp_path / "archive" / piece.files[1].name
     pq.write_table(change(pq.read_table(path)), path, row_group_size=5)
-    file = msgspec.structs.replace(piece.files[1], sha256=shelving.hash_of(path))
+    file = msgspec.structs.replace(piece.files[1], sha256=archive_files.hash_of(path))
     with pytest.raises(errors.ArchiveDamaged, match=reason):
-        _read([Piece(files=(file,))], reader)
+        _read([LogPiece(files=(file,))], reader)
 
 
 def _flipped(file: Path) -> None:
@@ -331,5 +332,5 @@ def test_buckets_that_overlap_are_refused(
     wrong: list[Bucket] = [source.manifest.buckets[0], *source.manifest.buckets]
     doubled = msgspec.structs.replace(source.manifest, buckets=wrong)
     manifest.save(tmp_path / "archive", doubled)
-    with pytest.raises(errors.ArchiveDamaged, match="should begin at position"):
-        whole(files_url, tmp_path / "archive")
+    with pytest.raises(errors.ArchiveDamaged, match="must begin at position"):
+        whole_log(files_url, tmp_path / "archive")

@@ -13,14 +13,16 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import NewEvent, state
-from tallystick.pipeline import archive_files, manifest, partitions, piece_check
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.archive_files import File
-from tallystick.pipeline.compacting import compact
-from tallystick.pipeline.partitions import Range
-from tallystick.pipeline.question import Question
-from tallystick.pipeline.verifying import verify
-from tallystick.pipeline.whole import whole
+from tallystick.pipeline.archive import bucket_reader, manifest
+from tallystick.pipeline.archive.bucket_reader import BucketFile
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.compact import compact
+from tallystick.pipeline.jobs.verify import verify
+from tallystick.pipeline.source import partitions
+from tallystick.pipeline.source.log_query import LogQuery
+from tallystick.pipeline.source.partitions import Range
+from tallystick.pipeline.verify import piece_check
+from tallystick.pipeline.whole_log import whole_log
 
 MakeLog = Callable[..., None]
 JobsOf = Callable[[Callable[[], object]], int]
@@ -123,7 +125,7 @@ def test_a_hot_stream_is_checked_where_its_pieces_meet(
             store.append("order/hot", NewEvent("order.noted", {"number": number}))
     archive(spark, files_url, place, bucket_events=10, until=40)
     monkeypatch.setattr(piece_check, "PIECE_ROWS", 10)
-    source = whole(files_url, place, over_pruned=True, trusting=False)
+    source = whole_log(files_url, place, over_pruned=True, trusting=False)
     assert len(piece_check.pieces_of(source, cores=2)) == 5
     assert verify(spark, files_url, place).problems == []
     altered(place, 1, lambda rows: change(rows, at))
@@ -149,7 +151,7 @@ def test_large_events_make_small_ranges(files_url: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(partitions, "PARTITION_EVENTS_SAMPLED", 10)
     monkeypatch.setattr(partitions, "PARTITION_BYTES_MAX", 110_000)
     with tallystick.open(files_url, readonly=True) as store:
-        found = partitions.plan(store, Question(url=files_url, cores=1))
+        found = partitions.plan(store, LogQuery(url=files_url, cores=1))
     assert [part.until - part.after for part in found] == [10, 10, 10, 10]
 
 
@@ -159,39 +161,39 @@ def test_a_hot_stream_of_runs_is_many_ranges(tmp_path: Path) -> None:
     with tallystick.open(url) as store:
         for number in range(30):
             store.append("run/hot", NewEvent("run.stepped", {"number": number}))
-        question = Question(url=url, partition_events=10)
-        found = partitions.plan(store, question)
+        query = LogQuery(url=url, partition_events=10)
+        found = partitions.plan(store, query)
         positions = [
-            event.position for part in found for page in partitions.pages(store, question, part) for event in page
+            event.position for part in found for page in partitions.pages(store, query, part) for event in page
         ]
     assert len(found) == 3
     assert len(positions) == len(set(positions)) == 30
 
 
-def _file(name: str, rows: int, size: int) -> File:
-    return File(name=name, sha256="", rows=rows, size=size, first=1, last=rows, blocks=())
+def _file(name: str, rows: int, size: int) -> BucketFile:
+    return BucketFile(name=name, sha256="", rows=rows, size=size, first=1, last=rows, blocks=())
 
 
 def test_files_are_shared_among_cores() -> None:
     """PIPE-04: a large file is many shares, small ones are read together, and no task has too many bytes."""
     large, small = _file("large", 1_000_000, 400 << 20), _file("small", 1000, 1 << 20)
-    assert len(archive_files.shared([large], cores=2)) == 4
-    assert len(archive_files.shared([large], cores=8)) == 16
-    assert [len(files) for files in archive_files.shared([small] * 300, cores=2)] == [250, 50]
+    assert len(bucket_reader.shared([large], cores=2)) == 4
+    assert len(bucket_reader.shared([large], cores=8)) == 16
+    assert [len(files) for files in bucket_reader.shared([small] * 300, cores=2)] == [250, 50]
     heavy = _file("heavy", 1000, 200 << 20)
-    assert [len(files) for files in archive_files.shared([heavy] * 3, cores=1)] == [1, 1, 1]
+    assert [len(files) for files in bucket_reader.shared([heavy] * 3, cores=1)] == [1, 1, 1]
 
 
 def test_a_range_is_never_made_for_nothing(files_url: str, make_log: MakeLog) -> None:
     """PIPE-01: an empty part of a log is one empty range, since Spark would make one up."""
     make_log(files_url, events=3)
     with tallystick.open(files_url, readonly=True) as store:
-        assert partitions.plan(store, Question(url=files_url, after=3, cores=4)) == [Range(3, 3)]
+        assert partitions.plan(store, LogQuery(url=files_url, after=3, cores=4)) == [Range(3, 3)]
 
 
 def test_an_erased_payload_is_taken_out_wherever_it_is() -> None:
     """PIPE-02: positions in order, rows in any order."""
     batch = pa.RecordBatch.from_pydict({"position": [9, 2, 5], "payload": ["a", "b", "c"]})
-    done = archive_files.without_payloads(batch, [1, 2, 9, 11])
+    done = bucket_reader.without_payloads(batch, [1, 2, 9, 11])
     assert done.column(1).to_pylist() == [None, None, "c"]
-    assert archive_files.without_payloads(batch, [1, 10]) is batch
+    assert bucket_reader.without_payloads(batch, [1, 10]) is batch

@@ -14,9 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick.event.model import Event
 from tallystick.pipeline import read_events
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.whole import read_archive, whole
-from tallystick.testing import builders, race
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.whole_log import read_archive, whole_log
+from tallystick.testing import builders
+from tests.postgres import race
 
 Positions = list[int]
 RowsOf = Callable[[DataFrame], list[Event]]
@@ -95,7 +96,7 @@ def test_a_head_that_is_proven_again_is_waited_for(
         _append(first, "order/third", 3)
         first.commit()
         assert _followed(spark, postgres_url, tmp_path, rows_of) == [["order/first", "order/third"]] * 3
-        fixed = whole(postgres_url)
+        fixed = whole_log(postgres_url)
         _append(other, "order/late", 4)
         assert [event.stream for event in rows_of(fixed.table(spark))] == ["order/first", "order/third"]
         timer = threading.Timer(1.0, other.commit)

@@ -12,14 +12,15 @@ from pyspark.sql import DataFrame, SparkSession
 import tallystick
 from tallystick import NewEvent, errors
 from tallystick.event.model import Event
-from tallystick.pipeline import clear, manifest
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.compacting import compact
-from tallystick.pipeline.growth import growth
-from tallystick.pipeline.growth_page import page
-from tallystick.pipeline.querying import sql
-from tallystick.pipeline.verifying import verify
-from tallystick.pipeline.whole import read_archive
+from tallystick.pipeline import clear
+from tallystick.pipeline.archive import manifest
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.compact import compact
+from tallystick.pipeline.jobs.growth import growth
+from tallystick.pipeline.jobs.growth_page import page
+from tallystick.pipeline.jobs.query import sql
+from tallystick.pipeline.jobs.verify import verify
+from tallystick.pipeline.whole_log import read_archive
 
 MakeLog = Callable[..., None]
 Stored = Callable[[str], list[Event]]

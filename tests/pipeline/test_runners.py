@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 import tallystick
 from tallystick import state
 from tallystick.event import canonical
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.rebuilding import rebuild
-from tallystick.pipeline.streaming import stream
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.rebuild import rebuild
+from tallystick.pipeline.jobs.stream import stream
 from tallystick.projections import Live, Projection, ViewReader, run_inline
 from tallystick.testing.shop import NOTED, PAID, PLACED, CustomerBalance, MergedFeed, OrderTotals, order_event
 

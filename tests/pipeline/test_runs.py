@@ -9,12 +9,12 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import NewEvent, errors
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.growth import growth
-from tallystick.pipeline.querying import sql
-from tallystick.pipeline.verifying import verify
-from tallystick.pipeline.whole import whole
-from tallystick.testing.tampering import CHANGES, tamper
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.growth import growth
+from tallystick.pipeline.jobs.query import sql
+from tallystick.pipeline.jobs.verify import verify
+from tallystick.pipeline.whole_log import whole_log
+from tallystick.testing.tamper import CHANGES, tamper
 
 RUNS, EVENTS = 6, 5
 
@@ -59,7 +59,7 @@ def test_what_needs_an_order_is_refused_by_name(spark: SparkSession, runs: str, 
     with pytest.raises(errors.NotForSpark):
         archive(spark, runs, tmp_path / "archive")
     with pytest.raises(errors.NotForSpark):
-        whole(runs)
+        whole_log(runs)
     with pytest.raises(errors.NotForSpark):
         verify(spark, runs, tmp_path / "archive")
 

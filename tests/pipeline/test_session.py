@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tallystick import errors
-from tallystick.pipeline.progress import watched
-from tallystick.pipeline.session import session
+from tallystick.pipeline.spark.progress import watched
+from tallystick.pipeline.spark.session import session
 
 
 def test_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import tallystick
 from tallystick import NewEvent, errors, state
 from tallystick.event.model import Event
 from tallystick.pipeline import clear, read_events
-from tallystick.pipeline.columns import COLUMNS
+from tallystick.pipeline.source.columns import COLUMNS
 
 MakeLog = Callable[..., None]
 Stored = Callable[[str], list[Event]]

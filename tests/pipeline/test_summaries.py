@@ -14,14 +14,14 @@ from pyspark.sql import SparkSession
 import tallystick
 from tallystick import NewEvent, errors
 from tallystick.event.model import Event
-from tallystick.pipeline import columns
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.extracting import NEEDED, Extractor
-from tallystick.pipeline.rebuilding import rebuild
+from tallystick.pipeline.fold.payload_columns import NEEDED, PayloadExtractor
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.rebuild import rebuild
+from tallystick.pipeline.source import columns
 from tallystick.projections import Live, Summary, ViewReader
 from tallystick.projections.summary import DAY, count, latest, max_text, payload, sum_
 from tallystick.testing import upkeep
-from tallystick.testing.summaries import SOLD, ByStream, Everything, expected, histories, play, rows_of
+from tests.projections.summaries import SOLD, ByStream, Everything, expected, histories, play, rows_of
 
 
 @pytest.mark.timeout(600)
@@ -132,10 +132,10 @@ def test_no_python_is_run_for_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any) -> Any:
         raise AssertionError("an event was looked at by Python")
 
-    monkeypatch.setattr("tallystick.pipeline.extracting._event", never)
+    monkeypatch.setattr("tallystick.pipeline.fold.payload_columns._event", never)
     with tallystick.open("memory:") as store:
         body = {"customer": "a", "cents": 1, "price": 1.25, "to": {"city": "x"}, "note": "n"}
         store.append("order/1", [NewEvent(SOLD, body), NewEvent(SOLD, {"customer": "b", "note": None})])
         events: list[Event] = list(store.events())
     table = pa.Table.from_batches([columns.batch_maker(NEEDED)(events)])
-    assert Extractor(Everything()).batches(table).num_rows == 2
+    assert PayloadExtractor(Everything()).batch(table).num_rows == 2

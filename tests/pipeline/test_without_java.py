@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 import tallystick
 from tallystick import errors, state
 from tallystick.event.model import Event
-from tallystick.pipeline import manifest
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.columns import COLUMNS, to_events
-from tallystick.pipeline.compacting import compact
+from tallystick.pipeline.archive import manifest
 from tallystick.pipeline.file_list import files
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.compact import compact
+from tallystick.pipeline.source.columns import COLUMNS, to_events
 
 Stored = Callable[[str], list[Event]]
 Read = Callable[[list[str]], pa.Table]

@@ -18,16 +18,17 @@ from pyspark.sql import SparkSession
 
 import tallystick
 from tallystick import NewEvent, Store, errors
-from tallystick.pipeline import clear, manifest, shelving
-from tallystick.pipeline.archive import archive
-from tallystick.pipeline.compacting import compact
-from tallystick.pipeline.covering import Covering
-from tallystick.pipeline.growth import growth
-from tallystick.pipeline.manifest import Bucket, Manifest
-from tallystick.pipeline.querying import sql
-from tallystick.pipeline.rebuilding import rebuild
-from tallystick.pipeline.verifying import verify
-from tallystick.pipeline.whole import whole
+from tallystick.pipeline import clear
+from tallystick.pipeline.archive import archive_files, manifest
+from tallystick.pipeline.archive.coverage import ArchiveCoverage
+from tallystick.pipeline.archive.manifest import Bucket, Manifest
+from tallystick.pipeline.jobs.archive import archive
+from tallystick.pipeline.jobs.compact import compact
+from tallystick.pipeline.jobs.growth import growth
+from tallystick.pipeline.jobs.query import sql
+from tallystick.pipeline.jobs.rebuild import rebuild
+from tallystick.pipeline.jobs.verify import verify
+from tallystick.pipeline.whole_log import whole_log
 from tallystick.projections import Projection, ViewReader
 from tallystick.state import as_reducer, prune
 
@@ -81,7 +82,7 @@ def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
         for number in range(5):
             head = store.stream_head(f"order/o{number}")
             assert head is not None
-            held = Covering(place / "archive", store)
+            held = ArchiveCoverage(place / "archive", store)
             prune(store, f"order/o{number}", before=head.seq, reducers=[counter], snapshot=True, archive=held)
         fill(store, 5)
     archive(spark, url, place / "archive", bucket_events=20)
@@ -148,7 +149,7 @@ def test_a_manifest_that_leaves_out_what_was_pruned_is_refused(
             lambda: rebuild(spark, store, Noted(), pruned),
             lambda: growth(spark, files_url, pruned),
             lambda: archive(spark, files_url, pruned),
-            lambda: Covering(pruned, store),
+            lambda: ArchiveCoverage(pruned, store),
         ]
         for job in jobs:
             with pytest.raises(errors.ArchiveDamaged):
@@ -174,7 +175,7 @@ def test_verify_names_what_was_pruned_and_is_not_in_the_archive(
     assert verify(spark, files_url, pruned).problems == []
     changed(pruned, FORGED[name])
     found = verify(spark, files_url, pruned)
-    assert any("what the log relied on" in problem.reason for problem in found.problems)
+    assert any("not the archive that the log was pruned by" in problem.reason for problem in found.problems)
     assert {problem.stream for problem in found.problems if problem.what == "sequence"} & {
         f"order/o{number}" for number in range(5)
     }
@@ -207,8 +208,8 @@ def altered(place: Path, change: Callable[[pa.Table], pa.Table], *, forged: bool
     path = place / bucket.events.name
     pq.write_table(change(pq.read_table(path)), path, compression="zstd")
     if forged:
-        rows = shelving.rows_in(path)
-        file = msgspec.structs.replace(bucket.events, sha256=shelving.hash_of(path), rows=rows)
+        rows = archive_files.rows_in(path)
+        file = msgspec.structs.replace(bucket.events, sha256=archive_files.hash_of(path), rows=rows)
         first = msgspec.structs.replace(bucket, events=file, rows=rows)
         manifest.save(place, msgspec.structs.replace(found, buckets=[first, *found.buckets[1:]]))
 
@@ -258,7 +259,7 @@ def test_no_job_takes_a_changed_file(
         with pytest.raises(errors.ArchiveDamaged, match="is not the one that was archived"):
             compact(spark, pruned, bucket_events=100)
         with pytest.raises(errors.ArchiveDamaged, match="is not the one that was archived"), clear():
-            whole(files_url, pruned).table(spark).collect()
+            whole_log(files_url, pruned).table(spark).collect()
         with pytest.raises(errors.ArchiveDamaged, match="is not the one that was archived"), clear():
             sql(spark, files_url, "select count(*) from events where position between 5 and 8", pruned).collect()
     finally:

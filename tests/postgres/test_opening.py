@@ -16,9 +16,13 @@ import tallystick
 from tallystick import Store, errors
 from tallystick.cli.main import tally
 from tallystick.engines.postgres import migrations
-from tallystick.store.stating import shown
+from tallystick.store.urls import redacted
+from tallystick.store.verify import verify
 from tallystick.testing import postgres
 from tallystick.testing.builders import event
+
+from . import catalog
+from .older import BEFORE, make_older
 
 Connect = Callable[..., psycopg.Connection[Any]]
 
@@ -68,26 +72,71 @@ def test_stores_are_made_side_by_side_on_one_server() -> None:
     assert failed == []
 
 
-def test_migrations_are_numbered_and_noted(store: Store, connect: Connect) -> None:
-    """CP-12: every step is in the table, in order, and the report says the format."""
+def test_a_new_store_is_created_at_the_latest_format(store: Store, connect: Connect) -> None:
+    """CP-12: the table of steps has one row for the schema, and the report says the format."""
     rows = connect().execute("SELECT number, name FROM tally.migrations ORDER BY number").fetchall()
-    assert rows == [(step.number, step.name) for step in migrations.known()]
+    assert rows == [(migrations.latest(), "schema")]
     assert store.report().facts["format"] == migrations.latest()
 
 
-def test_an_older_database_is_migrated_without_loss() -> None:
-    """CP-12: a database at any earlier step is brought up by the next writer, and refused to a reader."""
-    for upto in [step.number for step in migrations.known()[1:-1]]:
-        with postgres.database() as old:
-            with psycopg.connect(old, autocommit=True) as connection:
-                migrations.migrate(connection, profile="plain", clock=lambda: 0, upto=upto)
-                found = migrations.version_of(connection)
-            assert found == upto
-            with pytest.raises(errors.OlderFormat):
-                tallystick.open(old, readonly=True)
-            with tallystick.open(old) as store:
-                store.append("order/a", event())
-                assert store.report().facts["format"] == migrations.latest()
+def test_an_older_database_is_migrated_without_loss(url: str, store: Store, connect: Connect) -> None:
+    """CP-12: a database of an earlier format is brought up to date by the next writer, and refused to a reader.
+
+    Its schema is then that of a new store: definitions, owners and rights.
+    """
+    store.append("order/a", event())
+    store.close()
+    new = catalog.described(connect())
+    make_older(connect())
+    assert catalog.described(connect()) != new
+    with pytest.raises(errors.OlderFormat):
+        tallystick.open(url, readonly=True)
+    with tallystick.open(url) as migrated:
+        assert migrated.report().recovered == (f"migrated from format {BEFORE} to {migrations.latest()}",)
+        assert migrated.report().facts["format"] == migrations.latest()
+        assert migrated.append("order/a", event()).seq == 2
+        assert verify(migrated.log).ok
+    assert catalog.described(connect()) == new
+    rows = connect().execute("SELECT number FROM tally.migrations ORDER BY number").fetchall()
+    assert rows == [(BEFORE,), *((step.number,) for step in migrations.steps())]
+
+
+def test_a_database_that_is_too_old_is_refused(url: str, store: Store, connect: Connect) -> None:
+    """CP-12: a format without a step is refused by name, to writers, readers and `tally migrate`, and not touched."""
+    store.close()
+    make_older(connect(), number=BEFORE - 1)
+    before = catalog.described(connect())
+    for readonly in (True, False):
+        with pytest.raises(errors.FormatTooOld, match="tally export") as refused:
+            tallystick.open(url, readonly=readonly)
+        assert (refused.value.found, refused.value.oldest) == (BEFORE - 1, BEFORE)
+    assert CliRunner().invoke(tally, ["migrate", url]).exit_code == 2
+    assert catalog.described(connect()) == before
+
+
+def test_a_migration_that_fails_changes_nothing(
+    url: str, store: Store, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CP-12: a step, the functions and the number are one transaction."""
+    store.close()
+    make_older(connect())
+    before = catalog.described(connect())
+    broken = f"{migrations.functions()}\nSELECT no_such_function();"
+    monkeypatch.setattr(migrations, "functions", lambda: broken)
+    with pytest.raises(errors.TallyError):
+        tallystick.open(url)
+    assert catalog.described(connect()) == before
+    with pytest.raises(errors.OlderFormat):
+        tallystick.open(url, readonly=True)
+
+
+def test_functions_can_be_installed_again(store: Store, connect: Connect) -> None:
+    """CP-12: installing them a second time changes no definition, owner or right."""
+    before = catalog.described(connect())
+    with connect() as connection, connection.transaction():
+        connection.execute("SET LOCAL ROLE tally_owner")
+        connection.execute(migrations.functions().encode())
+    assert catalog.described(connect()) == before
 
 
 def test_a_newer_database_is_refused(url: str, store: Store, connect: Connect) -> None:
@@ -140,7 +189,7 @@ def test_no_refusal_repeats_a_password(place: str) -> None:
 )
 def test_a_url_is_shown_without_its_password(url: str, expected: str) -> None:
     """CP-11: wherever the password stands in a URL; what holds none is shown as it is."""
-    assert shown(url) == expected
+    assert redacted(url) == expected
 
 
 def test_a_command_does_not_print_the_password(url: str) -> None:
@@ -165,32 +214,13 @@ def test_options_are_checked(url: str, options: dict[str, Any]) -> None:
         tallystick.open(url, readonly=True)
 
 
-BEFORE = """
-SELECT tally.append_event('order/a', -1, 't', 1, gen_random_uuid(), 0, '{}',
-    '{"org":"acme","source":"till","source_seq":5}', NULL, 0, false, NULL, NULL);
-SELECT tally.move_sources(ARRAY['till', 'gone'], ARRAY[5, 9]);
-SET ROLE tally_app;
-CREATE TABLE tally_views."view_Old_1_rows" (n bigint);
-INSERT INTO tally.views (projection, epoch, live, definition, store_id, position, link_position, link, drops)
-VALUES ('Old', 1, true, '{"kind":"tables"}', gen_random_uuid(), 1, 0, '', 0),
-    ('Kept', 1, true, '{"kind":"rows"}', gen_random_uuid(), 1, 0, '', 0);
-RESET ROLE;
-"""
-
-
-def test_an_upgrade_to_owners_of_their_own_keeps_what_cannot_be_made_again() -> None:
-    """CP-10, CP-12, LH-03: sources go on within their org, tables that anybody could alter go, rows stay."""
-    with postgres.database() as old:
-        with psycopg.connect(old, autocommit=True) as connection:
-            migrations.migrate(connection, profile="plain", clock=lambda: 0, upto=14)
-            connection.execute(BEFORE)
-        with tallystick.open(old) as store:
-            for org, source, last in (("acme", "till", 5), ("bolt", "gone", 9)):
-                with pytest.raises(errors.SourceRepeated) as refused:
-                    store.append("order/b", event(meta={"org": org, "source": source, "source_seq": last}))
-                assert refused.value.last == last
-            store.append("order/c", event(meta={"org": "bolt", "source": "till", "source_seq": 1}))
-        with psycopg.connect(old) as connection:
-            assert connection.execute("SELECT projection FROM tally.views").fetchall() == [("Kept",)]
-            tables = connection.execute("SELECT count(*) FROM pg_class WHERE relname LIKE 'view_Old%%'")
-            assert tables.fetchone() == (0,)
+def test_sources_that_an_older_format_left_count_for_every_org(store: Store, connect: Connect) -> None:
+    """CP-10, CP-12, LH-03: nobody can say which org the pruned events of such a source belonged to."""
+    connect().execute("INSERT INTO tally.sources (source, seq) VALUES ('gone', 9)")
+    store.append("order/a", event(meta={"org": "acme", "source": "till", "source_seq": 5}))
+    for org, source, last in (("acme", "till", 5), ("acme", "gone", 9), ("bolt", "gone", 9)):
+        with pytest.raises(errors.SourceRepeated) as refused:
+            store.append("order/b", event(meta={"org": org, "source": source, "source_seq": last}))
+        assert refused.value.last == last
+    store.append("order/c", event(meta={"org": "bolt", "source": "till", "source_seq": 1}))
+    store.append("order/c", event(meta={"org": "bolt", "source": "gone", "source_seq": 10}))

@@ -74,7 +74,7 @@ def test_older_tables_are_brought_forward_without_loss(
 ) -> None:
     """EVT-10: steps are numbered, taken once and in order; rows of an older step stay."""
     every = run_tables.steps()
-    assert [step.name[4:] for step in every] == ["init", "orchestration", "hardware", "replay"]
+    assert [step.name for step in every] == ["init", "orchestration", "hardware", "replay"]
     monkeypatch.setattr(run_tables, "steps", lambda: every[:2])
     with crew.log.view_tables.writing() as session:
         run_tables._migrate(session)
@@ -84,7 +84,7 @@ def test_older_tables_are_brought_forward_without_loss(
     runs.fill_tables(crew)
     assert [row["id"] for row in _stored(crew)["runs"]] == ["old", "one"]
     taken = connect().execute("SELECT number, name FROM tally_views.run_steps ORDER BY 1").fetchall()
-    assert taken == [tuple(step) for step in every]
+    assert taken == [(step.number, f"{step.number:03d}_{step.name}") for step in every]
 
 
 def test_a_login_that_may_own_no_tables_records_runs_without_them(store: Store, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 
 from tallystick import NewEvent, Store, errors
-from tallystick.engines.postgres import migrations
 from tallystick.store.commit import Outcome
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.prepare import Part, Request
@@ -99,17 +98,3 @@ def test_a_refused_append_leaves_no_record(store: Store, count: int) -> None:
     assert store.log.commands.load(KEY) is None
     outcome: Outcome = store.submit([_request("order/1", count)])[0]
     assert isinstance(outcome, list)
-
-
-def test_the_later_append_event_is_the_earlier_one_that_also_knows_pruned_ids() -> None:
-    """CP-12: what step 008 puts in the place of 004's function differs from it in one condition alone."""
-    texts = {step.number: step.sql for step in migrations.known()}
-    earlier, later = (
-        texts[number].partition("FUNCTION tally.append_event(")[2].partition("\n$$;")[0] for number in (4, 8)
-    )
-    added = """        IF EXISTS (SELECT FROM tally.pruned AS gone WHERE gone.id = new_id) THEN
-            status := 'judge';
-            RETURN;
-        END IF;
-"""
-    assert later.replace(added, "") == earlier != later

@@ -11,7 +11,6 @@ import msgspec
 import psycopg
 import pytest
 
-import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.projections import Consumer, Live, ViewReader, rebuild
 from tallystick.store import row_checks
@@ -22,6 +21,7 @@ from tallystick.testing.contract.projections import fill, folded, stored
 from tallystick.testing.shop import PLACED, CustomerBalance, OrderTotals, order_event
 
 from .conftest import wait_for_a_lock
+from .older import make_older
 
 Connect = Callable[..., psycopg.Connection[Any]]
 Reopen = Callable[..., Store]
@@ -342,35 +342,18 @@ def test_a_long_name_and_a_long_key_are_kept(store: Store) -> None:
     assert {key for key, _ in ViewReader(store, "é" * 500).items()} == set(keys)
 
 
-def test_rows_are_there_after_a_migration(url: str) -> None:
-    """CP-12: a database of the format before gets the tables when it is opened for writing."""
-    from tallystick.engines.postgres import migrations
-
-    with psycopg.connect(url, autocommit=True) as connection:
-        migrations.migrate(connection, profile="plain", clock=time.time_ns, upto=8)
-    with tallystick.open(url) as store:
-        fill(store, 3)
-        Live(store, OrderTotals()).catch_up()
-        assert stored(store, OrderTotals()) == folded(store, OrderTotals())
-
-
-def test_rows_of_an_older_format_are_given_their_checks(store: Store, reopen: Reopen, connect: Connect) -> None:
-    """SAFE-01: rows, places and checkpoints that were there before the checks are served after the upgrade."""
+def test_rows_are_there_after_a_migration(store: Store, reopen: Reopen, connect: Connect) -> None:
+    """CP-12, SAFE-01: rows, places and checkpoints of an older format are served after the upgrade."""
     fill(store, 8)
     Live(store, CustomerBalance()).catch_up()
     store.save_checkpoint("mailer", 3)
     rows = dict(ViewReader(store, CustomerBalance().name).items())
     store.close()
-    for table in ("views", "view_rows", "checkpoints"):
-        connect().execute(f"ALTER TABLE tally.{table} DROP COLUMN checksum")
-    for table in ("tally.batch_rows", "tally.kept_counts", "tally_locks.changing", "tally_locks.reading"):
-        connect().execute(f"DROP TABLE {table}")
-    connect().execute("ALTER TABLE tally.views DROP COLUMN row_count")
-    connect().execute("ALTER TABLE tally.events DROP CONSTRAINT signatures_have_64_bytes")
-    for function in ("change", "read", "drop"):
-        connect().execute(f"DROP FUNCTION tally.lock_tables_to_{function}")
-    connect().execute("DELETE FROM tally.migrations WHERE number >= 26")
-    older = reopen()
-    assert side_problems(older.log) == []
-    assert dict(ViewReader(older, CustomerBalance().name).items()) == rows
-    assert older.load_checkpoint("mailer") == 3
+    make_older(connect())
+    migrated = reopen()
+    assert side_problems(migrated.log) == []
+    assert dict(ViewReader(migrated, CustomerBalance().name).items()) == rows
+    assert migrated.load_checkpoint("mailer") == 3
+    fill(migrated, 3)
+    Live(migrated, CustomerBalance()).catch_up()
+    assert stored(migrated, CustomerBalance()) == folded(migrated, CustomerBalance())

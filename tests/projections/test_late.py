@@ -10,7 +10,7 @@ import pytest
 import tallystick
 from tallystick import Event, errors
 from tallystick.projections import LateView
-from tallystick.projections.ordering import mark_of
+from tallystick.projections.merged_order import mark_of
 from tallystick.testing.builders import event
 
 

@@ -14,10 +14,10 @@ from tallystick import NewEvent, errors
 from tallystick.event.catalog import Catalog
 from tallystick.projections import Live, Summary, ViewReader
 from tallystick.projections.summary import count, payload, sum_, top
-from tallystick.projections.summary.rebuilding import rebuild_by_sql, why_not
+from tallystick.projections.summary.rebuild import rebuild_by_sql, why_not_in_database
 from tallystick.testing import upkeep
-from tallystick.testing.summaries import SOLD, ByStream, Everything, expected, histories, play, rows_of
-from tallystick.testing.tampering import tamper
+from tallystick.testing.tamper import tamper
+from tests.projections.summaries import SOLD, ByStream, Everything, expected, histories, play, rows_of
 
 from .conftest import HAS_SERVER, url_of
 from .test_equivalence import SETTINGS
@@ -125,7 +125,7 @@ def test_an_upcaster_forces_python(open_store: Any) -> None:
     catalog = Catalog()
     catalog.upcaster(SOLD, from_version=1)(lambda data: data)
     store = open_store("sqlite", catalog=catalog)
-    assert "upcaster" in (why_not(store, Sold()) or "")
+    assert "upcaster" in (why_not_in_database(store, Sold()) or "")
     with pytest.raises(errors.ProjectionInvalid, match="upcaster"):
         rebuild_by_sql(store, Sold())
 

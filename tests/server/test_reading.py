@@ -9,7 +9,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, state
 from tallystick.projections import Projection
-from tallystick.server.api import runs
+from tallystick.server.api import log_page, runs
 from tallystick.server.merge import merge
 from tallystick.testing.builders import text
 
@@ -150,7 +150,7 @@ def test_a_list_of_runs_goes_on_where_the_look_at_streams_ended(serve: Any, monk
 
 def test_a_filter_looks_a_bounded_way_for_a_page(everywhere: Any, fresh: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lets nothing through does not read the whole log at once; `through` leads on, and following goes on too."""
-    monkeypatch.setattr(reading, "LOOKED_MAX", 10)
+    monkeypatch.setattr(log_page, "LOOKED_MAX", 10)
     everywhere.append(fresh, *({"n": n} for n in range(25)))
     begin = everywhere.service.store.head() - 25
     everywhere.append(f"rare/{fresh[6:]}", {"n": 25})

@@ -9,7 +9,7 @@ import pytest
 
 import tallystick
 from tallystick import ANY, NewEvent
-from tallystick.engines.sqlite import writing
+from tallystick.engines.sqlite import commit_rows
 from tallystick.store.verify import verify
 
 _SEVERAL = {
@@ -48,7 +48,7 @@ def test_a_batch_of_one_kind_is_one_shape():
     """LH-18: the statement for a usual batch binds eight values once and four a row, and leaves four columns out."""
     row = (1, "order/a", 1, "a.done", 1, bytes(16), 7, b"{}", b"{}", bytes(32), bytes(32), None)
     rows = [(1 + n, "order/a", 1 + n, "a.done", 1, bytes([n] * 16), 7, b"%d" % n, *row[8:]) for n in range(16)]
-    statement, values = writing._insertion(rows, 9)
+    statement, values = commit_rows._insertion(rows, 9)
     assert len(values) == 8 + 4 * 16
     assert statement.count("?") == 12 * 16
     assert not any(name in statement for name in ("signature", "org", "app", "env"))

@@ -1,4 +1,4 @@
-"""Checkpoints in tables: those of the log, and those of a database beside one."""
+"""Checkpoints in tables: those of the log, and those of a side database."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 
 from tallystick import errors
 from tallystick.engines.sqlite import migrations
-from tallystick.engines.tables.checkpoints import SCHEMA, SqliteCheckpoints
-from tallystick.engines.tables.database import open_beside
+from tallystick.engines.tables import schema
+from tallystick.engines.tables.checkpoints import SqliteCheckpoints
+from tallystick.engines.tables.database import open_side
 from tallystick.store.checkpoints import Checkpoint
 
 _SAVE = """
@@ -30,11 +31,11 @@ def _at(position: int) -> Checkpoint:
 
 @pytest.fixture(params=["log", "beside"])
 def table(request, tmp_path):
-    """The checkpoints of a log, and of a database beside one."""
+    """The checkpoints of a log, and of a side database."""
     if request.param == "log":
         yield request.getfixturevalue("store").log.checkpoints
         return
-    database = open_beside(str(tmp_path / "beside.db"), SCHEMA)
+    database = open_side(str(tmp_path / "beside.db"), ("checkpoints",), readonly=False)
     yield SqliteCheckpoints(database)
     database.close()
 
@@ -69,11 +70,9 @@ def test_a_saved_checkpoint_survives_kill_9(path, spawn, reopen):
     assert reopen().load_checkpoint("c") == 1
 
 
-def test_both_kinds_of_database_have_the_same_table():
-    """The table that a migration makes is the one that is made beside other engines."""
-    found = []
-    for schema in (SCHEMA, migrations.expected_schema()["checkpoints"]):
-        with closing(sqlite3.connect(":memory:")) as connection:
-            connection.executescript(schema)
-            found.append(connection.execute("PRAGMA table_info(checkpoints)").fetchall())
-    assert found[0] == found[1]
+@pytest.mark.parametrize("name", ["checkpoints", *schema.VIEWS, *schema.DEAD_LETTERS])
+def test_both_kinds_of_database_have_the_same_table(name):
+    """The table of a store is the one that is created next to other engines."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(schema.script("dead_letters", name))
+        assert schema.definitions(connection)[name] == migrations.expected_schema()[name]

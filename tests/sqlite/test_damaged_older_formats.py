@@ -17,13 +17,11 @@ from click.testing import CliRunner
 import tallystick
 from tallystick import errors
 from tallystick.cli.main import tally
-from tallystick.engines.sqlite import mark, migrations, place, statements, survey
+from tallystick.engines.sqlite import mark, statements, survey
 from tallystick.event import canonical, chain, ids
 from tallystick.store.verify import verify
+from tests.sqlite import older
 
-LATEST = migrations.latest()
-OLDER = [step.number for step in migrations.known()[:-1]]
-MARKED = [version for version in OLDER if version >= 11]
 EVENTS = 10
 FRAME = 4096 + 24
 
@@ -40,18 +38,14 @@ def _append(connection: sqlite3.Connection, rows: list[tuple]) -> None:
     for row in rows:
         connection.execute("BEGIN")
         connection.execute(statements.named("insert_event"), (*row, 7, None, None, None))
-        if migrations.version_of(connection) >= 6:
-            connection.execute(statements.named("move_head"), (row[1], row[2], row[10], None))
+        connection.execute(statements.named("move_head"), (row[1], row[2], row[10], None))
         connection.execute("COMMIT")
 
 
-def _killed(path: str, version: int, *, closed_at: int = 5) -> None:
-    """A store of that format as a killed writer leaves it: some events in the file, and the others in the log."""
+def _killed(path: str, *, closed_at: int = 5) -> None:
+    """A store of the older format as a killed writer leaves it: some events in the file, and the others in the log."""
     live = f"{path}.live"
-    connection = sqlite3.connect(live, isolation_level=None)
-    connection.execute(f"PRAGMA application_id = {place.APPLICATION_ID}")
-    connection.execute("PRAGMA journal_mode = WAL")
-    migrations.migrate(connection, profile="plain", clock=lambda: 5, upto=version)
+    connection = older.create(live, profile="plain")
     rows = _rows(EVENTS)
     _append(connection, rows[:closed_at])
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -62,9 +56,9 @@ def _killed(path: str, version: int, *, closed_at: int = 5) -> None:
     os.unlink(live)
 
 
-def _closed(path: str, version: int) -> None:
-    """A store of that format that was closed."""
-    _killed(path, version)
+def _closed(path: str) -> None:
+    """A store of the older format that was closed."""
+    _killed(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert not os.path.exists(f"{path}-wal")
@@ -87,15 +81,14 @@ def _contents(path: str) -> dict[str, bytes]:
 
 @pytest.mark.security
 @pytest.mark.parametrize("readonly", [True, False])
-@pytest.mark.parametrize("version", OLDER)
-def test_a_damaged_log_of_an_older_format_is_named(path: str, version: int, readonly: bool) -> None:
+def test_a_damaged_log_of_an_older_format_is_named(path: str, readonly: bool) -> None:
     """SAFE-01, EVT-10: nobody is sent to migrate what is not migrated, and nothing of it is changed."""
-    _killed(path, version)
+    _killed(path)
     with open(f"{path}-wal", "r+b") as log:
         log.seek(32 + FRAME + 24 + 2048)
         log.write(b"\xff\0\xff\0")
     before = _contents(path)
-    with pytest.raises(errors.Damaged, match=f"not migrated from format {version}: its write-ahead log is damaged"):
+    with pytest.raises(errors.Damaged, match="not migrated from format 16: its write-ahead log is damaged"):
         tallystick.open(f"sqlite:{path}", readonly=readonly)
     assert _contents(path) == before
 
@@ -103,7 +96,7 @@ def test_a_damaged_log_of_an_older_format_is_named(path: str, version: int, read
 @pytest.mark.security
 def test_the_command_line_does_not_send_a_user_round_in_a_circle(path: str) -> None:
     """SAFE-01: neither command says that nothing is lost."""
-    _killed(path, 9)
+    _killed(path)
     with open(f"{path}-wal", "r+b") as log:
         log.seek(32 + FRAME + 24 + 2048)
         log.write(b"\xff\0\xff\0")
@@ -116,10 +109,9 @@ def test_the_command_line_does_not_send_a_user_round_in_a_circle(path: str) -> N
 
 @pytest.mark.security
 @pytest.mark.parametrize("kept", ["the file", "an older copy"])
-@pytest.mark.parametrize("version", MARKED)
-def test_commits_that_an_older_format_lost_are_named(path: str, version: int, kept: str) -> None:
-    """SAFE-01, EVT-10: the mark counts for every format that has one, and a migration does not begin it anew."""
-    _killed(path, version)
+def test_commits_that_an_older_format_lost_are_named(path: str, kept: str) -> None:
+    """SAFE-01, EVT-10: the mark counts for an older format too, and a migration does not begin a new one."""
+    _killed(path)
     _mark(path, head=EVENTS, is_open=kept == "the file")
     os.unlink(f"{path}-wal")
     before = _contents(path)
@@ -131,32 +123,29 @@ def test_commits_that_an_older_format_lost_are_named(path: str, version: int, ke
 
 
 @pytest.mark.security
-@pytest.mark.parametrize("version", MARKED)
-def test_a_stale_log_beside_an_older_format_is_not_replayed(path: str, version: int) -> None:
+def test_a_stale_log_beside_an_older_format_is_not_replayed(path: str) -> None:
     """SAFE-01, EVT-10: a write-ahead log beside a store that was closed without one is not its own."""
-    _killed(path, version, closed_at=8)
+    _killed(path, closed_at=8)
     log = Path(f"{path}-wal").read_bytes()
     os.unlink(f"{path}-wal")
-    _closed(path, version)
+    _closed(path)
     Path(f"{path}-wal").write_bytes(log)
     _mark(path, head=EVENTS, is_open=False)
     with pytest.raises(errors.Damaged, match="does not belong to it"):
         tallystick.open(f"sqlite:{path}")
 
 
-@pytest.mark.parametrize("version", MARKED)
 @pytest.mark.parametrize("head", [EVENTS, EVENTS - 3])
-def test_a_sound_store_of_a_killed_writer_is_migrated(path: str, version: int, head: int) -> None:
+def test_a_sound_store_of_a_killed_writer_is_migrated(path: str, head: int) -> None:
     """EVT-10: what the mark knows is there, and what it does not know yet is kept."""
-    _killed(path, version)
+    _killed(path)
     _mark(path, head=head, is_open=True)
     _require_whole(path)
 
 
-@pytest.mark.parametrize("version", MARKED)
-def test_the_mark_of_another_store_does_not_count(path: str, version: int) -> None:
+def test_the_mark_of_another_store_does_not_count(path: str) -> None:
     """EVT-10: a copy of another store in this place is not held against what was here before."""
-    _closed(path, version)
+    _closed(path)
     other = mark.encode(mark.StoreMark(b"o" * 16, 90, True)).ljust(mark.SLOTS * mark.SLOT_BYTES, b"\0")
     Path(mark.path_of(path)).write_bytes(other)
     _require_whole(path)
@@ -164,7 +153,8 @@ def test_the_mark_of_another_store_does_not_count(path: str, version: int) -> No
 
 _MIGRATE_AND_DIE = """
 import os, signal, sys, tallystick
-from tallystick.engines.sqlite import migrations, place
+from tallystick.engines.sqlite import store_file
+from tallystick.engines.tables import migrations
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -178,18 +168,17 @@ def take_and_die(*values):
 if sys.argv[2] == "after a step":
     migrations._take = take_and_die
 else:
-    place.Opening._begin = die
+    store_file.Opening._begin = die
 tallystick.open("sqlite:" + sys.argv[1])
 """
 
 
 @pytest.mark.parametrize("moment", ["after a step", "after the last step"])
-@pytest.mark.parametrize("version", MARKED)
 def test_a_migration_that_was_killed_goes_on(
-    path: str, spawn: Callable[..., subprocess.Popen[str]], version: int, moment: str
+    path: str, spawn: Callable[..., subprocess.Popen[str]], moment: str
 ) -> None:
     """EVT-10: the write-ahead log that it leaves is the store's own, although the store had been closed before."""
-    _closed(path, version)
+    _closed(path)
     _mark(path, head=EVENTS, is_open=False)
     child = spawn(_MIGRATE_AND_DIE, path, moment)
     assert child.wait(60) == -signal.SIGKILL, child.stderr.read()

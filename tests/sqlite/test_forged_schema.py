@@ -15,6 +15,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.engines.sqlite import migrations
+from tallystick.engines.tables import schema
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep
 
@@ -105,7 +106,7 @@ def test_statistics_of_sqlite_are_no_damage(path: str, reopen: Callable[..., Sto
     with closing(sqlite3.connect(path)) as raw:
         raw.execute("ANALYZE")
         assert raw.execute("SELECT count(*) FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchone() == (1,)
-        assert "sqlite_stat1" not in migrations.schema_of(raw)
+        assert "sqlite_stat1" not in schema.definitions(raw)
     store = reopen()
     assert store.append("order/a", NewEvent("thing.done", {})).seq == 1
     assert verify(store.log).ok

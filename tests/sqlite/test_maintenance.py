@@ -123,7 +123,7 @@ def _refused(connection: sqlite3.Connection, attack: str) -> None:
 def test_the_maintaining_connection_does_only_what_a_fact_names(maintained, path, attack):
     """EVT-05, settled 18: maintenance cannot prune, erase or forget anything that no control fact names."""
     before = _state(path)
-    with maintained.log._database.maintainer().alone("a test") as connection:
+    with maintained.log._database.maintainer().exclusively("a test") as connection:
         _refused(connection, attack)
     assert _state(path) == before
     assert verify(maintained.log).problems == []

@@ -9,14 +9,18 @@ import pytest
 
 import tallystick
 from tallystick import NewEvent, errors
-from tallystick.engines.sqlite import migrations, place, statements
+from tallystick.engines.sqlite import migrations, statements
 from tallystick.engines.sqlite.view import SqliteView
+from tallystick.engines.tables import schema
 from tallystick.event import canonical, chain, ids
+from tallystick.store import row_checks
+from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep
+from tests.sqlite import older
 
 LATEST = migrations.latest()
-OLDER = [step.number for step in migrations.known()[:-1]]
+TOO_OLD = [1, older.FORMAT - 1]
 SEED_FIELDS = {
     "runs": {"id", "tenant_id", "status", "fingerprint"},
     "events": {"position", "stream", "type", "payload"},
@@ -30,19 +34,21 @@ SEED_FIELDS = {
 }
 
 
-def _make_old(path: str, version: int, rows: list[tuple]) -> None:
-    """A database as that format's version left it, with events in it."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute(f"PRAGMA application_id = {place.APPLICATION_ID}")
-    connection.execute("PRAGMA journal_mode = WAL")
-    migrations.migrate(connection, profile="lighthouse", clock=lambda: 5, upto=version)
+def _make_old(path: str, rows: list[tuple]) -> None:
+    """A store of the older format, with events in it."""
+    connection = older.create(path, profile="lighthouse")
     connection.executemany(statements.named("insert_event"), [(*row, 7, "acme", None, None) for row in rows])
     connection.execute("INSERT INTO runs (id, status, created_at, updated_at) VALUES ('r1', 'done', 1, 2)")
-    if version >= 6:
-        heads = {row[1]: (row[1], row[2], row[10], "acme") for row in rows}
-        connection.executemany(statements.named("move_head"), heads.values())
-        connection.execute("INSERT INTO sources VALUES ('s', 20)")
+    heads = {row[1]: (row[1], row[2], row[10], "acme") for row in rows}
+    connection.executemany(statements.named("move_head"), heads.values())
+    connection.execute("INSERT INTO org_sources VALUES ('acme', 's', 20)")
     connection.close()
+
+
+def _renumber(path: str, number: int) -> None:
+    raw = sqlite3.connect(path)
+    raw.execute(f"PRAGMA user_version = {number:d}")
+    raw.close()
 
 
 def _rows() -> list[tuple]:
@@ -67,10 +73,9 @@ connection.close()
 """
 
 
-@pytest.mark.parametrize("version", OLDER)
-def test_an_older_store_that_somebody_has_open_is_not_upgraded(path, reopen, spawn, version):
-    """SAFE-02: an older version keeps no mark and not all of its locks; SQLite's own say that somebody is there."""
-    _make_old(path, version, _rows())
+def test_an_older_store_that_somebody_has_open_is_not_upgraded(path, reopen, spawn):
+    """SAFE-02: SQLite's own locks say that somebody is there."""
+    _make_old(path, _rows())
     before = Path(path).read_bytes()
     child = spawn(_OLDER_WRITER, path)
     assert child.stdout.readline() == "open\n"
@@ -83,15 +88,14 @@ def test_an_older_store_that_somebody_has_open_is_not_upgraded(path, reopen, spa
     assert reopen().head() == 20
 
 
-@pytest.mark.parametrize("version", OLDER)
-def test_an_older_store_is_upgraded_without_loss(path, reopen, some, version):
-    """EVT-10: every older format opens, holds every event, verifies, and goes on where it was."""
+def test_an_older_store_is_upgraded_without_loss(path, reopen, some):
+    """EVT-10: a store of the older format opens, holds every event, verifies, and continues where it was."""
     rows = _rows()
-    _make_old(path, version, rows)
+    _make_old(path, rows)
     store = reopen()
     assert [event.row for event in store.read().events] == rows
     assert verify(store.log).problems == []
-    assert store.report().recovered == (f"migrated from format {version} to {LATEST}",)
+    assert store.report().recovered == (f"migrated from format {older.FORMAT} to {LATEST}",)
     assert store.stream_head("order/a").org == "acme"
     with pytest.raises(errors.SourceRepeated):
         store.append("order/a", some(1, org="acme", source="s", source_seq=20))
@@ -101,10 +105,54 @@ def test_an_older_store_is_upgraded_without_loss(path, reopen, some, version):
         assert connection.execute("SELECT id, status FROM runs").fetchall() == [("r1", "done")]
 
 
-@pytest.mark.parametrize("version", OLDER)
-def test_an_upgraded_store_can_be_maintained(path, reopen, version):
+def test_an_upgraded_store_has_the_schema_of_a_new_one(path, reopen, tmp_path):
+    """EVT-10: the steps lead to what `sql/schema/` creates, object by object."""
+    _make_old(path, _rows())
+    tallystick.open(f"sqlite:{tmp_path}/new.db").close()
+    reopen().close()
+    old, new = (sqlite3.connect(each) for each in (path, f"{tmp_path}/new.db"))
+    try:
+        assert list(schema.differences(schema.definitions(old), schema.definitions(new))) == []
+    finally:
+        old.close()
+        new.close()
+
+
+def test_definitions_can_be_compared_without_their_spaces():
+    """A comment would end at a line break, so no object has one."""
+    assert not [name for name, sql in migrations.expected_schema().items() if "--" in sql or "/*" in sql]
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("name", ["streams_only_grow", "cuts_only_grow", "skipped_are_behind_the_end"])
+def test_a_step_does_not_hide_that_a_trigger_was_removed(path, reopen, name):
+    """SAFE-01: a store whose schema is not that of its format is not migrated, and not changed."""
+    _make_old(path, _rows())
+    raw = sqlite3.connect(path)
+    raw.executescript(f"DROP TRIGGER {name}; PRAGMA wal_checkpoint(TRUNCATE);")
+    raw.close()
+    before = Path(path).read_bytes()
+    with pytest.raises(errors.Damaged, match="not migrated from format 16: its tables, indexes, triggers or views"):
+        reopen()
+    assert Path(path).read_bytes() == before
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+@pytest.mark.parametrize("version", TOO_OLD)
+def test_a_store_that_is_too_old_is_refused_and_left_alone(path, version, readonly):
+    """EVT-10: the refusal says with what its events can be brought along."""
+    _make_old(path, _rows())
+    _renumber(path, version)
+    before = Path(path).read_bytes()
+    with pytest.raises(errors.FormatTooOld, match="tally export") as refusal:
+        tallystick.open(f"sqlite:{path}", readonly=readonly)
+    assert (refusal.value.found, refusal.value.oldest) == (version, older.FORMAT)
+    assert Path(path).read_bytes() == before
+
+
+def test_an_upgraded_store_can_be_maintained(path, reopen):
     """EVT-10, EVT-07: what an older format recorded can be snapshotted, pruned and erased, and stays verified."""
-    _make_old(path, version, _rows())
+    _make_old(path, _rows())
     store = reopen()
     made = upkeep.snapshot(store, "order/a")
     upkeep.prune(store, "order/a", 5)
@@ -118,11 +166,13 @@ def test_an_upgraded_store_can_be_maintained(path, reopen, version):
 
 
 def test_checkpoints_and_leases_come_along_to_the_newest_format(path, reopen):
-    """EVT-10: the step that lets a log be maintained changes nothing else."""
-    _make_old(path, 7, _rows())
+    """EVT-10: a migration changes no rows."""
+    _make_old(path, _rows())
     raw = sqlite3.connect(path)
     raw.execute("INSERT INTO leases VALUES ('run/1', 4, NULL, NULL, NULL, NULL)")
-    raw.execute("INSERT INTO checkpoints SELECT 'lister', store_id, 12, 0, x'' FROM store")
+    (store_id,) = raw.execute("SELECT store_id FROM store").fetchone()
+    check = row_checks.of_checkpoint(Checkpoint("lister", store_id, 12, 0, b""))
+    raw.execute("INSERT INTO checkpoints VALUES ('lister', ?, 12, 0, x'', ?)", (store_id, check))
     raw.commit()
     raw.close()
     store = reopen()
@@ -131,22 +181,22 @@ def test_checkpoints_and_leases_come_along_to_the_newest_format(path, reopen):
     assert store.log._holder.held == {"run/1": 5}
 
 
-def test_an_upgraded_store_keeps_the_identity_it_then_gets(path, reopen):
-    """EVT-10: a format from before identities gets one once, and keeps it."""
-    _make_old(path, 3, _rows())
-    first = reopen(profile="lighthouse")
-    identity = first.log.store_id
-    first.close()
+def test_an_upgraded_store_keeps_its_identity(path, reopen):
+    """EVT-10: a migration makes no other store of it."""
+    _make_old(path, _rows())
+    raw = sqlite3.connect(path)
+    (identity,) = raw.execute("SELECT store_id FROM store").fetchone()
+    raw.close()
     assert reopen().log.store_id == identity
     assert reopen().log.profile == "lighthouse"
 
 
 def test_an_older_store_is_not_upgraded_by_a_reader(path):
     """EVT-10: opening for reading changes nothing, and says what is needed."""
-    _make_old(path, 2, _rows())
+    _make_old(path, _rows())
     with pytest.raises(errors.OlderFormat) as refusal:
         tallystick.open(f"sqlite:{path}", readonly=True)
-    assert (refusal.value.found, refusal.value.known) == (2, LATEST)
+    assert (refusal.value.found, refusal.value.known) == (older.FORMAT, LATEST)
 
 
 @pytest.mark.parametrize("readonly", [False, True])
@@ -155,9 +205,7 @@ def test_a_newer_store_is_refused_and_left_alone(path, reopen, some, readonly):
     store = reopen()
     store.append("order/a", some(1))
     store.close()
-    raw = sqlite3.connect(path)
-    raw.execute(f"PRAGMA user_version = {LATEST + 1}")
-    raw.close()
+    _renumber(path, LATEST + 1)
     with pytest.raises(errors.NewerFormat) as refusal:
         tallystick.open(f"sqlite:{path}", readonly=readonly)
     assert (refusal.value.found, refusal.value.known) == (LATEST + 1, LATEST)
@@ -168,17 +216,14 @@ def test_a_newer_store_is_refused_and_left_alone(path, reopen, some, readonly):
 
 def test_a_step_that_fails_leaves_the_step_before(path, monkeypatch):
     """EVT-10: each step is its own transaction, together with its number."""
-    _make_old(path, 4, _rows())
-    broken = [
-        step if step.number != 6 else migrations.Migration(6, "broken", step.sql + "INSERT INTO nowhere VALUES (1);\n")
-        for step in migrations.known()
-    ]
-    monkeypatch.setattr(migrations, "known", lambda: tuple(broken))
+    _make_old(path, _rows())
+    broken = [step._replace(sql=step.sql + "INSERT INTO nowhere VALUES (1);\n") for step in migrations.steps()]
+    monkeypatch.setattr(migrations, "steps", lambda: tuple(broken))
     with pytest.raises(errors.Unavailable):
         tallystick.open(f"sqlite:{path}")
     raw = sqlite3.connect(path)
-    assert raw.execute("PRAGMA user_version").fetchone() == (5,)
-    assert raw.execute("SELECT count(*) FROM sqlite_master WHERE name = 'streams'").fetchone() == (0,)
+    assert raw.execute("PRAGMA user_version").fetchone() == (older.FORMAT,)
+    assert raw.execute("SELECT count(*) FROM sqlite_master WHERE name = 'cuts_only_grow'").fetchone() == (1,)
     assert raw.execute("SELECT count(*) FROM events").fetchone() == (20,)
     raw.close()
 
@@ -215,8 +260,8 @@ def test_run_events_are_those_of_runs(store, some):
 
 
 def test_numbers_of_a_source_come_along_with_their_org(path, reopen, some):
-    """CP-10, LH-03: numbers go to the org of their events; those that only pruned events had count for all."""
-    _make_old(path, 8, _rows())
+    """CP-10, LH-03: numbers count for the org of their events; those of nobody knows which org count for all."""
+    _make_old(path, _rows())
     raw = sqlite3.connect(path)
     raw.execute("INSERT INTO sources VALUES ('old', 5)")
     raw.commit()

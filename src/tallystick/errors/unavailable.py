@@ -9,6 +9,7 @@ __all__ = [
     "CheckpointDamaged",
     "Damaged",
     "DeadLettersDamaged",
+    "FormatTooOld",
     "HistoryLost",
     "HistoryReplaced",
     "LargeEventWarning",
@@ -158,6 +159,16 @@ class OlderFormat(Unavailable):
     path: str
     found: int
     known: int
+
+
+class FormatTooOld(Unavailable):
+    """The store was written by a version so old that this one cannot migrate it."""
+
+    template = "{path} has format {found}, this version migrates formats from {oldest}"
+    advice = "Run `tally export` with the version that wrote it, and `tally import` into a new store with this one."
+    path: str
+    found: int
+    oldest: int
 
 
 class StoreClosed(Unavailable):

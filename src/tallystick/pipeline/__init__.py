@@ -1,14 +1,15 @@
-"""The pipeline: a log as a table of Spark, and jobs over it. Jobs take a DataFrame and give one; the rest is theirs.
+"""The pipeline: a log as a table of Spark, and jobs over it.
 
-Only this package imports PySpark. `session()` starts one that is set up, `register(spark)` is for one of your own.
+Only this package imports PySpark. `session()` starts a Spark session that is set up for it; `register(spark)` makes
+the format `tallystick` known to a session of your own.
 """
 
 from __future__ import annotations
 
-from tallystick.pipeline.failures import clear
-from tallystick.pipeline.narrowing import hints
-from tallystick.pipeline.reading import read_events
-from tallystick.pipeline.session import is_running, session
-from tallystick.pipeline.source import register
+from tallystick.pipeline.source.data_source import register
+from tallystick.pipeline.source.events import read_events
+from tallystick.pipeline.source.query_plan import hints
+from tallystick.pipeline.spark.failures import clear
+from tallystick.pipeline.spark.session import is_running, session
 
 __all__ = ["clear", "hints", "is_running", "read_events", "register", "session"]

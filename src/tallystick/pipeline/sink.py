@@ -1,13 +1,13 @@
 """Writing: `df.write.format("tallystick").mode("append")` and `writeStream` append events through the port, by id.
 
-Needed are the columns `stream`, `type` and `payload` (JSON text), one that orders the rows (option `order`), and `id`;
-or, with the option `idFrom=content`, an id made of stream, order, type and payload. So a task that Spark repeats writes
-nothing twice. The option `expectedSeq` names a column with the seq that each row must get: where somebody else appended
-to the stream meanwhile, the write is a `Conflict`, and nothing is stored at another place than was meant.
+A table needs the columns `stream`, `type` and `payload` (JSON text), a column that orders the rows (option `order`),
+and `id`; with the option `idFrom=content` the id is made from stream, order, type and payload. So a task that Spark
+repeats writes nothing twice. The option `expectedSeq` names a column with the seq that each row must get. If another
+writer appended to the stream in the meantime, the write is a `Conflict`, and no event gets another seq.
 
-Tasks know nothing of each other, so the rows of a stream have to be in one task: `by_stream` puts them there and notes
-in a column `task` which one that is. A table without the column is refused when it is planned; a row in another task
-than its own, or out of order, when it is met.
+Tasks know nothing of each other, so all rows of a stream must be in one task: `by_stream` arranges that, and records
+the task in a column `task`. A table without that column is refused when it is planned. A row in a task that is not its
+own, or out of order, is refused when it is written.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from pyspark.sql.types import StructType
 import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.event import canonical
-from tallystick.pipeline.failures import clear, told
-from tallystick.pipeline.question import absolute, named, number_in, require_shared, url_in
-from tallystick.store.expectation import ANY, Expected
+from tallystick.pipeline.source.log_query import absolute, named, number_in, require_shared, url_in
+from tallystick.pipeline.spark.failures import clear, mark_errors
+from tallystick.store.expectation import ANY
 
 NAME = "tallystick"
 APPEND_EVENTS = 500
@@ -50,8 +50,8 @@ OPTIONAL = {"id": "binary", "version": "int", "time": "bigint", "meta": "string"
 _UUID_VERSION, _UUID_VARIANT = 0x80, 0x80
 
 
-class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """What rows become: where, ordered by which column, with which ids."""
+class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How rows become events: in which log, ordered by which column, with which ids."""
 
     url: str
     order: str
@@ -62,15 +62,15 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass
-class Wrote(WriterCommitMessage):
-    """What one task did."""
+class TaskWritten(WriterCommitMessage):
+    """The number of events that one task wrote, and that were stored before."""
 
     written: int
     stored: int
 
 
-def recipe(options: Mapping[str, str], schema: StructType) -> Recipe:
-    """What the options and the columns of a table say, checked."""
+def write_options(options: Mapping[str, str], schema: StructType) -> WriteOptions:
+    """The options of a write and the columns of its table, checked."""
     given = named(options)
     url, order = url_in(given), given.get("order", "")
     require_shared(url)
@@ -99,7 +99,7 @@ def recipe(options: Mapping[str, str], schema: StructType) -> Recipe:
         )
         raise errors.SchemaMisfit(column=TASK, reason=reason)
     wait_seconds = WAIT_SECONDS if waits is None else float(waits)
-    return Recipe(
+    return WriteOptions(
         url=url,
         order=order,
         from_content=from_content,
@@ -109,32 +109,34 @@ def recipe(options: Mapping[str, str], schema: StructType) -> Recipe:
     )
 
 
-def append(made: Recipe, batches: Iterator[pa.RecordBatch], *, task: int) -> Wrote:
-    """Append the rows of a task. Writers of a log that has one at a time take turns."""
-    with told(), _opened(made) as store:
+def append(options: WriteOptions, batches: Iterator[pa.RecordBatch], *, task: int) -> TaskWritten:
+    """Append the rows of a task. If the log takes one writer at a time, tasks wait for each other."""
+    with mark_errors(), _opened(options) as store:
         written = stored = 0
-        for stream, expected, events in _groups(made, batches, task):
+        for stream, expected, events in _groups(options, batches, task):
             done = store.append(stream, events, expected=expected)
             stored += done.stored
             written += len(events) - done.stored
-        return Wrote(written, stored)
+        return TaskWritten(written, stored)
 
 
-def _opened(made: Recipe) -> Store:
-    until = time.monotonic() + made.wait_seconds
+def _opened(options: WriteOptions) -> Store:
+    until = time.monotonic() + options.wait_seconds
     while True:
         try:
-            return tallystick.open(made.url, create=False)
+            return tallystick.open(options.url, create=False)
         except errors.StoreLocked:
             if time.monotonic() > until:
                 raise
             time.sleep(POLL_SECONDS)
 
 
-def _groups(made: Recipe, batches: Iterator[pa.RecordBatch], task: int) -> Iterator[tuple[str, int, list[NewEvent]]]:
-    """Events of one stream with where it must end, as appends; their task and their order are checked on the way."""
+def _groups(
+    options: WriteOptions, batches: Iterator[pa.RecordBatch], task: int
+) -> Iterator[tuple[str, int, list[NewEvent]]]:
+    """The appends: stream, expected seq, and events. The task and the order of the rows are checked on the way."""
     current, last = "", None
-    expected = ANY
+    expected: int = ANY
     seq: int = ANY
     events: list[NewEvent] = []
     for batch in batches:
@@ -146,32 +148,32 @@ def _groups(made: Recipe, batches: Iterator[pa.RecordBatch], task: int) -> Itera
                     _require_task(row, current, task)
                     last, seq = None, ANY
                 current, events = row["stream"], []
-                expected = Expected(_seq(made, row, seq) - 1) if made.expected else ANY
-            seq = _seq(made, row, seq)
-            place = row[made.order]
+                expected = _seq(options, row, seq) - 1 if options.expected else ANY
+            seq = _seq(options, row, seq)
+            place = row[options.order]
             if place is None or (last is not None and place < last):
                 reason = f"{place!r} comes after {last!r} in {current!r}: rows of a stream must be sorted by it"
-                raise errors.SchemaMisfit(column=made.order, reason=reason)
+                raise errors.SchemaMisfit(column=options.order, reason=reason)
             last = place
-            events.append(_event(made, row))
+            events.append(_event(options, row))
     if events:
         yield current, expected, events
 
 
-def _seq(made: Recipe, row: dict[str, Any], before: int) -> int:
-    """The seq that a row must get; refused if it does not follow that of the row before in its stream."""
-    if made.expected is None:
+def _seq(options: WriteOptions, row: dict[str, Any], before: int) -> int:
+    """The seq that a row must get; refused if it does not follow the seq of the row before it in its stream."""
+    if options.expected is None:
         return ANY
-    seq = row[made.expected]
+    seq = row[options.expected]
     if seq is None or seq < 1 or (before != ANY and seq != before + 1):
         after = "" if before == ANY else f" after {before}"
         reason = f"it is {seq!r}{after} in {row['stream']!r}: the seqs of a stream must follow one another"
-        raise errors.SchemaMisfit(column=made.expected, reason=reason)
+        raise errors.SchemaMisfit(column=options.expected, reason=reason)
     return int(seq)
 
 
 def _require_task(row: dict[str, Any], before: str, task: int) -> None:
-    """Refuse a stream that other tasks may have rows of, or that had rows in this one before."""
+    """Refuse a stream whose rows may be in other tasks, or whose rows in this task are not together."""
     stream, noted = row["stream"], row[TASK]
     if stream is None:
         raise errors.SchemaMisfit(column="stream", reason="it is null")
@@ -183,8 +185,12 @@ def _require_task(row: dict[str, Any], before: str, task: int) -> None:
         raise errors.SchemaMisfit(column="stream", reason=reason)
 
 
-def _event(made: Recipe, row: dict[str, Any]) -> NewEvent:
-    id_ = content_id(row["stream"], row[made.order], row["type"], row["payload"]) if made.from_content else row["id"]
+def _event(options: WriteOptions, row: dict[str, Any]) -> NewEvent:
+    id_ = (
+        content_id(row["stream"], row[options.order], row["type"], row["payload"])
+        if options.from_content
+        else row["id"]
+    )
     if id_ is None:
         raise errors.SchemaMisfit(column="id", reason="it is null")
     meta = row.get("meta")
@@ -199,7 +205,7 @@ def _event(made: Recipe, row: dict[str, Any]) -> NewEvent:
 
 
 def content_id(stream: str, place: object, type_: str, payload: str) -> bytes:
-    """An id that follows from the content: a UUID of version 8."""
+    """An id that is made from the content: a UUID of version 8."""
     digest = bytearray(hashlib.sha256("\n".join((stream, str(place), type_, payload)).encode()).digest()[:16])
     digest[6] = _UUID_VERSION | (digest[6] & 0x0F)
     digest[8] = _UUID_VARIANT | (digest[8] & 0x3F)
@@ -209,30 +215,30 @@ def content_id(stream: str, place: object, type_: str, payload: str) -> bytes:
 class BatchWriter(DataSourceArrowWriter):
     """Appends a table."""
 
-    def __init__(self, made: Recipe) -> None:
-        self._recipe = made
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Append the rows of one task; they are durable when this returns."""
-        return append(self._recipe, iterator, task=_task())
+        """Append the rows of one task. They are durable when this returns."""
+        return append(self._options, iterator, task=_task())
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Appends what a streaming query gives; a repeated batch writes nothing, since its ids are there.
+    """Appends the batches of a streaming query. A repeated batch writes nothing, since its ids are stored already.
 
-    Spark sorts no streaming table, so each task sorts its rows of a batch.
+    Spark cannot sort a streaming table, so each task sorts its rows of a batch.
     """
 
-    def __init__(self, made: Recipe) -> None:
-        self._recipe = made
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Append the rows of one task."""
         batches = list(iterator)
         if batches:
-            by = [("stream", "ascending"), (self._recipe.order, "ascending")]
+            by = [("stream", "ascending"), (self._options.order, "ascending")]
             batches = pa.Table.from_batches(batches).sort_by(by).to_batches()
-        return append(self._recipe, iter(batches), task=_task())
+        return append(self._options, iter(batches), task=_task())
 
 
 def _task() -> int:
@@ -242,7 +248,7 @@ def _task() -> int:
 
 
 def by_stream(table: DataFrame, *, order: str, tasks: int = TASKS) -> DataFrame:
-    """The rows of each stream in one task, in order, as the writer asks for them; ready to be written."""
+    """The rows of each stream in one task, in order, as the writer requires."""
     number = F.pmod(F.crc32(F.col("stream").cast("binary")), F.lit(tasks)).cast("int")
     noted = table.withColumn(TASK, F.struct(number.alias("number"), F.lit(tasks).alias("of")))
     together = noted.repartitionById(tasks, F.col(f"{TASK}.number"))
@@ -252,9 +258,10 @@ def by_stream(table: DataFrame, *, order: str, tasks: int = TASKS) -> DataFrame:
 def write_events(
     table: DataFrame, url: str, *, order: str, from_content: bool = False, expected_seq: str | None = None
 ) -> None:
-    """Append a table to a log, the rows of each stream together and in order.
+    """Append a table to a log; the rows of each stream are appended together and in order.
 
-    `expected_seq` names a column with the seq that each row must get; a stream that went on meanwhile is a `Conflict`.
+    `expected_seq` names a column with the seq that each row must get. If another writer appended to the stream in the
+    meantime, the write is a `Conflict`.
     """
     sorted_ = by_stream(table, order=order, tasks=1 if url.startswith("files:") else TASKS)  # one writer at a time
     options = {"url": absolute(url), "order": order} | ({"idFrom": "content"} if from_content else {})

@@ -8,13 +8,13 @@ from tallystick.projections.inline import InlineProjections, run_inline
 from tallystick.projections.lag import Lag
 from tallystick.projections.late import LateView
 from tallystick.projections.live import Live
-from tallystick.projections.loading import load
 from tallystick.projections.model import Projection
-from tallystick.projections.reading import ViewReader
 from tallystick.projections.rebuild import rebuild
+from tallystick.projections.reference import load
 from tallystick.projections.retire import drop_consumer, drop_projection, reset_consumer
 from tallystick.projections.summary.model import Summary
 from tallystick.projections.tables import TableProjection, TableRunner
+from tallystick.projections.view_reader import ViewReader
 
 __all__ = [
     "Consumer",

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from tallystick import errors
 from tallystick.event.model import Event, Row
 from tallystick.projections import model
-from tallystick.projections.folding import Folder
 from tallystick.projections.live import Live
+from tallystick.projections.row_folder import RowFolder
 from tallystick.store import facts
 from tallystick.store.store import Store
 from tallystick.store.views import BY_STREAM, ROWS, Place, ViewRow, Views
@@ -57,7 +57,7 @@ class InlineProjections:
         def load(keys: Sequence[str]) -> list[ViewRow]:
             return views.rows(before.projection, epoch=before.epoch, keys=keys).rows
 
-        new = Folder(self._store, projection).rows(taken, load=load, until=due)
+        new = RowFolder(self._store, projection).rows(taken, load=load, until=due)
         return before, before.moved(events[-1].position, events[-1]), new
 
     def _store_batch(

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from tallystick import errors
 from tallystick.event import canonical
 from tallystick.event.model import Event
-from tallystick.projections import ordering
+from tallystick.projections import merged_order
 
 SNAPSHOT_EVENTS = 1000
 SNAPSHOTS_MAX = 16
@@ -39,7 +39,7 @@ class LateView:
         view: RewindableView,
         history: History,
         *,
-        mark_of: Callable[[Event], bytes | None] = ordering.mark_of,
+        mark_of: Callable[[Event], bytes | None] = merged_order.mark_of,
         snapshot_events: int = SNAPSHOT_EVENTS,
     ) -> None:
         self.view = view

@@ -11,9 +11,9 @@ from typing import Any
 
 from tallystick import errors
 from tallystick.projections import model
-from tallystick.projections.folding import Folder
 from tallystick.projections.lag import Lag, lag_at
-from tallystick.projections.places import Keeper, require_order
+from tallystick.projections.places import PlaceKeeper, require_order
+from tallystick.projections.row_folder import RowFolder
 from tallystick.store import cursors
 from tallystick.store.page import Page
 from tallystick.store.selection import Selection
@@ -40,9 +40,9 @@ class Live:
         self.store = store
         self.projection = projection
         self._views = views or store.log.views
-        self._keeper = Keeper(store, projection, self._views)
+        self._keeper = PlaceKeeper(store, projection, self._views)
         self._require_rows()
-        self._folder = Folder(store, projection)
+        self._folder = RowFolder(store, projection)
         self._selection = Selection(types=frozenset(projection.types))
         self._batch_events = batch_events
         self._epoch = epoch
@@ -66,7 +66,7 @@ class Live:
         """Apply one batch; says how far the rows are then. `ViewMoved` if another runner was faster."""
         place = self.place()
         if keys := self._views.dropped(place.projection, place.epoch, limit=self._batch_events):
-            rows = self._folder.again(keys, until=place.position)
+            rows = self._folder.refold(keys, until=place.position)
             self._views.write(place, rows, previous=place.position)
         page = self.store.read(after=place.position, until=until, selection=self._selection, limit=self._batch_events)
         if page.through <= place.position:

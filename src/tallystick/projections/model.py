@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Protocol
 from tallystick import errors
 from tallystick.event import names
 from tallystick.event.model import Event
-from tallystick.projections import ordering
+from tallystick.projections import merged_order
 from tallystick.store.views import (
     ABSENT,
     BY_KIND,
@@ -81,7 +81,7 @@ class Projection:
         What stands behind the first `ordering.MARK_BYTES` names what the fold rests on besides the events: rows that
         were made with something else there are folded again.
         """
-        return ordering.mark_of(event)
+        return merged_order.mark_of(event)
 
 
 NO_STATE = "apply() returned nothing; it has to return the next state"

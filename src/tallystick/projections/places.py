@@ -20,7 +20,7 @@ def require_order(store: Store) -> None:
         raise errors.UnsupportedCapability(engine=store.log.engine, capability=capabilities.GLOBAL_ORDER)
 
 
-class Keeper:
+class PlaceKeeper:
     """Looks after the places of one projection in one store."""
 
     def __init__(self, store: Store, projection: Any, views: Views) -> None:

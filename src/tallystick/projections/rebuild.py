@@ -9,7 +9,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.projections.live import BATCH_EVENTS, Live
-from tallystick.projections.places import Keeper
+from tallystick.projections.places import PlaceKeeper
 from tallystick.store.store import Store
 from tallystick.store.views import DISCARD_ROWS, Place, Views
 
@@ -39,7 +39,7 @@ def rebuild(
 
 def stage(store: Store, projection: Any, views: Views) -> Place:
     """Begin a new epoch; what earlier rebuilds left unfinished is discarded."""
-    keeper = Keeper(store, projection, views)
+    keeper = PlaceKeeper(store, projection, views)
     for _ in range(SWITCH_TRIES):
         staged = keeper.new(keeper.next_epoch(), live=False)
         for place in views.places():

@@ -24,7 +24,7 @@ from tallystick import errors
 from tallystick.event.model import Event
 from tallystick.projections import model
 from tallystick.projections.live import BATCH_EVENTS, WAIT_SECONDS
-from tallystick.projections.places import Keeper, require_order
+from tallystick.projections.places import PlaceKeeper, require_order
 from tallystick.projections.reasons import reason_of
 from tallystick.store import cursors
 from tallystick.store.selection import Selection
@@ -110,7 +110,7 @@ class TableRunner:
             ) from problem
 
     def _place(self, session: Session, epoch: int | None) -> Place:
-        keeper = Keeper(self.store, self.projection, session.views)
+        keeper = PlaceKeeper(self.store, self.projection, session.views)
         if epoch is None:
             if session.views.place(self.projection.name) is None:
                 self._begin(session, live=True)
@@ -122,7 +122,7 @@ class TableRunner:
         return keeper.checked(place)
 
     def _begin(self, session: Session, *, live: bool) -> int:
-        keeper = Keeper(self.store, self.projection, session.views)
+        keeper = PlaceKeeper(self.store, self.projection, session.views)
         place = keeper.new(keeper.next_epoch(), live=live)
         session.views.begin(place)
         self.projection.create(self._within(session, place.epoch))

@@ -1,16 +1,18 @@
-"""What an engine may lack, by name. Everything not listed here, every engine has."""
+"""What an engine may lack, by name. Everything not listed here, every engine has.
+
+A log lists in `capabilities` what it offers. It refuses a request for anything else with `UnsupportedCapability`, which
+names the missing capability.
+"""
 
 from __future__ import annotations
 
-DURABLE = "durable"
-GLOBAL_ORDER = "global_order"
-MULTI_STREAM = "multi_stream"
-ANY_STREAM = "any_stream"
+DURABLE = "durable"  # a store that was closed can be opened again
+GLOBAL_ORDER = "global_order"  # positions order the events of all streams
+MULTI_STREAM = "multi_stream"  # one commit can append to several streams
+ANY_STREAM = "any_stream"  # a stream can have any well-formed name
+MAINTENANCE = "maintenance"  # pruning, erasing, and snapshots inside the store
+COMMANDS = "commands"  # records of commands, written in the commit of their events
+TRANSFER = "transfer"  # taking over part of another log at its positions
+RUN_TABLES = "run_tables"  # SQL tables of runs
 
-ALL = frozenset({DURABLE, GLOBAL_ORDER, MULTI_STREAM, ANY_STREAM})
-
-OPT_OUTS: dict[str, frozenset[str]] = {
-    "memory": frozenset({DURABLE}),
-    "ndjson": frozenset({GLOBAL_ORDER, MULTI_STREAM, ANY_STREAM}),
-}
-"""The only opt-outs there are. A test fails on an engine that lacks anything else."""
+ALL = frozenset({DURABLE, GLOBAL_ORDER, MULTI_STREAM, ANY_STREAM, MAINTENANCE, COMMANDS, TRANSFER, RUN_TABLES})

@@ -19,13 +19,13 @@ from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
 from tallystick.store.tables import ViewTables
-from tallystick.store.transfer import Transfer
 from tallystick.store.views import Inline, Views
 
 if TYPE_CHECKING:
     from tallystick.store.damage import DamageRecord
     from tallystick.store.ledger import Head
     from tallystick.store.loss import Loss
+    from tallystick.store.transfer import Transfer
 
 PAGE_EVENTS = 1000
 

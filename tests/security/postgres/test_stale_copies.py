@@ -15,9 +15,9 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 import tallystick
 from tallystick import NewEvent, Store, errors
-from tallystick.pipeline.columns import COLUMNS
-from tallystick.pipeline.following import FollowingReader
-from tallystick.pipeline.question import parse
+from tallystick.pipeline.source.columns import COLUMNS
+from tallystick.pipeline.source.log_query import parse
+from tallystick.pipeline.source.stream_reader import LogStreamReader
 from tallystick.projections import Live, Projection
 
 from .raw import Draws, call, connect
@@ -74,7 +74,7 @@ def copies(url: str, reopen: Callable[..., Store]) -> Iterator[tuple[str, str]]:
 
 def test_an_offset_of_spark_at_an_empty_position_is_refused(copies: tuple[str, str]) -> None:
     """PIPE-01, CP-07: it rests on the last event before it, and so on a history."""
-    ours, theirs = (FollowingReader(parse({"url": url}), COLUMNS) for url in copies)
+    ours, theirs = (LogStreamReader(parse({"url": url}), COLUMNS) for url in copies)
     offset = ours.latestOffset(ours.initialOffset(), ReadMaxRows(EMPTY))
     assert offset["position"] == EMPTY
     assert ours.latestOffset(offset, ReadMaxRows(100))["position"] == 15

@@ -1,4 +1,9 @@
-"""What lies in a log's directory: segments in order, what is missing between them, and what is not ours."""
+"""What is in a log's directory: segments in order, what is missing between them, and what is not ours.
+
+Several files may be one segment. The highest generation counts; older ones are left over from a crash, or were put back
+from a backup. Two files of one generation are the same segment twice if they have the same bytes. If not, nobody can
+say which one is right: both stay, and the log is damaged there.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +11,35 @@ import errno
 import functools
 import itertools
 from collections.abc import Sequence
+from contextlib import closing
 
 import msgspec
 
 from tallystick import errors
 from tallystick.engines import damage_file
-from tallystick.engines.files import generation, joined, segment
+from tallystick.engines.files import joined_segments, segment
 from tallystick.engines.files.compressed import open_segment
-from tallystick.engines.files.evidence import BESIDE, Reached
+from tallystick.engines.files.handles import Handles, Renamed
+from tallystick.engines.files.known_positions import BESIDE, KnownPosition
 from tallystick.engines.files.mark import NAME as MARK_NAME
 from tallystick.engines.files.mark import SegmentMark
 from tallystick.engines.files.scan import Scanner
-from tallystick.engines.files.section_cache import SectionCache
-from tallystick.engines.files.segments import Handles, Renamed, Segment
-from tallystick.store.filesystem import FileSystem
+from tallystick.engines.files.segments import Segment, org_in
 from tallystick.store.page import Hole
 
 OWN_NAMES = frozenset({segment.CURRENT, MARK_NAME, "lock", "index", "snapshots", "quarantine"})
 BESIDE_THE_LOG = (BESIDE, damage_file.NAME)
 OF_THE_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM, errno.ENOSPC})
-"""Why a file cannot be opened just now, which says nothing of the file."""
+"""Reasons of this process or machine why a file cannot be opened. They say nothing about the file."""
 
 UNKNOWN_END = "the synced mark is lost too, so it is not known how far the log reached"
 
+_COMPARE_BYTES = 1 << 20
 TEMPORARY = (f"{segment.CURRENT}.tmp", f"{MARK_NAME}.tmp")
 
 
-class Found(msgspec.Struct):
-    """The result of looking."""
+class Discovery(msgspec.Struct):
+    """What was found in a directory."""
 
     segments: list[Segment]
     holes: list[Hole]
@@ -43,48 +49,47 @@ class Found(msgspec.Struct):
     current_damage: str = ""
     superfluous: list[str] = []
     absorbed: list[str] = []
-    is_open_ended: bool = False  # the end is lost, and the mark that says how far the log reached
+    is_open_ended: bool = False  # the end is lost, and so is the mark that says how far the log reached
     headless: list[str] = []
 
 
-def discover(
-    files: FileSystem, directory: str, mark: SegmentMark | None, *, cache: SectionCache, handles: Handles
-) -> Found:
-    """Look at a directory. Reads headers and index headers, not the segments."""
-    names = files.list(directory)
-    found = Found([], [], [], [name for name in names if is_temporary(name)])
+def discover(handles: Handles, mark: SegmentMark | None) -> Discovery:
+    """Look at a directory. This reads the headers of segments and indexes, but no frame."""
+    names = handles.files.list(handles.directory)
+    found = Discovery([], [], [], [name for name in names if is_temporary(name)])
     for name in names:
         if name == segment.CURRENT or segment.SEALED.fullmatch(name):
-            _take(files, directory, name, found, handles)
+            _add_segment(handles, name, found)
         elif name not in OWN_NAMES and not is_temporary(name) and not name.startswith(BESIDE_THE_LOG):
             found.unknown.append(name)
     _sort(found.segments)
     _keep_one_store(found)
-    _set_apart(found, handles)
+    _leave_out(found, handles)
     for number, item in enumerate(found.segments):
         older = found.segments[:number]
-        item.org_before = functools.partial(generation.org_in, older)
-        _bound(item, found.segments[number + 1] if number + 1 < len(found.segments) else None)
-        item.load_index(cache)
+        item.org_before = functools.partial(org_in, older)
+        _set_end(item, found.segments[number + 1] if number + 1 < len(found.segments) else None)
+        item.load_index()
     _find_gaps(found, mark, handles)
     return found
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file is one that we were about to put in place."""
+    """Whether a file was staged, and not yet put in place."""
     return name in TEMPORARY or segment.STAGED.fullmatch(name) is not None
 
 
-def _take(files: FileSystem, directory: str, name: str, found: Found, handles: Handles) -> None:
-    """Read one segment's header; a file that has none becomes a hole where its positions are missing."""
+def _add_segment(handles: Handles, name: str, found: Discovery) -> None:
+    """Read the header of one segment. Without it the file is unknown, and its positions will be a hole."""
+    path = f"{handles.directory}/{name}"
     try:
-        header, file = open_segment(files, f"{directory}/{name}")
+        header, file = open_segment(handles.files, path)
     except FileNotFoundError:  # renamed since the directory was listed
         found.vanished = True
         return
     except (OSError, segment.BadHeader) as problem:
         if isinstance(problem, OSError) and problem.errno in OF_THE_PROCESS:
-            raise errors.ReadFailed(path=f"{directory}/{name}", reason=str(problem)) from problem
+            raise errors.ReadFailed(path=path, reason=str(problem)) from problem
         found.unknown.append(f"{name} ({problem})")
         found.headless.append(name)
         if name == segment.CURRENT:
@@ -95,8 +100,8 @@ def _take(files: FileSystem, directory: str, name: str, found: Found, handles: H
     handles.keep(item, file)
 
 
-def _keep_one_store(found: Found) -> None:
-    """Leave out segments of another store: the current segment says which store this is, else the majority."""
+def _keep_one_store(found: Discovery) -> None:
+    """Leave out segments of another store. The current segment says which store this is, or the majority."""
     stores = [item.header.store_id for item in found.segments]
     if len(set(stores)) <= 1:
         return
@@ -108,14 +113,14 @@ def _keep_one_store(found: Found) -> None:
 
 
 def _sort(segments: list[Segment]) -> None:
-    """Put segments in order. One without events begins where the next one does: there the headers say the order."""
+    """Put segments in order. Where a segment without events begins with the next one, headers say the order."""
     segments.sort(key=lambda item: (item.header.first_position, item.name == segment.CURRENT))
     groups = [list(same) for _, same in itertools.groupby(segments, key=lambda item: item.header.first_position)]
     segments[:] = [item for same in groups for item in _linked(same)]
 
 
 def _linked(same: list[Segment]) -> list[Segment]:
-    """Segments that begin at one position, each behind the one that its header names."""
+    """Segments that begin at one position, each after the one that its header names."""
     followers: dict[bytes, list[Segment]] = {}
     ids = {item.header.segment_id for item in same}
     for item in same:
@@ -129,22 +134,56 @@ def _linked(same: list[Segment]) -> list[Segment]:
     return ordered + [item for rest in followers.values() for item in rest]
 
 
-def _set_apart(found: Found, handles: Handles) -> None:
-    """Leave out older generations and copies of segments that are there, and segments that were joined to one."""
+def _leave_out(found: Discovery, handles: Handles) -> None:
+    """Leave out older generations, copies, and segments that were joined to another one that is there."""
     try:
-        for item in generation.set_apart(found.segments, handles.files, handles.directory):
+        for item in _superfluous(found.segments, handles):
             found.segments.remove(item)
             found.superfluous.append(item.name)
-        for item in joined.absorbed(found.segments, handles):
+        for item in joined_segments.absorbed(found.segments, handles):
             found.segments.remove(item)
-            handles.let_go(item)
+            handles.release(item)
             (found.superfluous if item.name == segment.CURRENT else found.absorbed).append(item.name)
     except (FileNotFoundError, Renamed):  # renamed since its header was read
         found.vanished = True
 
 
-def _bound(item: Segment, following: Segment | None) -> None:
-    """A sealed segment ends where it says itself, or else the next one, whatever its file holds behind that."""
+def _superfluous(segments: list[Segment], handles: Handles) -> list[Segment]:
+    """Older generations of segments, and copies."""
+    by_id: dict[bytes, list[Segment]] = {}
+    for item in segments:
+        by_id.setdefault(item.header.segment_id, []).append(item)
+    return [item for same in by_id.values() if len(same) > 1 for item in _superfluous_of(same, handles)]
+
+
+def _superfluous_of(same: list[Segment], handles: Handles) -> list[Segment]:
+    newest = max(item.header.generation for item in same)
+    found = [item for item in same if item.header.generation < newest]
+    first, *others = sorted(
+        (item for item in same if item.header.generation == newest),
+        key=lambda item: (item.name != segment.CURRENT, not _has_index(item, handles), item.name),
+    )
+    return found + [item for item in others if _same_bytes(first, item, handles)]
+
+
+def _has_index(item: Segment, handles: Handles) -> bool:
+    """Whether a segment has an index by its name: a copy has none."""
+    return handles.files.exists(f"{handles.directory}/index/{item.index_name}")
+
+
+def _same_bytes(one: Segment, other: Segment, handles: Handles) -> bool:
+    with (
+        closing(handles.files.open_read(f"{handles.directory}/{one.name}")) as first,
+        closing(handles.files.open_read(f"{handles.directory}/{other.name}")) as second,
+    ):
+        return first.size() == second.size() and all(
+            first.read_at(at, _COMPARE_BYTES) == second.read_at(at, _COMPARE_BYTES)
+            for at in range(0, first.size(), _COMPARE_BYTES)
+        )
+
+
+def _set_end(item: Segment, following: Segment | None) -> None:
+    """A sealed segment ends where its own header says, or the next one's, whatever its file holds after that."""
     item.end = min(item.end, _known_end(item, following) or item.end)
 
 
@@ -157,7 +196,7 @@ def _known_end(item: Segment, following: Segment | None) -> int:
     return 0
 
 
-def _find_gaps(found: Found, mark: SegmentMark | None, handles: Handles) -> None:
+def _find_gaps(found: Discovery, mark: SegmentMark | None, handles: Handles) -> None:
     """Name the positions that no segment holds."""
     expected, previous = 1, None
     for item in found.segments:
@@ -180,8 +219,8 @@ def _find_gaps(found: Found, mark: SegmentMark | None, handles: Handles) -> None
     _compare_with_mark(found, mark, handles)
 
 
-def _compare_with_mark(found: Found, mark: SegmentMark | None, handles: Handles) -> None:
-    """A current.log that cannot be read, or a mark for a segment that is gone: the end of the log is missing.
+def _compare_with_mark(found: Discovery, mark: SegmentMark | None, handles: Handles) -> None:
+    """If current.log cannot be read, or the mark names a segment that is gone, the end of the log is missing.
 
     No crash leaves a log without both: a mark is put in place with the first current.log, and is never removed.
     """
@@ -197,14 +236,14 @@ def _compare_with_mark(found: Found, mark: SegmentMark | None, handles: Handles)
 
 
 def _next_position(item: Segment, handles: Handles) -> int:
-    """The position behind a sealed segment's last, from its index if that covers it, else by scanning."""
+    """The position after the last one of a sealed segment: from its index if that covers it, otherwise by a scan."""
     if item.base is not None and item.base.covered_end == item.end:
         return item.base.next_position
     if item.header.ending is not None and item.header.ending.end == item.end:
         return item.header.ending.next_position
     scanner = Scanner(
         handles.get(item),
-        item.header.identity,
+        item.identity,
         offset=item.header.size,
         end=item.end,
         position=item.header.first_position,
@@ -214,10 +253,12 @@ def _next_position(item: Segment, handles: Handles) -> int:
     return scanner.position or item.header.first_position
 
 
-def require_segments(found: Found, directory: str, mark: SegmentMark | None, known: Sequence[Reached]) -> None:
-    """Refuse a directory whose segments are all unreadable: there is nothing to open."""
+def require_segments(
+    found: Discovery, directory: str, mark: SegmentMark | None, known: Sequence[KnownPosition]
+) -> None:
+    """Refuse a directory without a readable segment."""
     if found.segments:
         return
     last = max((mark.next_position if mark else 2) - 1, 1, *(reached.position for reached in known))
-    reason = f"no segment of {directory} can be read: " + ("; ".join(found.unknown) or "there is none")
+    reason = f"no segment of {directory} can be read: " + ("; ".join(found.unknown) or "the directory has no segments")
     raise errors.Damaged(first=1, last=last, reason=reason)

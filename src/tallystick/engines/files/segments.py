@@ -1,118 +1,59 @@
-"""A segment as the engine holds it, and the ordered set of them."""
+"""A segment as an open log holds it: its header, where it ends, and its index.
+
+- Segments are a tuple in order of their positions. It is replaced as a whole, so that readers need no lock.
+- The index is in two parts: a file, and what has grown in memory since. Both are replaced in one step.
+- An index never leads: what it points at lies before the end of the segment, and was valid when it was indexed.
+- An index file that is missing or bad is rebuilt from the segment.
+"""
 
 from __future__ import annotations
 
 import bisect
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+import functools
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-from tallystick import errors
 from tallystick.engines.files import frame as frames
-from tallystick.engines.files import index, index_file, lifecycle, segment, side
-from tallystick.engines.files.compressed import open_segment
+from tallystick.engines.files import index, index_file, index_writer, lifecycle, segment, side
+from tallystick.engines.files.frame import Frame
+from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.index import CommandPlace, FarRange, GrowingIndex, Named, SegmentIndex, StreamEntry
-from tallystick.engines.files.index_file import SealedIndex
+from tallystick.engines.files.index_file import SealedIndex, SectionCache
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.scan import Scanner, next_valid_frame
-from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Header
+from tallystick.event.model import Row
 from tallystick.store import leases
-from tallystick.store.filesystem import File, FileSystem, open_replaceable, replace_file
-from tallystick.store.ledger import Head
+from tallystick.store.filesystem import File, open_replaceable, replace_file
+from tallystick.store.ledger import Head, Source
 from tallystick.store.page import Hole
 
-OPEN_FILES_MAX = 200
 T = TypeVar("T")
 
 
-class Handles:
-    """Open segment files, bounded in number. One that falls out closes when its last reader lets go of it.
-
-    Where an open file cannot be renamed none is kept: each is open while it is read, so that a writer can seal it.
-    """
-
-    def __init__(self, files: FileSystem, directory: str) -> None:
-        self.files = files
-        self.directory = directory
-        self.lock = threading.RLock()  # held while an index is rebuilt; a writer commits under the same lock
-        self.note_hole: Callable[[Hole], None] = lambda hole: None
-        self._open: OrderedDict[bytes, File] = OrderedDict()
-
-    def get(self, item: Segment) -> File:
-        """The segment's file, opened by its identity: a name may meanwhile belong to another segment."""
-        file = self._open.get(item.header.identity)
-        if file is None:
-            try:
-                header, file = open_segment(self.files, f"{self.directory}/{item.name}")
-            except segment.BadHeader as problem:
-                first = item.header.first_position
-                last, reason = max(item.next_position - 1, first), f"{item.name}: {problem}"
-                raise errors.Damaged(first=first, last=last, reason=reason) from problem
-            if header.identity != item.header.identity:
-                file.close()
-                raise Renamed(item.name)
-            self.keep(item, file)
-        return file
-
-    def keep(self, item: Segment, file: File) -> None:
-        """Remember an open file."""
-        if self.files.pins_open_files:
-            return
-        self._open[item.header.identity] = file
-        if len(self._open) > OPEN_FILES_MAX:
-            self._open.popitem(last=False)
-
-    def let_go(self, item: Segment) -> None:
-        """Forget the open file of a segment that was replaced: it closes when its last reader is done with it."""
-        self._open.pop(item.header.identity, None)
-
-    def let_go_all(self) -> None:
-        """Forget every open file: each is opened again by its name, and nothing of it stays in memory."""
-        self._open.clear()
-
-    def close(self) -> None:
-        """Close all files now: a directory must be free to be moved or unmounted when its log is closed."""
-        for file in list(self._open.values()):  # a thread that reads may let go of one meanwhile
-            file.close()
-        self._open.clear()
-        self.files.release()
-
-
-class Renamed(Exception):
-    """A segment is no longer under the name it had: look at the directory again."""
-
-
 class Segment:
-    """One segment: its header, where it ends, and its index (a file, what has grown since, or both).
-
-    The index is rebuilt from the segment when its file turns out to be missing or bad.
-    """
+    """One segment of an open log."""
 
     def __init__(self, name: str, header: Header, handles: Handles, *, end: int) -> None:
         self.name = name
         self.header = header
+        self.identity = header.identity
         self.end = end
-        self._index: tuple[SealedIndex | None, GrowingIndex | None] = (None, None)  # replaced in one step
+        self._use_index(None, None)
         self.rebuilt = False
-        self.gaps: list[Hole] = []  # what was damaged when the index was made: it knows nothing of these positions
-        self.known_end, self.known_next = 0, 0  # how far an index knew the segment that is now too short for it
-        self.org_before: Callable[[str], str | None] = lambda stream: None  # what older segments know
-        self.listener: Callable[[side.SideRecords], None] = lambda records: None
-        self._told_end = 0  # how far the listener knows what the frames say
+        self.gaps: list[Hole] = []  # damaged when the index was made: it does not know these positions
+        self.known_end, self.known_next = 0, 0  # how far an index reached that is longer than the segment is now
+        self.org_before: Callable[[str], str | None] = lambda stream: None  # the org of a stream in older segments
+        self._listener: Callable[[side.SideRecords], None] = lambda records: None
+        self._heard_end = 0  # the listener was given the side records before this offset
         self._handles = handles
 
-    @property
-    def base(self) -> SealedIndex | None:
-        """The part of the index that is a file."""
-        return self._index[0]
-
-    @property
-    def grown(self) -> GrowingIndex | None:
-        """The part of the index that is in memory."""
-        return self._index[1]
+    def _use_index(self, base: SealedIndex | None, grown: GrowingIndex | None) -> None:
+        """Use a file and what has grown in memory. Questions see both replaced in one step."""
+        self.base = base
+        self._index = (base, grown)
 
     @property
     def index_name(self) -> str:
@@ -121,7 +62,7 @@ class Segment:
 
     @property
     def next_position(self) -> int:
-        """The position behind the last one that is indexed."""
+        """The position after the last one that is indexed."""
         base, grown = self._index
         if grown is not None:
             return grown.next_position
@@ -168,7 +109,7 @@ class Segment:
         return self._ask(lambda parts: lifecycle.merged(part.lifecycle() for part in parts))
 
     def command(self, digest: bytes) -> CommandPlace | None:
-        """Where the newest command with this digest is in this segment, or that it was forgotten here."""
+        """Where the newest command with this digest is in this segment; FORGOTTEN if it was forgotten here."""
         return self._ask(lambda parts: next((at for part in reversed(parts) if (at := part.command(digest))), None))
 
     def commands(self) -> dict[bytes, CommandPlace]:
@@ -176,7 +117,7 @@ class Segment:
         return self._ask(lambda parts: dict(chain.from_iterable(part.commands() for part in parts)))
 
     def far_ranges(self) -> list[FarRange]:
-        """The ranges of commands whose events stand in other frames."""
+        """The ranges of commands whose events are in other frames."""
         return self._ask(lambda parts: [found for part in parts for found in part.far_ranges()])
 
     def is_gone(self, id_: bytes) -> bool:
@@ -188,12 +129,12 @@ class Segment:
         return self._ask(lambda parts: chain.from_iterable([list(part.each_id()) for part in parts]))
 
     def id_bounds(self) -> tuple[bytes, bytes] | None:
-        """The least and the greatest id; None if there is none."""
+        """The least and the greatest id; None if there are no ids."""
         ids = list(self.ids())
         return (min(ids), max(ids)) if ids else None
 
     def names(self, after: str) -> list[Iterator[Named]]:
-        """The streams behind a name with their ends, one ordered run for each part, the newest part last."""
+        """The streams after a name with their ends: one ordered run for each part of the index, the newest last."""
         return [self._names(part, after) for part in self.parts()]
 
     def _names(self, part: SegmentIndex, after: str) -> Iterator[Named]:
@@ -206,13 +147,13 @@ class Segment:
             yield from self.grow().names(last)
 
     def parts(self) -> list[SegmentIndex]:
-        """The parts of the index, in order of the log; built from the segment if there are none."""
+        """The parts of the index, in order of the log. If there are none, the index is built from the segment."""
         if self._index == (None, None) and self.end > self.header.size:
             self.rebuild(instead_of=None)
         return [part for part in self._index if part is not None]
 
     def _ask(self, question: Callable[[list[SegmentIndex]], T]) -> T:
-        """Put a question to the index. If its file turns out to be bad, it is rebuilt and asked again as a whole."""
+        """Ask the index. If its file turns out to be bad, rebuild it and ask again."""
         base = self.base
         try:
             return question(self.parts())
@@ -220,7 +161,7 @@ class Segment:
             self.rebuild(instead_of=base)
             return question(self.parts())
 
-    def knows(self, hole: Hole) -> bool:
+    def index_covers(self, hole: Hole) -> bool:
         """Whether the index was made while this range could be read: it says what streams and ids are in it."""
         self.parts()
         inside = self.header.first_position <= hole.first and hole.last < self.next_position
@@ -229,83 +170,94 @@ class Segment:
     # --- growth ----------------------------------------------------------------------------------------------------
 
     def grow(self) -> GrowingIndex:
-        """The part of the index in memory, begun where the file ends."""
+        """The part of the index that is in memory. It begins where the file ends."""
         base, grown = self._index
         if grown is None:
             grown = GrowingIndex(begin=self.covered_end, position=self.next_position)
-            self._index = (base, grown)
+            self._use_index(base, grown)
         return grown
 
     def listen(self, listener: Callable[[side.SideRecords], None]) -> None:
-        """From here on, tell of the side records of each further frame, before the frame is in the index."""
-        self.listener, self._told_end = listener, self.covered_end
+        """Call the listener with the side records of each frame that is indexed from now on."""
+        self._listener, self._heard_end = listener, self.covered_end
 
-    def tell(self, records: side.SideRecords, *, offset: int, end: int) -> None:
-        """Tell of a frame, once, however often it is indexed."""
-        if offset >= self._told_end:
+    def index_frame(
+        self,
+        frame: Frame,
+        rows: Sequence[Row],
+        heads: dict[str, Head],
+        sources: Mapping[Source, int],
+        records: side.SideRecords,
+        *,
+        grown: GrowingIndex | None = None,
+    ) -> None:
+        """Index the next frame. The listener hears of it before, and once, however often the frame is indexed."""
+        if frame.offset >= self._heard_end:
             if records is not side.NOTHING:
-                self.listener(records)
-            self._told_end = end
+                self._listener(records)
+            self._heard_end = frame.end
+        (grown or self.grow()).add(frame, rows, heads, sources, records)
 
     def rebuild(self, *, instead_of: SealedIndex | None) -> None:
-        """Make the index again from the segment, unless another thread did. Until it is made, the old one stays."""
+        """Rebuild the index from the segment, unless another thread did. The old one stays until that is done."""
         with self._handles.lock:
             if self.base is not instead_of:
                 return
-            self._index_anew(self._handles.get(self), end=self.end)
+            self._index_again(self._handles.get(self), end=self.end)
             if self.covered_end < self.end:
                 reason = f"{self.name} is damaged at byte {self.covered_end}"
                 self.gaps.append(Hole(self.next_position, self.next_position, reason))
             for gap in self.gaps:
                 self._handles.note_hole(gap)
 
-    def _index_anew(self, file: File, *, end: int) -> list[Hole]:
+    def _index_again(self, file: File, *, end: int) -> list[Hole]:
         grown = GrowingIndex(begin=self.header.size, position=self.header.first_position)
         found = _index_all(self, grown, file, end=end, base=None)
         self.gaps = list(found)
-        self._index, self.rebuilt = (None, grown), True
+        self._use_index(None, grown)
+        self.rebuilt = True
         return found
 
     def index_all(self, file: File, *, end: int) -> list[Hole]:
         """Index every valid frame up to `end` that is not indexed yet; returns the holes between them.
 
-        What follows the last valid frame is no hole here: it may be a torn tail. `covered_end` says where it begins.
+        Bytes after the last valid frame are not a hole: they may be a torn tail, which begins at `covered_end`.
         """
+        if self.covered_end >= end:
+            return []
         try:
             found = _index_all(self, self.grow(), file, end=end, base=self.base)
             self.gaps = [*self.gaps, *found]
             return found
         except index_file.BadIndex:
-            return self._index_anew(file, end=end)
+            return self._index_again(file, end=end)
 
     # --- the index file --------------------------------------------------------------------------------------------
 
-    def load_index(self, cache: SectionCache) -> bool:
-        """Use the index file if there is a good one; what had grown before is in it."""
-        files, path = self._handles.files, f"{self._handles.directory}/index/{self.index_name}"
-        if not files.exists(path):
-            return False
+    def load_index(self) -> bool:
+        """Use the index file if there is a good one. It holds what had grown in memory before."""
+        handles, path = self._handles, f"{self._handles.directory}/index/{self.index_name}"
         try:
-            file = open_replaceable(files, path)
-            base = SealedIndex(file, cache, store_id=self.header.store_id, identity=self.header.identity)
+            file = open_replaceable(handles.files, path)
+            base = SealedIndex(file, handles.cache, store_id=self.header.store_id, identity=self.identity)
         except (index_file.BadIndex, OSError):
             return False
-        if base.covered_end > self.end:  # the segment was longer when this was written
+        if base.covered_end > self.end:  # the segment was longer when this index was written
             self.known_end, self.known_next = base.covered_end, base.next_position
             return False
-        self._index = (base, None)
+        self._use_index(base, None)
         return True
 
     def index_on_disk(self) -> SealedIndex | None:
-        """The index file as it is now, with nothing of it in memory; None if there is none."""
+        """The index file as it is on the disk now; None if there is no such file."""
         files, path = self._handles.files, f"{self._handles.directory}/index/{self.index_name}"
         if not files.exists(path):
             return None
-        header, file = self.header, files.open_read(path)
-        return SealedIndex(file, SectionCache(), store_id=header.store_id, identity=header.identity)
+        file = files.open_read(path)
+        return SealedIndex(file, SectionCache(), store_id=self.header.store_id, identity=self.identity)
 
     def save_index(self, *, name: str | None = None) -> None:
-        """Write the index of everything that is indexed, whole or not at all. One with gaps is not worth keeping."""
+        """Write the index of everything that is indexed, whole or not at all. An index with gaps is not written."""
         try:
             data = self._encoded_index()
         except index_file.BadIndex:
@@ -316,12 +268,16 @@ class Segment:
         replace_file(self._handles.files, f"{self._handles.directory}/index", name or self.index_name, data)
 
     def _encoded_index(self) -> bytes:
-        header = self.header
-        return index_file.encode(self.base, self.grow(), store_id=header.store_id, identity=header.identity)
+        store_id, identity = self.header.store_id, self.identity
+        return index_writer.encode(self.base, self.grow(), store_id=store_id, identity=identity)
+
+
+Segments: TypeAlias = tuple[Segment, ...]
+"""Segments in order of their positions; the last one is written to."""
 
 
 def _first(answers: Iterable[T | None]) -> T | None:
-    """The first answer that says something."""
+    """The first answer that is not empty."""
     return next((answer for answer in answers if answer is not None and answer != (0, 0)), None)
 
 
@@ -336,35 +292,26 @@ def _joined(entries: list[StreamEntry | None]) -> StreamEntry | None:
 def _index_all(item: Segment, grown: GrowingIndex, file: File, *, end: int, base: SealedIndex | None) -> list[Hole]:
     holes: list[Hole] = []
     while not _index_run(item, grown, file, end=end, base=base):
-        behind = next_valid_frame(
-            file, item.header.identity, begin=grown.covered_end + 1, end=end, position=grown.next_position
+        found = next_valid_frame(
+            file, item.identity, begin=grown.covered_end + 1, end=end, position=grown.next_position
         )
-        if behind is None:
+        if found is None:
             break
         reason = f"{item.name} is damaged at byte {grown.covered_end}"
-        holes.append(Hole(grown.next_position, max(behind.first_position - 1, grown.next_position), reason))
-        grown.covered_end, grown.next_position = behind.offset, behind.first_position
+        holes.append(Hole(grown.next_position, max(found.first_position - 1, grown.next_position), reason))
+        grown.covered_end, grown.next_position = found.offset, found.first_position
     return holes
 
 
 def _index_run(item: Segment, grown: GrowingIndex, file: File, *, end: int, base: SealedIndex | None) -> bool:
-    """Index frames until the end or the first bytes that are none; says whether it reached the end."""
-    scanner = Scanner(file, item.header.identity, offset=grown.covered_end, end=end, position=grown.next_position)
+    """Index frames up to the end, or to the first bytes that are not a frame; returns whether the end was reached."""
+    scanner = Scanner(file, item.identity, offset=grown.covered_end, end=end, position=grown.next_position)
     for frame, data in scanner:
         body = frames.decode_body(frame, data)
         orgs = {name: _org(item, name, grown, base) for name in {event.stream for event in body.events}}
         heads, sources = index.facts_of(body.events, orgs)
-        records = side.decode(body.side)
-        item.tell(records, offset=frame.offset, end=frame.end)
-        grown.add(
-            [event.row for event in body.events],
-            heads,
-            offset=frame.offset,
-            end=frame.end,
-            position=frame.first_position,
-            next_position=frame.next_position,
-            sources=sources,
-            records=records,
+        item.index_frame(
+            frame, [event.row for event in body.events], heads, sources, side.decode(body.side), grown=grown
         )
     return scanner.clean
 
@@ -377,24 +324,38 @@ def _org(item: Segment, stream: str, grown: GrowingIndex, base: SealedIndex | No
     return item.org_before(stream) if entry is None else entry.head.org
 
 
-class SegmentSet:
-    """Segments in order of their positions. Replaced as a whole when it changes, so readers need no lock."""
+def following(after: Segment, handles: Handles, *, clock: Callable[[], int]) -> Segment:
+    """The segment that follows another one, which is not on disk yet."""
+    header = Header(
+        store_id=after.header.store_id,
+        segment_id=secrets.token_bytes(16),
+        first_position=after.next_position,
+        created=clock(),
+        previous_id=after.header.segment_id,
+        previous_end=after.end,
+        profile=after.header.profile,
+    )
+    return Segment(segment.CURRENT, header, handles, end=segment.SIZE)
 
-    def __init__(self, items: list[Segment]) -> None:
-        self.items = items
-        self._firsts = [item.header.first_position for item in items]
 
-    def __iter__(self) -> Iterator[Segment]:
-        return iter(self.items)
+def index_of_position(segments: Segments, position: int) -> int:
+    """The index of the segment that holds a position, or would hold it."""
+    return max(bisect.bisect_right(segments, position, key=lambda item: item.header.first_position) - 1, 0)
 
-    def __len__(self) -> int:
-        return len(self.items)
 
-    @property
-    def last(self) -> Segment:
-        """The segment that is written to."""
-        return self.items[-1]
+def with_generation(segments: Segments, fresh: Segment, absorbed: Collection[bytes]) -> Segments:
+    """The segments with a new generation of one of them in its place, and without those that it took in, by id."""
+    left = [item for item in segments if item.header.segment_id not in absorbed]
+    items = tuple(fresh if item.header.segment_id == fresh.header.segment_id else item for item in left)
+    for number, item in enumerate(items):
+        item.org_before = functools.partial(org_in, items[:number])
+    return items
 
-    def number_of(self, position: int) -> int:
-        """The number of the segment that holds a position, or would."""
-        return max(bisect.bisect_right(self._firsts, position) - 1, 0)
+
+def org_in(older: Sequence[Segment], stream: str) -> str | None:
+    """The org of a stream as these segments know it."""
+    for item in reversed(older):
+        entry = item.stream(stream)
+        if entry is not None:
+            return entry.head.org
+    return None

@@ -1,4 +1,4 @@
-"""The ndjson engine: many runs, each with one writer at a time, in one directory. See the package's first page."""
+"""The ndjson engine: many runs, each with one writer at a time, in one directory."""
 
 from __future__ import annotations
 
@@ -11,30 +11,26 @@ from contextlib import contextmanager, suppress
 
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
-from tallystick.engines.ndjson import naming
-from tallystick.engines.ndjson.committing import Committer
+from tallystick.engines.ndjson import paths
+from tallystick.engines.ndjson.commit import RunCommitter
 from tallystick.engines.ndjson.documents import Documents
 from tallystick.engines.ndjson.index import SEQ_BITS
-from tallystick.engines.ndjson.nothing import NoCommands, NoSnapshots
 from tallystick.engines.ndjson.registry import Registry
 from tallystick.engines.ndjson.stream_log import StreamLog
-from tallystick.engines.tables.beside import Beside
-from tallystick.engines.tables.process import Birthplace
+from tallystick.engines.ndjson.unsupported import Unsupported
+from tallystick.engines.tables.process import OwnerProcess
+from tallystick.engines.tables.side_tables import SideTables
 from tallystick.event.model import Event
-from tallystick.store import capabilities, checked, leases
+from tallystick.store import checked, leases
+from tallystick.store.capabilities import DURABLE
 from tallystick.store.combining import Combiner
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, put_on_record, with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.filesystem import FileSystem
-from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head, Holder
-from tallystick.store.loss import Loss
-from tallystick.store.maintenance import Cut, Reclaimed
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
-from tallystick.store.snapshots import Snapshots
-from tallystick.store.transfer import Transfer
 
 POLL_SECONDS = 0.01
 LOGS_MAX = 256
@@ -42,11 +38,11 @@ FORMAT = 1
 SEQ_MASK = (1 << SEQ_BITS) - 1
 
 
-class NdjsonLog(Beside):
-    """A store of runs. Made by `open_ndjson`."""
+class NdjsonLog(Unsupported, SideTables):
+    """A store of runs. `open_ndjson` makes one."""
 
     engine = "ndjson"
-    capabilities = capabilities.ALL - capabilities.OPT_OUTS["ndjson"]
+    capabilities = frozenset({DURABLE})
 
     def __init__(
         self,
@@ -65,27 +61,25 @@ class NdjsonLog(Beside):
         self.profile = profile
         self.readonly = readonly
         self.directory = directory
-        Beside.__init__(self, f"{directory}/beside.db")
+        SideTables.__init__(self, f"{directory}/beside.db")
         self.run_documents = Documents(files, directory)
         self.damage = DamageFile(files, directory)
-        self.snapshots: Snapshots = NoSnapshots()
-        self.commands: Commands = NoCommands()
         self._files = files
         self._registry = Registry(files, directory)
         self._logs: OrderedDict[str, StreamLog] = OrderedDict()
         self._mutex = threading.Lock()
         self._recovered = recovered
         self._holder = Holder()
-        self._committer = Committer(
+        self._committer = RunCommitter(
             files, directory, self._registry, self._holder, self._log, clock, busy_ms=busy_ms, damage=self.damage
         )
         self._combiner = Combiner(self._commit)
         self._changed = threading.Condition()
         self._closed = False
-        self._birthplace = Birthplace()  # locks that another thread holds at a fork are never free in the child
+        self._birthplace = OwnerProcess()  # a lock that another thread holds at a fork is never released in the child
 
     def lend(self, streams: list[str]) -> None:
-        """Serve streams that the list of streams does not know. For a handle that may not write it down."""
+        """Serve streams that are not in the list of streams. For a handle that must not write that list."""
         for stream in streams:
             self._registry.lend(stream)
 
@@ -108,7 +102,7 @@ class NdjsonLog(Beside):
     # --- streams ---------------------------------------------------------------------------------------------------
 
     def _log(self, stream: str) -> StreamLog | None:
-        """The log of a stream, as far as it was read; None if nobody appended to it."""
+        """The log of a stream, as far as this handle has read it; None if it does not exist."""
         number = self._registry.number(stream)
         if number is None:
             self._registry.refresh()
@@ -118,7 +112,7 @@ class NdjsonLog(Beside):
         with self._mutex:
             log = self._logs.get(stream)
             if log is None:
-                place = f"{self.directory}/{naming.place_of(stream)}"
+                place = f"{self.directory}/{paths.path_of(stream)}"
                 log = self._logs[stream] = StreamLog(self._files, place, stream, number)
                 self._forget_some()
             self._logs.move_to_end(stream)
@@ -130,7 +124,7 @@ class NdjsonLog(Beside):
                 del self._logs[stream]
 
     def _fresh(self, stream: str) -> StreamLog | None:
-        """The log of a stream with everything that is synced by now."""
+        """The log of a stream, with everything that is synced by now."""
         self._require_open()
         with self._reading():
             log = self._log(stream)
@@ -150,15 +144,6 @@ class NdjsonLog(Beside):
                 yield log
 
     # --- reading ---------------------------------------------------------------------------------------------------
-
-    def receive(self, part: Transfer) -> None:
-        raise errors.UnsupportedCapability(engine="ndjson", capability=capabilities.GLOBAL_ORDER)
-
-    def announced(self) -> int:
-        return 0
-
-    def pruned_events(self) -> Iterator[tuple[int, bytes]]:
-        return iter(())
 
     def read(
         self,
@@ -209,7 +194,7 @@ class NdjsonLog(Beside):
                 yield from self._noted(log.walk(after=after, until=until))
 
     def _noted(self, items: Iterator[Event | Hole]) -> Iterator[Event | Hole]:
-        """The same items; a hole among them goes on record."""
+        """The same items. Holes among them go on record."""
         for item in items:
             if isinstance(item, Hole):
                 put_on_record(self.damage, [problem_of(item)])
@@ -244,15 +229,12 @@ class NdjsonLog(Beside):
         log = self._log(stream)
         try:
             before = None if log is None else next(log.events(after=seq - 2, until=seq - 1), None)
-        except errors.Damaged:  # whoever reads the event before it is told
+        except errors.Damaged:  # a reader of the event before it gets the error
             return None
         return None if before is None else before.link
 
-    def erased(self, positions: Sequence[int]) -> Sequence[int]:
-        return ()
-
     def head(self) -> int:
-        """The last position of the newest stream: streams are not ordered among each other."""
+        """The last position of the newest stream. Streams have no order between them."""
         self._require_open()
         with self._reading():
             self._registry.refresh()
@@ -261,21 +243,6 @@ class NdjsonLog(Beside):
                 if log is not None and log.last_position:
                     return log.last_position
         return 0
-
-    def floor(self) -> int:
-        return 0
-
-    def cut(self, stream: str) -> Cut | None:
-        return None
-
-    def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
-        return []
-
-    def pruned(self, id: bytes) -> bool:
-        return False
-
-    def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
-        return Reclaimed((), 0, 0)
 
     def stream_head(self, stream: str) -> Head | None:
         log = self._fresh(stream)
@@ -307,7 +274,7 @@ class NdjsonLog(Beside):
         until = time.monotonic() + timeout
         while (head := self.head()) <= after and (left := until - time.monotonic()) > 0:
             with self._changed:
-                self._changed.wait(min(POLL_SECONDS, left))  # commits of other processes are seen by looking again
+                self._changed.wait(min(POLL_SECONDS, left))  # polls: another process cannot notify this one
                 if self._closed:
                     break
         return head
@@ -322,13 +289,10 @@ class NdjsonLog(Beside):
     # --- health ----------------------------------------------------------------------------------------------------
 
     def holes(self) -> list[Hole]:
-        """The damage in the streams that were looked at; `check` looks at all of them."""
+        """The damage in the streams that were read so far. `check` reads all of them."""
         with self._mutex:
             logs = list(self._logs.values())
         return sorted((hole for log in logs for hole in log.holes()), key=lambda hole: hole.first)
-
-    def losses(self) -> list[Loss]:
-        return []
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         done = 0
@@ -360,18 +324,18 @@ class NdjsonLog(Beside):
     # --- life ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        if not self._birthplace.is_here:
+        if not self._birthplace.is_current:
             self._closed = True
             return
         with self._combiner.lock:
             if self._closed:
                 return
             if not self.readonly:
-                with suppress(errors.TallyError):  # what cannot be given back is taken over: this handle is retired
+                with suppress(errors.TallyError):  # what cannot be released can be taken over: this handle is retired
                     self._committer.release()
             self._closed = True
             leases.retire(self._holder.owner)
-            self.close_beside()
+            self.close_side_tables()
             for log in self._logs.values():
                 with suppress(OSError):  # the mark may lag
                     log.close()

@@ -1,8 +1,9 @@
-"""The schema as numbered, forward-only steps: `sql/migrations/NNN_name.sql`.
+"""The schema: `sql/schema/` creates a new store, the numbered steps in `sql/steps/` bring an older one up to date.
 
-Invariant: a step and its row in `tally.migrations` are one transaction, and steps are taken under the lock of that
-table. A database is therefore always exactly at some step, whoever was interrupted. The first step needs no lock: it
-makes a schema, which can be made once.
+Functions have one file each in `sql/functions/`, and are installed again after every step.
+
+Invariant: all of it is one transaction, together with the row in `tally.migrations`; steps are taken under the lock of
+that table. A new store needs no lock, because a schema can be created only once.
 """
 
 from __future__ import annotations
@@ -13,38 +14,56 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import resources
 
-import msgspec
 import psycopg
 
 from tallystick.engines.postgres import statements
 from tallystick.engines.postgres.connections import SEARCH_PATH
+from tallystick.engines.tables import migrations
+from tallystick.engines.tables.migrations import Migration
 
-_ROLES = 1  # taken as the role that logs in; all later steps as the owner
-_FIRST_TABLES = 2
+# In the order of creation. Tables and views need their functions, and policies need the table of infrastructure.
+_BEFORE_FUNCTIONS = ("roles", "schemas")
+_TABLES = (
+    *("locks", "migrations", "store", "infrastructure", "events", "streams", "sources", "leases", "proven", "damage"),
+    *("cuts", "pruned", "erasures", "snapshots", "commands", "command_ranges"),
+    *("checkpoints", "views", "view_rows", "batch_rows", "dead_letters", "kept_counts"),
+    *("control_plane_events", "live_rows", "vacuum"),
+)
 
 
-class Migration(msgspec.Struct, frozen=True):
-    """One step of the schema."""
-
-    number: int
-    name: str
-    sql: str
-
-
-@cache
-def known() -> tuple[Migration, ...]:
-    """Every step, in order."""
-    folder = resources.files(__package__).joinpath("sql", "migrations")
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
-    steps = tuple(Migration(int(file.name[:3]), file.name[4:-4], file.read_text()) for file in files)
-    numbers = [step.number for step in steps]
-    assert numbers == sorted(set(numbers))
-    return steps
+def steps() -> tuple[Migration, ...]:
+    """The steps for stores that exist."""
+    return migrations.numbered(__package__, "sql/steps")
 
 
 def latest() -> int:
     """The number of the format that this version writes."""
-    return known()[-1].number
+    return steps()[-1].number
+
+
+def oldest() -> int:
+    """The number of the oldest format that this version can bring up to date."""
+    return steps()[0].number - 1
+
+
+@cache
+def schema() -> Migration:
+    """What creates a new store, at the latest format."""
+    scripts = (*map(_script, _BEFORE_FUNCTIONS), functions(), *map(_script, _TABLES))
+    return Migration(latest(), "schema", "\n".join(scripts))
+
+
+@cache
+def functions() -> str:
+    """The script that installs every function, over an earlier version if there is one."""
+    folder = resources.files(__package__).joinpath("sql", "functions")
+    texts = [file.read_text() for file in sorted(folder.iterdir(), key=lambda file: file.name)]
+    # A function may call one that is created after it, and name a table that is created later.
+    return "\n".join(["SET LOCAL check_function_bodies = off;", *texts])
+
+
+def _script(name: str) -> str:
+    return resources.files(__package__).joinpath("sql", "schema", f"{name}.sql").read_text()
 
 
 def version_of(connection: psycopg.Connection) -> int:
@@ -56,39 +75,46 @@ def version_of(connection: psycopg.Connection) -> int:
     return int(row[0]) if row else 0
 
 
-def migrate(
-    connection: psycopg.Connection, *, profile: str, clock: Callable[[], int], upto: int | None = None
-) -> list[Migration]:
-    """Take the steps that are missing, in one transaction; returns those taken here."""
-    last = latest() if upto is None else upto
-    with protected(connection):
-        if version_of(connection):
-            connection.execute("SET LOCAL ROLE tally_owner")
-            connection.execute(statements.named("lock_schema"))
-            connection.execute("RESET ROLE")
-        before = version_of(connection)  # another process may have been here while this one waited
-        missing = [step for step in known() if before < step.number <= last]
-        for step in missing:
-            _take(connection, step)
-        if _FIRST_TABLES in [step.number for step in missing]:
-            values = (secrets.token_hex(16), profile, clock())
-            connection.execute(statements.named("insert_store"), values)
-    return missing
+def migrate(connection: psycopg.Connection, *, profile: str, clock: Callable[[], int]) -> list[Migration]:
+    """Create the log, or take the steps that it lacks. Returns what was done by this call."""
+    database = _Database(connection, profile, clock)
+    return migrations.migrate(database, steps() if database.version() else [schema()])
 
 
 @contextmanager
 def protected(connection: psycopg.Connection) -> Iterator[None]:
-    """A transaction in which no function of others takes the place of one that is called: this login may do much."""
+    """A transaction in which a call reaches no function of others by its name: this login may have many rights."""
     with connection.transaction():
         connection.execute(statements.named("set_local_setting"), ("search_path", SEARCH_PATH))
         yield
 
 
-def _take(connection: psycopg.Connection, step: Migration) -> None:
-    if step.number > _ROLES:
-        connection.execute("SET LOCAL ROLE tally_owner")
-    connection.execute(step.sql)
-    if step.number >= _FIRST_TABLES:
-        if step.number == _FIRST_TABLES:
-            connection.execute(statements.named("insert_migration"), (_ROLES, known()[0].name))
-        connection.execute(statements.named("insert_migration"), (step.number, step.name))
+class _Database:
+    """A database as the runner of migrations sees it."""
+
+    def __init__(self, connection: psycopg.Connection, profile: str, clock: Callable[[], int]) -> None:
+        self._connection = connection
+        self._profile = profile
+        self._clock = clock
+
+    def version(self) -> int:
+        with protected(self._connection):
+            return version_of(self._connection)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        with protected(self._connection):
+            if self.version():
+                self._connection.execute("SET LOCAL ROLE tally_owner")
+                self._connection.execute(statements.named("lock_schema"))
+            yield
+
+    def take(self, step: Migration) -> None:
+        is_new = not self.version()
+        self._connection.execute(step.sql)
+        if not is_new:
+            self._connection.execute(functions())
+        self._connection.execute(statements.named("insert_migration"), (step.number, step.name))
+        if is_new:
+            values = (secrets.token_hex(16), self._profile, self._clock())
+            self._connection.execute(statements.named("insert_store"), values)

@@ -1,4 +1,4 @@
-"""The tables that runs fill, in the schema `tally_views`: made by numbered steps when a store first records a run.
+"""The tables that runs fill, in the schema `tally_views`: the steps in `sql/runs/` create them with the first run.
 
 They belong to `tally_projector`, as tables of projections do, and are reached in the same way: a login that may not
 run projections has no tables of runs.
@@ -6,12 +6,9 @@ run projections has no tables of runs.
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import resources
-from typing import NamedTuple
-
 from tallystick.engines.postgres import statements
-from tallystick.engines.postgres.owned import PostgresTables
+from tallystick.engines.postgres.view_tables import PostgresTables
+from tallystick.engines.tables.migrations import Migration, numbered
 from tallystick.store.run_tables import RunRow, RunRows
 from tallystick.store.tables import Session
 
@@ -24,19 +21,9 @@ _PUT = {
 }
 
 
-class Step(NamedTuple):
-    """One step of the tables."""
-
-    number: int
-    name: str
-
-
-@cache
-def steps() -> tuple[Step, ...]:
-    """Every step, in order of its number."""
-    folder = resources.files(__package__).joinpath("sql", "runs", "steps")
-    names = sorted(file.name.removesuffix(".sql") for file in folder.iterdir())
-    return tuple(Step(int(name[:3]), name) for name in names)
+def steps() -> tuple[Migration, ...]:
+    """The steps of these tables."""
+    return numbered(__package__, "sql/runs")
 
 
 class PostgresRunTables:
@@ -46,7 +33,7 @@ class PostgresRunTables:
         self._tables = tables
 
     def put(self, rows: RunRows) -> None:
-        """Put all rows in place in one transaction, which makes the tables if they are not there yet."""
+        """Put all rows in place in one transaction, which first creates the tables if they do not exist."""
         if not rows.runs:
             return
         with self._tables.writing() as session:
@@ -56,7 +43,7 @@ class PostgresRunTables:
                     session.execute(statements.named(statement), row)
 
     def read(self, table: str) -> list[RunRow]:
-        """Every row of one of the tables, in order of key; none where no run was recorded yet."""
+        """Every row of one of the tables, in order of key; no rows if no run was recorded yet."""
         assert table in _PUT, table
         with self._tables.reading() as session:
             if not session.execute(statements.named("runs/has_steps"))[0][0]:
@@ -67,10 +54,10 @@ class PostgresRunTables:
 
 
 def _migrate(session: Session) -> None:
-    """Take the steps that are missing. One session changes tables at a time, so nobody else is here."""
+    """Take the steps that are missing. Only one session changes tables at a time."""
     there = session.execute(statements.named("runs/has_steps"))[0][0]
     before = session.execute(statements.named("runs/find_step"))[0][0] if there else 0
     for step in steps():
         if step.number > before:
-            session.execute(statements.named(f"runs/steps/{step.name}"))
-            session.execute(statements.named("runs/insert_step"), tuple(step))
+            session.execute(step.sql)
+            session.execute(statements.named("runs/insert_step"), (step.number, f"{step.number:03d}_{step.name}"))

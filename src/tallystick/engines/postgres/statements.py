@@ -1,4 +1,4 @@
-"""The SQL of this engine, one statement a file in `sql/`, named by what it does."""
+"""The SQL of this engine, one statement per file in `sql/queries/`, named by what it does."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from typing import LiteralString
 
 @cache
 def named(name: str) -> LiteralString:
-    """The statement in `sql/<name>.sql`."""
-    return resources.files(__package__).joinpath("sql", f"{name}.sql").read_text()
+    """The statement in `sql/queries/<name>.sql`."""
+    return resources.files(__package__).joinpath("sql", "queries", f"{name}.sql").read_text()

@@ -16,25 +16,26 @@ from typing import Any
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
 from tallystick.engines.disk import Disk
-from tallystick.engines.sqlite import inspection, mark, statements, summing, survey, writing
+from tallystick.engines.sqlite import commit_rows, inspection, mark, statements, summing, survey
 from tallystick.engines.sqlite.commands import SqliteCommands
+from tallystick.engines.sqlite.databases import CutOffDatabase, around_holes, database_of, waited
 from tallystick.engines.sqlite.evidence import SqliteEvidence
-from tallystick.engines.sqlite.place import Opened, Opening
-from tallystick.engines.sqlite.reading import CutOffDatabase, around_holes, database_of, waited
-from tallystick.engines.sqlite.reclaiming import Reclaiming
+from tallystick.engines.sqlite.queries import page_query
+from tallystick.engines.sqlite.reclaim import Reclaiming
 from tallystick.engines.sqlite.rows import events_of, structs_of
 from tallystick.engines.sqlite.run_tables import SqliteRunTables
-from tallystick.engines.sqlite.selecting import page_query
 from tallystick.engines.sqlite.snapshots import SqliteSnapshots
+from tallystick.engines.sqlite.store_file import Opened, Opening
 from tallystick.engines.sqlite.transfers import Receiver
 from tallystick.engines.sqlite.view import SqliteView, StreamEnd
+from tallystick.engines.tables import schema
 from tallystick.engines.tables.checkpoints import SqliteCheckpoints
 from tallystick.engines.tables.connection import BUSY_MS
 from tallystick.engines.tables.database import Database
 from tallystick.engines.tables.deadletters import SqliteDeadLetters
-from tallystick.engines.tables.lazily import LazyDatabase
+from tallystick.engines.tables.lazy_database import LazyDatabase
 from tallystick.engines.tables.owned import OwnedTables
-from tallystick.engines.tables.views import SCHEMA, SqliteViews, Within
+from tallystick.engines.tables.views import OpenTransaction, SqliteViews
 from tallystick.event import limits
 from tallystick.event.model import Event
 from tallystick.store import capabilities, checked, leases
@@ -97,7 +98,7 @@ class SqliteLog(Receiver):
         self.checkpoints: Checkpoints = SqliteCheckpoints(beside)
         self.views = SqliteViews(beside)
         self.dead_letters = SqliteDeadLetters(beside)
-        self._tables = LazyDatabase(f"{opened.path}.views", SCHEMA)  # this file admits no tables but its own
+        self._tables = LazyDatabase(f"{opened.path}.views", schema.VIEWS)  # this file admits no tables but its own
         self.view_tables = OwnedTables(self._tables)
         self.inline: Inline | None = None
         self.run_tables: RunTables | None = SqliteRunTables(beside)
@@ -133,7 +134,7 @@ class SqliteLog(Receiver):
         outcomes: list[Outcome] = []
         maintains = any(transaction.maintenance is not None for transaction in transactions)
         begin = self._database.maintaining if maintains else self._database.writing
-        with begin(needed_bytes=lambda: writing.size_of(ledger)) as connection:
+        with begin(needed_bytes=lambda: commit_rows.size_of(ledger)) as connection:
             view = SqliteView(connection)
             writes = [write for transaction in transactions for write in transaction.writes]
             view.look_up([draft[2] for write in writes if write.ids_given for draft in write.drafts])
@@ -143,9 +144,9 @@ class SqliteLog(Receiver):
                     outcomes.append(ledger.judge(transaction))
                 except errors.TallyError as refusal:
                     outcomes.append(refusal)
-            writing.write(connection, ledger, recorded=self._clock())
+            commit_rows.write(connection, ledger, recorded=self._clock())
             if self.inline is not None and ledger.rows:
-                views = SqliteViews(Within(connection), self.views.seen)
+                views = SqliteViews(OpenTransaction(connection), self.views.seen)
                 self.inline.prepare(ledger.rows, views)(views)
         ledger.committed()
         if ledger.rows:
@@ -189,7 +190,7 @@ class SqliteLog(Receiver):
         with self._database.writing() as connection:
             ledger = Ledger(SqliteView(connection), next_position=0, holder=holder)
             ledger.judge(Transaction([], release=tuple(holder.held)))
-            writing.write(connection, ledger, recorded=0)
+            commit_rows.write(connection, ledger, recorded=0)
             connection.execute(statements.named("leave_writer"), (holder.owner.handle,))
         ledger.committed()
 

@@ -11,7 +11,7 @@ from typing import Any
 from tallystick.engines.sqlite import migrations, statements
 from tallystick.engines.sqlite.mark import StoreMark
 from tallystick.engines.sqlite.view import SqliteView
-from tallystick.engines.tables import translate
+from tallystick.engines.tables import schema, translate
 from tallystick.store import leases
 from tallystick.store.events import Problem
 
@@ -52,18 +52,12 @@ def _database(connection: sqlite3.Connection) -> Iterator[Problem]:
 
 
 def _schema(connection: sqlite3.Connection) -> Iterator[Problem]:
-    """Every table, index, trigger and view must be there, word for word as the migrations made it."""
+    """Every table, index, trigger and view must be there, word for word as this version creates it."""
     found_version, known = migrations.version_of(connection), migrations.latest()
     if found_version != known:
         yield Problem("schema", f"the format is {found_version}, not {known}")
-    found, expected = migrations.schema_of(connection), migrations.expected_schema()
-    for name in sorted(found.keys() | expected.keys()):
-        if name not in found:
-            yield Problem("schema", f"{name} is missing")
-        elif name not in expected:
-            yield Problem("schema", f"{name} does not belong to it")
-        elif found[name] != expected[name]:
-            yield Problem("schema", f"{name} was changed")
+    for name, what in schema.differences(schema.definitions(connection), migrations.expected_schema()):
+        yield Problem("schema", f"{name} {what}")
 
 
 def _heads(connection: sqlite3.Connection) -> Iterator[Problem]:

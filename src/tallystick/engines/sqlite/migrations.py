@@ -1,117 +1,104 @@
-"""The schema as numbered, forward-only steps: `sql/migrations/NNN_name.sql`.
+"""The format of a store: `sql/schema/` creates a new one, numbered steps in `sql/steps/` bring an older one up to date.
 
 Invariant: `user_version` is the number of the last step, set in the transaction of that step. A database is therefore
-always exactly at some step, whenever it was interrupted.
+always exactly at some step, even if a migration was interrupted.
 """
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
-from itertools import pairwise
 
 import msgspec
 
-from tallystick.store import row_checks
+from tallystick import errors
+from tallystick.engines.sqlite import statements
+from tallystick.engines.tables import migrations, schema
+from tallystick.engines.tables.migrations import Migration
+
+_SHARED = ("checkpoints", *schema.VIEWS, *schema.DEAD_LETTERS)
+_SCHEMAS = {
+    16: "fa4e3044397002c74609661254416b341428e76afcece618428c77badab9255b"
+}  # SHA-256 of the definitions in a store of each older format
 
 
-class Migration(msgspec.Struct, frozen=True):
-    """One step of the schema."""
-
-    number: int
-    name: str
-    sql: str
-
-
-@cache
-def known() -> tuple[Migration, ...]:
-    """Every step, in order of its number."""
-    folder = resources.files(__package__).joinpath("sql", "migrations")
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
-    steps = tuple(Migration(int(file.name[:3]), file.name[4:-4], file.read_text()) for file in files)
-    assert all(step.number < following.number for step, following in pairwise(steps))
-    return steps
+def steps() -> tuple[Migration, ...]:
+    """The steps for stores that exist."""
+    return migrations.numbered(__package__, "sql/steps")
 
 
 def latest() -> int:
     """The number of the format that this version writes."""
-    return known()[-1].number
+    return steps()[-1].number
+
+
+def oldest() -> int:
+    """The number of the oldest format that this version can bring up to date."""
+    return steps()[0].number - 1
 
 
 def version_of(connection: sqlite3.Connection) -> int:
     """The number of the last step taken; 0 in a database that is still empty."""
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+    return schema.VersionedFile(connection).version()
 
 
-def migrate(
-    connection: sqlite3.Connection, *, profile: str, clock: Callable[[], int], upto: int | None = None
-) -> list[Migration]:
-    """Take the steps that are missing, each in its own transaction; returns those taken here."""
-    connection.create_function("opening_profile", 0, lambda: profile)
-    connection.create_function("opening_time", 0, clock)
-    connection.create_function("row_check", -1, row_checks.check_of, deterministic=True)
-    wanted = [step for step in known() if upto is None or step.number <= upto]
-    taken = [step for step in wanted if version_of(connection) < step.number and _take(connection, step)]
-    connection.create_function("opening_profile", 0, None)
-    connection.create_function("opening_time", 0, None)
-    connection.create_function("row_check", -1, None)
-    return taken
+def require_known(found: int, *, path: str) -> None:
+    """Refuse a format that is newer than this version, or so old that it cannot be migrated."""
+    if found > latest():
+        raise errors.NewerFormat(path=path, found=found, known=latest())
+    if 0 < found < oldest():
+        raise errors.FormatTooOld(path=path, found=found, oldest=oldest())
 
 
-def _take(connection: sqlite3.Connection, step: Migration) -> bool:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        if version_of(connection) >= step.number:  # another process took it while this one waited
-            connection.execute("ROLLBACK")
-            return False
-        for statement in _statements(step.sql):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {step.number:d}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return True
+@cache
+def objects() -> str:
+    """The script that creates every table, index, trigger and view that does not exist."""
+    folder = resources.files(__package__).joinpath("sql", "schema")
+    own = [file.read_text() for file in sorted(folder.iterdir(), key=lambda file: file.name)]
+    return "\n".join([*own, schema.script(*_SHARED)])
 
 
-def _statements(sql: str) -> Iterator[str]:
-    """The statements of a script, one by one: `executescript` would commit the transaction it is called in."""
-    pending = ""
-    for line in sql.splitlines(keepends=True):
-        pending += line
-        if sqlite3.complete_statement(pending):
-            yield pending
-            pending = ""
-    assert not pending.strip(), pending
+class _Store(schema.VersionedFile):
+    """The file of a store that is created or migrated."""
+
+    def __init__(self, connection: sqlite3.Connection, profile: str, clock: Callable[[], int]) -> None:
+        super().__init__(connection)
+        self._identity = (profile, clock)
+
+    def take(self, step: Migration) -> None:
+        is_new = not self.version()
+        super().take(step)
+        schema.run(self._connection, objects())
+        if is_new:
+            profile, clock = self._identity
+            self._connection.execute(statements.named("insert_store"), (profile, clock()))
 
 
-def schema_of(connection: sqlite3.Connection, *, kind: str = "%") -> dict[str, str]:
-    """The SQL of every table, index, trigger and view, or of one of these kinds, but for what SQLite makes itself.
-
-    What SQLite makes is known by its whole definition: a name like `sqlite_…` can be written into the schema by hand.
-    """
-    query = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND type LIKE ?"
-    return {str(name): sql for name, sql in connection.execute(query, (kind,)) if sql not in _MADE_BY_SQLITE}
+def migrate(connection: sqlite3.Connection, *, profile: str, clock: Callable[[], int]) -> list[Migration]:
+    """Create the store, or take the steps that it lacks. Returns what was done by this call."""
+    store = _Store(connection, profile, clock)
+    return migrations.migrate(store, steps() if store.version() else [Migration(latest(), "schema", "")])
 
 
-_MADE_BY_SQLITE = frozenset(
-    {
-        "CREATE TABLE sqlite_sequence(name,seq)",
-        "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
-        "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
-    }
-)
+def is_unchanged(connection: sqlite3.Connection) -> bool:
+    """Whether a store of an older format has the schema of that format: a step must not hide what was changed."""
+    return _digest(schema.definitions(connection)) == _SCHEMAS[version_of(connection)]
+
+
+def _digest(definitions: dict[str, str]) -> str:
+    found = [(name, schema.normal(sql)) for name, sql in sorted(definitions.items())]
+    return hashlib.sha256(msgspec.json.encode(found)).hexdigest()
 
 
 @cache
 def expected_schema(kind: str = "%") -> dict[str, str]:
-    """What `schema_of` gives for a database that took every step."""
+    """What `schema.definitions` gives for a store of the latest format."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
         migrate(connection, profile="plain", clock=lambda: 0)
-        return schema_of(connection, kind=kind)
+        return schema.definitions(connection, kind)
     finally:
         connection.close()

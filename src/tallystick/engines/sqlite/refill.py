@@ -18,14 +18,14 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from tallystick import errors
-from tallystick.engines.sqlite import inspection, migrations, statements, survey, writing
-from tallystick.engines.sqlite import kept as aside
+from tallystick.engines.sqlite import commit_rows, inspection, migrations, statements, survey
+from tallystick.engines.sqlite import kept_files as aside
 from tallystick.engines.sqlite.engine import open_sqlite
 from tallystick.engines.sqlite.locks import Presence
-from tallystick.engines.sqlite.look import ALONE, look
 from tallystick.engines.sqlite.mark import StoreMarkFile
-from tallystick.engines.sqlite.merging import Merged
-from tallystick.engines.sqlite.place import APPLICATION_ID, Opening
+from tallystick.engines.sqlite.merged_log import Merged
+from tallystick.engines.sqlite.opening_inspection import ALONE, look
+from tallystick.engines.sqlite.store_file import APPLICATION_ID, Opening
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
 from tallystick.engines.tables.connection import create_file
@@ -186,7 +186,7 @@ class _Refilling:
 
     def _fill_events(self, new: sqlite3.Connection) -> None:
         for event, recorded, is_given in self._merged.events():
-            row = writing.row_of(event, recorded)
+            row = commit_rows.row_of(event, recorded)
             new.execute(statements.named("insert_event"), row)
             self._given += is_given
         heads = self._merged.heads

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tallystick import errors
-from tallystick.engines.sqlite import maintaining, statements
+from tallystick.engines.sqlite import maintenance, statements
 from tallystick.engines.tables.database import Database
 from tallystick.store.snapshots import Snapshot, within
 
@@ -25,7 +25,7 @@ class SqliteSnapshots:
     def put_back(self, snapshot: Snapshot) -> None:
         """Make the row of a snapshot of the log again: it is missing or damaged."""
         with self._database.maintaining() as connection:
-            maintaining.replace_snapshot(connection, snapshot)
+            maintenance.replace_snapshot(connection, snapshot)
 
     def ids(self) -> list[bytes]:
         with self._database.reading() as connection:

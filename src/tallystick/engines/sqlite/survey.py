@@ -12,7 +12,7 @@ from tallystick import errors
 from tallystick.engines.sqlite import migrations, statements
 from tallystick.engines.sqlite.rows import event_of
 from tallystick.engines.sqlite.view import SqliteView
-from tallystick.engines.tables import translate
+from tallystick.engines.tables import schema, translate
 from tallystick.event import chain
 from tallystick.store.page import Hole
 
@@ -46,11 +46,9 @@ def identity(connection: sqlite3.Connection) -> tuple[bytes, str]:
 def unsound(connection: sqlite3.Connection) -> str | None:
     """What is wrong at first sight: asked at every opening, and therefore cheap."""
     for kind in _KINDS:
-        found, expected = migrations.schema_of(connection, kind=kind), migrations.expected_schema(kind)
-        for name in sorted(found.keys() | expected.keys()):
-            if found.get(name) != expected.get(name):
-                how = "is missing" if name not in found else "was changed" if name in expected else "is none of its own"
-                return f"the {kind} {name} {how}"
+        found = schema.definitions(connection, kind)
+        for name, what in schema.differences(found, migrations.expected_schema(kind)):
+            return f"the {kind} {name} {what}"
     head = SqliteView(connection).head()
     last = max(connection.execute(statements.named("last_positions")).fetchone())
     return None if last == head else f"the last position is {last}, and the counter of positions is at {head}"

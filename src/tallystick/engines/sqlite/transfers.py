@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from tallystick import errors
-from tallystick.engines.sqlite import statements, writing
+from tallystick.engines.sqlite import commit_rows, statements
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.event.model import Event
 from tallystick.store import transfer
@@ -66,7 +66,7 @@ def write(connection: sqlite3.Connection, part: Received, *, recorded: int) -> N
     connection.executemany(statements.named("insert_pruned"), part.pruned)
     connection.executemany(statements.named("insert_skipped"), part.skipped)
     connection.executemany(
-        statements.named("insert_event"), [writing.row_of(Event(*row), recorded) for row in part.rows]
+        statements.named("insert_event"), [commit_rows.row_of(Event(*row), recorded) for row in part.rows]
     )
     heads = [(stream, head.seq, head.link, head.org) for stream, head in part.heads.items()]
     connection.executemany(statements.named("move_head"), heads)

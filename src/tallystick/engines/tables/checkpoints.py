@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import AbstractContextManager
-from importlib import resources
-from typing import Protocol
 
 from tallystick import errors
 from tallystick.engines.tables import translate
+from tallystick.engines.tables.connection import Connections
 from tallystick.store import row_checks
 from tallystick.store.checkpoints import Checkpoint
 
-SCHEMA = resources.files(__package__).joinpath("sql", "create_checkpoints.sql").read_text()
 _ALL = "SELECT name, store_id, position, link_position, link, checksum FROM checkpoints"
 _LOAD = f"{_ALL} WHERE name = ?"
 _SAVE = """INSERT INTO checkpoints (name, store_id, position, link_position, link, checksum) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (name) DO UPDATE SET store_id = excluded.store_id, position = excluded.position,
     link_position = excluded.link_position, link = excluded.link, checksum = excluded.checksum"""
-
-
-class Connections(Protocol):
-    """Where the connections come from: `tables.database.Database`, or an engine's own."""
-
-    def reading(self) -> AbstractContextManager[sqlite3.Connection]: ...
-    def writing(self) -> AbstractContextManager[sqlite3.Connection]: ...
 
 
 class SqliteCheckpoints:
@@ -34,7 +24,7 @@ class SqliteCheckpoints:
         self._connections = connections
 
     def load(self, name: str) -> Checkpoint | None:
-        with self._connections.reading() as connection:
+        with self._connections.snapshot() as connection:
             found = _load(connection, name)
             if found is None:
                 _require_none_hidden(connection)
@@ -51,7 +41,7 @@ class SqliteCheckpoints:
             connection.execute(_SAVE, (*fields, checkpoint.link_position, checkpoint.link, check))
 
     def names(self) -> list[str]:
-        with self._connections.reading() as connection:
+        with self._connections.snapshot() as connection:
             return [name for (name,) in connection.execute("SELECT name FROM checkpoints ORDER BY name")]
 
     def delete(self, name: str) -> None:
@@ -60,7 +50,7 @@ class SqliteCheckpoints:
 
 
 def _require_none_hidden(connection: sqlite3.Connection) -> None:
-    """Look at the whole table: the row of a name is not found if it, or its way there, is damaged."""
+    """Read the whole table: a row is not found by its name if the row, or the index that leads to it, is damaged."""
     (answer,) = connection.execute("PRAGMA quick_check(checkpoints)").fetchone()
     if answer != "ok":
         raise translate.damage(str(answer))

@@ -1,8 +1,8 @@
-"""Connections to a SQLite file, and what every one of them is told before its first statement.
+"""Connections to a SQLite file, and the settings of every one of them.
 
 Invariants: write-ahead log and synchronous=FULL (a commit that returned is on disk), triggers fire for REPLACE too,
-nothing in the schema is trusted, no implicit transactions, what is deleted is overwritten with zeros, and the file can
-be read by its owner alone.
+nothing in the schema is trusted, no implicit transactions, what is deleted is overwritten with zeros, and only the
+owner can read the file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Protocol
 
 from tallystick import errors
 from tallystick.engines.disk import Disk
@@ -20,7 +22,7 @@ from tallystick.engines.tables import translate
 from tallystick.store.backoff import Backoff
 
 BUSY_MS = 5000
-_WAL_PAGES = 4000  # a checkpoint every 16 MB: more seldom costs room, more often costs a second fsync
+_WAL_PAGES = 4000  # a checkpoint every 16 MB: fewer cost disk space, more cost a second fsync each
 _SETTINGS = (
     "PRAGMA foreign_keys = OFF",
     "PRAGMA trusted_schema = OFF",
@@ -35,8 +37,15 @@ _SETTINGS = (
 _creating = threading.Lock()
 
 
+class Connections(Protocol):
+    """Where the connections of a table come from: a `database.Database`, or a transaction that is open already."""
+
+    def snapshot(self) -> AbstractContextManager[sqlite3.Connection]: ...
+    def writing(self) -> AbstractContextManager[sqlite3.Connection]: ...
+
+
 def connect(path: str, *, mode: str, busy_ms: int = BUSY_MS, settings: Sequence[str] = _SETTINGS) -> sqlite3.Connection:
-    """A connection with mode `rw`, `ro`, or `ro&immutable=1` (looks at the main file alone and takes no lock)."""
+    """A connection with mode `rw`, `ro`, or `ro&immutable=1` (reads only the main file and takes no lock)."""
     connection = sqlite3.connect(
         f"{Path(path).as_uri()}?mode={mode}",
         uri=True,
@@ -50,17 +59,17 @@ def connect(path: str, *, mode: str, busy_ms: int = BUSY_MS, settings: Sequence[
             connection.execute(setting)
     except BaseException as problem:
         connection.close()
-        if isinstance(problem, UnicodeDecodeError):  # of SQLite's own message, which quotes the schema
+        if isinstance(problem, UnicodeDecodeError):  # in SQLite's own message, which quotes the schema
             raise translate.damage("its schema is damaged: a name in it is not text") from problem
         raise
     return connection
 
 
 def create_file(path: str) -> None:
-    """Make an empty file that only its owner can read; the files SQLite puts beside it take over its mode.
+    """Create an empty file that only its owner can read. The files that SQLite puts next to it get the same mode.
 
-    Under a lock: closing a descriptor drops every POSIX lock that this process has on the file, so no connection of
-    another thread may come to exist between our open and our close.
+    Under a lock: closing a descriptor drops every POSIX lock that this process has on the file, so no other thread may
+    open a connection between our open and our close.
     """
     disk = Disk()
     disk.make_dir(os.path.dirname(path))
@@ -73,7 +82,7 @@ def create_file(path: str) -> None:
 
 
 def enter_wal(connection: sqlite3.Connection, *, busy_ms: int = BUSY_MS) -> None:
-    """Switch the database to its write-ahead log, for good. SQLite's own busy wait does not cover this switch."""
+    """Switch the database to a write-ahead log, permanently. SQLite's own busy wait does not cover this switch."""
     deadline, backoff = time.monotonic() + busy_ms / 1000, Backoff("busy database", tries_max=None)
     while True:
         try:

@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 
 from tallystick import errors
-from tallystick.engines.tables import additions, translate
+from tallystick.engines.tables import schema, translate
 from tallystick.engines.tables.connection import BUSY_MS, connect, create_file, enter_wal
 from tallystick.engines.tables.readers import Readers
-from tallystick.engines.tables.writer import Writer
+from tallystick.engines.tables.writer import SqliteWriter
 
 CHECKED_BYTES_MAX = 256 << 20  # more would delay an opening by seconds
 
 
 class Database:
-    """`reading` never waits for `writing`. Without a writer it is read-only, for the reason given.
+    """`reading` never waits for `writing`. Without a writer it is read-only, for `readonly_reason`.
 
-    `connect_maintenance` gives the connection that `maintaining` uses, made when it is first needed. `mode` is how
-    readers connect.
+    `connect_maintenance` opens the connection that `maintaining` uses, when it is first needed. `mode` is how readers
+    connect.
     """
 
     def __init__(
@@ -37,12 +37,12 @@ class Database:
         self.path = path
         self.busy_ms = busy_ms
         self._connect_maintenance = connect_maintenance
-        self._maintainer: Writer | None = None
+        self._maintainer: SqliteWriter | None = None
         self._making = threading.Lock()
         self._closed = False
         self.readonly_reason = readonly_reason
         self.readers = Readers(lambda: connect(path, mode=mode, busy_ms=busy_ms), path=path, busy_ms=busy_ms)
-        self.writer = None if writer is None else Writer(writer, path=path, busy_ms=busy_ms)
+        self.writer = None if writer is None else SqliteWriter(writer, path=path, busy_ms=busy_ms)
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """A connection for one statement, or for several that need not agree."""
@@ -53,7 +53,7 @@ class Database:
         return self.readers.snapshot()
 
     def writing(self, *, needed_bytes: Callable[[], int] = lambda: 0) -> AbstractContextManager[sqlite3.Connection]:
-        """A transaction that is on disk when the block is left."""
+        """A transaction that is on disk when the block ends."""
         if self.writer is None:
             raise errors.ReadOnly(reason=self.readonly_reason)
         return self.writer.transaction(needed_bytes=needed_bytes)
@@ -62,8 +62,8 @@ class Database:
         """A transaction that may do more than append."""
         return self.maintainer().transaction(needed_bytes=needed_bytes)
 
-    def maintainer(self) -> Writer:
-        """The writer that may do more than append. It takes turns with the other one."""
+    def maintainer(self) -> SqliteWriter:
+        """The writer that may do more than append. It takes turns with the appending one."""
         if self.writer is None or self._connect_maintenance is None:
             raise errors.ReadOnly(reason=self.readonly_reason)
         with self._making, translated(self.path, self.busy_ms):
@@ -71,11 +71,11 @@ class Database:
                 raise errors.StoreClosed()
             if self._maintainer is None:
                 connection = self._connect_maintenance()
-                self._maintainer = Writer(connection, path=self.path, busy_ms=self.busy_ms, turn=self.writer.turn)
+                self._maintainer = SqliteWriter(connection, path=self.path, busy_ms=self.busy_ms, turn=self.writer.turn)
             return self._maintainer
 
     def close(self) -> None:
-        """Give every connection back. Safe to call twice."""
+        """Close every connection. Safe to call twice."""
         self.readers.close()
         with self._making:
             self._closed = True
@@ -85,8 +85,8 @@ class Database:
             self.writer.close(checkpoint=True)
 
 
-def open_beside(path: str, schema: str, *, readonly: bool = False, busy_ms: int = BUSY_MS) -> Database:
-    """The small database that an engine without tables keeps beside its log. `schema` creates what does not exist."""
+def open_side(path: str, tables: tuple[str, ...], *, readonly: bool, busy_ms: int = BUSY_MS) -> Database:
+    """The small database next to the log of an engine without tables. Tables that it lacks are created."""
     path = os.path.realpath(path)
     if readonly:
         reason = f"{path} cannot be written"
@@ -96,8 +96,7 @@ def open_beside(path: str, schema: str, *, readonly: bool = False, busy_ms: int 
         writer = connect(path, mode="rw", busy_ms=busy_ms)
         try:
             enter_wal(writer, busy_ms=busy_ms)
-            writer.executescript(schema)
-            additions.add(writer)
+            schema.create(writer, tables, path=path)
         except BaseException:
             writer.close()
             raise
@@ -105,13 +104,16 @@ def open_beside(path: str, schema: str, *, readonly: bool = False, busy_ms: int 
 
 
 def resting_mode(path: str) -> str:
-    """How to look at a file that nobody writes, where nothing can be created: without a log beside it, it is all."""
+    """How to connect to a file that nobody writes and next to which nothing can be created.
+
+    If it has no write-ahead log, the file itself is complete and can be read without locks.
+    """
     wal = f"{path}-wal"
     return "ro" if os.path.exists(wal) and os.path.getsize(wal) else "ro&immutable=1"
 
 
 def damage_in(path: str) -> str:
-    """What SQLite finds wrong with the structure of a file; empty if nothing, or if it is too large to be looked at."""
+    """What SQLite finds wrong with the structure of a file. Empty if nothing, or if the file is too large to check."""
     if os.path.getsize(path) > CHECKED_BYTES_MAX:
         return ""
     try:
@@ -119,14 +121,14 @@ def damage_in(path: str) -> str:
             found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.Error as problem:
         return str(problem) if translate.is_damage(problem) else ""
-    except UnicodeDecodeError as problem:  # of a message that quotes what is damaged
+    except UnicodeDecodeError as problem:  # in a message that quotes the damaged text
         return str(problem)
     return "" if found == "ok" else found
 
 
 @contextmanager
 def translated(path: str, busy_ms: int) -> Iterator[None]:
-    """Tell the errors of opening a file in our own words."""
+    """Raise the errors of opening a file as errors of this library."""
     try:
         yield
     except sqlite3.Error as problem:

@@ -1,4 +1,4 @@
-"""Dead letters in a SQLite table, a row a letter. Their number stands in `kept_counts` and changes with them."""
+"""Dead letters in a SQLite table, one row per letter. `kept_counts` has their number, which changes with them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import sqlite3
 
 from tallystick import errors
 from tallystick.engines.tables import statements
-from tallystick.engines.tables.views import Connections
+from tallystick.engines.tables.connection import Connections
 from tallystick.store.deadletters import DeadLetter, LetterCounts
-
-SCHEMA = statements.named("create_dead_letters")
 
 
 class SqliteDeadLetters:

@@ -1,4 +1,4 @@
-"""SQL tables that projections own, in a SQLite database beside the log, or in one in memory."""
+"""SQL tables that projections own, in a SQLite database next to the log, or in one in memory."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from tallystick.engines.tables import statements
-from tallystick.engines.tables.views import SCHEMA, Connections, SqliteViews, Within
+from tallystick.engines.tables import schema, statements
+from tallystick.engines.tables.connection import Connections
+from tallystick.engines.tables.views import OpenTransaction, SqliteViews
 from tallystick.store.tables import Session, Values, table_name
 from tallystick.store.views import Place
 
 
 class OwnedTables:
-    """The tables of one database. Its own tables `views` and `view_rows` hold the places."""
+    """The tables of one database. Its tables `views` and `view_rows` have the checkpoints of the projections."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -25,7 +26,7 @@ class OwnedTables:
         return _session(self._connections.snapshot())
 
     def writing(self) -> AbstractContextManager[Session]:
-        """A transaction that is durable when the block is left."""
+        """A transaction that is durable when the block ends."""
         return _session(self._connections.writing())
 
 
@@ -36,7 +37,7 @@ def _session(transaction: AbstractContextManager[sqlite3.Connection]) -> Iterato
         def execute(statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
             return connection.execute(statement, values).fetchall()
 
-        views = SqliteViews(Within(connection))
+        views = SqliteViews(OpenTransaction(connection))
 
         def discard(place: Place) -> None:
             prefix = table_name(place.projection, place.epoch)
@@ -48,12 +49,12 @@ def _session(transaction: AbstractContextManager[sqlite3.Connection]) -> Iterato
 
 
 class MemoryDatabase:
-    """A database that is gone with the process; one transaction at a time."""
+    """A database that ends with the process. One transaction at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self._connection.executescript(SCHEMA)
+        self._connection.executescript(schema.script(*schema.VIEWS))
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

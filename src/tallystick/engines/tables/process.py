@@ -7,19 +7,19 @@ import os
 from tallystick import errors
 
 
-class Birthplace:
-    """The process that a handle was opened in, the only one it works in."""
+class OwnerProcess:
+    """The process that opened a handle. The handle works only there."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
 
     @property
-    def is_here(self) -> bool:
-        """Whether this is still that process."""
+    def is_current(self) -> bool:
+        """Whether this code runs in that process."""
         return os.getpid() == self._pid
 
     def require(self) -> None:
         """Refuse to work in a forked child."""
-        if not self.is_here:
+        if not self.is_current:
             reason = f"the handle belongs to pid {self._pid} and was inherited by pid {os.getpid()}"
             raise errors.StoreFailed(operation="a fork", reason=reason)

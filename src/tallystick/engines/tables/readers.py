@@ -1,4 +1,4 @@
-"""Connections that only read: borrowed by whichever thread reads, so that reads go on while a commit is running."""
+"""Connections that only read. Any thread borrows one for a read, so reads do not wait for a commit."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from contextlib import contextmanager
 
 from tallystick import errors
 from tallystick.engines.tables import translate
-from tallystick.engines.tables.process import Birthplace
+from tallystick.engines.tables.process import OwnerProcess
 
 _IDLE_MAX = 8
 
 
 class Readers:
-    """A few idle connections, more on demand."""
+    """A few idle connections, and more when they are needed."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], *, path: str, busy_ms: int) -> None:
         self._connect = connect
         self._path = path
         self._busy_ms = busy_ms
-        self._birthplace = Birthplace()
+        self._process = OwnerProcess()
         self._lock = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
         self._generation = 0
@@ -30,16 +30,16 @@ class Readers:
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
         """A connection for one read. Its errors come out translated."""
-        self._birthplace.require()
+        self._process.require()
         connection: sqlite3.Connection | None = None
         sound, generation = False, self._generation
         try:
-            connection = self._take()
+            connection = self._borrow()
             yield connection
             sound = True
         except sqlite3.Error as problem:
             raise translate.of_read(problem, path=self._path, waited_ms=self._busy_ms) from problem
-        except (UnicodeDecodeError, OverflowError) as problem:  # the driver's, of a text or number that nobody wrote
+        except (UnicodeDecodeError, OverflowError) as problem:  # the driver's, for a text or number that nobody wrote
             raise errors.Damaged(first=0, last=0, reason=f"a value is not what was written: {problem}") from problem
         finally:
             if connection is not None:
@@ -56,7 +56,7 @@ class Readers:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
-    def _take(self) -> sqlite3.Connection:
+    def _borrow(self) -> sqlite3.Connection:
         with self._lock:
             if self._closed:
                 raise errors.StoreClosed()
@@ -72,10 +72,10 @@ class Readers:
         connection.close()
 
     def forget(self) -> None:
-        """Go on with connections that have read nothing yet: each one keeps pages that the file may have lost since.
+        """Replace the connections by ones that have read nothing: each keeps pages that the file may have lost since.
 
-        A new one is there before the others go: a file that nobody has open would be recovered by the next to open it,
-        and where its write-ahead log was damaged meanwhile, that would set it back.
+        A new one is opened before the others are closed: the next process to open a file that nobody has open recovers
+        it, and if its write-ahead log was damaged meanwhile, commits would be lost.
         """
         with self.connection() as connection:
             connection.execute("PRAGMA schema_version").fetchone()
@@ -92,8 +92,8 @@ class Readers:
             connection.close()
 
     def close(self) -> None:
-        """Close what is idle; what is borrowed is closed when it comes back."""
-        if not self._birthplace.is_here:
+        """Close idle connections. A borrowed one is closed when it is given back."""
+        if not self._process.is_current:
             return
         with self._lock:
             self._closed = True

@@ -1,4 +1,4 @@
-"""The SQL of the tables that several engines keep, one statement a file in `sql/`, named by what it does."""
+"""The SQL of the tables that several engines keep: one statement per file in `sql/`, named by what it does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The errors of the SQLite driver, told in tallystick's own words. No other module interprets a driver's error.
+"""The errors of the SQLite driver as errors of this library. No other module interprets a driver's error.
 
 An error of a write falls into one of three kinds: nothing was written and the connection is good (busy, full); the
 tables contradict the commit; or the outcome is unknown, and the connection must not be used again (`poisons`).
@@ -27,13 +27,13 @@ def is_busy(problem: sqlite3.Error) -> bool:
 
 
 def is_damage(problem: sqlite3.Error) -> bool:
-    """Whether the bytes of the database are not what SQLite once wrote. Text that is not UTF-8 has no code."""
+    """Whether the bytes of the database are not what SQLite wrote. Text that is not UTF-8 has no code."""
     code = code_of(problem)
     return code in _DAMAGED or (code == 0 and isinstance(problem, sqlite3.OperationalError))
 
 
 def damage(reason: str) -> sqlite3.DatabaseError:
-    """The error with which SQLite tells of damage, for what the driver cannot tell."""
+    """The error by which SQLite reports damage, for damage that the driver cannot report."""
     problem = sqlite3.DatabaseError(reason)
     problem.sqlite_errorcode, problem.sqlite_errorname = sqlite3.SQLITE_CORRUPT, "SQLITE_CORRUPT"
     return problem

@@ -1,48 +1,39 @@
-"""The rows of projections in SQLite tables: `views` has a row an epoch, `view_rows` one a key.
+"""The rows of projections in SQLite tables: `views` has one row per epoch, `view_rows` one per key.
 
 Invariants: at most one epoch of a projection is live (a unique index says so); rows, their number and the position of
-their epoch change in the same transaction, after comparing where the epoch was. `batch_rows` has what tasks computed
-for a batch that is not written yet; no reader looks there.
+their epoch change in the same transaction, which first compares where the epoch was. `batch_rows` has what tasks
+computed for a batch that is not written yet; no reader looks there.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
 from tallystick import errors
 from tallystick.engines.tables import statements
+from tallystick.engines.tables.connection import Connections
 from tallystick.store import row_checks
 from tallystick.store.views import ROWS_PAGE, Place, Rows, Seen, ViewRow, may_switch
 
-SCHEMA = statements.named("create_views")
+_KEYS_AT_ONCE = 500
 
 
-_AT_ONCE = 500  # keys of one statement
-
-
-class Connections(Protocol):
-    """Where the connections come from: `tables.database.Database`, or one that is inside a transaction already."""
-
-    def snapshot(self) -> AbstractContextManager[sqlite3.Connection]: ...
-    def writing(self) -> AbstractContextManager[sqlite3.Connection]: ...
-
-
-class Within:
-    """The connection of a transaction that somebody else began and will commit."""
+class OpenTransaction:
+    """The connection of a transaction that the caller began and will commit."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     @contextmanager
-    def _given(self) -> Iterator[sqlite3.Connection]:
+    def _connected(self) -> Iterator[sqlite3.Connection]:
         yield self._connection
 
-    snapshot = writing = _given
+    snapshot = writing = _connected
 
 
 class SqliteViews:
@@ -83,9 +74,9 @@ class SqliteViews:
             if keys is not None:
                 by_key = row_checks.checked_rows(place, _find(connection, place, keys))
                 if len(by_key) < len(set(keys)):
-                    self._see_all(connection, place)
+                    self._require_all(connection, place)
                 return Rows(place, by_key)
-            self._see_all(connection, place)
+            self._require_all(connection, place)
             values = {"projection": projection, "epoch": place.epoch, "after": after, "until": until, "limit": limit}
             found = connection.execute(statements.named("read_view_rows"), values).fetchall()
             return Rows(place, row_checks.checked_rows(place, found))
@@ -163,8 +154,8 @@ class SqliteViews:
             place = _checked_place(connection, projection, epoch)
             return None if place is None or place.discarded else _counted(connection, place)
 
-    def _see_all(self, connection: sqlite3.Connection, place: Place) -> None:
-        """See once that an epoch has its rows: before it is said what is not among them."""
+    def _require_all(self, connection: sqlite3.Connection, place: Place) -> None:
+        """Check once that an epoch has all of its rows, before an answer says which do not exist."""
         name = (place.projection, place.epoch, place.drops)
         if name not in self.seen and not place.discarded:
             if _counted(connection, place) <= row_checks.FEW_ROWS:
@@ -208,8 +199,8 @@ def _counted(connection: sqlite3.Connection, place: Place) -> int:
 def _number_of(connection: sqlite3.Connection, place: Place, keys: Sequence[str]) -> int:
     """How many of these keys have a row."""
     number = 0
-    for first in range(0, len(keys), _AT_ONCE):
-        some = keys[first : first + _AT_ONCE]
+    for first in range(0, len(keys), _KEYS_AT_ONCE):
+        some = keys[first : first + _KEYS_AT_ONCE]
         statement = statements.named("count_rows_of_keys").format(keys=", ".join("?" * len(some)))
         number += connection.execute(statement, (place.projection, place.epoch, *some)).fetchone()[0]
     return int(number)
@@ -233,7 +224,7 @@ def _row_of(connection: sqlite3.Connection, projection: str, epoch: int | None) 
 
 
 def _place(connection: sqlite3.Connection, projection: str, epoch: int | None) -> Place | None:
-    """A place as it is stored, for what replaces or removes it: a damaged one must not hold that up."""
+    """A place as it is stored, for a call that replaces or removes it: damage must not hold that up."""
     row = _row_of(connection, projection, epoch)
     return None if row is None else _as_place(row)
 

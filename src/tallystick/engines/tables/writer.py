@@ -1,4 +1,4 @@
-"""The connections of a handle that write: one transaction at a time over all, and none after a failure of the disk."""
+"""The connections of a handle that write: one transaction at a time over all of them, and none after a disk failure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager, suppress
 
 from tallystick import errors
 from tallystick.engines.tables import translate
-from tallystick.engines.tables.process import Birthplace
+from tallystick.engines.tables.process import OwnerProcess
 
 
-class Turn:
-    """Whose turn it is to write through a handle, and whether it still may. The writers of a handle share one."""
+class WriteTurn:
+    """The lock under which the writers of a handle take turns, and the failure that ended writing, if any."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -21,29 +21,31 @@ class Turn:
         self.connections: list[sqlite3.Connection] = []
 
     def poison(self, operation: str, reason: str) -> None:
-        """Nothing more is written through this handle."""
+        """Close every writing connection of the handle. Nothing more is written through it."""
         self.failure = errors.StoreFailed(operation=operation, reason=reason)
         for connection in self.connections:
             with suppress(sqlite3.Error):
                 connection.close()
 
 
-class Writer:
-    """Transactions over one connection. Poisoned by an I/O error: then only a new handle can write again."""
+class SqliteWriter:
+    """Transactions over one connection. An I/O error poisons it: then only a new handle can write again."""
 
-    def __init__(self, connection: sqlite3.Connection, *, path: str, busy_ms: int, turn: Turn | None = None) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, *, path: str, busy_ms: int, turn: WriteTurn | None = None
+    ) -> None:
         self._connection = connection
         self._path = path
         self._busy_ms = busy_ms
-        self._birthplace = Birthplace()
-        self.turn = turn or Turn()
+        self._process = OwnerProcess()
+        self.turn = turn or WriteTurn()
         self.turn.connections.append(connection)
         self._closed = False
 
     @contextmanager
     def transaction(self, *, needed_bytes: Callable[[], int] = lambda: 0) -> Iterator[sqlite3.Connection]:
-        """An immediate transaction: committed and on disk when the block is left, rolled back when it raises."""
-        self._birthplace.require()
+        """An immediate transaction: committed and on disk when the block ends, rolled back when it raises."""
+        self._process.require()
         with self.turn.lock:
             self._require_sound()
             operation = "BEGIN"
@@ -60,9 +62,9 @@ class Writer:
                 raise
 
     @contextmanager
-    def alone(self, operation: str) -> Iterator[sqlite3.Connection]:
-        """The connection outside of a transaction, while nothing else is written through the handle."""
-        self._birthplace.require()
+    def exclusively(self, operation: str) -> Iterator[sqlite3.Connection]:
+        """The connection outside of a transaction, while nothing else writes through the handle."""
+        self._process.require()
         with self.turn.lock:
             self._require_sound()
             try:
@@ -71,7 +73,7 @@ class Writer:
                 raise self._failed(problem, operation, lambda: 0) from problem
 
     def empty_wal(self, connection: sqlite3.Connection, *, wait_ms: int) -> bool:
-        """Bring the write-ahead log home and cut it to nothing; False if a reader or another writer is in the way."""
+        """Checkpoint and truncate the write-ahead log. False if a reader or another writer is in the way."""
         connection.execute(f"PRAGMA busy_timeout = {wait_ms:d}")
         try:
             busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -104,8 +106,8 @@ class Writer:
             self.turn.poison("ROLLBACK", str(problem))
 
     def close(self, *, checkpoint: bool) -> None:
-        """Close the connection, in its own process only. `checkpoint`: first bring the write-ahead log home."""
-        if not self._birthplace.is_here:
+        """Close the connection, in its own process only. With `checkpoint`, checkpoint the write-ahead log first."""
+        if not self._process.is_current:
             return
         with self.turn.lock:
             if self._closed:
@@ -114,7 +116,7 @@ class Writer:
             self.turn.connections.remove(self._connection)
             if self.turn.failure is not None:
                 return
-            with suppress(sqlite3.Error):  # a reader may be in the way; the log is then brought home by the next one
+            with suppress(sqlite3.Error):  # a reader may be in the way; then the next handle to close does it
                 if checkpoint:
                     self._connection.execute("PRAGMA busy_timeout = 0")
                     self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

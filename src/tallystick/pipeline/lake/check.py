@@ -1,7 +1,7 @@
-"""`verify` of a table: its rows by themselves, and against the archive and the log, a window of positions at a time.
+"""`verify` of a table: its rows by themselves, and against the archive and the log, one window of positions at a time.
 
-Nothing is raised for what is wrong in the table: every finding is named. Files are read whole, by their names, so that
-no statistics and no footer can hide a row.
+Damage in the table does not raise: every finding is reported. Files are read whole, by their names, so that no
+statistics and no footer can hide a row.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick import errors
-from tallystick.pipeline.archive import erasures
-from tallystick.pipeline.lake import ends
+from tallystick.pipeline.archive.history import erasures
+from tallystick.pipeline.lake import history
 from tallystick.pipeline.lake.chains import Chains
-from tallystick.pipeline.lake.comparison import Comparison
+from tallystick.pipeline.lake.comparison import TableComparison
 from tallystick.pipeline.lake.events import rows_of
-from tallystick.pipeline.lake.form import SCHEMA
-from tallystick.pipeline.lake.table import Mark, Table, marked, require, table_at
-from tallystick.pipeline.lake.table_files import UNREADABLE, Known, look_at, rows_between
-from tallystick.pipeline.partitions import Range
-from tallystick.pipeline.place import Place
-from tallystick.pipeline.progress import Show
-from tallystick.pipeline.question import open_log
-from tallystick.pipeline.whole import Whole, whole
+from tallystick.pipeline.lake.schema import SCHEMA
+from tallystick.pipeline.lake.table import Table, TableMark, read_mark, require_content, table_at
+from tallystick.pipeline.lake.table_files import UNREADABLE, ReadableFile, look_at, rows_between
+from tallystick.pipeline.source.log_query import open_log
+from tallystick.pipeline.source.partitions import Range
+from tallystick.pipeline.spark.progress import Show
+from tallystick.pipeline.storage.port import Storage
+from tallystick.pipeline.whole_log import WholeLog, whole_log
+from tallystick.store import reasons
 from tallystick.store.events import Problem
 
 _ENVELOPE = ("position", "stream", "seq")
@@ -35,8 +36,8 @@ PROBLEMS_MAX = 10_000
 WINDOW = 100_000
 
 
-class TableVerified(msgspec.Struct, kw_only=True):
-    """What was looked at and what was found. `ok` is the answer; `unsure` says what could not be looked at."""
+class TableVerifyResult(msgspec.Struct, kw_only=True):
+    """What was checked and what was found. `ok` is the verdict; `unsure` lists what could not be checked."""
 
     format: str
     events: int = 0
@@ -51,11 +52,11 @@ class TableVerified(msgspec.Struct, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether no problem was found."""
         return not self.problems
 
     def add(self, problems: Iterable[Problem]) -> None:
-        """Note findings, as long as there is room."""
+        """Add problems, up to `PROBLEMS_MAX`."""
         room = PROBLEMS_MAX - len(self.problems)
         found = list(islice(problems, room + 1))
         self.truncated = self.truncated or len(found) > room
@@ -63,17 +64,21 @@ class TableVerified(msgspec.Struct, kw_only=True):
 
 
 def verify(
-    url: str, destination: str | Path | Place, archive: str | Path | Place | None = None, *, show: Show | None = None
-) -> TableVerified:
+    url: str,
+    destination: str | Path | Storage,
+    archive: str | Path | Storage | None = None,
+    *,
+    show: Show | None = None,
+) -> TableVerifyResult:
     """Check every row of a table, and that it has every event up to its mark, once."""
     table = table_at(destination)
     with open_log(url) as store:
-        mark = marked(table)
-        require(table, mark, projection="")
-        ends.require_same_log(table, mark, store)
-        source = whole(url, archive, over_pruned=True, over_holes=True, seen=mark.through)
+        mark = read_mark(table)
+        require_content(table, mark, projection="")
+        history.require_same_log(table, mark, store)
+        source = whole_log(url, archive, over_pruned=True, over_holes=True, seen=mark.through)
         later = set(erasures(store, after=mark.through, until=source.until, over_holes=True))
-    found = TableVerified(format=table.format, through=mark.through, head=source.until)
+    found = TableVerifyResult(format=table.format, through=mark.through, head=source.until)
     _Check(table, mark, source, later, found).run(show)
     return found
 
@@ -81,18 +86,20 @@ def verify(
 class _Check:
     """One run over all windows."""
 
-    def __init__(self, table: Table, mark: Mark, source: Whole, later: set[int], found: TableVerified) -> None:
+    def __init__(
+        self, table: Table, mark: TableMark, source: WholeLog, later: set[int], found: TableVerifyResult
+    ) -> None:
         self._table, self._mark, self._source = table, mark, source
         self._later = later  # positions of payloads that were erased since
         self._found = found
         self._chains = Chains()
-        self._comparison = Comparison(later)
+        self._comparison = TableComparison(later)
 
     def run(self, show: Show | None) -> None:
-        """Look at the files, then at the rows, then at what the whole of them says."""
+        """Check the files, then the rows, then the table as a whole."""
         known = list(self._files())
         windows = list(_windows(self._source, self._mark.through))
-        self._found.add(_beyond(self._table.place, known, self._mark.through))
+        self._found.add(_beyond(self._table.storage, known, self._mark.through))
         for number, window in enumerate(windows):
             rows = self._rows(known, window)
             self._found.add(self._chains.take(_placed(rows)))
@@ -104,15 +111,15 @@ class _Check:
         with open_log(self._source.url) as store:
             after, until = self._source.through, self._mark.through
             self._found.add(self._comparison.unanchored(store, after=after, until=until))
-        self._say()
+        self._summarize()
 
-    def _files(self) -> Iterator[Known]:
+    def _files(self) -> Iterator[ReadableFile]:
         if (hidden := self._table.hidden()) is not None:
-            self._found.add([Problem("table", f"rows were taken away without changing a file: {hidden}")])
+            self._found.add([Problem("table", f"rows were removed without changing a file: {hidden}")])
         for file in self._table.files():
             self._found.files += 1
             try:
-                known, wrong = look_at(self._table.place, file)
+                known, wrong = look_at(self._table.storage, file)
             except UNREADABLE as problem:
                 reason = "it is missing" if isinstance(problem, FileNotFoundError) else _first_line(problem)
                 self._found.add([Problem("file", f"{file.name}: {reason}")])
@@ -120,12 +127,12 @@ class _Check:
             self._found.add(Problem("file", f"{file.name}: {reason}") for reason in wrong)
             yield known
 
-    def _rows(self, known: list[Known], window: Range) -> pa.Table:
-        """The rows of the table in a window, in the order of positions."""
+    def _rows(self, known: list[ReadableFile], window: Range) -> pa.Table:
+        """The rows of the table in a window, in order of position."""
         parts: list[pa.Table] = [SCHEMA.empty_table()]
         for one in known:
             try:
-                parts += rows_between(self._table.place, one, window.after + 1, window.until)
+                parts += rows_between(self._table.storage, one, window.after + 1, window.until)
             except UNREADABLE as problem:
                 self._found.add([Problem("file", f"{one.file.name}: {_first_line(problem)}")])
         return pa.concat_tables(parts).sort_by("position").combine_chunks()
@@ -142,34 +149,33 @@ class _Check:
             yield from self._comparison.compare(store, expected, rows, is_archived=self._is_archived(window))
 
     def _is_archived(self, window: Range) -> bool:
-        """Whether the archive has every event of a window that there ever was."""
+        """Whether the archive has every event that a window ever had."""
         manifest = self._source.manifest
         bucket = manifest.bucket_of(window.until) if manifest is not None else None
         return bucket is not None and not bucket.lacking
 
     def _payloads(self) -> Iterator[Problem]:
-        """Payloads that are gone and that no control fact speaks of, in the table or behind its mark."""
-        told = self._chains.erased | self._later
+        """Missing payloads that no control fact names, neither in the table nor after its mark."""
+        erased = self._chains.erased | self._later
         for position, (stream, seq) in sorted(self._chains.gone.items()):
-            if position not in told:
-                reason = "the payload is gone, and no control fact says that it was erased"
-                yield Problem("erasure", reason, position, stream, seq)
+            if position not in erased:
+                yield reasons.ERASURE_NOT_CLAIMED.of(stream, seq, position=position)
 
-    def _say(self) -> None:
-        """Counts, and what is left to do."""
+    def _summarize(self) -> None:
+        """Fill in the counts, and what could not be checked."""
         found = self._found
         found.events, found.streams, found.erased = self._chains.events, self._chains.streams, len(self._chains.gone)
         if still := self._comparison.not_reached:
             found.unsure.append(f"{still} payloads were erased since the last run, and the table still holds them")
         if left := self._table.left():
             found.unsure.append(f"{left} data files of old versions and killed runs may hold payloads that were erased")
-        if pruned := self._comparison.alone:
+        if pruned := self._comparison.uncompared:
             text = f"{pruned} events were pruned from the log: without its archive only their chains were checked"
             found.unsure.append(text)
 
 
-def _windows(source: Whole, through: int) -> Iterator[Range]:
-    """Ranges of positions up to the mark: those of the archive's buckets, so that no file of it is read twice."""
+def _windows(source: WholeLog, through: int) -> Iterator[Range]:
+    """Ranges of positions up to the mark. They follow the archive's buckets, so that no file is read twice."""
     after = 0
     for bucket in source.manifest.buckets if source.manifest is not None else ():
         if after < through:
@@ -179,18 +185,18 @@ def _windows(source: Whole, through: int) -> Iterator[Range]:
         yield Range(begin, min(begin + WINDOW, through))
 
 
-def _beyond(place: Place, known: list[Known], through: int) -> Iterator[Problem]:
-    """Rows in front of the first position or behind the mark."""
+def _beyond(storage: Storage, known: list[ReadableFile], through: int) -> Iterator[Problem]:
+    """Rows before the first position or after the mark."""
     for one in known:
         for first, last in ((-(1 << 63), 0), (through + 1, (1 << 63) - 1)):
-            for rows in rows_between(place, one, first, last):
+            for rows in rows_between(storage, one, first, last):
                 for position, stream, seq in zip(*(rows[name].to_pylist() for name in _ENVELOPE), strict=True):
-                    reason = f"the table goes to position {through}, and has this row beside"
+                    reason = f"the table ends at position {through}, but has this row"
                     yield Problem("row", reason, position, stream or "", seq or 0)
 
 
 def _placed(rows: pa.Table) -> pa.Table:
-    """The rows that are in a stream; of others there is no chain, and the comparison names them."""
+    """The rows with a stream and a seq. Others have no chain; the comparison reports them."""
     return rows.filter(pc.and_(pc.is_valid(rows["stream"]), pc.is_valid(rows["seq"])))
 
 

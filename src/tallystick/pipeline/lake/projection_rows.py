@@ -1,7 +1,7 @@
-"""The rows of a projection as a table: all of them, as they were at one position of the log, replaced in one commit.
+"""The rows of a projection as a table: all rows, as of one position of the log, replaced in one commit.
 
-With them goes their fingerprint, which is that of the rows in the log. Rows that move while they are read are read
-again.
+The commit also stores their fingerprint, which is that of the rows in the log. If the rows change while they are read,
+they are read again.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tallystick import errors
-from tallystick.pipeline.lake.form import ROWS
+from tallystick.pipeline.lake.schema import ROWS
 from tallystick.pipeline.lake.table import (
-    Mark,
-    Rows,
+    GuardedRows,
     Table,
-    forgotten,
-    marked,
-    require,
+    TableMark,
+    read_mark,
+    remove_old_files,
+    require_content,
     require_empty,
     require_one_winner,
+    retry_commit,
     table_at,
-    tried,
 )
 from tallystick.pipeline.lake.table_files import UNREADABLE, inside
-from tallystick.pipeline.place import Place, Taken
-from tallystick.pipeline.question import open_log
+from tallystick.pipeline.source.log_query import open_log
+from tallystick.pipeline.storage.port import Storage, Taken
 from tallystick.projections import ViewReader
 from tallystick.projections.fingerprint import Digest, Fingerprint
 from tallystick.store.events import Problem
@@ -40,7 +40,7 @@ from tallystick.store.views import ROWS_PAGE, ViewRow
 _AT_A_TIME = 10_000
 
 
-class Replaced(msgspec.Struct, frozen=True, kw_only=True):
+class TableReplaceResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a run did. `left`: data files that the newest version does not name."""
 
     format: str
@@ -53,8 +53,8 @@ class Replaced(msgspec.Struct, frozen=True, kw_only=True):
     left: int
 
 
-class RowsVerified(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found in a table of rows; `unsure` says what could not be looked at."""
+class RowsVerifyResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found in a table of rows; `unsure` lists what could not be checked."""
 
     format: str
     projection: str
@@ -65,39 +65,39 @@ class RowsVerified(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether no problem was found."""
         return not self.problems
 
 
 def replace(
-    url: str, projection: str, destination: str | Path | Place, format: str | None = None, *, forget: bool = False
-) -> Replaced:
-    """Put the live rows of a projection into a table, in place of those that are there."""
+    url: str, projection: str, destination: str | Path | Storage, format: str | None = None, *, forget: bool = False
+) -> TableReplaceResult:
+    """Replace the rows of a table by the live rows of a projection."""
     table = table_at(destination, format)
     with open_log(url) as store:
         reader = ViewReader(store, projection)
-        found, changed = tried(table, lambda: _replaced(table, store, reader))
-    return Replaced(
+        found, changed = retry_commit(table, lambda: _replaced(table, store, reader))
+    return TableReplaceResult(
         format=table.format,
         projection=projection,
         rows=found.rows,
         position=found.position,
         fingerprint=found.digest,
         changed=changed,
-        removed=forgotten(table) if forget else 0,
+        removed=remove_old_files(table) if forget else 0,
         left=_left(table),
     )
 
 
 def _left(table: Table) -> int:
-    marked(table)
+    read_mark(table)
     return table.left()
 
 
 def _replaced(table: Table, store: Store, reader: ViewReader) -> tuple[Fingerprint, bool]:
-    """Write the rows as they are now, if the table has others."""
+    """Write the rows as they are now, unless the table has them already."""
     found = reader.fingerprint()
-    wanted = Mark(
+    wanted = TableMark(
         store_id=store.log.store_id.hex(), through=found.position, projection=found.name, fingerprint=found.digest
     )
     mark = table.mark()
@@ -105,29 +105,29 @@ def _replaced(table: Table, store: Store, reader: ViewReader) -> tuple[Fingerpri
         require_empty(table)
         require_one_winner(table)
         table.begin(msgspec.structs.replace(wanted, through=0, fingerprint=""), ROWS)
-        mark = marked(table)
+        mark = read_mark(table)
     _require_ours(table, mark, wanted)
     if mark == wanted:
         return found, False
     require_one_winner(table)
-    rows = Rows(_batches(store, reader, found))
-    with rows.clearly():
+    rows = GuardedRows(_batches(store, reader, found))
+    with rows.own_errors():
         table.replace(rows, wanted, ROWS)
     return found, True
 
 
-def _require_ours(table: Table, mark: Mark, wanted: Mark) -> None:
+def _require_ours(table: Table, mark: TableMark, wanted: TableMark) -> None:
     """Refuse a table of other rows, and one whose rows are newer than those of the log."""
     if mark.store_id != wanted.store_id:
-        raise errors.WrongTable(path=str(table.place), reason=f"it is of store {mark.store_id}")
-    require(table, mark, projection=wanted.projection)
+        raise errors.WrongTable(path=str(table.storage), reason=f"it is of store {mark.store_id}")
+    require_content(table, mark, projection=wanted.projection)
     if mark.through > wanted.through:
-        reason = f"its rows are those of position {mark.through}, the log's only of {wanted.through}"
-        raise errors.WrongTable(path=str(table.place), reason=reason)
+        reason = f"its rows are those of position {mark.through}, the log's only those of {wanted.through}"
+        raise errors.WrongTable(path=str(table.storage), reason=reason)
 
 
 def _batches(store: Store, reader: ViewReader, expected: Fingerprint) -> Iterator[pa.RecordBatch]:
-    """The live rows; `Taken` if they are others by now."""
+    """The live rows; `Taken` if they no longer have the expected fingerprint."""
     digest, after = Digest(), ""
     waiting: list[ViewRow] = []
     while page := store.log.views.rows(reader.name, after=after, limit=ROWS_PAGE).rows:
@@ -150,15 +150,15 @@ def _batch(rows: list[ViewRow]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([row.key for row in rows], pa.string()), states], schema=ROWS)
 
 
-def verify(url: str, destination: str | Path | Place) -> RowsVerified:
-    """Whether a table has the rows that were written, and those that the log has if it is still there."""
+def verify(url: str, destination: str | Path | Storage) -> RowsVerifyResult:
+    """Check that a table has the rows that were written, and the log's rows if these are at the same position."""
     table = table_at(destination)
-    mark = marked(table)
+    mark = read_mark(table)
     if not mark.projection:
-        raise errors.WrongTable(path=str(table.place), reason="it holds events")
+        raise errors.WrongTable(path=str(table.storage), reason="it holds events")
     with open_log(url) as store:
         if mark.store_id != store.log.store_id.hex():
-            raise errors.WrongTable(path=str(table.place), reason=f"it is of store {mark.store_id}")
+            raise errors.WrongTable(path=str(table.storage), reason=f"it is of store {mark.store_id}")
         rows, problems = _read(table)
         if _fingerprint(rows) != mark.fingerprint:
             problems.append(Problem("fingerprint", "the rows do not have the fingerprint that they were written with"))
@@ -169,7 +169,7 @@ def verify(url: str, destination: str | Path | Place) -> RowsVerified:
             unsure.append(f"whether they were the log's rows: the table is at position {mark.through}, the log's {at}")
         else:
             problems += _differing(store, mark.projection, rows)
-    return RowsVerified(
+    return RowsVerifyResult(
         format=table.format,
         projection=mark.projection,
         rows=len(rows),
@@ -180,12 +180,12 @@ def verify(url: str, destination: str | Path | Place) -> RowsVerified:
 
 
 def _read(table: Table) -> tuple[list[ViewRow], list[Problem]]:
-    """All rows in the order of their keys, and what is wrong with files or keys."""
+    """All rows in order of key, and what is wrong with files or keys."""
     rows: list[ViewRow] = []
     problems: list[Problem] = []
     for file in table.files():
         try:
-            with table.place.opened(inside(file).name) as path, pq.ParquetFile(path) as opened:
+            with table.storage.opened(inside(file).name) as path, pq.ParquetFile(path) as opened:
                 found = opened.read(columns=ROWS.names, use_threads=False)
             columns = (found[name].cast(pa.string()).cast(pa.binary()).to_pylist() for name in ROWS.names)
             rows += [
@@ -197,7 +197,7 @@ def _read(table: Table) -> tuple[list[ViewRow], list[Problem]]:
             problems.append(Problem("file", f"{file.name}: {reason}"))
     rows.sort(key=lambda row: row.key.encode())
     again = sorted({one.key for one, other in pairwise(rows) if one.key == other.key})
-    return rows, problems + [Problem("row", f"the key {key!r} is there more than once") for key in again]
+    return rows, problems + [Problem("row", f"the table has the key {key!r} more than once") for key in again]
 
 
 def _fingerprint(rows: list[ViewRow]) -> str:
@@ -207,7 +207,7 @@ def _fingerprint(rows: list[ViewRow]) -> str:
 
 
 def _differing(store: Store, projection: str, rows: list[ViewRow]) -> Iterator[Problem]:
-    """Keys that the log's rows have otherwise."""
+    """Keys whose states differ between the log and the table, or that only one of them has."""
     theirs = {row.key: row.state for row in rows}
     after = ""
     while page := store.log.views.rows(projection, after=after, limit=ROWS_PAGE).rows:

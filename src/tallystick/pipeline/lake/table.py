@@ -1,8 +1,8 @@
-"""The port to a table, whichever format it has: a mark that moves with every append, in the same commit.
+"""The port to a table of any format: every append moves a mark in the same commit.
 
-The mark says whose events the table holds and up to which position. A commit goes on from the version that the mark
-was read from, and fails with `Taken` if anybody has committed since: so an event is in the table once, whoever is
-killed and whoever runs at the same time.
+The mark says whose events the table holds, and up to which position. A commit is made on the version that the mark was
+read from, and fails with `Taken` if another run has committed since. So every event is in the table once, also after a
+kill, and also if several runs work at the same time.
 """
 
 from __future__ import annotations
@@ -12,33 +12,30 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
 
 from tallystick import errors
-from tallystick.pipeline.disk_place import STAGING
-from tallystick.pipeline.place import Place, Taken, place_of
+from tallystick.pipeline.storage.directory import STAGING
+from tallystick.pipeline.storage.port import Done, Storage, require_conditional_writes, retry_taken, storage_at
 
 DELTA, ICEBERG = "delta", "iceberg"
 FORMATS = (DELTA, ICEBERG)
 OWNER, SHARES = "tallystick.store_id", "tallystick.buckets"
 PROJECTION, FINGERPRINT = "tallystick.projection", "tallystick.fingerprint"
-_TRIES = 5
-_ONCE = "_tally/once"  # both formats leave out what begins with an underscore
-_BEGUN = frozenset({"_delta_log", "metadata", "_tally", STAGING})
+_ONCE = "_tally/once"  # both formats ignore names that begin with an underscore
+_OWN_FOLDERS = frozenset({"_delta_log", "metadata", "_tally", STAGING})
 _REASON_CHARACTERS_MAX = 300
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m|↳")
-_QUERY = re.compile(r"\?[^\s:]*")  # in an address that an error quotes: a signature may be in it
-
-Done = TypeVar("Done")
+_QUERY = re.compile(r"\?[^\s:]*")  # the query of an address in an error: it may hold a signature
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose events a table holds, how far, and into how many buckets its streams are put.
+class TableMark(msgspec.Struct, frozen=True, kw_only=True):
+    """Of which store a table holds events, up to which position, and into how many buckets its streams are split.
 
-    Or it holds the rows of a projection, as they were at the position `through`, with this fingerprint.
+    If `projection` is set, the table holds the rows of that projection as of `through`, with this fingerprint.
     """
 
     store_id: str
@@ -48,8 +45,8 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """A data file of the newest version, and what the table says of it. Engines go by that without looking inside."""
+class ListedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A data file of the newest version, with what the table says of it: engines trust that."""
 
     name: str
     rows: int
@@ -62,125 +59,114 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 class Table(Protocol):
     """A table of events, or of the rows of a projection."""
 
-    place: Place
+    storage: Storage
     format: str
-    commit_events: int  # positions a commit has if nobody says how many
+    commit_events: int  # positions per commit, by default
 
-    def mark(self) -> Mark | None:
-        """The mark of the newest version, which the next commit goes on from; None if there is no table."""
+    def mark(self) -> TableMark | None:
+        """The mark of the newest version, on which the next commit is made; None if there is no table."""
         ...
 
-    def begin(self, mark: Mark, schema: pa.Schema) -> None:
-        """Make a table without rows; `Taken` if there is one."""
+    def begin(self, mark: TableMark, schema: pa.Schema) -> None:
+        """Create a table without rows; `Taken` if there is a table."""
         ...
 
     def append(self, rows: Iterator[pa.RecordBatch], *, through: int) -> None:
-        """Add these rows and move the mark, in one commit."""
+        """Add rows and move the mark, in one commit."""
         ...
 
-    def replace(self, rows: Iterator[pa.RecordBatch], mark: Mark, schema: pa.Schema) -> None:
-        """Put these rows in the place of all that are there, and take this mark, in one commit."""
+    def replace(self, rows: Iterator[pa.RecordBatch], mark: TableMark, schema: pa.Schema) -> None:
+        """Replace all rows and set the mark, in one commit."""
         ...
 
     def erase(self, positions: Sequence[int]) -> int:
-        """Write again, in one commit, the files that hold payloads at these positions; how many payloads went."""
+        """Rewrite the files with payloads at these positions; the number of payloads removed."""
         ...
 
-    def files(self) -> list[Listed]:
+    def files(self) -> list[ListedFile]:
         """The data files of the version that the mark was read from."""
         ...
 
     def hidden(self) -> str | None:
-        """What takes rows away without changing a file, if there is such a thing: another tool did that."""
+        """What removes rows without changing a file, if another tool has added such a thing; otherwise None."""
         ...
 
     def forget(self) -> int:
-        """Remove old versions, and every data file that the newest one does not name; how many files went."""
+        """Remove old versions, and every data file that the newest does not name; the number of files removed."""
         ...
 
     def left(self) -> int:
-        """How many data files are there that the newest version does not name."""
+        """The number of data files that the newest version does not name."""
         ...
 
 
-def table_at(destination: str | Path | Place, format: str | None = None) -> Table:
-    """The table at a place, in the format that it has or, if there is none yet, that was asked for."""
-    place = place_of(destination, what="table")
-    found = _format_at(place)
+def table_at(destination: str | Path | Storage, format: str | None = None) -> Table:
+    """The table in a storage, in its own format, or in the format that was asked for if it does not exist."""
+    storage = storage_at(destination, what="table")
+    found = _format_at(storage)
     if format is not None and format not in FORMATS:
         raise errors.InvalidValue(what="format", value=format, must=" or ".join(FORMATS))
     if found is not None and format not in (None, found):
-        raise errors.WrongTable(path=str(place), reason=f"it is a table of the format {found}, not {format}")
+        raise errors.WrongTable(path=str(storage), reason=f"it is a table of the format {found}, not {format}")
     chosen = found or format
     if chosen is None:
-        raise errors.TableNotFound(path=str(place))
+        raise errors.TableNotFound(path=str(storage))
     try:
-        return _opened(place, chosen)
+        return _opened(storage, chosen)
     except ModuleNotFoundError as missing:
         raise errors.LakeMissing(library=missing.name or chosen) from missing
 
 
-def tried(table: Table, work: Callable[[], Done]) -> Done:
-    """What a commit does, on the newest version; again from there, if another run was faster."""
-    for _ in range(_TRIES):
-        try:
-            return work()
-        except Taken:
-            continue
-    raise errors.TableBusy(path=str(table.place))
+def retry_commit(table: Table, work: Callable[[], Done]) -> Done:
+    """The result of work on the newest version of a table; it begins again if another run commits first."""
+    return retry_taken(work, busy=errors.TableBusy(path=str(table.storage)))
 
 
-def marked(table: Table) -> Mark:
-    """The mark of a table that is there."""
+def read_mark(table: Table) -> TableMark:
+    """The mark of a table that exists."""
     mark = table.mark()
     if mark is None:
-        raise errors.TableNotFound(path=str(table.place))
+        raise errors.TableNotFound(path=str(table.storage))
     return mark
 
 
-def require(table: Table, mark: Mark, *, projection: str) -> None:
-    """Refuse a table that holds something else; no projection means events."""
+def require_content(table: Table, mark: TableMark, *, projection: str) -> None:
+    """Refuse a table with other content; an empty `projection` means events."""
     if mark.projection != projection:
         held = f"the rows of {mark.projection!r}" if mark.projection else "events"
-        raise errors.WrongTable(path=str(table.place), reason=f"it holds {held}")
+        raise errors.WrongTable(path=str(table.storage), reason=f"it holds {held}")
 
 
 def require_empty(table: Table) -> None:
     """Refuse to begin a table where something else is. A run that began one and was killed may have left a draft."""
-    others = [name for name in table.place.names_below("") if name.partition("/")[0] not in _BEGUN]
+    others = [name for name in table.storage.names_below("") if name.partition("/")[0] not in _OWN_FOLDERS]
     if others and table.mark() is None:
-        raise errors.WrongTable(path=str(table.place), reason=f"something else is there: {others[0]}")
+        raise errors.WrongTable(path=str(table.storage), reason=f"it has other files: {others[0]}")
 
 
 def require_one_winner(table: Table) -> None:
-    """Refuse a place that gives a name twice: some stores ignore the condition of a write, and each run would win."""
-    for _ in range(2):  # the first may be the one that gives the name
-        try:
-            table.place.put_new(_ONCE, uuid.uuid4().hex.encode())
-        except Taken:
-            return
-    must = "where a name is given once: this store ignores the condition of a write (If-None-Match: *)"
-    raise errors.InvalidValue(what="table", value=str(table.place), must=must)
+    """Refuse storage in which two runs could commit the same version."""
+    require_conditional_writes(table.storage, _ONCE, lambda: uuid.uuid4().hex.encode(), what="table")
 
 
-def forgotten(table: Table) -> int:
-    """Remove what no version needs any more; how many data files went."""
+def remove_old_files(table: Table) -> int:
+    """Remove what no version needs any more; the number of data files removed."""
 
     def forget() -> int:
-        marked(table)
+        read_mark(table)
         return table.forget()
 
-    return tried(table, forget)
+    return retry_commit(table, forget)
 
 
 def unreachable(table: Table, problem: Exception) -> errors.TableUnreachable:
-    """What a library says, as an error of ours: one line, without what may be secret in it."""
+    """The error for a failure of a library: one line, without parts that may be secret."""
     reason = " ".join(_QUERY.sub("", _COLOURS.sub("", str(problem))).split())
-    return errors.TableUnreachable(path=str(table.place), reason=reason[:_REASON_CHARACTERS_MAX])
+    return errors.TableUnreachable(path=str(table.storage), reason=reason[:_REASON_CHARACTERS_MAX])
 
 
-class Rows(Iterator[pa.RecordBatch]):
-    """Rows as they pass by; and what went wrong with them, which a library would hide."""
+class GuardedRows(Iterator[pa.RecordBatch]):
+    """Counts the rows that a library reads, and remembers an error in them, which the library would hide."""
 
     def __init__(self, rows: Iterator[pa.RecordBatch]) -> None:
         self._rows = rows
@@ -199,8 +185,8 @@ class Rows(Iterator[pa.RecordBatch]):
         return batch
 
     @contextmanager
-    def clearly(self) -> Iterator[None]:
-        """Raise what went wrong with the rows as it was, and not what the library made of it."""
+    def own_errors(self) -> Iterator[None]:
+        """Raise an error in the rows as it was, instead of the error that the library made of it."""
         try:
             yield
         except Exception:
@@ -209,17 +195,17 @@ class Rows(Iterator[pa.RecordBatch]):
             raise
 
 
-def _opened(place: Place, format: str) -> Table:
+def _opened(storage: Storage, format: str) -> Table:
     if format == DELTA:
         from tallystick.pipeline.lake.delta import Delta
 
-        return Delta(place)
+        return Delta(storage)
     from tallystick.pipeline.lake.iceberg import Iceberg
 
-    return Iceberg(place)
+    return Iceberg(storage)
 
 
-def _format_at(place: Place) -> str | None:
-    if place.names("_delta_log"):
+def _format_at(storage: Storage) -> str | None:
+    if storage.names("_delta_log"):
         return DELTA
-    return ICEBERG if place.names("metadata") else None
+    return ICEBERG if storage.names("metadata") else None

@@ -66,7 +66,7 @@ class Measure(NamedTuple):
             return self.operator.finish(self, account)
         return {window: self.operator.finish(self, inner) for window, inner in account.items()}
 
-    def resumed(self, state: Any) -> Any:
+    def from_state(self, state: Any) -> Any:
         """The account that a state was made of."""
         if not self.per:
             return self.operator.resume(self, state)

@@ -123,7 +123,7 @@ def _relabelled(measure: Measure, state: Any) -> Any:
     if measure.per:
         form = _LABELS[measure.per]
         state = {_window(label, form, measure.per): inner for label, inner in state.items()}
-    return measure.resumed(state)
+    return measure.from_state(state)
 
 
 def _window(label: str, form: str, per: int) -> int:

@@ -1,4 +1,4 @@
-"""Contract: commands take effect once on this engine, however often and from however many sides they come."""
+"""Contract: commands take effect once on this engine, however often and from however many clients they come."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tallystick import ANY, NO_STREAM, Store, errors
 from tallystick.commands import Answer, CommandKey, Commands, Context, Decision, forget_old
 from tallystick.commands.retention import KEPT_NS_MIN
-from tallystick.store.capabilities import ANY_STREAM, DURABLE, MULTI_STREAM
+from tallystick.store.capabilities import ANY_STREAM, COMMANDS, DURABLE, MULTI_STREAM
 from tallystick.testing.builders import event
 from tallystick.testing.contract.harness import Contract, EngineHarness, needs
 
@@ -32,7 +32,7 @@ def _run(store: Store, *, key: CommandKey = DEPLOY, request: Any = None, handler
 class RunningCommandContract(Contract):
     """Handlers, run once."""
 
-    @needs(ANY_STREAM)
+    @needs(COMMANDS, ANY_STREAM)
     def test_the_same_request_gets_the_stored_response(self, store: Store) -> None:
         """CP-06: the handler does not run again, and key order in the request does not matter."""
         calls: list[Context] = []
@@ -48,9 +48,9 @@ class RunningCommandContract(Contract):
         assert len(calls) == 1
         assert len(store.read_stream("app/web")) == 1
 
-    @needs(ANY_STREAM)
+    @needs(COMMANDS, ANY_STREAM)
     def test_another_request_under_the_key_is_refused(self, store: Store) -> None:
-        """CP-06: `idempotency_key_reuse`; with any part of the key changed it is another command."""
+        """CP-06: `idempotency_key_reuse`. If any part of the key differs, it is another command."""
         _run(store)
         with pytest.raises(errors.IdempotencyKeyReuse) as refused:
             _run(store, request={"app": "web", "replicas": 4})
@@ -59,9 +59,9 @@ class RunningCommandContract(Contract):
             assert not _run(store, key=msgspec.structs.replace(DEPLOY, **{field: "other"})).repeated
         assert len(store.read_stream("app/web")) == 4
 
-    @needs(ANY_STREAM)
+    @needs(COMMANDS, ANY_STREAM)
     def test_a_handler_that_fails_stores_nothing(self, store: Store) -> None:
-        """CP-06: neither a record nor an event, and the next try runs."""
+        """CP-06: neither a record nor an event is stored, and the next attempt runs."""
 
         def failing(context: Context) -> Decision:
             raise RuntimeError("no")
@@ -71,7 +71,7 @@ class RunningCommandContract(Contract):
         assert store.log.commands.load(DEPLOY) is None
         assert not _run(store).repeated
 
-    @needs(ANY_STREAM, MULTI_STREAM)
+    @needs(COMMANDS, ANY_STREAM, MULTI_STREAM)
     def test_all_events_of_a_command_or_none(self, store: Store) -> None:
         """CP-05: a refused part refuses record, events and response."""
         store.append("app/b", event())
@@ -84,15 +84,15 @@ class RunningCommandContract(Contract):
         assert store.stream_head("app/a") is None
         assert store.log.commands.load(DEPLOY) is None
 
-    @needs(ANY_STREAM)
+    @needs(COMMANDS, ANY_STREAM)
     def test_a_command_may_append_nothing(self, store: Store) -> None:
-        """CP-06: its response is stored all the same."""
+        """CP-06: its response is stored anyway."""
         assert _run(store, handler=lambda context: Decision([], ["nothing", "to", "do"])).response[0] == "nothing"
         assert _run(store).repeated
 
-    @needs(ANY_STREAM)
+    @needs(COMMANDS, ANY_STREAM)
     def test_a_handler_decides_again_after_a_conflict(self, store: Store) -> None:
-        """CP-06: what it looked at has changed; a bounded number of times."""
+        """CP-06: what it read has changed. It tries a limited number of times."""
         calls: list[int] = []
 
         def disturbed(context: Context) -> Decision:
@@ -105,16 +105,16 @@ class RunningCommandContract(Contract):
         assert _run(store, handler=disturbed).response == {"deployed": 3}
         assert len(calls) == 3
 
-    @needs(ANY_STREAM)
+    @needs(COMMANDS, ANY_STREAM)
     def test_events_say_who_asked_for_them(self, store: Store) -> None:
-        """CP-03, CP-06: actor, org and idempotency key stand in the meta."""
+        """CP-03, CP-06: actor, org and idempotency key are in the meta."""
         _run(store)
         meta = store.read_stream("app/web")[0].metadata
         assert meta == {"org": "acme", "actor_id": "ada", "idempotency_key": "k1"}
 
-    @needs(ANY_STREAM)
+    @needs(COMMANDS, ANY_STREAM)
     def test_racing_callers_have_one_effect(self, store: Store) -> None:
-        """CP-06: many threads with one key: one runs it, all get its response."""
+        """CP-06: many threads use one key. One runs the command, all get its response."""
         answers: list[Answer] = []
         together = threading.Barrier(6)
 
@@ -134,9 +134,9 @@ class RunningCommandContract(Contract):
         assert sorted(answer.repeated for answer in answers) == [False] + [True] * 5
         assert len(store.read_stream("app/web")) == 1
 
-    @needs(ANY_STREAM)
+    @needs(COMMANDS, ANY_STREAM)
     def test_records_are_kept_a_day_and_not_for_ever(self, store: Store) -> None:
-        """CP-06: at least 24 h, and bounded."""
+        """CP-06: for at least 24 h, and not without limit."""
         _run(store)
         now = store.clock()
         with pytest.raises(errors.InvalidValue):
@@ -146,7 +146,7 @@ class RunningCommandContract(Contract):
         assert forget_old(store, now=now + KEPT_NS_MIN + 1) == 1
         assert not _run(store).repeated
 
-    @needs(ANY_STREAM, DURABLE)
+    @needs(COMMANDS, ANY_STREAM, DURABLE)
     def test_a_response_survives_reopening(self, harness: EngineHarness) -> None:
         """CP-06: a retry after a restart gets the same answer."""
         with harness.open() as store:

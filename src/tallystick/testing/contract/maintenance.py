@@ -1,4 +1,4 @@
-"""Contract: what is pruned or erased is gone, what is left is whole, and everything that must survive it does."""
+"""Contract: pruned and erased data is gone, the rest is intact, and everything that must survive does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tallystick import NewEvent, Store, errors
 from tallystick.event.model import Event
 from tallystick.store import checked, facts
-from tallystick.store.capabilities import ANY_STREAM, DURABLE, MULTI_STREAM
+from tallystick.store.capabilities import ANY_STREAM, COMMANDS, DURABLE, MAINTENANCE, MULTI_STREAM
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.maintenance import Maintenance
 from tallystick.store.prepare import Part, Request
@@ -51,9 +51,9 @@ def _found(store: Store) -> Sequence[Event]:
 class PruningContract(Contract):
     """Cuts."""
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_a_pruned_prefix_is_refused_by_name(self, store: Store) -> None:
-        """EVT-03: a read of the stream that begins in the pruned part says which seqs are gone; behind it goes on."""
+        """EVT-03: a read of the stream that begins in the pruned part names the pruned seqs. A read after it works."""
         store.append("order/1", events(5))
         upkeep.prune(store, "order/1", 3)
         with pytest.raises(errors.HistoryPruned) as refusal:
@@ -61,12 +61,14 @@ class PruningContract(Contract):
         assert (refusal.value.first, refusal.value.last) == (2, 3)
         assert [found.seq for found in store.read_stream("order/1", after=3)] == [4, 5]
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     @pytest.mark.parametrize("read", [_page, _stream, _found], ids=["page", "stream", "find"])
     def test_what_is_pruned_while_it_is_read_is_no_damage(
         self, store: Store, monkeypatch: pytest.MonkeyPatch, read: Callable[[Store], Sequence[Event]]
     ) -> None:
-        """SAFE-01: an event whose predecessor went between reading and checking is served, and nothing is on record."""
+        """SAFE-01: an event whose predecessor is pruned between reading and checking is served, and no damage is
+        recorded.
+        """
         store.append("order/1", events(6))
         begun: list[str] = []
         for name in ("page", "hashed_page", "stream", "link_before", "event"):
@@ -76,9 +78,11 @@ class PruningContract(Contract):
         assert store.log.damage.known() == []
         store.append("order/1", events(1))
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_the_log_below_the_floor_is_refused_unless_what_is_left_is_wanted(self, store: Store) -> None:
-        """A reader that starts below a pruned event is refused; with over_pruned it gets what is left, in order."""
+        """A reader that starts below a pruned event is refused; with over_pruned it gets the remaining events, in
+        order.
+        """
         store.append("order/1", events(3))
         store.append("order/2", events(2))
         cut = upkeep.prune(store, "order/1", 2)
@@ -91,9 +95,9 @@ class PruningContract(Contract):
         assert left[:3] == [("order/1", 3), ("order/2", 1), ("order/2", 2)]
         assert store.read(after=store.floor()).events[0].seq == 3
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_readers_of_other_streams_lose_nothing(self, store: Store) -> None:
-        """What was pruned of one stream is no concern of a reader of another."""
+        """Pruning one stream does not affect the readers of another."""
         store.append("order/1", events(3))
         store.append("order/2", events(2))
         upkeep.prune(store, "order/1", 3)
@@ -101,9 +105,9 @@ class PruningContract(Contract):
         with pytest.raises(errors.HistoryPruned):
             store.read(selection=select(stream="order/1"))
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_head_and_order_survive_a_prune_of_everything(self, store: Store) -> None:
-        """Settled 3: seq, link, org and positions go on where they were, though no event is left."""
+        """Settled 3: seq, link, org and positions continue where they were, though no event is left."""
         done = store.append("order/1", events(4, meta={"org": "acme"}))
         head = store.head()
         upkeep.prune(store, "order/1", 4)
@@ -117,9 +121,9 @@ class PruningContract(Contract):
         assert (again.first_seq, again.position > head) == (5, True)
         assert verify(store.log).problems == []
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_a_pruned_event_is_not_recorded_again(self, store: Store) -> None:
-        """A retry of what was pruned is refused by name: it must not become a second event."""
+        """A retry of a pruned event is refused by name: it must not become a second event."""
         store.append("order/1", [named(1), named(2)])
         gone = store.read_stream("order/1")[0]
         upkeep.prune(store, "order/1", 1)
@@ -129,18 +133,18 @@ class PruningContract(Contract):
             store.append("order/1", named(1))
         assert store.append("order/1", named(2)).stored == 1
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_a_source_keeps_its_number_through_a_prune(self, store: Store) -> None:
-        """LH-03: the sequence of a source goes on, though its events are gone."""
+        """LH-03: the sequence of a source continues, though its events are gone."""
         store.append("order/1", [event(meta={"source": "s", "source_seq": 7})])
         upkeep.prune(store, "order/1", 1)
         store.log.reclaim(compress_before=None, progress=lambda done: None)
         with pytest.raises(errors.SourceRepeated):
             store.append("order/1", event(meta={"source": "s", "source_seq": 7}))
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_a_prune_goes_forward_only(self, store: Store) -> None:
-        """A cut lies behind the one before it and not past the head; control facts are never cut."""
+        """A cut is after the one before it and not past the head. Control facts are never cut."""
         store.append("order/1", events(5))
         first = upkeep.prune(store, "order/1", 2)
         for through in (1, 2, 6):
@@ -156,18 +160,18 @@ class PruningContract(Contract):
         assert store.log.cuts(limit=100) == [second]
         assert verify(store.log).problems == []
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_a_prune_moves_a_checkpoint_nowhere(self, store: Store) -> None:
-        """CP-07: a consumer whose last event was pruned goes on where it was."""
+        """CP-07: a consumer whose last event was pruned continues where it was."""
         store.append("order/1", events(3))
         position = store.read_stream("order/1")[1].position
         store.save_checkpoint("lister", position)
         upkeep.prune(store, "order/1", 2)
         assert store.load_checkpoint("lister") == position
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_what_is_pruned_has_no_recording_time(self, harness: EngineHarness) -> None:
-        """Retention asks for the recording time of what is there; settled 26."""
+        """Settled 26: retention asks for recording times of existing events only."""
         clock = ManualClock()
         store = harness.open(clock=clock)
         store.append("order/1", events(2))
@@ -176,9 +180,9 @@ class PruningContract(Contract):
         assert store.log.recorded_at(positions[0]) is None
         assert store.log.recorded_at(positions[1]) == clock()
 
-    @needs(MULTI_STREAM, ANY_STREAM, DURABLE)
+    @needs(MAINTENANCE, ANY_STREAM, DURABLE)
     def test_a_prune_survives_reopening_and_reclaiming(self, harness: EngineHarness) -> None:
-        """EVT-05: after closing, reclaiming and opening again the same is gone, and the facts are all there."""
+        """EVT-05: after closing, reclaiming and reopening, the same events are gone, and all facts are there."""
         store = harness.open()
         store.append("order/1", events(6))
         store.append("order/2", events(3))
@@ -198,9 +202,9 @@ class PruningContract(Contract):
 class ErasureContract(Contract):
     """Erasures."""
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_an_erased_payload_reads_as_null(self, store: Store) -> None:
-        """EVT-14, settled 25: the payload is gone from every way of reading; envelope, checksum and link stay."""
+        """EVT-14, settled 25: no way of reading returns the payload. Envelope, checksum and link stay."""
         store.append("order/1", events(3))
         before = store.read_stream("order/1")[1]
         upkeep.erase(store, "order/1", 2)
@@ -211,18 +215,18 @@ class ErasureContract(Contract):
         found = verify(store.log)
         assert (found.problems, found.erased) == ([], 1)
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_a_retry_of_an_erased_event_is_recognised(self, store: Store) -> None:
-        """The checksum stays, so the same event is stored already and another one is not."""
+        """The checksum stays, so a retry of the same event is recognised, and another event is not."""
         store.append("order/1", named(1))
         upkeep.erase(store, "order/1", 1)
         assert store.append("order/1", named(1)).stored == 1
         with pytest.raises(errors.DuplicateId):
             store.append("order/1", named(2, id=1))
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_what_is_not_there_is_not_erased(self, store: Store) -> None:
-        """An erasure names an event that exists, with its checksum, once; control facts cannot be erased."""
+        """An erasure names an existing event with its checksum, once. Control facts cannot be erased."""
         store.append("order/1", events(2))
         erasure = upkeep.erase(store, "order/1", 1)
         for wrong in (erasure, msgspec.structs.replace(erasure, seq=2), msgspec.structs.replace(erasure, id=bytes(16))):
@@ -233,9 +237,9 @@ class ErasureContract(Contract):
         with pytest.raises(errors.EraseRefused, match="control facts"):
             store.record([upkeep.erased_fact(of_fact)], maintenance=Maintenance(erasures=(of_fact,)))
 
-    @needs(MULTI_STREAM, ANY_STREAM, DURABLE)
+    @needs(MAINTENANCE, ANY_STREAM, DURABLE)
     def test_an_erasure_survives_reopening_and_reclaiming(self, harness: EngineHarness) -> None:
-        """EVT-14: it stays erased, and verification still says so."""
+        """EVT-14: it stays erased, and verification still reports it."""
         store = harness.open()
         store.append("order/1", events(4))
         upkeep.erase(store, "order/1", 2)
@@ -251,7 +255,7 @@ class ErasureContract(Contract):
 class SnapshotContract(Contract):
     """Bodies of snapshots."""
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_a_body_comes_back_as_it_was_given(self, store: Store) -> None:
         """EVT-02: the same bytes, by the id of the fact."""
         store.append("order/1", events(2))
@@ -263,9 +267,9 @@ class SnapshotContract(Contract):
         assert store.log.snapshots.load(bytes(16)) is None
         assert verify(store.log).problems == []
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_a_refused_commit_leaves_no_body(self, store: Store) -> None:
-        """A snapshot stands or falls with its commit."""
+        """If its commit is refused, a snapshot is not stored."""
         store.append("order/1", events(2))
         made = upkeep.snapshot_of(store, "order/1", b"{}")
         with pytest.raises(errors.Conflict):
@@ -275,9 +279,9 @@ class SnapshotContract(Contract):
         assert store.log.snapshots.ids() == []
         assert verify(store.log).problems == []
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_a_dropped_body_is_gone(self, store: Store) -> None:
-        """LH-14: what a fact says was dropped is not there any more."""
+        """LH-14: a snapshot that a fact lists as dropped is gone."""
         store.append("order/1", event())
         kept, dropped = upkeep.snapshot(store, "order/1"), upkeep.snapshot(store, "order/1", reducer="other")
         upkeep.drop(store, dropped)
@@ -285,7 +289,7 @@ class SnapshotContract(Contract):
         assert store.log.snapshots.load(dropped.id) is None
         assert verify(store.log).problems == []
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, ANY_STREAM)
     def test_snapshot_and_prune_are_one_commit(self, store: Store) -> None:
         """EVT-07: one transaction makes the snapshot and the cut."""
         store.append("order/1", events(3))
@@ -294,9 +298,9 @@ class SnapshotContract(Contract):
         store.record(both, require=[("order/1", 3)], maintenance=Maintenance(snapshots=(made,), cuts=(cut,)))
         assert (store.log.snapshots.ids(), store.cut("order/1")) == ([made.id], cut)
 
-    @needs(MULTI_STREAM, ANY_STREAM, DURABLE)
+    @needs(MAINTENANCE, ANY_STREAM, DURABLE)
     def test_bodies_survive_reopening(self, harness: EngineHarness) -> None:
-        """LH-12: they are on disk when the commit is."""
+        """LH-12: they are as durable as the commit."""
         store = harness.open()
         store.append("order/1", event())
         made = upkeep.snapshot(store, "order/1")
@@ -307,9 +311,9 @@ class SnapshotContract(Contract):
 class CommandContract(Contract):
     """Records of commands, and requirements."""
 
-    @needs(ANY_STREAM)
+    @needs(COMMANDS, ANY_STREAM)
     def test_a_command_is_recorded_with_its_events(self, store: Store) -> None:
-        """CP-05, CP-06: the record holds hash, response and what was appended."""
+        """CP-05, CP-06: the record holds the hash, the response and the appended events."""
         assert store.log.commands.load(KEY) is None
         _run(store, _command())
         record = store.log.commands.load(KEY)
@@ -322,9 +326,9 @@ class CommandContract(Contract):
         assert store.log.commands.touching("order/1", 1) == [KEY]
         assert store.log.commands.touching("order/1", 2) == []
 
-    @needs(ANY_STREAM)
+    @needs(COMMANDS, ANY_STREAM)
     def test_a_command_runs_once(self, store: Store) -> None:
-        """CP-06: the second one appends nothing; another key, actor, endpoint or org is another command."""
+        """CP-06: the second run appends nothing. Another key, actor, endpoint or org makes another command."""
         _run(store, _command())
         with pytest.raises(errors.CommandRepeated):
             _run(store, _command())
@@ -334,26 +338,28 @@ class CommandContract(Contract):
             _run(store, _command(key))
         assert len(store.read_stream("order/1")) == 5
 
-    @needs(ANY_STREAM)
+    @needs(COMMANDS, ANY_STREAM)
     def test_two_of_one_group_run_once(self, store: Store) -> None:
-        """CP-06: also when both arrive in one commit."""
+        """CP-06: also if both arrive in one commit."""
         twice = [Request([Part("order/1", [event()])], command=_command()) for _ in range(2)]
         first, second = store.submit(twice)
         assert isinstance(first, list)
         assert isinstance(second, errors.CommandRepeated)
 
-    @needs(ANY_STREAM)
+    @needs(COMMANDS, ANY_STREAM)
     def test_old_commands_are_forgotten(self, store: Store) -> None:
-        """CP-06: kept for a time and bounded; what is forgotten may run again."""
+        """CP-06: kept for a limited time. A forgotten command can run again."""
         _run(store, _command(recorded=5))
         _run(store, _command(msgspec.structs.replace(KEY, key="k2"), recorded=9))
         assert store.log.commands.forget(before=9, limit=10) == 1
         assert store.log.commands.load(KEY) is None
         _run(store, _command(recorded=10))
 
-    @needs(MULTI_STREAM, ANY_STREAM)
+    @needs(MAINTENANCE, COMMANDS, ANY_STREAM)
     def test_an_erasure_takes_the_response_and_not_the_command(self, store: Store) -> None:
-        """Settled 25, CP-06: what may repeat an erased payload goes in the same commit; it runs once all the same."""
+        """Settled 25, CP-06: a response that may repeat an erased payload is deleted in the same commit. The command
+        still runs once.
+        """
         _run(store, _command())
         record = store.log.commands.load(KEY)
         assert record is not None
@@ -367,7 +373,7 @@ class CommandContract(Contract):
         assert store.log.commands.forget(before=2, limit=10) == 1
         _run(store, _command())
 
-    @needs(ANY_STREAM, DURABLE)
+    @needs(COMMANDS, ANY_STREAM, DURABLE)
     def test_commands_survive_reopening(self, harness: EngineHarness) -> None:
         """CP-06: the record is as durable as its events."""
         store = harness.open()

@@ -1,8 +1,0 @@
--- Snapshots that no control fact tells of, or whose body is another.
-SELECT 'snapshot', 'no control fact tells of the snapshot ' || id || ' as it is', 0, stream, seq
-FROM tally.snapshots
-WHERE NOT EXISTS (
-    SELECT FROM tally.events AS fact
-    WHERE fact.id = snapshots.id AND fact.type = 'tally.snapshotted'
-        AND fact.payload::jsonb ->> 'body_hash' = encode(sha256(snapshots.body), 'hex')
-)

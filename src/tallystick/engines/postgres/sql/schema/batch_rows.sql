@@ -1,0 +1,17 @@
+-- Rows of a batch that several tasks fill. One transaction copies them to `view_rows`; until then nobody reads them.
+-- If a crash of the server loses some, their number is wrong, and the batch is filled again.
+
+CREATE UNLOGGED TABLE tally.batch_rows (
+    view bigint NOT NULL,
+    batch bytea NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    state text COLLATE "C",
+    mark bytea NOT NULL,
+    checksum bytea,
+    PRIMARY KEY (view, batch, key)
+);
+
+ALTER TABLE tally.batch_rows ENABLE ROW LEVEL SECURITY;
+CREATE POLICY service_keeps_all ON tally.batch_rows TO tally_app USING (true) WITH CHECK (true);
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON tally.batch_rows TO tally_app;

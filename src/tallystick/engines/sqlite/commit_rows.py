@@ -1,0 +1,141 @@
+"""What a judged commit changes, as rows: events by the batch, what moved with them, and what maintenance does."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tallystick import errors
+from tallystick.engines.sqlite import commands, maintenance, statements
+from tallystick.event.model import Event, Row
+from tallystick.store import leases
+from tallystick.store.ledger import Ledger
+
+_EMPTY = b"{}"
+_ROWS_AT_ONCE = (128, 16)  # SQLite sets up and ends a statement once for all of its rows: a third of the time
+_POSITION, _STREAM, _SEQ, _META = 0, 1, 2, 8
+_ID, _PAYLOAD, _CHECKSUM, _LINK = 5, 7, 9, 10
+_OWN = frozenset({_POSITION, _SEQ, _ID, _PAYLOAD, _CHECKSUM, _LINK})  # seldom or never the same in two rows
+_BYTES = frozenset({_ID, _PAYLOAD, _META, _CHECKSUM, _LINK})  # bound as bytearray: sqlite3 asks how to adapt each bytes
+_SHARED, _RISING, _OWN_VALUE, _LEFT_OUT = "s", "r", "o", "-"  # how a column goes through many rows
+_Beside: TypeAlias = "tuple[int, str | None, str | None, str | None]"
+
+
+class _Scope(msgspec.Struct, gc=False):
+    """The part of meta that readers select by."""
+
+    org: str | None = None
+    app: str | None = None
+    env: str | None = None
+
+
+_scope = msgspec.json.Decoder(_Scope)
+
+
+def write(connection: sqlite3.Connection, ledger: Ledger, *, recorded: int) -> None:
+    """Write everything that passed. Nothing is on disk before the transaction commits."""
+    if ledger.rows:
+        _insert(connection, ledger.rows, recorded)
+        heads = [(stream, head.seq, head.link, head.org) for stream, head in ledger.heads.items()]
+        connection.executemany(statements.named("move_head"), heads)
+        numbers = [(org, source, seq) for (org, source), seq in ledger.sources.items()]
+        connection.executemany(statements.named("move_source"), numbers)
+    connection.executemany(statements.named("put_lease"), [_lease_row(lease) for lease in ledger.leases])
+    commands.insert(connection, ledger.commands)
+    if ledger.maintenance is not None:
+        maintenance.maintain(connection, ledger.maintenance, ledger.rows)
+
+
+def _insert(connection: sqlite3.Connection, rows: list[Row], recorded: int) -> None:
+    at = 0
+    for size in _ROWS_AT_ONCE:
+        while len(rows) - at >= size:
+            _require_stored(size, connection.execute(*_insertion(rows[at : at + size], recorded)).rowcount)
+            at += size
+    if rest := [row + _beside(row[8], recorded) for row in rows[at:]]:
+        _require_stored(len(rest), connection.executemany(statements.named("insert_event"), rest).rowcount)
+
+
+def _require_stored(given: int, stored: int) -> None:
+    """A trigger can leave rows out without an error. Ours never do."""
+    if stored != given:
+        reason = f"{given - stored} of {given} events were left out: the file has a trigger that does not belong to it"
+        raise errors.Damaged(first=0, last=0, reason=reason)
+
+
+def _insertion(rows: list[Row], recorded: int) -> tuple[str, list[Any]]:
+    """One statement for many rows, and its values. What all rows have in common is bound once for all of them, and what
+    none has is left out: SQLite keeps rows aside before it shows them to a trigger, with every column that is named.
+    """
+    columns: list[Sequence[Any]] = [*zip(*rows, strict=True)]
+    beside = {meta: _beside(meta, recorded) for meta in set(columns[_META])}
+    columns += zip(*[beside[meta] for meta in columns[_META]], strict=True)
+    shape, shared, own = "", [], []
+    for index, column in enumerate(columns):
+        if index in _OWN or column.count(column[0]) != len(rows):
+            rises = index == _POSITION or (index == _SEQ and shape[_STREAM] == _SHARED)
+            shape += _RISING if rises else _OWN_VALUE
+        else:
+            shape += _LEFT_OUT if column[0] is None else _SHARED
+        if shape[-1] == _OWN_VALUE:
+            own.append([*map(bytearray, column)] if index in _BYTES else column)
+        elif shape[-1] != _LEFT_OUT:
+            shared.append(column[0])
+    return _statement(shape, len(rows)), [*shared, *chain.from_iterable(zip(*own, strict=True))]
+
+
+@lru_cache(maxsize=64)
+def _statement(shape: str, rows: int) -> str:
+    """The statement that inserts so many events of a shape: shared values come first, then each row's own."""
+    columns, before_values, _ = statements.named("insert_event").partition("VALUES")
+    head, _, names = columns.partition("(")
+    given = [name for name, letter in zip(names.strip(" )\n").split(","), shape, strict=True) if letter != _LEFT_OUT]
+    shape = shape.replace(_LEFT_OUT, "")
+    own = shape.count(_OWN_VALUE)
+    shared = len(shape) - own
+    values = ",".join(_placeholders(shape, shared + row * own, row) for row in range(rows))
+    return " ".join([head, f"({','.join(given)})", before_values, values])
+
+
+def _placeholders(shape: str, before: int, row: int) -> str:
+    """The placeholders of one row, before whose own values there are so many others."""
+    places = []
+    shared = 0
+    for letter in shape:
+        if letter == _OWN_VALUE:
+            before += 1
+            places.append(f"?{before}")
+        else:
+            shared += 1
+            places.append(f"?{shared}+{row}" if letter == _RISING else f"?{shared}")
+    return f"({','.join(places)})"
+
+
+def row_of(event: Event, recorded: int) -> tuple[Any, ...]:
+    """An event as `insert_event` takes it."""
+    return (*msgspec.structs.astuple(event), *_beside(event.meta, recorded))
+
+
+def _beside(meta: bytes, recorded: int) -> _Beside:
+    """The columns that stand beside the envelope."""
+    if meta == _EMPTY:
+        return (recorded, None, None, None)
+    scope = _scope.decode(meta)
+    return (recorded, scope.org, scope.app, scope.env)
+
+
+def size_of(ledger: Ledger | None) -> int:
+    """The bytes of payload and meta in a commit, for the error that says there is no room for them."""
+    return sum(len(row[7] or b"") + len(row[8]) for row in ledger.rows) if ledger else 0
+
+
+def _lease_row(lease: leases.Lease) -> tuple[str, int, str | None, int | None, int | None, str | None]:
+    owner = lease.owner
+    if owner is None:
+        return (lease.stream, lease.number, None, None, None, None)
+    return (lease.stream, lease.number, owner.host, owner.pid, owner.started, owner.handle)

@@ -1,1 +1,0 @@
-INSERT INTO kept_counts (what, number) SELECT 'dead_letters', count(*) FROM dead_letters

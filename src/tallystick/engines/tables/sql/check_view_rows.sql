@@ -1,1 +1,0 @@
-UPDATE view_rows SET checksum = row_check(projection, epoch, lower(hex(mark)), state, key) WHERE state IS NOT NULL

@@ -1,8 +1,0 @@
-CREATE TABLE IF NOT EXISTS checkpoints (
-    name TEXT PRIMARY KEY,
-    store_id BLOB NOT NULL,
-    position INTEGER NOT NULL,
-    link_position INTEGER NOT NULL,
-    link BLOB NOT NULL,
-    checksum BLOB
-) STRICT, WITHOUT ROWID;

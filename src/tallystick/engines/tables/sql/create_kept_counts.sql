@@ -1,4 +1,0 @@
-CREATE TABLE kept_counts (
-    what TEXT PRIMARY KEY,
-    number INTEGER NOT NULL
-) STRICT, WITHOUT ROWID

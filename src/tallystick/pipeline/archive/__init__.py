@@ -1,0 +1,1 @@
+"""An archive of a log: buckets of Parquet files, and the manifest that lists them."""

@@ -1,0 +1,1 @@
+"""The jobs over a log, one per file: what `tally pipeline` runs."""

@@ -1,0 +1,23 @@
+"""Stores of an older format, as the version of that time made them."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from tallystick.engines.sqlite import store_file
+
+FORMAT = 16
+_SCHEMA = Path(__file__).with_name(f"format_{FORMAT}.sql")
+
+
+def create(path: str, *, profile: str) -> sqlite3.Connection:
+    """An empty store, open."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute(f"PRAGMA application_id = {store_file.APPLICATION_ID}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.executescript(_SCHEMA.read_text())
+    connection.execute("INSERT INTO store VALUES (1, randomblob(16), ?, 5)", (profile,))
+    connection.execute("INSERT INTO kept_counts VALUES ('dead_letters', 0)")
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    return connection
