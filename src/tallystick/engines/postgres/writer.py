@@ -24,8 +24,8 @@ from tallystick.engines.postgres.opener import Login
 from tallystick.engines.postgres.shortcuts import Shortcuts
 from tallystick.event import canonical, names
 from tallystick.store import leases
-from tallystick.store.combining import commit_each, halves, in_groups
 from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.group_commit import commit_each, halves, in_groups
 from tallystick.store.leases import Lease
 from tallystick.store.ledger import Holder, Ledger
 from tallystick.store.transfer import Received
