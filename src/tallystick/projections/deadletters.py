@@ -30,7 +30,7 @@ def letter_of(store: Store, consumer: str, position: int) -> DeadLetter:
     return letter
 
 
-def event_of(store: Store, letter: DeadLetter) -> Event:
+def parse_event(store: Store, letter: DeadLetter) -> Event:
     """The event that a letter is about. If it was pruned since, or is of another history, that is said by name."""
     found = store.at(letter.stream, letter.seq)
     if found is None or (found.position, found.type) != (letter.position, letter.type):
@@ -41,7 +41,7 @@ def event_of(store: Store, letter: DeadLetter) -> Event:
 
 def replay_letter(store: Store, consumer: str, position: int, handler: Handler) -> Event:
     """Handle the event once more. The letter goes when that went well; what the handler raises is raised."""
-    event = event_of(store, letter_of(store, consumer, position))
+    event = parse_event(store, letter_of(store, consumer, position))
     handler(event)
     store.log.dead_letters.remove(consumer, position)
     return event

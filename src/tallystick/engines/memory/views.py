@@ -10,7 +10,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.store.deadletters import DeadLetter, LetterCounts
-from tallystick.store.views import DISCARDED, ROWS_PAGE, Place, Rows, Seen, ViewRow, may_switch
+from tallystick.store.views import DISCARDED, ROWS_PAGE, Place, Rows, Seen, ViewRow, can_become_live
 
 
 class MemoryViews:
@@ -94,7 +94,7 @@ class MemoryViews:
     def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
         with self._lock:
             staged, live = self._places.get((projection, epoch)), self.place(projection)
-            if staged is None or not may_switch(staged, live, over=over):
+            if staged is None or not can_become_live(staged, live, over=over):
                 raise errors.ViewMoved(projection=projection, epoch=epoch, expected=str(over), actual=_shown(live))
             if live is not None:
                 self._places[projection, live.epoch] = msgspec.structs.replace(live, live=False)

@@ -27,7 +27,7 @@ class SqliteEvidence:
                 return found
             with self._database.reading() as connection:  # looked up again: a move may have ended meanwhile
                 view = SqliteView(connection)
-                return checked.none_hidden(events, view.links_before(events), view.cut)
+                return checked.predecessor_links(events, view.links_before(events), view.cut)
         except errors.Damaged:  # the event before one of them lies on a damaged page: reading that one names it
             return [None] * len(events)
 

@@ -14,7 +14,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines.sqlite import statements, survey
-from tallystick.engines.sqlite.rows import event_of
+from tallystick.engines.sqlite.rows import parse_event
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
 from tallystick.event import chain
@@ -109,7 +109,7 @@ class Merged:
 
     def _left(self, first: int, last: int) -> Iterator[Found]:
         for *row, recorded in self._connection.execute(statements.named("left_events"), (first, last)):
-            yield Found(event_of(row), recorded, is_given=False)
+            yield Found(parse_event(row), recorded, is_given=False)
         self._progress(last)
 
     def _given(self, first: int, last: int) -> Iterator[Found]:

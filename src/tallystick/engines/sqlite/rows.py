@@ -28,7 +28,7 @@ def events_of(rows: Iterable[Sequence[Any]]) -> list[Event]:
     return structs_of(Event, rows)
 
 
-def event_of(row: Sequence[Any]) -> Event:
+def parse_event(row: Sequence[Any]) -> Event:
     """The event in one row."""
     return struct_of(Event, row)
 

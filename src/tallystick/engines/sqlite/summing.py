@@ -15,7 +15,7 @@ from tallystick.store.selection import EVERYTHING
 from tallystick.store.views import BY_PAYLOAD
 
 _PAYLOAD = "CAST(payload AS TEXT)"
-_EXTRACTING = summary_sql.Extracting(
+_EXTRACTING = summary_sql.PayloadSyntax(
     path=lambda steps: "$." + ".".join(steps),
     json=f"NULLIF({_PAYLOAD} -> '{{p}}', 'null')",
     string=f"{_PAYLOAD} ->> '{{p}}'",
@@ -24,14 +24,14 @@ _EXTRACTING = summary_sql.Extracting(
     has_only="{t} NOT GLOB '*[^{characters}]*'",
     find="instr({t}, '.')",
 )
-_COLLECTING = summary_sql.Collecting(
+_COLLECTING = summary_sql.AggregateSyntax(
     latest="printf('%020d', position) || {0}",
     distinct="json_group_array(DISTINCT {0}) FILTER (WHERE {0} IS NOT NULL)",
     ranked="json_group_array({0}) FILTER (WHERE {top} AND {0} IS NOT NULL)",
 )
 
 
-def summed(connection: sqlite3.Connection, asked: summary_sql.Asked, *, until: int) -> list[tuple[Any, ...]]:
+def summed(connection: sqlite3.Connection, asked: summary_sql.SummaryQuery, *, until: int) -> list[tuple[Any, ...]]:
     """The answer, as of the transaction that the connection is in."""
     require_positions(EVERYTHING, {}, SqliteView(connection).floor(), after=0)
     connection.create_function("sha256", 1, lambda payload: hashlib.sha256(payload).digest(), deterministic=True)

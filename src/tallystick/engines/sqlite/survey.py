@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tallystick import errors
 from tallystick.engines.sqlite import migrations, statements
-from tallystick.engines.sqlite.rows import event_of
+from tallystick.engines.sqlite.rows import parse_event
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import schema, translate
 from tallystick.event import chain
@@ -59,7 +59,7 @@ def _damage_at_the_end(connection: sqlite3.Connection) -> str | None:
     view = SqliteView(connection)
     ended: set[str] = set()
     for row in connection.execute(statements.named("newest_events"), (_NEWEST,)).fetchall():
-        event = event_of(row)
+        event = parse_event(row)
         where = f"position {event.position} ({event.stream} {event.seq})"
         if event.payload is not None and chain.checksum(event.payload) != event.checksum:
             return f"the payload at {where} does not have its checksum"

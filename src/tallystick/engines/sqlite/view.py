@@ -10,7 +10,7 @@ from typing import Any
 
 from tallystick import errors
 from tallystick.engines.sqlite import statements
-from tallystick.engines.sqlite.rows import event_of, struct_of
+from tallystick.engines.sqlite.rows import parse_event, struct_of
 from tallystick.event.chain import GENESIS
 from tallystick.event.model import Event
 from tallystick.store import leases
@@ -74,14 +74,14 @@ class SqliteView:
             return
         self._found = dict.fromkeys(ids)
         for row in self._many("find_event", [(id,) for id in ids]):
-            event = event_of(row)
+            event = parse_event(row)
             self._found[event.id] = event
 
     def find(self, id: bytes) -> Event | None:
         if id in self._found:
             return self._found[id]
         row = self._one("find_event", id)
-        return None if row is None else event_of(row)
+        return None if row is None else parse_event(row)
 
     def links_before(self, events: Sequence[Event]) -> list[bytes | None]:
         """The link that each event follows; None if the event before it is not there, and no cut says why."""
