@@ -1,4 +1,4 @@
-"""How a long operation stands, for the script that shows its progress."""
+"""The progress of a long operation, for the script that shows it."""
 
 from __future__ import annotations
 

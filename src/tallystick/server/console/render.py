@@ -1,4 +1,4 @@
-"""From a template and facts to a page. Everything printed is escaped, and hidden characters are made visible."""
+"""Pages from templates. Everything printed is escaped, and hidden characters are made visible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tallystick.server.console import display
 from tallystick.server.http.route import Request
 from tallystick.server.service import Service
 
-HEADERS = {"cache-control": "no-store"}  # the rest of the headers, every answer of the service carries
+HEADERS = {"cache-control": "no-store"}  # every response of the service has the other headers
 UNKNOWN = {"engine": "–", "id": "–", "head": 0, "holes": 0, "actor": "nobody", "signed_in": False}
 MENU = (
     ("", "Overview", "o"),
@@ -31,12 +31,12 @@ MENU = (
 
 
 def stream_href(stream: str) -> str:
-    """The address of a stream's page."""
+    """The address of the page of a stream."""
     return f"/console/streams/{quote(stream, safe='/:@=+-._')}"
 
 
 def event_href(event: Event) -> str:
-    """The address of an event's page."""
+    """The address of the page of an event."""
     return f"/console/events/{ids.to_text(event.id)}"
 
 
@@ -85,7 +85,7 @@ def bare(template: str, *, status: int = 200, **facts: Any) -> HTMLResponse:
 
 
 def _store_facts(request: Request, service: Service) -> dict[str, Any]:
-    """What the frame tells of the store: nothing to who is not let in, and is told just that."""
+    """What the frame shows of the store: nothing to a caller who is not allowed in."""
     principal: Principal | None = request.scope.get("tally.principal")
     if principal is None or not principal.may(Need.ADMIN):
         return UNKNOWN
@@ -101,14 +101,14 @@ def _store_facts(request: Request, service: Service) -> dict[str, Any]:
 
 
 def place_of(service: Service) -> str:
-    """Where the store is, in a few words, without what may be secret in an address."""
+    """Where the store is, in a few words, without secrets."""
     profile = service.store.log.profile
     kind = "" if profile == "plain" else f", profile {profile}"
     return f"{shown_url(service.settings.url)}{kind}"
 
 
 def shown_url(url: str) -> str:
-    """The address of a store as it may be shown: never with a password or options."""
+    """The address of a store, without its password and options."""
     if "://" not in url:
         return url
     parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""The runs page, and one run: its graph with the state of every node, drawn again while it goes on."""
+"""The runs page, and the page of one run: its graph with the state of every node, updated while it runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ data = route.data()
 
 @pages.get("/runs")
 def show_runs(request: Request, after: str = "") -> Response:
-    """Runs in order of id, a page at a time."""
+    """Runs by id, a page at a time."""
     service = request.service
     found = service.store.streams(after=_RUNS + after, limit=PAGE_RUNS + 1)
     mine = [info for info in found if info.stream.startswith(_RUNS)]
@@ -71,7 +71,7 @@ def show_run(request: Request, run: str) -> Response:
         here="/runs",
         title=run,
         state=state,
-        data=told(state),
+        data=run_data(state),
         issues=[issue for issue in state.issues if issue.state == "open"],
         artifacts=sorted(state.artifacts_index.items()),
     )
@@ -79,12 +79,12 @@ def show_run(request: Request, run: str) -> Response:
 
 @data.get("/runs/{run}")
 def run_now(request: Request, run: str, after: int = 0) -> Response:
-    """How a run stands; nothing but its seq if it has not grown."""
+    """The state of a run; only its seq if it has not grown."""
     store: Store = request.service.store
     head = _head(store, run)
     if head == after:
         return render.data({"seq": head, "over": False})
-    return render.data(told(_load(store, run)))
+    return render.data(run_data(_load(store, run)))
 
 
 def _head(store: Store, run: str) -> int:
@@ -102,8 +102,8 @@ def _load(store: Store, run: str) -> RunState:
     return journal.load(store, run).state
 
 
-def told(state: RunState) -> dict[str, Any]:
-    """A run as its page's script takes it."""
+def run_data(state: RunState) -> dict[str, Any]:
+    """A run, as the script of its page takes it."""
     done = sum(item.state == "finished" for item in state.work_items)
     return {
         "seq": state.seq,
