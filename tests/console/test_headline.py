@@ -19,7 +19,7 @@ import tallystick
 from tallystick import Store
 from tallystick.projections import Gauge, Lag, Live
 from tallystick.server.console import headline
-from tallystick.server.health import Reason, Verdict
+from tallystick.server.health import FailedCheck, Verdict
 from tallystick.server.jobs import Job
 from tallystick.store.deadletters import DeadLetter, LetterCounts
 from tallystick.store.events import Problem
@@ -63,7 +63,7 @@ def seen(**changed: Any) -> headline.Seen:
 
 
 def wrong(check: str) -> Verdict:
-    return Verdict(False, (Reason(check, "it is wrong"),), {"checks": CHECKS | {check: False}})
+    return Verdict(False, (FailedCheck(check, "it is wrong"),), {"checks": CHECKS | {check: False}})
 
 
 STATES: dict[str, tuple[headline.Seen, str, str]] = {

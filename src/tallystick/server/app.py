@@ -32,7 +32,7 @@ from tallystick.server.console import pages
 from tallystick.server.http import openapi, problems
 from tallystick.server.http.front import Front
 from tallystick.server.http.query import rename
-from tallystick.server.http.route import Request, Route, Routes
+from tallystick.server.http.route import HttpRequest, Route, Routes
 from tallystick.server.service import Service
 
 API: tuple[Routes, ...] = (
@@ -79,7 +79,7 @@ def build(service: Service) -> Application:
     return Application(service)
 
 
-async def read_document(request: Request) -> Response:
+async def read_document(request: HttpRequest) -> Response:
     """The OpenAPI document of this service."""
     return JSONResponse(_document())
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from tallystick.server.console import display, render, route
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 
 if TYPE_CHECKING:
     from tallystick.server.gossip import Community
@@ -19,7 +19,7 @@ pages = route.pages()
 
 
 @pages.get("/community")
-def show_community(request: Request) -> Response:
+def show_community(request: HttpRequest) -> Response:
     """The community that this service takes part in, if any."""
     service = request.service
     found = service.operations.community

@@ -15,7 +15,7 @@ from tallystick import errors
 from tallystick.event import canonical, chain, ids
 from tallystick.event.model import Event
 from tallystick.server.console import causes, display, event_filter, render, route
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.store import facts, iterate
 from tallystick.store.page import Hole
 from tallystick.store.selection import EVERYTHING, Selection
@@ -32,7 +32,7 @@ data = route.data()
 
 
 @pages.get("/events")
-def show_events(request: Request, before: int | None = None) -> Response:
+def show_events(request: HttpRequest, before: int | None = None) -> Response:
     """The newest events that pass a filter."""
     store: Store = request.service.store
     asked = event_filter.read(dict(request.query_params))
@@ -121,7 +121,7 @@ def _event(store: Store, id_: str) -> Event:
 
 
 @pages.get("/events/{id_}")
-def show_event(request: Request, id_: str) -> Response:
+def show_event(request: HttpRequest, id_: str) -> Response:
     """One event: payload, causes and consequences, envelope, hashes."""
     store: Store = request.service.store
     event = _event(store, id_)
@@ -186,7 +186,7 @@ def _hashes(store: Store, event: Event) -> dict[str, Any]:
 
 
 @pages.get("/events/{id_}/payload")
-def download_payload(request: Request, id_: str) -> Response:
+def download_payload(request: HttpRequest, id_: str) -> Response:
     """The payload as a download. The browser must not display it, whatever it is."""
     event = _event(request.service.store, id_)
     if event.payload is None:
@@ -196,7 +196,7 @@ def download_payload(request: Request, id_: str) -> Response:
 
 
 @data.get("/events/{id_}/causes")
-def look_further(request: Request, id_: str, reach: int = causes.REACH) -> Response:
+def look_further(request: HttpRequest, id_: str, reach: int = causes.REACH) -> Response:
     """Causes and consequences, with a longer scan."""
     store: Store = request.service.store
     graph = causes.find_causes(store, _event(store, id_), reach=reach)

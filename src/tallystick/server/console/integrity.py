@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from tallystick import errors
 from tallystick.server.console import display, links, render, route
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.server.verification import begin_verify
 from tallystick.store.store import Store
 
@@ -22,7 +22,7 @@ data = route.data()
 
 
 @pages.get("/integrity")
-def show_integrity(request: Request) -> Response:
+def show_integrity(request: HttpRequest) -> Response:
     """What is known to be wrong, and the last verification."""
     service = request.service
     jobs = [job for job in service.operations.jobs.all() if job.kind == VERIFY]
@@ -76,7 +76,7 @@ def _holes(store: Store) -> Iterator[dict[str, Any]]:
 
 
 @data.post("/integrity/verify")
-def verify(request: Request) -> Response:
+def verify(request: HttpRequest) -> Response:
     """Begin to verify the whole log."""
     by = request.principal.actor
     return render.data({"id": begin_verify(request.service, by=by).id})

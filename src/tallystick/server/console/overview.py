@@ -13,7 +13,7 @@ from starlette.responses import Response
 from tallystick import errors
 from tallystick.server.console import headline, render, route
 from tallystick.server.health import health
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.server.sample import Sample, Sampler
 from tallystick.server.service import Service
 
@@ -67,7 +67,7 @@ class Watch:
         )
 
 
-def watch_of(request: Request) -> Watch:
+def watch_of(request: HttpRequest) -> Watch:
     """The watch of this app, created on the first visit."""
     kept = request.app.state
     if not hasattr(kept, "watch"):
@@ -77,7 +77,7 @@ def watch_of(request: Request) -> Watch:
 
 
 @pages.get("")
-async def show_overview(request: Request) -> Response:
+async def show_overview(request: HttpRequest) -> Response:
     """The first page."""
     service = request.service
     watch = watch_of(request)
@@ -99,7 +99,7 @@ async def show_overview(request: Request) -> Response:
 
 
 @data.get("/overview")
-async def look(request: Request, since: float = 0.0) -> Response:
+async def look(request: HttpRequest, since: float = 0.0) -> Response:
     """The samples since a time, and the state now."""
     service = request.service
     watch = watch_of(request)

@@ -13,7 +13,7 @@ from tallystick.event import ids
 from tallystick.event.model import Event
 from tallystick.server.access import Need, Principal
 from tallystick.server.console import display
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.server.service import Service
 
 HEADERS = {"cache-control": "no-store"}  # every response of the service has the other headers
@@ -65,7 +65,9 @@ def _environment() -> Environment:
 TEMPLATES = _environment()
 
 
-def page(request: Request, template: str, *, here: str, title: str, status: int = 200, **facts: Any) -> HTMLResponse:
+def page(
+    request: HttpRequest, template: str, *, here: str, title: str, status: int = 200, **facts: Any
+) -> HTMLResponse:
     """A page of the console, in its frame."""
     service = request.service
     frame = {
@@ -84,7 +86,7 @@ def bare(template: str, *, status: int = 200, **facts: Any) -> HTMLResponse:
     return HTMLResponse(TEMPLATES.get_template(template).render(**facts), status, HEADERS)
 
 
-def _store_facts(request: Request, service: Service) -> dict[str, Any]:
+def _store_facts(request: HttpRequest, service: Service) -> dict[str, Any]:
     """What the frame shows of the store: nothing to a caller who is not allowed in."""
     principal: Principal | None = request.scope.get("tally.principal")
     if principal is None or not principal.may(Need.ADMIN):

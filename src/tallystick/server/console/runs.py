@@ -12,7 +12,7 @@ from tallystick.runs.graph import INPUT, drawing, layers
 from tallystick.runs.picture import duration
 from tallystick.runs.state import RunState, WorkItem
 from tallystick.server.console import display, render, route
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.store.store import Store
 
 PAGE_RUNS = 25
@@ -25,7 +25,7 @@ data = route.data()
 
 
 @pages.get("/runs")
-def show_runs(request: Request, after: str = "") -> Response:
+def show_runs(request: HttpRequest, after: str = "") -> Response:
     """Runs by id, a page at a time."""
     service = request.service
     found = service.store.streams(after=_RUNS + after, limit=PAGE_RUNS + 1)
@@ -62,7 +62,7 @@ def _line(store: Store, run: str) -> dict[str, Any]:
 
 
 @pages.get("/runs/{run}")
-def show_run(request: Request, run: str) -> Response:
+def show_run(request: HttpRequest, run: str) -> Response:
     """One run."""
     state = _load(request.service.store, run)
     return render.page(
@@ -78,7 +78,7 @@ def show_run(request: Request, run: str) -> Response:
 
 
 @data.get("/runs/{run}")
-def run_now(request: Request, run: str, after: int = 0) -> Response:
+def run_now(request: HttpRequest, run: str, after: int = 0) -> Response:
     """The state of a run; only its seq if it has not grown."""
     store: Store = request.service.store
     head = _head(store, run)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from tallystick import errors
 from tallystick.server.console import render, route
 from tallystick.server.console.sign_in import read_form
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.server.jobs import Job
 from tallystick.server.service import Service
 from tallystick.state import shelf
@@ -33,7 +33,7 @@ data = route.data()
 
 
 @pages.get("/snapshots")
-def show_snapshots(request: Request, after: str = "", trial: str = "") -> Response:
+def show_snapshots(request: HttpRequest, after: str = "", trial: str = "") -> Response:
     """Snapshots by stream, the last dry run of a policy, and the cuts."""
     service = request.service
     names, following = _streams_with_facts(service.store, after)
@@ -138,7 +138,7 @@ def _nothing_says(service: Service, chosen: Policy) -> str:
 
 
 @data.post("/retention/trial")
-async def begin_trial(request: Request) -> Response:
+async def begin_trial(request: HttpRequest) -> Response:
     """Begin a dry run of a policy in the background. It changes nothing."""
     service = request.service
     preset = (await read_form(request)).get("preset", "")

@@ -13,7 +13,7 @@ from tallystick import errors, state
 from tallystick.event import canonical
 from tallystick.event.model import Event
 from tallystick.server.console import display, render, route
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.server.service import Service
 from tallystick.state import Reducer, State, Until
 from tallystick.state.fold import replay
@@ -33,7 +33,7 @@ data = route.data()
 
 
 @pages.get("/streams")
-def show_streams(request: Request, after: str = "") -> Response:
+def show_streams(request: HttpRequest, after: str = "") -> Response:
     """Streams by name, after a cursor or from the beginning of a name."""
     store: Store = request.service.store
     begin = request.query_params.get("from", "").strip()
@@ -58,7 +58,9 @@ def _before(begin: str) -> str:
 
 
 @pages.get("/streams/{kind}/{name}")
-def show_stream(request: Request, kind: str, name: str, before: int | None = None, at: int | None = None) -> Response:
+def show_stream(
+    request: HttpRequest, kind: str, name: str, before: int | None = None, at: int | None = None
+) -> Response:
     """One stream: its state, with a slider, and its timeline."""
     service = request.service
     stream = f"{kind}/{name}"
@@ -135,7 +137,7 @@ def _reducers(service: Service, stream: str) -> list[str]:
 
 
 @data.get("/streams/{kind}/{name}/state")
-def state_at(request: Request, kind: str, name: str, seq: int, reducer: str = "") -> Response:
+def state_at(request: HttpRequest, kind: str, name: str, seq: int, reducer: str = "") -> Response:
     """The state right after an event, and what that event changed."""
     service = request.service
     stream = f"{kind}/{name}"

@@ -18,7 +18,7 @@ from tallystick.event.model import Event
 from tallystick.server.access import Need
 from tallystick.server.console import display, event_filter, render, route
 from tallystick.server.console.route import COOKIE, identify
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.server.service import Service
 from tallystick.store.selection import Selection
 
@@ -51,7 +51,7 @@ class News:
         await asyncio.wait([self._waiting])
 
 
-def news_of(request: Request) -> News:
+def news_of(request: HttpRequest) -> News:
     """The news of this app."""
     kept = request.app.state
     if not hasattr(kept, "news"):
@@ -61,7 +61,7 @@ def news_of(request: Request) -> News:
 
 
 @data.get("/tail")
-async def follow(request: Request, after: int = 0) -> Response:
+async def follow(request: HttpRequest, after: int = 0) -> Response:
     """New events as they arrive. Resumes after the last one that the browser got."""
     asked = event_filter.read(dict(request.query_params))
     if asked.problem:
@@ -76,7 +76,7 @@ async def follow(request: Request, after: int = 0) -> Response:
     return StreamingResponse(messages, media_type="text/event-stream", headers=render.HEADERS)
 
 
-async def _messages(request: Request, after: int, selection: Selection) -> AsyncIterator[bytes]:
+async def _messages(request: HttpRequest, after: int, selection: Selection) -> AsyncIterator[bytes]:
     """Read from a position. If nothing is new, one comment per second shows whether the client still listens."""
     service = request.service
     news = news_of(request)
@@ -107,7 +107,7 @@ async def _messages(request: Request, after: int, selection: Selection) -> Async
         news.followers -= 1
 
 
-async def _may_go_on(request: Request) -> bool:
+async def _may_go_on(request: HttpRequest) -> bool:
     """Whether the operator may still look."""
     try:
         await identify(request, request.cookies.get(COOKIE), Need.ADMIN)

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from tallystick import errors
 from tallystick.event import canonical, limits
 from tallystick.server.gate import Admission
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 
 WHOLE = "tally.whole"  # in the scope of a request whose body has arrived
 NODES_MAX = 2 * limits.NODES_MAX
@@ -21,7 +21,7 @@ INLINE_BYTES_MAX = 128 << 10  # larger bodies are decoded in a thread, because a
 Shape = TypeVar("Shape")
 
 
-def expect_json(request: Request) -> int | None:
+def expect_json(request: HttpRequest) -> int | None:
     """Refuse a body whose headers do not say plain JSON. Returns its length, if they say it."""
     length: int | None = None
     kind = b""
@@ -37,7 +37,7 @@ def expect_json(request: Request) -> int | None:
     return length
 
 
-async def read(request: Request, admission: Admission, length: int | None) -> bytes:
+async def read(request: HttpRequest, admission: Admission, length: int | None) -> bytes:
     """The body, if it is not too large and arrives in time."""
     limit, seconds = request.service.limits.body_bytes_max, request.service.limits.body_seconds
     if length is not None and length > limit:
@@ -52,7 +52,7 @@ async def read(request: Request, admission: Admission, length: int | None) -> by
         raise errors.BodyTooSlow(seconds=seconds) from None
 
 
-async def _whole(request: Request, admission: Admission, limit: int) -> bytes:
+async def _whole(request: HttpRequest, admission: Admission, limit: int) -> bytes:
     body = bytearray()
     while True:
         message = await request.receive()
@@ -90,7 +90,7 @@ def decoded(body: bytes, shape: type[Shape]) -> Shape:
         raise errors.InvalidInput(reason=f"the body does not fit: {problem}") from None
 
 
-async def read_small(request: Request, shape: type[Shape]) -> Shape:
+async def read_small(request: HttpRequest, shape: type[Shape]) -> Shape:
     """The body of a request; a missing body is an empty object."""
     if request.headers.get("content-length") in (None, "0") and "transfer-encoding" not in request.headers:
         return decoded(b"{}", shape)

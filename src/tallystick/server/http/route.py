@@ -24,7 +24,7 @@ from tallystick.server.service import Service
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
-class Request(requests.Request):
+class HttpRequest(requests.Request):
     """A request, with the service that it came to and the principal who sent it."""
 
     @property
@@ -40,7 +40,7 @@ class Request(requests.Request):
         return found
 
 
-class Answer(NamedTuple):
+class Responses(NamedTuple):
     """What a route answers: a body of this shape with one of these statuses, or a problem with one of the refusals."""
 
     shape: Any
@@ -56,7 +56,7 @@ class Description(NamedTuple):
     """
 
     tag: str
-    answer: Answer
+    responses: Responses
     body: Any = None
     headers: tuple[dict[str, Any], ...] = ()
     no_query: str = "this route takes none"
@@ -88,12 +88,12 @@ class Route(BaseRoute):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request for this path."""
         if scope["method"] == self.method:
-            response = await self.respond(Request(scope, receive, send))
+            response = await self.respond(HttpRequest(scope, receive, send))
         else:
             response = problems.plain(405, "method_not_allowed", "Method Not Allowed", {"Allow": self.method})
         await response(scope, receive, send)
 
-    async def respond(self, request: Request) -> Response:
+    async def respond(self, request: HttpRequest) -> Response:
         """The response to a request."""
         scope = request.scope
         if self.description is not None and self.description.no_query:
@@ -101,7 +101,7 @@ class Route(BaseRoute):
         await authorise(request.service, scope, self.need)
         return await self.call(request)
 
-    async def call(self, request: Request) -> Response:
+    async def call(self, request: HttpRequest) -> Response:
         """The response of the handler."""
         given = self.given(request)
         if self._is_async:
@@ -109,7 +109,7 @@ class Route(BaseRoute):
             return response
         return await run_in_threadpool(self.handler, request, **given)
 
-    def given(self, request: Request) -> dict[str, Any]:
+    def given(self, request: HttpRequest) -> dict[str, Any]:
         """The parameters in the address, for the handler."""
         return self.parameters.read(request.scope["path_params"], request.scope["query_string"])
 
@@ -121,13 +121,13 @@ class Routes(list[Route]):
         super().__init__()
         self.tag = tag
 
-    def get(self, path: str, need: Need, answer: Answer, **more: Any) -> Callable[[Handler], Handler]:
+    def get(self, path: str, need: Need, responses: Responses, **more: Any) -> Callable[[Handler], Handler]:
         """Add a route that reads."""
-        return self._adds("GET", path, need, Description(self.tag, answer, **more))
+        return self._adds("GET", path, need, Description(self.tag, responses, **more))
 
-    def post(self, path: str, need: Need, answer: Answer, **more: Any) -> Callable[[Handler], Handler]:
+    def post(self, path: str, need: Need, responses: Responses, **more: Any) -> Callable[[Handler], Handler]:
         """Add a route that changes something."""
-        return self._adds("POST", path, need, Description(self.tag, answer, **more))
+        return self._adds("POST", path, need, Description(self.tag, responses, **more))
 
     def _adds(
         self, method: str, path: str, need: Need, description: Description | None
