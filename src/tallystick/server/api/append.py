@@ -121,10 +121,9 @@ async def append_to_stream(request: HttpRequest, kind: Kind, name: Name) -> Resp
     """Append events to a stream, all or none, and answer when they are on disk."""
     length = bodies.expect_json(request)
     with request.service.appends.enter() as admission:
-        body = await bodies.read(request, admission, length)
-        given = await bodies.decode(body, StreamBody, admission)
-        part = PartBody(stream=f"{kind}/{name}", events=given.events, expected=given.expected)
-        done = await _append(request, [part], len(body))
+        body, size = await bodies.read(request, admission, length, StreamBody)
+        part = PartBody(stream=f"{kind}/{name}", events=body.events, expected=body.expected)
+        done = await _append(request, [part], size)
     return _answer(done, done.receipts[0])
 
 
@@ -140,9 +139,8 @@ async def append_to_streams(request: HttpRequest) -> Response:
     """Append events to several streams in one commit, all or none, and answer when they are on disk."""
     length = bodies.expect_json(request)
     with request.service.appends.enter() as admission:
-        body = await bodies.read(request, admission, length)
-        parts = (await bodies.decode(body, PartsBody, admission)).parts
-        done = await _append(request, parts, len(body))
+        body, size = await bodies.read(request, admission, length, PartsBody)
+        done = await _append(request, body.parts, size)
     return _answer(done, AppendReceipts(done.receipts))
 
 

@@ -52,11 +52,11 @@ class ConsoleRoute(Route):
     async def respond(self, request: HttpRequest) -> Response:
         """The response to a request."""
         if self.need is Need.OPEN:
-            await authorise(request.service, request.scope, self.need)
+            request.principal = await authorise(request.service, request.scope, self.need)
         else:
             if self.method != "GET":
                 require_same_origin(request)
-            await identify(request, request.cookies.get(COOKIE), self.need)
+            request.principal = await identify(request, request.cookies.get(COOKIE), self.need)
         return await self.call(request)
 
 

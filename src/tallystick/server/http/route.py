@@ -25,19 +25,14 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 class HttpRequest(requests.Request):
-    """A request, with the service that it came to and the principal who sent it."""
+    """A request, with the service that it came to, and once it is authorised with the principal who sent it."""
 
-    @property
-    def service(self) -> Service:
-        """The service that it came to."""
-        found: Service = self.scope["app"].service
-        return found
+    service: Service
+    principal: Principal
 
-    @property
-    def principal(self) -> Principal:
-        """Who sent it, once that is authorised."""
-        found: Principal = self.scope["tally.principal"]
-        return found
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__(scope, receive, send)
+        self.service = scope["app"].service
 
 
 class Responses(NamedTuple):
@@ -96,9 +91,9 @@ class Route(BaseRoute):
     async def respond(self, request: HttpRequest) -> Response:
         """The response to a request."""
         scope = request.scope
-        if self.description is not None and self.description.no_query:
+        if scope["query_string"] and self.description is not None and self.description.no_query:
             self.parameters.require_known(scope["query_string"], none_because=self.description.no_query)
-        await authorise(request.service, scope, self.need)
+        request.principal = await authorise(request.service, scope, self.need)
         return await self.call(request)
 
     async def call(self, request: HttpRequest) -> Response:
