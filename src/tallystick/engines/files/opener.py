@@ -145,7 +145,7 @@ def _require_one_name(files: FileSystem, directory: str) -> None:
     """Refuse to write to a file that another log shares, such as a copy by hard links, which has its own lock."""
     for name in (segment.CURRENT, mark.NAME, known_positions.BESIDE):
         if files.has_other_names(f"{directory}/{name}"):
-            reason = f"{name} has another name (a hard link, or a mount of this file alone), and would change there too"
+            reason = f"{name} has another name (a hard link, or a mount of only this file), and would change there too"
             advice = f"copy it: cp {name} {name}.new && mv {name}.new {name}"
             raise errors.UnknownUrl(url=f"files:{directory}", reason=f"{reason}; {advice}")
 
