@@ -74,7 +74,7 @@ class FileSystem(Protocol):
     def lock(self, path: str, *, file_only: bool = False) -> Lock:
         """Take the exclusive lock of this file, or raise `StoreLocked` at once.
 
-        The directory is locked with it, where it is held open, unless `file_only`: then removing the name loses the lock.
+        The directory is locked with it where it is held open, unless `file_only`: then removing the name ends the lock.
         """
 
     def free_bytes(self, path: str) -> int: ...
