@@ -249,3 +249,12 @@ def test_one_id_with_two_contents_is_refused(tally, url, lines, batch, one, two)
     same = text(event(1, **one), event(1, **one))
     assert tally("import", url, "-", "--batch", batch, stdin=same).exit_code == 0
     assert len(lines(tally("export", url))) == 1
+
+
+def test_a_repeated_line_that_cannot_be_stored_is_named(tally, url):
+    """An integer that no event can hold is refused by name, also where two lines have the same id."""
+    bad = event(1, payload={"n": 2**63})
+    result = tally("import", url, "-", stdin=text(bad, bad))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: line")
+    assert "beyond int64" in result.stderr
