@@ -162,7 +162,7 @@ class PostgresSnapshots:
         return [id_ for (id_,) in self._connections.rows("list_snapshots")]
 
     def size(self) -> int:
-        return int(self._connections.rows("snapshots_size")[0][0])
+        return int(self._connections.value("snapshots_size"))
 
 
 def reclaim(connections: Connections, progress: Callable[[int], None], *, allowed: bool) -> Reclaimed:
@@ -195,4 +195,4 @@ def _vacuum(connections: Connections) -> list[str]:
 
 
 def _size(connections: Connections) -> int:
-    return int(connections.rows("table_sizes", (list(TABLES),))[0][0])
+    return int(connections.value("table_sizes", (list(TABLES),)))

@@ -39,7 +39,7 @@ class StoredEnds:
 
     def source_head(self, org: str, source: str) -> int:
         rows = self._connections.rows("source_heads", ([org], [source]))
-        return int(rows[0][2]) if rows else 0
+        return next((int(seq) for _, _, seq in rows), 0)
 
 
 def write(connections: Connections, part: Received, *, recorded: int) -> None:
