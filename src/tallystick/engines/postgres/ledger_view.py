@@ -10,7 +10,7 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import arrays, commands, statements
-from tallystick.event.model import Event
+from tallystick.event.model import Event, InDraft
 from tallystick.store.commit import Transaction, Write
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.leases import Lease, Owner
@@ -33,7 +33,7 @@ class LedgerQueries:
         touched = {erasure.stream for erasure in erasures}.union(self.cut, required, taken)
         self.streams = sorted({write.stream for write in writes} | touched)
         self.leased = sorted({write.stream for write in writes if write.is_leased} | taken)
-        self.given_ids = sorted({draft[2] for write in writes if write.ids_given for draft in write.drafts})
+        self.given_ids = sorted({draft[InDraft.id] for write in writes if write.ids_given for draft in write.drafts})
         self.ids = sorted({erasure.id for erasure in erasures}.union(self.given_ids))
         self.sources = sorted({mark.key for write in writes for mark in write.sources})
         self.commands = list({each.command.key for each in transactions if each.command is not None})

@@ -16,7 +16,7 @@ from tallystick import errors
 from tallystick.engines.postgres import arrays, commands, statements, translate, views
 from tallystick.engines.postgres.connections import MAINTENANCE, SERVICE, Connections, ReadConnections
 from tallystick.event import canonical, chain
-from tallystick.event.model import Row
+from tallystick.event.model import InDraft, InRow, Row
 from tallystick.store import facts
 from tallystick.store.commit import Transaction
 from tallystick.store.maintenance import Maintenance, Reclaimed
@@ -70,7 +70,7 @@ def require_named(transaction: Transaction) -> None:
     if asked is None:
         return
     drafts = (draft for write in transaction.writes for draft in write.drafts)
-    named = Named((kind, id_, payload) for kind, _, id_, _, payload, *_ in drafts)
+    named = Named((draft[InDraft.type], draft[InDraft.id], draft[InDraft.payload]) for draft in drafts)
     for cut in asked.cuts:
         if (cut.stream, cut.through, cut.link.hex()) not in named.cuts:
             raise errors.PruneRefused(stream=cut.stream, before=cut.through + 1, reason=_NOT_NAMED)
@@ -113,7 +113,7 @@ def maintain(connection: psycopg.Connection[Any], asked: Maintenance, rows: list
         views.drop_within(connection, projection, [key])
     if not needs_role(asked):
         return
-    named = Named((kind, id_, payload) for _, _, _, kind, _, id_, _, payload, *_ in rows)
+    named = Named((row[InRow.type], row[InRow.id], row[InRow.payload]) for row in rows)
     connection.execute(statements.named("become_maintenance"))
     for erasure in asked.erasures:
         fact = named.erasures.get((erasure.stream, erasure.seq, erasure.checksum.hex()), bytes(16))

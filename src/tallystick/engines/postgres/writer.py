@@ -24,6 +24,7 @@ from tallystick.engines.postgres.ledger_view import LedgerQueries, LockedView, o
 from tallystick.engines.postgres.opener import Login
 from tallystick.engines.postgres.shortcuts import Shortcuts
 from tallystick.event import canonical, limits, names
+from tallystick.event.model import InDraft, InRow
 from tallystick.store import leases
 from tallystick.store.combining import apart, by_bytes, commit_each, halves
 from tallystick.store.commit import Outcome, Transaction
@@ -149,8 +150,7 @@ class Writer:
             raise
         ledger.committed()
         for stream, head in ledger.heads.items() if len(ledger.heads) == 1 else ():
-            _, _, first_seq, *_ = ledger.rows[0]
-            self._shortcuts.ends.learn(stream, head, first_seq=first_seq)
+            self._shortcuts.ends.learn(stream, head, first_seq=ledger.rows[0][InRow.seq])
         return [batches.placed(outcome, first) for outcome in outcomes]
 
     def _beginning(self, group: Sequence[Transaction]) -> Callable[[psycopg.Connection[Any]], None]:
@@ -180,7 +180,7 @@ class Writer:
 
     def _require_own_org(self, org: str, view: LockedView, transaction: Transaction) -> None:
         for write in transaction.writes:
-            named = {canonical.decode(meta).get("org") for _, _, _, _, _, meta, _, _ in write.drafts}
+            named = {canonical.decode(draft[InDraft.meta]).get("org") for draft in write.drafts}
             if write.stream in view.foreign or named != {org}:
                 raise of_another_org(write, org)
         if transaction.command is not None and transaction.command.key.org != org:
@@ -244,7 +244,7 @@ def _left_of(transaction: Transaction, view: LockedView) -> Transaction:
 
     If the events were stored before the first attempt, the command has no record, and did not take effect.
     """
-    ids = [id_ for write in transaction.writes for _, _, id_, *_ in write.drafts]
+    ids = [draft[InDraft.id] for write in transaction.writes for draft in write.drafts]
     done = bool(ids) and all(view.find(id_) is not None for id_ in ids)
     if not done or (transaction.command is not None and view.command(transaction.command.key) is None):
         return transaction
