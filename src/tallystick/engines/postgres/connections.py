@@ -107,7 +107,7 @@ class _ReadStatements:
             self._own.connection = before
 
 
-class Connections(_ReadStatements):
+class ServerConnections(_ReadStatements):
     """Connections to one database under one role. `org` limits everything they see to one tenant.
 
     `pooled` says that a pooler is in front of the server.
@@ -332,7 +332,7 @@ class Connections(_ReadStatements):
 class TenantConnections(_ReadStatements):
     """A service's connections, which become a tenant's reader for one transaction each."""
 
-    def __init__(self, shared: Connections, org: str) -> None:
+    def __init__(self, shared: ServerConnections, org: str) -> None:
         super().__init__()
         self.url = shared.url
         self.address = shared.address

@@ -14,7 +14,7 @@ from typing import Any
 from tallystick import errors
 from tallystick.engines.postgres import inspection, maintenance, queries, statements, transfers
 from tallystick.engines.postgres.commands import PostgresCommands
-from tallystick.engines.postgres.connections import CONTROL, Connections, ReadConnections
+from tallystick.engines.postgres.connections import CONTROL, ReadConnections, ServerConnections
 from tallystick.engines.postgres.consumers import PostgresCheckpoints, PostgresDeadLetters
 from tallystick.engines.postgres.damage import PostgresDamage
 from tallystick.engines.postgres.inline import InlineCommit
@@ -85,7 +85,7 @@ def open_postgres(
         names.check_kind(kind)
     opening = DatabaseOpener(url, profile=profile, clock=clock, org=org, readonly=readonly)
     opened = opening.open(create=create)
-    connections = Connections(
+    connections = ServerConnections(
         url,
         role=opened.role,
         org=org,
@@ -112,7 +112,7 @@ def open_postgres(
     )
 
 
-def _declare(connections: Connections, infrastructure: Sequence[str], login: Login) -> None:
+def _declare(connections: ServerConnections, infrastructure: Sequence[str], login: Login) -> None:
     """Declare the kinds that are new. It hides streams from tenants permanently, so a login that appends may not."""
     new = sorted(set(infrastructure) - {kind for (kind,) in connections.rows("find_infrastructure")})
     if not new:
@@ -169,7 +169,7 @@ class PostgresLog:
     def for_tenant(self, org: str) -> PostgresLog:
         """The same log as a tenant sees it, for reading, over the same connections. It ends with this handle."""
         names.check_label("org", org)
-        if not isinstance(self._connections, Connections):
+        if not isinstance(self._connections, ServerConnections):
             raise errors.ReadOnly(reason="this handle is already limited to a tenant")
         return PostgresLog(
             self._connections.of_tenant(org),
@@ -216,7 +216,7 @@ class PostgresLog:
 
     @inline.setter
     def inline(self, inline: Inline | None) -> None:
-        assert isinstance(self._connections, Connections)
+        assert isinstance(self._connections, ServerConnections)
         commit = None if inline is None else InlineCommit(inline, self._connections, self._safe_head)
         self._require_writer().inline = commit
 
@@ -270,7 +270,9 @@ class PostgresLog:
     def session_query(
         self, columns: Sequence[str], *, selection: Selection, after: int, until: int, over_pruned: bool
     ) -> SessionQuery:
-        assert isinstance(self._connections, Connections), "open the log for the tenant: `for_tenant` has no session"
+        assert isinstance(self._connections, ServerConnections), (
+            "open the log for the tenant: `for_tenant` has no session"
+        )
         query, values = queries.range_query(columns, selection, after=after, until=until, over_pruned=over_pruned)
         settings = {} if selection.streams else _BY_POSITION
         return SessionQuery(self._connections.set_up_elsewhere(settings), self._connections.quoted(query, values))
@@ -366,7 +368,7 @@ class PostgresLog:
 
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
         self._require_writer()
-        assert isinstance(self._connections, Connections)
+        assert isinstance(self._connections, ServerConnections)
         return maintenance.reclaim(self._connections, progress, allowed=self._opened.login.maintains)
 
     def report(self) -> Report:

@@ -14,7 +14,7 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import arrays, commands, statements, translate, views
-from tallystick.engines.postgres.connections import MAINTENANCE, SERVICE, Connections, ReadConnections
+from tallystick.engines.postgres.connections import MAINTENANCE, SERVICE, ReadConnections, ServerConnections
 from tallystick.event import canonical, chain
 from tallystick.event.model import InDraft, InRow, Row
 from tallystick.store import facts
@@ -165,7 +165,7 @@ class PostgresSnapshots:
         return int(self._connections.value("snapshots_size"))
 
 
-def reclaim(connections: Connections, progress: Callable[[int], None], *, allowed: bool) -> Reclaimed:
+def reclaim(connections: ServerConnections, progress: Callable[[int], None], *, allowed: bool) -> Reclaimed:
     """Vacuum the tables that maintenance changes, and report what was done, or why nothing was.
 
     Pruned or erased rows stay in the table until then. A vacuum frees their space for new rows, while readers and
@@ -177,7 +177,7 @@ def reclaim(connections: Connections, progress: Callable[[int], None], *, allowe
     return Reclaimed(tuple(done), before, _size(connections))
 
 
-def _vacuum(connections: Connections) -> list[str]:
+def _vacuum(connections: ServerConnections) -> list[str]:
     warnings: list[str] = []
 
     def note(notice: psycopg.errors.Diagnostic) -> None:
@@ -194,5 +194,5 @@ def _vacuum(connections: Connections) -> list[str]:
     return warnings or [f"vacuumed {', '.join(TABLES)}"]
 
 
-def _size(connections: Connections) -> int:
+def _size(connections: ServerConnections) -> int:
     return int(connections.value("table_sizes", (list(TABLES),)))

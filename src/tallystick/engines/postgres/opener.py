@@ -34,6 +34,11 @@ class Login(msgspec.Struct, frozen=True):
     roles: frozenset[str]
     more_rights: str | None
 
+    def require(self, role: str, *, url: str) -> None:
+        """Refuse a login that was not granted a role."""
+        if role not in self.roles:
+            raise errors.NotPermitted(url=url, reason=f"the role that logs in is not a member of {role}")
+
     @property
     def maintains(self) -> bool:
         """Whether it may prune, erase, drop and forget."""
@@ -145,8 +150,7 @@ class DatabaseOpener:
     def _role(self, login: Login) -> str:
         """The role to act as: the one with the fewest rights that can do what was asked for."""
         wanted = TENANT if self._tenant else SERVICE
-        if wanted not in login.roles:
-            raise errors.NotPermitted(url=self.url, reason=f"the role that logs in is not a member of {wanted}")
+        login.require(wanted, url=self.url)
         return wanted
 
     def _require_own_schemas(self, connection: psycopg.Connection[Any]) -> None:

@@ -18,7 +18,7 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import batches, commands, damage, maintenance, statements, transfers, translate
 from tallystick.engines.postgres.batches import PROVISIONAL
-from tallystick.engines.postgres.connections import CONTROL, MAINTENANCE, Connections
+from tallystick.engines.postgres.connections import CONTROL, MAINTENANCE, ServerConnections
 from tallystick.engines.postgres.inline import InlineCommit, require_drawn
 from tallystick.engines.postgres.ledger_view import LedgerQueries, LockedView, of_another_org
 from tallystick.engines.postgres.opener import Login
@@ -43,7 +43,7 @@ class Writer:
 
     def __init__(
         self,
-        connections: Connections,
+        connections: ServerConnections,
         *,
         holder: Holder,
         clock: Callable[[], int],
@@ -107,21 +107,16 @@ class Writer:
 
     def receive(self, part: Received) -> None:
         """Write a part of another store's log."""
-        self._require(MAINTENANCE)
+        self._login.require(MAINTENANCE, url=self._connections.url)
         transfers.write(self._connections, part, recorded=self._clock())
 
     def forget(self, before: int, limit: int) -> int:
         """Delete up to `limit` records of commands that took effect before a time."""
-        self._require(MAINTENANCE)
+        self._login.require(MAINTENANCE, url=self._connections.url)
         with self._connections.transaction() as connection:
             connection.execute(statements.named("become_maintenance"))
             row = connection.execute(statements.named("forget_commands_before"), (before, limit)).fetchone()
         return int(row[0]) if row else 0
-
-    def _require(self, role: str) -> None:
-        if role not in self._login.roles:
-            reason = f"the role that logs in is not a member of {role}"
-            raise errors.NotPermitted(url=self._connections.url, reason=reason)
 
     def close(self) -> None:
         """Give the leases back. What cannot be given back is taken over once this process is gone."""
@@ -169,10 +164,10 @@ class Writer:
             if self._org is not None:
                 self._require_own_org(self._org, view, transaction)
             if _is_control(transaction):
-                self._require(CONTROL)
+                self._login.require(CONTROL, url=self._connections.url)
             if transaction.maintenance is not None:
                 if maintenance.needs_role(transaction.maintenance):
-                    self._require(MAINTENANCE)
+                    self._login.require(MAINTENANCE, url=self._connections.url)
                 maintenance.require_named(transaction)
             return ledger.judge(transaction)
         except errors.TallyError as refusal:
