@@ -7,9 +7,10 @@ from typing import Any
 
 import psycopg
 
+from tallystick import errors
 from tallystick.engines.postgres import arrays, commands, statements
 from tallystick.event.model import Event
-from tallystick.store.commit import Transaction
+from tallystick.store.commit import Transaction, Write
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.leases import Lease, Owner
 from tallystick.store.ledger import Head, Source
@@ -126,3 +127,10 @@ def _columns(sources: Sequence[Source]) -> list[list[str]]:
 
 def _ask(connection: psycopg.Connection[Any], name: str, *values: Any) -> psycopg.Cursor[Any]:
     return connection.execute(statements.named(name), values, binary=True)
+
+
+def of_another_org(write: Write, org: str) -> errors.OrgMismatch:
+    """The refusal of a stream that is not of `org`. It says nothing about the other org, nor where the stream ends."""
+    if write.orgs == {org}:
+        return errors.OrgMismatch(stream=write.stream, org="another org", given=org)
+    return errors.OrgMismatch(stream=write.stream, org=org, given=min(write.orgs or {"no org"}))

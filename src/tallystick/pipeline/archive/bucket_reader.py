@@ -8,7 +8,6 @@ the hash. The statistics of a file are never used: whoever changed the file may 
 from __future__ import annotations
 
 import hashlib
-import pickle
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +27,6 @@ from tallystick.pipeline.archive.manifest import BLOCK_POSITIONS, Block, Bucket,
 from tallystick.pipeline.source import column_hashes
 from tallystick.pipeline.source.columns import COLUMNS, SPARK_TYPES, Batches, arrow_schema
 from tallystick.pipeline.spark import tasks
-from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.pipeline.storage.port import Storage, storage_at
 
 PIECE_ROWS = 250_000
@@ -205,18 +203,19 @@ def table(
     if not files:
         return spark.createDataFrame([], ddl)
     chosen = list(names)
-    packed = [pickle.dumps(part) for part in shared(files, cores=tasks.cores(spark))]
     wanted = list(dict.fromkeys(["position", *chosen]))
 
-    def run(batches: Batches) -> Batches:
-        with mark_errors():
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    for file in pickle.loads(packed[number]):
-                        for found in read(storage, file, wanted):
-                            yield without_payloads(found, erased).select(chosen)
+    def rows_of(part: tuple[BucketFile, ...]) -> Batches:
+        for file in part:
+            for batch in read(storage, file, wanted):
+                yield without_payloads(batch, erased).select(chosen)
 
-    return spark.range(0, len(packed), 1, len(packed)).mapInArrow(run, ddl)
+    return tasks.table(spark, shared(files, cores=tasks.cores(spark)), rows_of, ddl)
+
+
+def within(positions: Sequence[int], first: int, last: int) -> Sequence[int]:
+    """The positions from `first` to `last`, of positions in order."""
+    return positions[bisect_left(positions, first) : bisect_right(positions, last)]
 
 
 def without_payloads(events: pa.RecordBatch, erased: Sequence[int]) -> pa.RecordBatch:
@@ -226,7 +225,7 @@ def without_payloads(events: pa.RecordBatch, erased: Sequence[int]) -> pa.Record
         return events
     positions = events.column(events.schema.get_field_index("position"))
     bounds = pc.min_max(positions).as_py()
-    gone = erased[bisect_left(erased, bounds["min"]) : bisect_right(erased, bounds["max"])]
+    gone = within(erased, bounds["min"], bounds["max"])
     if not gone:
         return events
     is_gone = pc.is_in(positions, pa.array(gone, pa.int64()))

@@ -26,7 +26,7 @@ from tallystick.pipeline.fold.keys import KEY, key_name
 from tallystick.pipeline.fold.pieces import LogPiece, PieceReader
 from tallystick.pipeline.source import columns
 from tallystick.pipeline.source.columns import COLUMNS, Batches
-from tallystick.pipeline.spark.failures import mark_errors
+from tallystick.pipeline.spark import tasks
 from tallystick.projections import model
 from tallystick.store.views import BY_KIND, BY_STREAM
 
@@ -77,18 +77,14 @@ def packed(
     keys: Collection[str] | None = None,
 ) -> DataFrame:
     """The packets of all pieces, each part sorted by group; only of `keys`, if given."""
-    packed = [msgspec.msgpack.encode(piece) for piece in pieces]  # each task decodes only its own piece
 
-    def pack(batches: Batches) -> Batches:
-        with mark_errors():
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    piece = msgspec.msgpack.decode(packed[number], type=LogPiece)
-                    yield from _sent(_packets(reader, piece, number, projection, catalog, plan, keys))
-                    pa.default_memory_pool().release_unused()  # the worker runs other tasks after this one
+    def pack(numbered: tuple[int, LogPiece]) -> Batches:
+        number, piece = numbered
+        yield from _sent(_packets(reader, piece, number, projection, catalog, plan, keys))
+        pa.default_memory_pool().release_unused()  # the worker runs other tasks after this one
 
-    numbers = spark.range(0, len(pieces), 1, max(len(pieces), 1))
-    return numbers.mapInArrow(pack, _DDL).repartitionById(plan.parts, "part").sortWithinPartitions("grp", "number")
+    found = tasks.table(spark, list(enumerate(pieces)), pack, _DDL)
+    return found.repartitionById(plan.parts, "part").sortWithinPartitions("grp", "number")
 
 
 def _sent(packets: Iterator[Packet]) -> Batches:

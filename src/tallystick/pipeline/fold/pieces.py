@@ -6,7 +6,6 @@ piece; large files are split by row groups where cores would otherwise be idle.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterator
 from functools import reduce
 
@@ -130,8 +129,7 @@ def _archived(source: WholeLog, cores: int) -> list[LogPiece]:
 
 
 def _piece(files: tuple[BucketFile, ...], erased: tuple[int, ...]) -> LogPiece:
-    inside = erased[bisect.bisect_left(erased, files[0].first) : bisect.bisect_right(erased, files[-1].last)]
-    return LogPiece(files=files, erased=inside)
+    return LogPiece(files=files, erased=tuple(bucket_reader.within(erased, files[0].first, files[-1].last)))
 
 
 def _files(source: WholeLog) -> list[BucketFile]:

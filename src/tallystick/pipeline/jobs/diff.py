@@ -20,7 +20,8 @@ from tallystick.event import canonical
 from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
 from tallystick.pipeline.fold.pieces import StreamFilter
-from tallystick.pipeline.fold.states import Batches, Runs, applied, encoded, fold, keyed
+from tallystick.pipeline.fold.states import Runs, applied, encoded, fold, keyed
+from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.spark.failures import clear, mark_errors
 from tallystick.pipeline.spark.progress import Show, watched
 from tallystick.pipeline.spark.user_modules import only_upcasters, ship_modules

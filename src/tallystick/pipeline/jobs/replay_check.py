@@ -21,6 +21,7 @@ from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
 from tallystick.pipeline.fold.states import applied
 from tallystick.pipeline.source import columns
+from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.source.log_query import absolute
 from tallystick.pipeline.spark.failures import clear, mark_errors
 from tallystick.pipeline.spark.progress import Show, watched
@@ -41,7 +42,6 @@ _SCHEMA = pa.schema(
 )
 _FACTS = (facts.SEALED, facts.SNAPSHOTTED, facts.SNAPSHOT_DROPPED, facts.ERASED)
 
-Batches = Iterator[pa.RecordBatch]
 Verdict = tuple[str, int, str, str, str]
 
 

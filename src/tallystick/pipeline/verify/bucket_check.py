@@ -5,7 +5,6 @@ Damage does not raise: every finding is passed on, so that one damaged file does
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 from tallystick import errors
 from tallystick.event.chain import checksum as checksum_of
 from tallystick.pipeline.archive import archive_files
-from tallystick.pipeline.archive.bucket_reader import without_payloads, wrong_blocks, wrong_form
+from tallystick.pipeline.archive.bucket_reader import within, without_payloads, wrong_blocks, wrong_form
 from tallystick.pipeline.archive.bucket_writer import HEADS
 from tallystick.pipeline.archive.manifest import BLOCK_POSITIONS, Bucket, DataFile
 from tallystick.pipeline.source.columns import COLUMNS, Batches, arrow_schema, to_rows
@@ -61,11 +60,6 @@ def check(
             return
     table = pa.Table.from_batches(rows, arrow_schema(_IN_BLOCKS)).combine_chunks()
     yield from map(of_problem, islice(chain(_against_manifest(bucket, table), comparison.problems()), PROBLEMS_MAX))
-
-
-def within(positions: Sequence[int], first: int, last: int) -> Sequence[int]:
-    """The positions from `first` to `last`, of positions in order."""
-    return positions[bisect_left(positions, first) : bisect_right(positions, last)]
 
 
 def _about(bucket: Bucket, reason: str) -> Found:

@@ -5,13 +5,12 @@ A signature is over the text that the link hashes, which Spark computes. `commun
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.community.signatures import why_not
+from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.pipeline.verify.findings import is_community, signed_text
 
@@ -26,8 +25,6 @@ _SCHEMA = pa.schema(
     ]
 )
 _COLUMNS = ("position", "stream", "seq", "signature", "is_community", "text")
-
-Batches = Iterator[pa.RecordBatch]
 
 
 def wrong_signatures(beside: DataFrame) -> DataFrame:
