@@ -32,10 +32,10 @@ class ViewReader:
     def place(self) -> Place | None:
         """The place of the rows; None if there are no rows yet. `WrongStore` if they belong to another history."""
         place = self._views.place(self.name)
-        self._require_ours(place)
+        self._require_same_history(place)
         return place
 
-    def _require_ours(self, place: Place | None) -> None:
+    def _require_same_history(self, place: Place | None) -> None:
         """Refuse rows of another store, or of a log that was restored to an earlier state. Checked once per epoch."""
         if place is None or place.epoch in self._checked:
             return
@@ -79,7 +79,7 @@ class ViewReader:
         if found.place is None:
             known = sorted({place.projection for place in self._views.places() if place.live})
             raise errors.ProjectionNotFound(name=self.name, known=", ".join(known) or "nothing")
-        self._require_ours(found.place)
+        self._require_same_history(found.place)
         return found.rows
 
     def items(self, *, after: str = "", until: str | None = None) -> Iterator[tuple[str, Any]]:

@@ -100,7 +100,7 @@ def read(
     """
     storage, wanted = storage_at(storage), list(dict.fromkeys(["position", *names]))
     last = file.first - 1
-    with found(storage, file), _opened(storage, file) as opened:
+    with damage_errors(storage, file), _opened(storage, file) as opened:
         begin, end = _groups(opened, file)
         edges = list(accumulate((opened.metadata.row_group(at).num_rows for at in range(end)), initial=0))
         _require_blocks(storage, file, opened, edges[begin], edges[end])
@@ -165,7 +165,7 @@ def _rows(opened: pq.ParquetFile, groups: Iterable[int], wanted: list[str], tabl
 
 
 @contextmanager
-def found(storage: Storage, file: BucketFile) -> Iterator[None]:
+def damage_errors(storage: Storage, file: BucketFile) -> Iterator[None]:
     """Raise errors of the file system and of Parquet as `ArchiveDamaged`, with the name of the file."""
     try:
         yield

@@ -80,14 +80,14 @@ def packed(
 
     def pack(numbered: tuple[int, LogPiece]) -> Batches:
         number, piece = numbered
-        yield from _sent(_packets(reader, piece, number, projection, catalog, plan, keys))
+        yield from _batched(_packets(reader, piece, number, projection, catalog, plan, keys))
         pa.default_memory_pool().release_unused()  # the worker runs other tasks after this one
 
     found = tasks.table(spark, list(enumerate(pieces)), pack, _DDL)
     return found.repartitionById(plan.parts, "part").sortWithinPartitions("grp", "number")
 
 
-def _sent(packets: Iterator[Packet]) -> Batches:
+def _batched(packets: Iterator[Packet]) -> Batches:
     """Packets in batches of about `SENT_BYTES`."""
     waiting: list[Packet] = []
     size = 0

@@ -25,7 +25,7 @@ from tallystick.pipeline.source.data_source import read_range
 from tallystick.pipeline.source.log_query import LogQuery, open_asked
 from tallystick.pipeline.source.partitions import Range
 from tallystick.pipeline.storage.port import Storage
-from tallystick.pipeline.verify.chain_check import READABLE, ChainChecker, Found, of_problem
+from tallystick.pipeline.verify.chain_check import READABLE, ChainChecker, Found, problem_row
 from tallystick.store.events import Problem
 from tallystick.store.store import Store
 
@@ -59,11 +59,11 @@ def check(
             yield _about(bucket, why_unreadable(bucket.events, problem))
             return
     table = pa.Table.from_batches(rows, arrow_schema(_IN_BLOCKS)).combine_chunks()
-    yield from map(of_problem, islice(chain(_against_manifest(bucket, table), comparison.problems()), PROBLEMS_MAX))
+    yield from map(problem_row, islice(chain(_against_manifest(bucket, table), comparison.problems()), PROBLEMS_MAX))
 
 
 def _about(bucket: Bucket, reason: str) -> Found:
-    return of_problem(Problem("archive", reason, bucket.first))
+    return problem_row(Problem("archive", reason, bucket.first))
 
 
 def _named(file: DataFile) -> str:

@@ -117,15 +117,15 @@ class ChainChecker:
         is_signed = column_hashes.column(batch, "signature").is_valid().to_numpy(zero_copy_only=False)
         self._signed += int(is_signed.sum())
         self._community += int(is_feed.sum())
-        found = _beside(batch, streams)
-        looked_at = np.flatnonzero(~(found.fits & found.follows) | is_signed | is_other)
-        numbers = np.union1d(np.union1d(looked_at, found.before[looked_at]), found.last)
+        found = _neighbours(batch, streams)
+        suspicious = np.flatnonzero(~(found.fits & found.follows) | is_signed | is_other)
+        numbers = np.union1d(np.union1d(suspicious, found.before[suspicious]), found.last)
         numbers = numbers[numbers >= 0]
         rows = dict(zip(numbers.tolist(), to_rows(batch.take(pa.array(numbers)), _ASKED), strict=True))
-        for at in looked_at.tolist():
+        for at in suspicious.tolist():
             before = int(found.before[at])
             its = bool(is_signed[at] or is_feed[at]), bool(found.fits[at])
-            yield from self._looked_at(rows[at], rows[before] if before >= 0 else None, *its)
+            yield from self._check_one(rows[at], rows[before] if before >= 0 else None, *its)
         for at in found.last.tolist():
             row = rows[at]
             position, stream, seq, link = row[0], row[1], row[2], row[9]
@@ -133,13 +133,13 @@ class ChainChecker:
             if known.position != position or known.seq != seq or known.link != link:
                 self._last[stream] = _StreamEnd(seq, link, position, known.first)
 
-    def _looked_at(self, row: Row, before: Row | None, is_signed: bool, fits: bool) -> Iterator[Found]:
+    def _check_one(self, row: Row, before: Row | None, is_signed: bool, fits: bool) -> Iterator[Found]:
         """The rows for one event, which comes after `before` in its batch, or after an event of an earlier batch."""
         position, stream, seq, *_, checksum, link, payload, _ = row
         if not fits:
-            yield _about(SUSPECT, row) | {"checksum": checksum, "gone": payload is None}
+            yield _row_at(SUSPECT, row) | {"checksum": checksum, "gone": payload is None}
         if stream[:6] == _CONTROL:
-            yield _about(FACT, row) | {"type": row[3], "payload": payload}
+            yield _row_at(FACT, row) | {"type": row[3], "payload": payload}
         rest = _rest(row)
         if before is not None:
             last = _StreamEnd(before[2], before[9], before[0], {})
@@ -171,7 +171,7 @@ def _kinds(streams: pa.DictionaryArray) -> tuple[np.ndarray, np.ndarray]:
     return feeds[of], (feeds | control)[of]
 
 
-def _beside(batch: pa.RecordBatch, streams: pa.DictionaryArray) -> _Neighbours:
+def _neighbours(batch: pa.RecordBatch, streams: pa.DictionaryArray) -> _Neighbours:
     count, of = batch.num_rows, streams.indices.to_numpy()
     order = np.argsort(of, kind="stable")
     is_next = of[order[1:]] == of[order[:-1]]
@@ -218,15 +218,15 @@ def _follows(before: _StreamEnd, position: int, seq: int, link: bytes | None, re
     return sha256(_BEGIN + hexlify(before.link) + rest).digest() == link
 
 
-def _about(kind: str, row: Row) -> Found:
+def _row_at(kind: str, row: Row) -> Found:
     return {"kind": kind, "position": row[0], "stream": row[1], "seq": row[2]}
 
 
 def _chained(kind: str, row: Row, rest: bytes | None) -> Found:
-    return _about(kind, row) | {"link": row[9], "signature": row[11], "rest": rest}
+    return _row_at(kind, row) | {"link": row[9], "signature": row[11], "rest": rest}
 
 
-def of_problem(problem: Problem) -> Found:
+def problem_row(problem: Problem) -> Found:
     """A row for a problem that needs no further look."""
     place = {"position": problem.position, "stream": problem.stream, "seq": problem.seq}
     return {"kind": PROBLEM, "what": problem.what, "reason": problem.reason} | place

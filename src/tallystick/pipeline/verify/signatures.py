@@ -27,10 +27,10 @@ _SCHEMA = pa.schema(
 _COLUMNS = ("position", "stream", "seq", "signature", "is_community", "text")
 
 
-def wrong_signatures(beside: DataFrame) -> DataFrame:
+def wrong_signatures(events: DataFrame) -> DataFrame:
     """Events of `findings.with_cuts` that lack a signature, or whose signature is not their author's."""
     community = is_community()
-    asked = beside.where(F.col("signature").isNotNull() | community)
+    asked = events.where(F.col("signature").isNotNull() | community)
     signed = asked.select(
         "position", "stream", "seq", "signature", community.alias("is_community"), signed_text().alias("text")
     )

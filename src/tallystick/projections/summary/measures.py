@@ -189,13 +189,13 @@ def _account_of(measure: Measure, state: Any) -> Any:
     return numbers.scaled_text(state, measure.places) if is_number else state
 
 
-def _whole(columns: list[Any]) -> int | None:
+def _joined_halves(columns: list[Any]) -> int | None:
     """A sum from its two halves, which keep databases from overflowing."""
     high, low = columns
     return None if high is None else (int(high) << 32) + int(low)
 
 
-def _end(pick: Callable[..., Any], sql: str, sign: str) -> Operator:
+def _extreme(pick: Callable[..., Any], sql: str, sign: str) -> Operator:
     """The operator for the smallest or largest number or text."""
     return Operator(
         python=f"if {{a}} is None or {{v}} {sign} {{a}}: {{a}} = {{v}}",
@@ -234,15 +234,15 @@ OPERATORS = {
         python="{a} += {v}",
         sql=("sum({v} >> 32)", "sum({v} & 4294967295)"),
         zero=int,
-        read=lambda decode, columns: _whole(columns),
+        read=lambda decode, columns: _joined_halves(columns),
         merge=lambda measure, one, later: one + later,
         finish=_exact_sum,
         resume=_account_of,
     ),
-    "min": _end(min, "min({v})", "<"),
-    "max": _end(max, "max({v})", ">"),
-    "min_text": _end(min, "min({s})", "<"),
-    "max_text": _end(max, "max({s})", ">"),
+    "min": _extreme(min, "min({v})", "<"),
+    "max": _extreme(max, "max({v})", ">"),
+    "min_text": _extreme(min, "min({s})", "<"),
+    "max_text": _extreme(max, "max({s})", ">"),
     "latest": Operator(
         python="{a} = (event.position, {v})",
         sql=("max({latest})",),
