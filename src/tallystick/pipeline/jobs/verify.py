@@ -72,22 +72,23 @@ def verify(
     """Verify a log, and its archive if it has one."""
     own = job_session(spark)
     with clear(), watched(spark, "verify", show), _persisted(_heads(own, url)) as heads:
-        seen = _first(heads.agg(F.count(F.lit(1)), F.max(F.when(F.col("stream") == "", F.col("seq")))))
+        head = F.max(F.when(F.col("stream") == "", F.col("seq")))
+        seen = _first(heads.agg(F.count_if(F.col("stream") != "").alias("streams"), head.alias("head")))
         source = whole_log(
             url,
             archive,
             over_pruned=True,
             over_holes=True,
             trusting=False,
-            seen=seen[1],
+            seen=seen["head"],
             ordered=False,
             spark=spark,
         )
-        found = VerifyResult(until=source.until, archived=source.through, streams=seen[0] - 1)
+        found = VerifyResult(until=source.until, archived=source.through, streams=seen["streams"])
         _add_known_problems(source, found)
         pieces = piece_check.pieces_of(source, cores=tasks.cores(spark))
         with _persisted(piece_check.checked(own, source, pieces)) as checked:
-            _check_rows(source, checked, heads.where("stream != ''"), 0 if source.by_stream else seen[1], found)
+            _check_rows(source, checked, heads.where("stream != ''"), 0 if source.by_stream else seen["head"], found)
     return found
 
 
@@ -164,12 +165,13 @@ class _Counts(NamedTuple):
 def _count(checked: DataFrame, found: VerifyResult) -> _Counts:
     """Fill in the numbers of events; the numbers of rows that need further checks."""
     kind = F.col("kind")
-    sums = [F.sum(name) for name in ("events", "signed", "community")]
-    chosen = ((kind == SUSPECT) & F.col("gone"), kind == FACT, kind == SUSPECT)
-    counts = [F.count(F.when(each, 1)) for each in chosen]
-    row = _first(checked.agg(*sums, *counts, F.count(F.lit(1))))
-    found.events, found.signed, found.community, found.erased = (value or 0 for value in row[:4])
-    return _Counts(row[6], row[4], row[5])
+    sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ("events", "signed", "community")]
+    chosen = {"erased": (kind == SUSPECT) & F.col("gone"), "facts": kind == FACT, "suspects": kind == SUSPECT}
+    counts = [F.count_if(is_chosen).alias(name) for name, is_chosen in chosen.items()]
+    row = _first(checked.agg(*sums, *counts, F.count(F.lit(1)).alias("rows")))
+    found.events, found.signed, found.community = row["events"], row["signed"], row["community"]
+    found.erased = row["erased"]
+    return _Counts(row["rows"], row["facts"], row["suspects"])
 
 
 class _Claims(NamedTuple):

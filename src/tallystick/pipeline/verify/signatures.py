@@ -40,9 +40,7 @@ def wrong_signatures(events: DataFrame) -> DataFrame:
 def _check(batches: Batches) -> Batches:
     with mark_errors():
         for batch in batches:
-            rows = zip(
-                *(batch.column(batch.schema.get_field_index(name)).to_pylist() for name in _COLUMNS), strict=True
-            )
+            rows = zip(*(batch.column(name).to_pylist() for name in _COLUMNS), strict=True)
             wrong = [
                 (*found, position, stream, seq)
                 for position, stream, seq, signature, in_community, text in rows
