@@ -17,12 +17,11 @@ from bench.harness import Bar, Row, Spec, measures
 from bench.spark.costs import Job, measured
 from bench.spark.logs import Log, Turnover, build, few_streams, hot_stream, many_streams, nowhere
 from bench.workshop import QUICK, Workshop, remove
-from tallystick.pipeline import read_events
+from tallystick.pipeline import read_events, session
 from tallystick.pipeline.jobs.archive import archive
 from tallystick.pipeline.jobs.diff import diff
 from tallystick.pipeline.jobs.rebuild import rebuild
 from tallystick.pipeline.jobs.verify import verify
-from tallystick.pipeline.spark import session
 from tallystick.projections.summary import Summary, count, max_, payload, sum_
 
 ROUNDS = 3

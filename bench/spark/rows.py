@@ -19,7 +19,7 @@ from bench.spark.costs import Job, Line, growth, line, measured
 from bench.spark.figures import archived, verified
 from bench.spark.logs import Log, Turnover, build, nowhere
 from bench.workshop import QUICK, Workshop
-from tallystick.pipeline import read_events
+from tallystick.pipeline import read_events, session
 from tallystick.pipeline.archive.bucket_writer import stage_range
 from tallystick.pipeline.archive.manifest import new_run
 from tallystick.pipeline.jobs.archive import BUCKET_EVENTS, archive
@@ -27,7 +27,6 @@ from tallystick.pipeline.jobs.rebuild import rebuild
 from tallystick.pipeline.source import data_source, partitions
 from tallystick.pipeline.source.columns import COLUMNS
 from tallystick.pipeline.source.log_query import LogQuery
-from tallystick.pipeline.spark import session
 from tallystick.pipeline.storage.directory import DirectoryStorage
 from tallystick.projections import rebuild as rebuild_in_process
 from tallystick.projections.crossover import crossover_events

@@ -37,7 +37,7 @@ def play(stage: Stage) -> bool:
     if importlib.util.find_spec("pyspark") is None:
         stage.say("PySpark is not installed: pip install 'tallystick[spark]', and run the demo again.")
         return True
-    from tallystick.pipeline.spark import session
+    from tallystick.pipeline import session
 
     with stage.console.status("starting Spark …"):
         spark = session("local[2]", memory="2g")

@@ -6,24 +6,24 @@ import contextlib
 import inspect
 import pathlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib import metadata
 from typing import Any, cast
 
 from tallystick import errors
 from tallystick.event import guard, profiles
 from tallystick.event.catalog import Catalog
-from tallystick.store import control, fields
+from tallystick.store import control, fields, reasons
 from tallystick.store.acceptance import Acceptance
 from tallystick.store.acceptance import record as record_acceptance
-from tallystick.store.damage import UNFINISHED
 from tallystick.store.events import EventLog
 from tallystick.store.refill import Donor, ExportDonor, Refilled, StoreDonor, lost_snapshots, with_snapshots
 from tallystick.store.refill import record as record_refill
 from tallystick.store.snapshots import PutsBack
-from tallystick.store.stating import is_url, shown
-from tallystick.store.store import Store
-from tallystick.store.verify import verify
+from tallystick.store.store import PartProgress, Store
+from tallystick.store.urls import is_url, redacted
+from tallystick.store.verify import Verification, verify
 
 ENTRY_POINTS = "tallystick.engines"
 """The group of entry points by which an installed package adds an engine; see CONTRIBUTING.md."""
@@ -78,8 +78,15 @@ def open(
         log = _open_log(url, readonly=False, create=False, profile=profile, clock=clock, options=options)
     try:
         if profile is not None and log.profile != profile:
-            raise errors.InvalidValue(what="profile", value=profile, must=f"{log.profile!r}, as the store was made")
-        store = Store(log, catalog=catalog or Catalog(), make_guard=guard.make, clock=clock, defaults=defaults)
+            raise errors.InvalidValue(what="profile", value=profile, must=f"{log.profile!r}, the profile of the store")
+        store = Store(
+            log,
+            catalog=catalog or Catalog(),
+            make_guard=guard.make,
+            clock=clock,
+            defaults=defaults,
+            checks=(_check_snapshots, _check_signatures),
+        )
         if secrets is not None:
             control.check_secrets(secrets, store.profile)
             if not readonly:
@@ -106,7 +113,7 @@ def refill(
     engine, _, place = url.partition(":")
     if engine not in ("files", "sqlite"):
         raise errors.RefillRefused(
-            url=shown(url), source=shown(source), reason=f"the engine {engine!r} cannot be refilled"
+            url=redacted(url), source=redacted(source), reason=f"the engine {engine!r} cannot be refilled"
         )
     options: dict[str, Any] = {}
     with _donor(url, source) as donor:
@@ -142,7 +149,7 @@ def accept_loss(
     """
     engine, _, place = url.partition(":")
     if engine != "files":
-        raise errors.AcceptRefused(url=shown(url), reason=f"the engine {engine!r} does not offer that")
+        raise errors.AcceptRefused(url=redacted(url), reason=f"the engine {engine!r} does not offer that")
     from tallystick.engines.files.place import accept_loss_files
 
     if dry_run:
@@ -154,12 +161,33 @@ def accept_loss(
         return record_acceptance(store, accepted)
 
 
+def _check_snapshots(store: Store, found: Verification, *, reducers: Iterable[Any], progress: PartProgress) -> None:
+    """Compare snapshots and fingerprints with a replay by their reducers."""
+    from tallystick import state
+
+    if registered := state.registry(reducers):
+        found.extend(state.problems(store, registered, progress=partial(progress, "replaying")))
+
+
+def _check_signatures(store: Store, found: Verification, *, reducers: Iterable[Any], progress: PartProgress) -> None:
+    """Check the signatures of a community's log."""
+    if not store.profile.signed:
+        return
+    try:
+        from tallystick.community import signatures
+    except ModuleNotFoundError as missing:
+        hint = "pip install 'tallystick[community]'"
+        found.unchecked.append(f"signatures: {missing.name} is not installed: {hint}")
+        return
+    found.extend(signatures.problems(store, progress=partial(progress, "signatures")))
+
+
 def _is_damaged(log: EventLog) -> bool:
     """Whether anything is wrong with a log. Reads the whole log, because opening does not look at every frame."""
     if log.holes() or log.damage.known():
         return True
     try:
-        return any(problem.what != UNFINISHED for problem in verify(log).problems)
+        return any(problem.what != reasons.MOVE for problem in verify(log).problems)
     except BaseException:
         log.close()
         raise
@@ -199,21 +227,21 @@ def _opener(engine: str, url: str) -> Callable[..., EventLog]:
     else:
         found = list(metadata.entry_points(group=ENTRY_POINTS, name=engine))
     if not found:
-        raise errors.UnknownUrl(url=shown(url), reason=f"there is no engine {engine!r}")
+        raise errors.UnknownUrl(url=redacted(url), reason=f"there is no engine {engine!r}")
     try:
         opener: Callable[..., EventLog] = found[0].load()
     except ModuleNotFoundError as missing:
         install = f": pip install 'tallystick[{engine}]'" if engine in _OURS else ""
-        raise errors.UnknownUrl(url=shown(url), reason=f"{missing.name} is not installed{install}") from missing
+        raise errors.UnknownUrl(url=redacted(url), reason=f"{missing.name} is not installed{install}") from missing
     return opener
 
 
 def _check_path(url: str, place: str) -> None:
     if not place or "\0" in place:
-        raise errors.UnknownUrl(url=url, reason="it names no place")
+        raise errors.UnknownUrl(url=url, reason="it names no directory or file")
     if is_url(place):
-        reason = "its place is a URL, not a path of this machine; write ./ before a path that looks like one"
-        raise errors.UnknownUrl(url=shown(url), reason=reason)
+        reason = "it needs a path of this machine, not a URL; write ./ before a path that looks like a URL"
+        raise errors.UnknownUrl(url=redacted(url), reason=reason)
 
 
 def _check_options(opener: Callable[..., Any], options: dict[str, Any]) -> None:

@@ -91,7 +91,7 @@ def test_a_move_killed_in_the_middle_is_run_again(tally, start, tmp_path, head_o
         for number in range(6):
             upkeep.erase(origin, f"order/{number}", 60)
             upkeep.prune(origin, f"order/{number}", 55)
-        wanted = b"".join(moving.whole(origin)).splitlines()
+        wanted = [line.rstrip(b"\n") for line in moving.export(origin, whole=True)]
     (tmp_path / "out.ndjson").write_bytes(b"\n".join(wanted) + b"\n")
     first = start("import", url, "out.ndjson", "--batch", "5")
     while head_of(url) < 400:

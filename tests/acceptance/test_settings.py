@@ -26,10 +26,10 @@ from tallystick.server import logs
 from tallystick.state import as_reducer
 from tallystick.state.policy import policy
 from tallystick.state.retention import retain
-from tallystick.testing import victims
 from tallystick.testing.builders import text
 from tallystick.testing.clock import ManualClock
 from tallystick.testing.community.people import engine_over, keys
+from tests.projections import victims
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(r"^\| (`TALLY_[^|]*) \|", re.MULTILINE)

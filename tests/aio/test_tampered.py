@@ -11,7 +11,7 @@ import tallystick
 import tallystick.aio
 from tallystick import errors
 from tallystick.testing.builders import event
-from tallystick.testing.tampering import CHANGES, tamper
+from tallystick.testing.tamper import CHANGES, tamper
 
 
 @pytest.mark.security

@@ -9,13 +9,13 @@ import pytest
 
 import tallystick
 from tallystick.testing.builders import event, event_id
-from tallystick.testing.tampering import CHANGES, tamper
+from tallystick.testing.tamper import CHANGES, tamper
 
 READS = (
     ("export",),
     ("read",),
     ("read", "--stream", "run/a"),
-    ("state", "run/a", "--reducer", "tallystick.testing.contract.tampering:count"),
+    ("state", "run/a", "--reducer", "tallystick.testing.contract.tampered:count"),
 )
 
 

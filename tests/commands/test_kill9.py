@@ -12,7 +12,7 @@ import pytest
 import tallystick
 from tallystick.commands import CommandKey, Commands
 from tallystick.store.verify import verify
-from tallystick.testing import victims
+from tests.projections import victims
 
 ROUNDS = int(os.environ.get("TALLY_KILL_ROUNDS", "40"))
 FOR_EVER = 3600.0

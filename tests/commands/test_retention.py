@@ -10,8 +10,8 @@ import tallystick
 from tallystick.commands import CommandKey, Commands
 from tallystick.scheduler import Scheduler
 from tallystick.state.policy import Policy
-from tallystick.testing import victims
 from tallystick.testing.clock import ManualClock
+from tests.projections import victims
 
 HOUR = 3600
 

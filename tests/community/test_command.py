@@ -150,7 +150,7 @@ def test_a_restored_backup_asks_for_its_own_head(
 
 def test_retention_is_written_down(tally: Tally, tmp_path: Path) -> None:
     """COM-12: what is due goes, the directory remembers where its log begins now, and shows the same fingerprint."""
-    from tallystick.cli import community_place, community_sync
+    from tallystick.cli import community_place
 
     tally("init", "a", "--json")
     for number in range(5):
@@ -159,9 +159,9 @@ def test_retention_is_written_down(tally: Tally, tmp_path: Path) -> None:
     before = tally("status", "a", "--json")
     with community_place.opened(tmp_path / "a") as community:
         states = community.engine.states()
-        community_sync.retain(community)
+        community.upkeep().retain()
         assert community.log.disk.floor() == 0, "nothing is 30 days old"
-        community_sync.retain(community, days=0)
+        community.upkeep().retain(days=0)
         assert community.log.disk.floor() > 0
     assert tally("status", "a", "--json") == before
     assert tally("append", "a", "chat.message.sent", "{}", "--json")["seq"] == 9

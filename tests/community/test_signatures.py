@@ -20,9 +20,8 @@ from tallystick.community import EventLog, KeyPair
 from tallystick.community.signatures import problems
 from tallystick.server.service import open_service
 from tallystick.server.settings import Settings
-from tallystick.server.verification import _add_wrong_signatures, begin_verify
+from tallystick.server.verification import begin_verify
 from tallystick.store.maintenance import Maintenance
-from tallystick.store.verify import verify
 from tallystick.testing import upkeep
 from tallystick.testing.community.people import keys
 
@@ -116,8 +115,8 @@ def test_a_service_that_cannot_check_signatures_says_so(store: Store, monkeypatc
     """COM-04, LH-17: without the extra nothing is called wrong, and the report names what was left out."""
     with store:
         monkeypatch.setitem(sys.modules, "tallystick.community", None)
-        found = verify(store.log)
-        (line,) = _add_wrong_signatures(store, found, progress=lambda done: None)
+        found = store.verify()
+    (line,) = found.unchecked
     assert line.startswith("signatures: tallystick.community is not installed")
     assert found.ok
 

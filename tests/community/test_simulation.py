@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tallystick.testing.community import Settings, Simulation
+from tallystick.testing.community import Simulation, SimulationSettings
 
 SEEDS, PART = 1000, 50
 
@@ -34,13 +34,13 @@ def test_seeds_that_once_parted_the_nodes(seed: int) -> None:
 
 def test_heads_alone_lose_events() -> None:
     """COM-09: with the highest lamport per type and nothing else, honest nodes on a bad network stay apart for ever."""
-    settings = Settings(heads_only=True, byzantine=False, floors=False)
+    settings = SimulationSettings(heads_only=True, byzantine=False, floors=False)
     parted = [seed for seed in range(20) if len({o["fingerprint"] for o in Simulation(seed, settings).run()}) > 1]
     assert len(parted) > 10
 
 
 def test_ends_of_feeds_alone_miss_forks() -> None:
     """COM-09: without reconciliation a fork that nobody has seen from both sides keeps nodes apart."""
-    settings = Settings(reconciles=False)
+    settings = SimulationSettings(reconciles=False)
     seeds = [seed for seed in range(60) if len({o["fingerprint"] for o in Simulation(seed, settings).run()}) > 1]
     assert seeds

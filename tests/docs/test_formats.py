@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tallystick.cli import ndjson
 from tallystick.engines.files import compressed, frame, index_file, mark, segment
 from tallystick.engines.sqlite import migrations
 from tallystick.event import canonical, chain, limits, names, profiles
+from tallystick.event import line as ndjson
 from tallystick.event.model import Event, Row
 
 FORMATS = Path(__file__).parents[2] / "docs" / "formats"
@@ -140,7 +140,7 @@ def test_the_sizes_on_the_file_log_page_are_right() -> None:
     assert f"about {compressed.MEMBER_BYTES >> 10} KiB" in text
     assert f"| {frame.HEADER_SIZE} | length | body |" in text
     assert f"two slots of {mark.SLOT_BYTES} bytes" in text
-    assert f"| {index_file._HEADER_SIZE} | | the sections |" in text
+    assert f"| {index_file.HEADER_SIZE} | | the sections |" in text
 
 
 def test_the_line_on_the_ndjson_page_is_an_export(rows: list[Row], fenced: Any) -> None:

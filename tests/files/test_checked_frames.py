@@ -14,7 +14,7 @@ from tallystick.engines.files import checked_frames
 from tallystick.event import chain
 from tallystick.store import checked
 from tallystick.testing.builders import events
-from tallystick.testing.tampering import tamper
+from tallystick.testing.tamper import tamper
 
 pytestmark = pytest.mark.security
 
@@ -112,5 +112,5 @@ def test_what_is_remembered_is_bounded(store: Store, judged: Any, monkeypatch: p
     for _ in range(2):
         assert judged(lambda: whole(store)) > 0
         assert judged(lambda: store.read_stream(LONG)) > 0
-        remembered = store.log._view._proven  # type: ignore[attr-defined]
+        remembered = store.log._checked  # type: ignore[attr-defined]
         assert max(len(remembered._payloads), len(remembered._streams)) <= 4

@@ -37,7 +37,7 @@ def raw(store: Any, number: int) -> list[tuple[Any, Any]]:
     """The frames of a segment as they stand in its file, with their bodies."""
     view = store.log._view
     item = view.segments[number]
-    header, file = open_segment(view.opened.handles.files, f"{view.opened.handles.directory}/{item.name}")
+    header, file = open_segment(view.handles.files, f"{view.handles.directory}/{item.name}")
     assert header.identity == item.header.identity
     scanner = Scanner(file, header.identity, offset=header.size, end=item.end, position=header.first_position)
     found = [(frame, decode_body(frame, data)) for frame, data in scanner]

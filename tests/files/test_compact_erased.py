@@ -232,6 +232,6 @@ def test_a_reader_beside_it_sees_the_erasure_and_no_damage(opened: Any, director
         after = [event for event in reader.events() if event.position <= before[-1].position]
         assert [event.position for event in after] == [event.position for event in before]
         assert [event.seq for event in after if event.erased] == [3]
-        reader.log._view.opened.handles.close()  # it must open its files again
+        reader.log._view.handles.close()  # it must open its files again
         assert list(reader.events())[: len(after)] == after
         assert verify(reader.log).problems == []

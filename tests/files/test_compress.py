@@ -151,7 +151,7 @@ def test_a_damaged_index_is_rebuilt(packed: Any, directory: Path, opened: Any) -
 def test_it_is_never_written_to(packed: Any) -> None:
     """LH-09: a compressed segment is a file to read."""
     view = packed.log._view
-    file = view.opened.handles.get(view.segments[0])
+    file = view.handles.get(view.segments[0])
     assert isinstance(file, CompressedFile)
     for act in (lambda: file.write_at(0, b"x"), lambda: file.truncate(0)):
         with pytest.raises(OSError, match="not written to"):

@@ -233,7 +233,7 @@ def test_readers_go_on(grown: Store, opened: Any, directory: Path, large: NewEve
     assert list(reader.events(over_pruned=True)) == before
     with OtherProcess("follow", grown.log.url, 3) as other:
         assert other.said == "ready"
-        cold.log._view.opened.handles.release_all()
+        cold.log._view.handles.release_all()
         reclaim(grown)
         grown.append("follow/1", [NewEvent("thing.happened", {"n": number}) for number in range(3)])
         assert list(reader.events(over_pruned=True))[: len(before)] == before

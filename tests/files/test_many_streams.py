@@ -46,7 +46,7 @@ def test_an_index_file_is_read_once_though_the_cache_is_too_small(opened: Any, h
     with opened() as store:
         names = filled(store)
     store = opened(filesystem=hooked)
-    store.log._view.opened.handles.cache._bytes_max = 1
+    store.log._view.handles.cache._bytes_max = 1
     before = hooked.counts["read"]
     assert [name for page in pages(store) for name in page] == names
     assert hooked.counts["read"] - before < 10

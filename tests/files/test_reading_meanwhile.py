@@ -67,7 +67,7 @@ def test_a_segment_is_read_on_while_it_gets_its_dated_name(
             found.append(view.reader.raw_at(item, 1))
 
     if not is_kept:
-        view.opened.handles.release(item)
+        view.handles.release(item)
     hooked.after = read
     store.append("order/1", large)
     assert [event.seq for event in found if isinstance(event, Event)] == [1]

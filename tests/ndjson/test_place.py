@@ -12,7 +12,7 @@ import pytest
 
 import tallystick
 from tallystick import NewEvent, errors
-from tallystick.engines.ndjson import naming
+from tallystick.engines.ndjson import paths
 from tallystick.event import canonical
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.maintenance import Maintenance
@@ -59,7 +59,7 @@ def test_a_run_id_cannot_leave_its_directory(url: str, tmp_path: Path, run: str)
 @pytest.mark.parametrize("run", ["a", "0", "a.b", "a..", "a:b", "a=b+c@d", "con", "nul.txt", "x" * 191])
 def test_every_run_has_a_directory_of_its_own(run: str) -> None:
     """LH-10: names that some file system would misread are written with escapes, plain ones as they are."""
-    place = naming.place_of(f"run/{run}")
+    place = paths.path_of(f"run/{run}")
     name = place.removeprefix("runs/")
     assert "/" not in name
     assert ":" not in name
@@ -72,7 +72,7 @@ def test_no_two_streams_share_a_directory() -> None:
     """LH-10: the escapes are one to one, also where a file system folds upper and lower case."""
     streams = [f"run/{name}" for name in ("a", "a:", "a.", "con", "aux", "a-")]
     streams += [f"tally.x/{name}" for name in ("a", "A", "aB", "AB", "con")]
-    assert len({naming.place_of(stream).lower() for stream in streams}) == len(streams)
+    assert len({paths.path_of(stream).lower() for stream in streams}) == len(streams)
 
 
 def test_streams_that_are_no_runs_are_refused_by_capability(url: str) -> None:

@@ -299,7 +299,7 @@ def run(spark: Any, place: Path, name: str, act: Callable[[str], bool]) -> None:
 
 def main(master: str, place: Path, kill: str, names: list[str]) -> None:
     """Run the jobs one after the other."""
-    from tallystick.pipeline.spark import session
+    from tallystick.pipeline import session
 
     settings = SETTINGS | (SPECULATION if names == ["speculate"] else {})
     spark = session(master, memory="512m", settings=settings)

@@ -19,7 +19,8 @@ from tallystick.pipeline.source import columns
 from tallystick.pipeline.spark.session import session
 from tallystick.pipeline.storage import object_storage
 from tallystick.state import Until, make, reducer
-from tallystick.testing import object_store, postgres
+from tallystick.testing import postgres
+from tests.pipeline import object_store
 
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",

@@ -25,7 +25,7 @@ from tallystick.pipeline.jobs.query import sql
 from tallystick.pipeline.jobs.verify import verify
 from tallystick.pipeline.source.columns import COLUMNS
 from tallystick.store import facts
-from tallystick.testing.tampering import CHANGES, tamper
+from tallystick.testing.tamper import CHANGES, tamper
 
 MakeLog = Callable[..., None]
 Change = Callable[[pa.Table], pa.Table]

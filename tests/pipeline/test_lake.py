@@ -137,7 +137,7 @@ def test_what_is_not_ours_stays(spark: SparkSession, files_url: str, make_log: M
     """PIPE-02: a table begins at an empty place, and files that somebody put there later are not removed."""
     make_log(files_url, events=5)
     archive(spark, files_url, place.parent / "archive")
-    with pytest.raises(errors.WrongTable, match="something else is there"):
+    with pytest.raises(errors.WrongTable, match="it has other files"):
         append(files_url, place.parent / "archive", kind)
     append(files_url, place, kind)
     mine = [place / "mine.parquet", place / "data" / "mine.parquet", place / "metadata" / "mine.avro"]

@@ -20,8 +20,8 @@ from tallystick.event.model import Event
 from tallystick.pipeline.lake.check import verify
 from tallystick.pipeline.lake.events import append
 from tallystick.pipeline.lake.table import FORMATS
-from tallystick.testing.object_store import AnswerLost, Server
 from tests.pipeline.lake_tables import events_of
+from tests.pipeline.object_store import AnswerLost, Server
 
 MakeLog = Callable[..., None]
 Stored = Callable[[str], list[Event]]

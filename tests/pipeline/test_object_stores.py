@@ -31,7 +31,7 @@ from tallystick.pipeline.whole_log import read_archive, whole_log
 from tallystick.projections import Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
 from tallystick.state import as_reducer, prune
-from tallystick.testing.object_store import Server
+from tests.pipeline.object_store import Server
 
 MakeLog = Callable[..., None]
 Stored = Callable[[str], list[Event]]

@@ -16,7 +16,8 @@ from tallystick.event.model import Event
 from tallystick.pipeline import read_events
 from tallystick.pipeline.jobs.archive import archive
 from tallystick.pipeline.whole_log import read_archive, whole_log
-from tallystick.testing import builders, race
+from tallystick.testing import builders
+from tests.postgres import race
 
 Positions = list[int]
 RowsOf = Callable[[DataFrame], list[Event]]

@@ -14,7 +14,7 @@ from tallystick.pipeline.jobs.growth import growth
 from tallystick.pipeline.jobs.query import sql
 from tallystick.pipeline.jobs.verify import verify
 from tallystick.pipeline.whole_log import whole_log
-from tallystick.testing.tampering import CHANGES, tamper
+from tallystick.testing.tamper import CHANGES, tamper
 
 RUNS, EVENTS = 6, 5
 

@@ -134,7 +134,7 @@ def test_fingerprints_are_compared_by_the_reducer_they_name(
     found = replay_check(spark, files_url, both, archived, catalog=catalog)
     assert (found.same, found.different) == (3, 0)
     assert [(row["stream"], row["reason"]) for row in found.others] == [
-        ("order/o2", "an event under it was erased since")
+        ("order/o2", "an event that it covers was erased since")
     ]
     one = replay_check(spark, files_url, both[:1], archived)
     assert (one.same, one.different, one.not_comparable) == (0, 0, 4)

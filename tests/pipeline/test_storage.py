@@ -19,7 +19,7 @@ from tallystick.pipeline.file_list import files
 from tallystick.pipeline.storage import object_storage
 from tallystick.pipeline.storage.directory import DirectoryStorage
 from tallystick.pipeline.storage.port import Storage, Taken, storage_at
-from tallystick.testing.object_store import AnswerLost, Conflicting, Server
+from tests.pipeline.object_store import AnswerLost, Conflicting, Server
 
 WRITERS = 8
 
@@ -133,7 +133,7 @@ def test_a_write_under_way_is_not_a_defeat(objects: Server, bucket_url: str) -> 
     assert manifest.load(bucket_url) == saved
     for _ in range(5):
         objects.between.at("PUT", "manifests/0000000000000000002", conflict)
-    with pytest.raises(errors.PlaceUnreachable, match="neither creates"):
+    with pytest.raises(errors.PlaceUnreachable, match="refuses to create"):
         manifest.save(bucket_url, saved)
     assert manifest.load(bucket_url) == saved
 
@@ -186,7 +186,7 @@ def test_a_manifest_that_names_a_file_elsewhere_is_refused(place: Storage, tmp_p
     file = DataFile(name=outside, sha256="00" * 32, size=0, rows=0)
     bucket = Bucket(first=1, last=1, rows=0, events=file, heads=None, blocks=[])
     manifest.save(place, Manifest(store_id="00" * 16, through=1, buckets=[bucket]))
-    with pytest.raises(errors.ArchiveDamaged, match="is no file of an archive"):
+    with pytest.raises(errors.ArchiveDamaged, match="is not a file of an archive"):
         files(place, copies=tmp_path / "copies")
 
 

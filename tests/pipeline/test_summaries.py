@@ -21,7 +21,7 @@ from tallystick.pipeline.source import columns
 from tallystick.projections import Live, Summary, ViewReader
 from tallystick.projections.summary import DAY, count, latest, max_text, payload, sum_
 from tallystick.testing import upkeep
-from tallystick.testing.summaries import SOLD, ByStream, Everything, expected, histories, play, rows_of
+from tests.projections.summaries import SOLD, ByStream, Everything, expected, histories, play, rows_of
 
 
 @pytest.mark.timeout(600)
@@ -138,4 +138,4 @@ def test_no_python_is_run_for_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
         store.append("order/1", [NewEvent(SOLD, body), NewEvent(SOLD, {"customer": "b", "note": None})])
         events: list[Event] = list(store.events())
     table = pa.Table.from_batches([columns.batch_maker(NEEDED)(events)])
-    assert PayloadExtractor(Everything()).batches(table).num_rows == 2
+    assert PayloadExtractor(Everything()).batch(table).num_rows == 2

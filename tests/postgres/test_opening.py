@@ -16,7 +16,7 @@ import tallystick
 from tallystick import Store, errors
 from tallystick.cli.main import tally
 from tallystick.engines.postgres import migrations
-from tallystick.store.stating import shown
+from tallystick.store.urls import redacted
 from tallystick.store.verify import verify
 from tallystick.testing import postgres
 from tallystick.testing.builders import event
@@ -189,7 +189,7 @@ def test_no_refusal_repeats_a_password(place: str) -> None:
 )
 def test_a_url_is_shown_without_its_password(url: str, expected: str) -> None:
     """CP-11: wherever the password stands in a URL; what holds none is shown as it is."""
-    assert shown(url) == expected
+    assert redacted(url) == expected
 
 
 def test_a_command_does_not_print_the_password(url: str) -> None:

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tallystick.testing import race
+from tests.postgres import race
 
 
 def test_no_reader_ever_misses_an_event(url: str) -> None:

@@ -102,10 +102,10 @@ def test_a_login_without_the_right_is_told_which(login: Callable[[str], str]) ->
     with tallystick.open("memory:") as origin:
         origin.append("order/a", events(3))
         upkeep.prune(origin, "order/a", 1)
-        lines = b"".join(moving.whole(origin)).splitlines(keepends=True)
+        lines = list(moving.export(origin, whole=True))
     with tallystick.open(login("tally_app")) as service:
         with pytest.raises(moving.ImportStopped, match="tally_maintenance"):
-            moving.Intake(lambda _: service).run(iter(lines))
+            moving.import_lines(service, lines)
         assert service.head() == 0
 
 
@@ -115,8 +115,8 @@ def test_gaps_of_what_was_rolled_back_move_along(store: Store, connect: Connect)
     connect().execute("SELECT setval('tally.positions', 10)")
     store.append("order/a", events(2))
     upkeep.prune(store, "order/a", 1)
-    lines = b"".join(moving.whole(store)).splitlines(keepends=True)
+    lines = list(moving.export(store, whole=True))
     with tallystick.open("memory:") as target:
-        moving.Intake(lambda _: target).run(iter(lines))
+        moving.import_lines(target, lines)
         assert [each.position for each in target.read(over_pruned=True).events] == [2, 11, 12, 13]
         assert verify(target.log).problems == []

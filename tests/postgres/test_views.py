@@ -14,7 +14,7 @@ import pytest
 from tallystick import NewEvent, Store, errors
 from tallystick.projections import Consumer, Live, ViewReader, rebuild
 from tallystick.store import row_checks
-from tallystick.store.kept_check import problems_beside
+from tallystick.store.side_check import side_problems
 from tallystick.store.views import Definition, Place, ViewRow
 from tallystick.testing import upkeep
 from tallystick.testing.contract.projections import fill, folded, stored
@@ -351,7 +351,7 @@ def test_rows_are_there_after_a_migration(store: Store, reopen: Reopen, connect:
     store.close()
     make_older(connect())
     migrated = reopen()
-    assert problems_beside(migrated.log) == []
+    assert side_problems(migrated.log) == []
     assert dict(ViewReader(migrated, CustomerBalance().name).items()) == rows
     assert migrated.load_checkpoint("mailer") == 3
     fill(migrated, 3)

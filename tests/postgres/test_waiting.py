@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tallystick import NewEvent, Store
-from tallystick.engines.postgres import waiting
+from tallystick.engines.postgres import safe_head
 from tallystick.engines.postgres.engine import PostgresLog
 
 
@@ -17,15 +17,15 @@ def _quiet(store: Store) -> PostgresLog:
     log = store.log
     assert isinstance(log, PostgresLog)
     log.wait(0, timeout=0)
-    log._waiting.moved_at -= 3600
+    log._waiter.moved_at -= 3600
     return log
 
 
 def test_the_pause_grows_with_the_silence() -> None:
     """CP-04: a follower asks as soon as ever after something happened, and never more seldom than is documented."""
-    pauses = [waiting.pause_after(quiet_s) for quiet_s in (0, 0.1, 1, 3, 60, 86_400)]
+    pauses = [safe_head.pause_after(quiet_s) for quiet_s in (0, 0.1, 1, 3, 60, 86_400)]
     assert pauses == sorted(pauses)
-    assert (pauses[0], pauses[2], pauses[-1]) == (waiting.PAUSE_S_MIN, 0.05, waiting.PAUSE_S_MAX)
+    assert (pauses[0], pauses[2], pauses[-1]) == (safe_head.PAUSE_S_MIN, 0.05, safe_head.PAUSE_S_MAX)
 
 
 def test_an_idle_follower_asks_seldom(reopen: Callable[..., Store], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,8 +55,8 @@ def test_an_append_of_another_handle_is_seen_however_long_it_was_quiet(reopen: C
 
 def test_own_commits_and_the_end_wake_who_waits(reopen: Callable[..., Store], monkeypatch: pytest.MonkeyPatch) -> None:
     """CP-04: a handle need not ask whether it has appended itself, nor whether it was closed."""
-    monkeypatch.setattr(waiting, "PAUSE_S_MAX", 3600.0)
-    monkeypatch.setattr(waiting, "pause_after", lambda quiet_s: 3600.0)
+    monkeypatch.setattr(safe_head, "PAUSE_S_MAX", 3600.0)
+    monkeypatch.setattr(safe_head, "pause_after", lambda quiet_s: 3600.0)
     store = reopen()
     found: list[int] = []
     for what in (lambda: store.append("order/a", NewEvent("thing.done", {})), store.close):

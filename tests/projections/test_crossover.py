@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tallystick import errors
-from tallystick.cli import placing
+from tallystick.cli import rebuild_location
 from tallystick.event.catalog import Catalog
 from tallystick.projections import Summary, crossover
 from tallystick.projections.summary import count
@@ -34,15 +34,17 @@ def test_more_cores_meet_earlier_and_too_few_never() -> None:
 def test_where_spark_never_wins_one_process_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """PIPE-04: however large the log is, and the reason names no number that means nothing."""
     monkeypatch.setattr(crossover, "CROSSOVER_EVENTS", crossover.NEVER)
-    chosen = placing.choose("auto", object(), events=10**12, archive=None)
-    assert chosen == placing.Choice(placing.PROCESS, "with the cores of this machine Spark is never faster")
+    chosen = rebuild_location.choose("auto", object(), events=10**12, archive=None)
+    assert chosen == rebuild_location.LocationChoice(
+        rebuild_location.PROCESS, "with this number of cores Spark is never faster"
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_server_computes_summaries(engine: str, open_store: Any) -> None:
     """PIPE-04: a PostgreSQL server does at less cost; SQLite, which is this process, does not."""
-    chosen = placing.choose("auto", Counted(), events=1, archive=None, store=open_store(engine))
-    assert chosen.on == (placing.SQL if engine == "postgres" else placing.PROCESS)
+    chosen = rebuild_location.choose("auto", Counted(), events=1, archive=None, store=open_store(engine))
+    assert chosen.on == (rebuild_location.SQL if engine == "postgres" else rebuild_location.PROCESS)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -52,8 +54,8 @@ def test_an_upcaster_leaves_it_to_python(engine: str, open_store: Any) -> None:
     catalog.upcaster("noted", from_version=1)(lambda data: data)
     store = open_store(engine, catalog=catalog)
     for place, events, archive in (("auto", 1, None), ("auto", 1, "archive"), ("spark", 1, None)):
-        chosen = placing.choose(place, Counted(), events=events, archive=archive, store=store)
-        assert chosen.on != placing.SQL
+        chosen = rebuild_location.choose(place, Counted(), events=events, archive=archive, store=store)
+        assert chosen.on != rebuild_location.SQL
         assert "Python folds this summary: an upcaster" in chosen.why
 
 
@@ -61,4 +63,4 @@ def test_an_upcaster_leaves_it_to_python(engine: str, open_store: Any) -> None:
 def test_only_spark_reads_an_archive(place: str) -> None:
     """PIPE-04: history from an archive is not left out because another place was asked for."""
     with pytest.raises(errors.InvalidValue, match="only Spark"):
-        placing.choose(place, Counted(), events=1, archive="archive")
+        rebuild_location.choose(place, Counted(), events=1, archive="archive")

@@ -12,9 +12,10 @@ import pytest
 
 import tallystick
 from tallystick.projections import Consumer, Live, ViewReader, rebuild, run_inline
-from tallystick.testing import postgres, victims
+from tallystick.testing import postgres
 from tallystick.testing.contract.projections import fill, folded, stored
 from tallystick.testing.shop import CustomerBalance, OrderTotals
+from tests.projections import victims
 
 from .conftest import DURABLE, url_of
 

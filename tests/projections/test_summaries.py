@@ -17,7 +17,7 @@ from tallystick.projections import Live, Summary, ViewReader, rebuild, run_inlin
 from tallystick.projections.model import check
 from tallystick.projections.summary import count, latest, max_text, min_, payload, set_, sum_, top
 from tallystick.testing.projections import check_fold
-from tallystick.testing.summaries import SOLD, ByStream, Everything, expected, histories, made, play, rows_of
+from tests.projections.summaries import SOLD, ByStream, Everything, expected, histories, made, play, rows_of
 
 from .conftest import url_of
 from .test_equivalence import SETTINGS

@@ -16,8 +16,8 @@ from tallystick.projections import Live, Summary, ViewReader
 from tallystick.projections.summary import count, payload, sum_, top
 from tallystick.projections.summary.rebuild import rebuild_by_sql, why_not_in_database
 from tallystick.testing import upkeep
-from tallystick.testing.summaries import SOLD, ByStream, Everything, expected, histories, play, rows_of
-from tallystick.testing.tampering import tamper
+from tallystick.testing.tamper import tamper
+from tests.projections.summaries import SOLD, ByStream, Everything, expected, histories, play, rows_of
 
 from .conftest import HAS_SERVER, url_of
 from .test_equivalence import SETTINGS

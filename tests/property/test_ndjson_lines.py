@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tallystick import errors
 from tallystick.engines.ndjson import line as lines
-from tallystick.engines.ndjson import mark, tail
+from tallystick.engines.ndjson import line_file, mark
 from tallystick.event import canonical, chain
 from tallystick.event.model import Event
 from tallystick.runs import facts, schema
@@ -83,9 +83,9 @@ def test_a_torn_mark_is_the_one_before(end: int, seq: int, turn: int, data: Any)
 def test_a_small_line_proves_itself_too(content: dict[str, Any], data: Any) -> None:
     """RUN-01: lines of the list of streams and of leases come back whole or not at all."""
     content = {f"a{key}": value for key, value in content.items()}
-    text = tail.encode(content)[:-1]
-    assert tail.decode(text) == content
-    assert tail.decode(text[: data.draw(st.integers(0, len(text) - 1))]) is None
+    text = line_file.encode(content)[:-1]
+    assert line_file.decode(text) == content
+    assert line_file.decode(text[: data.draw(st.integers(0, len(text) - 1))]) is None
 
 
 FACTS: dict[str, dict[str, Any]] = {

@@ -10,7 +10,7 @@ import pytest
 
 import tallystick
 from tallystick import NewEvent
-from tallystick.cli import ndjson
+from tallystick.event import line as ndjson
 from tallystick.event.model import Event
 from tallystick.store import control
 from tallystick.store.verify import verify

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 import tallystick
 from tallystick import NewEvent, Store, errors
-from tallystick.cli import ndjson
 from tallystick.cli.main import tally
 from tallystick.engines.sqlite import migrations, refill
+from tallystick.event import line as ndjson
 from tallystick.event.model import Event
 from tallystick.store import control
 from tallystick.store.prepare import Part, Request

@@ -12,8 +12,8 @@ import pytest
 
 import tallystick
 from tallystick import NewEvent
-from tallystick.cli import ndjson
 from tallystick.engines.files.place import refill_files
+from tallystick.event import line as ndjson
 from tallystick.state.erasing import erase
 from tallystick.store.idempotency import ERASED_RESPONSE, CommandKey, CommandRecord
 from tallystick.store.prepare import Part, Request

@@ -11,7 +11,7 @@ import pytest
 import tallystick
 from tallystick.testing import postgres
 from tallystick.testing.builders import event, event_id
-from tallystick.testing.tampering import CHANGES, tamper
+from tallystick.testing.tamper import CHANGES, tamper
 
 WAYS = ("/v1/events?after=1", "/v1/streams/run/a/events?after=1", f"/v1/events/{event_id(2).hex()}")
 

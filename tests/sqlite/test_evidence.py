@@ -7,7 +7,7 @@ import pytest
 from tallystick import errors
 from tallystick.store.prepare import Part
 from tallystick.store.selection import EVERYTHING, Selection
-from tallystick.testing import tampering, upkeep
+from tallystick.testing import tamper, upkeep
 from tallystick.testing.builders import event
 
 STREAMS = 900
@@ -59,6 +59,6 @@ def test_each_event_is_held_against_its_own_stream(filled, path):
     for number in range(0, STREAMS, 90):
         upkeep.prune(filled, f"order/{number}", 1)
     assert len(filled.log.read(after=STREAMS, limit=STREAMS).events) == STREAMS
-    tampering.tamper(f"sqlite:{path}", "order/898", 1, tampering.CHANGES["link"])
+    tamper.tamper(f"sqlite:{path}", "order/898", 1, tamper.CHANGES["link"])
     with pytest.raises(errors.Damaged, match="order/898 seq 2"):
         filled.log.read(after=STREAMS + 898, limit=STREAMS)

@@ -13,7 +13,7 @@ from tallystick import errors, moving
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep
 from tallystick.testing.builders import events
-from tallystick.testing.contract.moving import lines_of, sealed_again, take
+from tallystick.testing.contract.transfer import lines_of, sealed_again, take
 
 CUT = "INSERT INTO cuts VALUES ('order/a', 2, zeroblob(32), 1, 2, 2, NULL, 99)"
 FORGED = {
@@ -52,10 +52,10 @@ def test_skipped_positions_survive_a_refill(path, reopen, tmp_path):
     with tallystick.open("memory:") as origin:
         origin.append("order/a", events(900))
         upkeep.prune(origin, "order/a", 300)
-        lines = b"".join(moving.whole(origin)).splitlines(keepends=True)
+        lines = list(moving.export(origin, whole=True))
     for place in (path, str(tmp_path / "copy.db")):
         with tallystick.open(f"sqlite:{place}") as store:
-            moving.Intake(lambda _, store=store: store).run(iter(lines))
+            moving.import_lines(store, lines)
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         raw.execute("DROP TRIGGER events_are_not_deleted")
         raw.execute("DROP TRIGGER pruned_events_are_noted")

@@ -13,9 +13,9 @@ import tallystick
 from tallystick import Store, errors
 from tallystick.projections import Live, ViewReader
 from tallystick.store.deadletters import DeadLetter
-from tallystick.store.kept_check import problems_beside
+from tallystick.store.side_check import side_problems
 from tallystick.testing.builders import events
-from tallystick.testing.contract.tampering import Counted
+from tallystick.testing.contract.tampered import EventCount
 
 STREAMS = [f"run/{name}" for name in "abcdefgh"]
 LETTERS = 8
@@ -27,7 +27,7 @@ def _made(engine: str, place: Path) -> Path:
     with tallystick.open(f"{engine}:{place}/log") as store:
         for stream in STREAMS:
             store.append(stream, events(2))
-        Live(store, Counted()).catch_up()
+        Live(store, EventCount()).catch_up()
         for position in range(1, LETTERS + 1):
             store.log.dead_letters.park(DeadLetter("mailer", position, "run/a", 1, "thing.happened", 1, 1, "why"))
     return place / PLACES[engine]
@@ -48,12 +48,12 @@ def _flipped(database: Path, name: bytes) -> Iterator[Callable[[], None]]:
 def test_a_search_that_is_led_astray_is_noticed(tmp_path: Path, engine: str) -> None:
     """SAFE-01: a flipped bit in the name of one row hides others from a search. None of them is missing silently."""
     database = _made(engine, tmp_path)
-    wanted, damages = {key: {"n": 2} for key in STREAMS}, list(_flipped(database, b"Counted"))
+    wanted, damages = {key: {"n": 2} for key in STREAMS}, list(_flipped(database, b"EventCount"))
     assert len(damages) > len(STREAMS)
     for damage in damages:
         damage()
         with suppress(errors.TallyError), tallystick.open(f"{engine}:{tmp_path}/log", readonly=True) as store:
-            view = ViewReader(store, "Counted")
+            view = ViewReader(store, "EventCount")
             for stream in STREAMS:
                 with suppress(errors.RowsDamaged, errors.ProjectionNotFound, errors.ReadFailed):
                     assert view.get(stream) == {"n": 2}
@@ -78,7 +78,7 @@ def test_dead_letters_that_a_search_does_not_find_are_noticed(tmp_path: Path, en
 
 
 def _count(store: Store) -> tuple[dict[str, object], int]:
-    return dict(ViewReader(store, "Counted").items()), len(store.log.dead_letters.letters(limit=100))
+    return dict(ViewReader(store, "EventCount").items()), len(store.log.dead_letters.letters(limit=100))
 
 
 @pytest.mark.parametrize("engine", PLACES)
@@ -90,12 +90,12 @@ def test_rows_and_letters_of_a_database_without_a_number_are_counted(tmp_path: P
             raw.execute("PRAGMA user_version = 0")
     with tallystick.open(f"{engine}:{tmp_path}/log") as store:
         assert _count(store) == ({key: {"n": 2} for key in STREAMS}, LETTERS)
-        assert problems_beside(store.log) == []
+        assert side_problems(store.log) == []
     with closing(sqlite3.connect(database, isolation_level=None)) as raw:
         raw.execute("DELETE FROM view_rows WHERE key = 'run/c'")
         raw.execute("DELETE FROM dead_letters WHERE position = 3")
     with tallystick.open(f"{engine}:{tmp_path}/log") as store:
-        assert [problem.what for problem in problems_beside(store.log)] == ["rows", "dead letters"]
+        assert [problem.what for problem in side_problems(store.log)] == ["rows", "dead letters"]
 
 
 def test_a_row_that_only_lost_its_state_is_missed(tmp_path: Path) -> None:
@@ -104,4 +104,4 @@ def test_a_row_that_only_lost_its_state_is_missed(tmp_path: Path) -> None:
     with closing(sqlite3.connect(database, isolation_level=None)) as raw:
         raw.execute("UPDATE view_rows SET state = NULL WHERE key = 'run/c'")
     with tallystick.open(f"sqlite:{tmp_path}/log") as store, pytest.raises(errors.RowsDamaged):
-        dict(ViewReader(store, "Counted").items())
+        dict(ViewReader(store, "EventCount").items())

@@ -15,7 +15,7 @@ from tallystick.event import chain, ids
 from tallystick.event.model import Event
 from tallystick.moving import frame
 from tallystick.store.verify import verify
-from tallystick.testing.contract.moving import lines_of, sealed_again, with_a_past
+from tallystick.testing.contract.transfer import lines_of, sealed_again, with_a_past
 
 pytestmark = pytest.mark.security
 
@@ -80,7 +80,7 @@ def test_a_forged_export_is_refused_or_sound(
         url = "memory:" if engine == "memory" else f"sqlite:{tmp_path}/{number}.db"
         with tallystick.open(url) as target:
             try:
-                moving.Intake(lambda _, target=target: target, batch=3).run(iter(forged))
+                moving.import_lines(target, forged, batch=3)
             except errors.TallyError:
                 continue
             assert verify(target.log).problems == [], forged
@@ -137,4 +137,4 @@ def test_an_event_that_could_not_be_stored_is_not_taken_over(name: str) -> None:
     body = begin + forged(made)
     end = frame.End(events=1, pruned=0, cuts=0, snapshots=0, head=1, sha256=hashlib.sha256(body).hexdigest())
     with tallystick.open("memory:") as target, pytest.raises(moving.ImportStopped):
-        moving.Intake(lambda _: target).run((body + frame.encode(end)).splitlines(keepends=True))
+        moving.import_lines(target, (body + frame.encode(end)).splitlines(keepends=True))

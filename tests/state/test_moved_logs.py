@@ -23,7 +23,7 @@ History = list[tuple[str, str, Any]]
 
 
 def _lines(store: Store) -> list[bytes]:
-    return b"".join(moving.whole(store)).splitlines(keepends=True)
+    return list(moving.export(store, whole=True))
 
 
 def _moved(lines: list[bytes], engine: str, world: World) -> list[bytes]:
@@ -31,7 +31,7 @@ def _moved(lines: list[bytes], engine: str, world: World) -> list[bytes]:
     place = Path(tempfile.mkdtemp(prefix="tally-moved-"))
     try:
         with url_of(engine, place) as url, tallystick.open(url, clock=ManualClock()) as store:
-            moving.Intake(lambda _: store, batch=4).run(iter(lines))
+            moving.import_lines(store, lines, batch=4)
             assert verify(store.log).problems == []
             assert list(state.problems(store, [world.reducer])) == []
             for stream in STREAMS:

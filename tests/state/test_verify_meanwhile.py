@@ -85,8 +85,8 @@ def test_where_facts_never_cease_only_what_lasts_is_a_problem(
     def look_beside_facts(*given: Any) -> Any:
         found, claims = look(*given)
         looks.append(found)
-        found.add(Problem("snapshot", f"seen by look {len(looks)}"))
-        found.add(Problem("head", f"the log ends at seq {len(looks)}"))
+        found.extend([Problem("snapshot", f"seen by look {len(looks)}")])
+        found.extend([Problem("head", f"the log ends at seq {len(looks)}")])
         store.append("c/1", paid(1))
         state.seal(store, balance, "c/1")
         return found, claims

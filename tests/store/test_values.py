@@ -13,7 +13,16 @@ import tallystick
 
 PARTS = ("event", "store", "state", "engines.files", "engines.sqlite", "projections", "commands")
 FILLED_IN_STEPS = {
-    "engines.files": {"Found", "Keeping", "Opened", "Part", "Piece", "Recovery", "StreamEntry", "_Document"},
+    "engines.files": {
+        "Discovery",
+        "FrameDraft",
+        "KeepPlan",
+        "OpenedLog",
+        "Recovery",
+        "StreamEntry",
+        "SurveyedSegment",
+        "_Document",
+    },
     "engines.sqlite": {"Opened", "_Scope"},
     "event": {"Entry", "_Line"},
     "state": {"Plan", "State"},

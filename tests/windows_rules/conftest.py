@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from tallystick.testing import windows_rules
+from tests.windows_rules import rules
 
 
 @pytest.fixture(autouse=True)
 def _rules(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     if not sys.platform.startswith("linux"):
         pytest.skip("the rules are kept by what /proc says, which Linux has")
-    for name, value in windows_rules.child_environment(tmp_path_factory.mktemp("site")).items():
+    for name, value in rules.child_environment(tmp_path_factory.mktemp("site")).items():
         monkeypatch.setenv(name, value)
-    windows_rules.install(monkeypatch)
+    rules.install(monkeypatch)

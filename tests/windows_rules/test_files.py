@@ -8,17 +8,17 @@ from tallystick.testing.contract import EngineHarness, UrlHarness
 from tallystick.testing.contract.append import AppendContract
 from tallystick.testing.contract.concurrency import ConcurrencyContract
 from tallystick.testing.contract.damage import DamageContract
+from tallystick.testing.contract.durability import DurabilityContract
 from tallystick.testing.contract.leases import LeaseContract
 from tallystick.testing.contract.maintenance import ErasureContract, PruningContract, SnapshotContract
-from tallystick.testing.contract.moving import MovingContract
 from tallystick.testing.contract.processes import ProcessContract
 from tallystick.testing.contract.readers import ReaderContract
-from tallystick.testing.contract.reopening import ReopeningContract
+from tallystick.testing.contract.transfer import TransferContract
 
 
 class TestFilesUnderWindowsRules(
     AppendContract,
-    ReopeningContract,
+    DurabilityContract,
     LeaseContract,
     ConcurrencyContract,
     ProcessContract,
@@ -26,7 +26,7 @@ class TestFilesUnderWindowsRules(
     ErasureContract,
     SnapshotContract,
     DamageContract,
-    MovingContract,
+    TransferContract,
     ReaderContract,
 ):
     """LH-10: the promises of the port hold where an open file can be neither renamed, replaced nor removed."""

@@ -24,7 +24,8 @@ from tallystick.store.maintenance import Cut
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.prepare import Part, Request
 from tallystick.store.selection import EVERYTHING, Selection, select
-from tallystick.store.store import Store
+from tallystick.store.store import PartProgress, Store
+from tallystick.store.verify import Verification
 
 WINDOW_MS_MAX = 10.0
 FOLLOW_SECONDS = 1.0
@@ -250,6 +251,12 @@ class AsyncStore:
     async def report(self) -> Report:
         """Facts for the operator: what `tally doctor` shows."""
         return await asyncio.to_thread(self.store.report)
+
+    async def verify(
+        self, *, reducers: Iterable[Any] = (), progress: PartProgress = lambda part, done: None
+    ) -> Verification:
+        """Check everything, as `Store.verify` does. `progress` is called in another thread."""
+        return await asyncio.to_thread(self.store.verify, reducers=reducers, progress=progress)
 
     async def wait(self, after: int, *, timeout: float) -> int:
         """The head, as soon as it is past `after`, or when `timeout` seconds are over."""

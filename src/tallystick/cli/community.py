@@ -1,4 +1,4 @@
-"""`tally community`: a community in a directory, from its founding to gossip with others."""
+"""`tally community`: found, join, write to and sync a community that is kept in a directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ tls_ca = click.option(
     "--tls-ca",
     type=click.Path(exists=True, dir_okay=False, resolve_path=True),
     metavar="FILE",
-    help="Authorities that vouch for https peers, in place of the public ones. Written down.",
+    help="The certificate authorities for https peers, instead of the public ones. Saved in DIR.",
 )
 pem = click.Path(exists=True, dir_okay=False)
 STATE_DIR = "TALLY_COMMUNITY_STATE_DIR"
@@ -26,7 +26,7 @@ LOG = "TALLY_LOG"
 
 
 def _in_state_dir(_context: click.Context, _parameter: click.Parameter, value: Path) -> Path:
-    """Where a directory is: what is not absolute is looked up in TALLY_COMMUNITY_STATE_DIR, if that is set."""
+    """The directory. A relative path is relative to TALLY_COMMUNITY_STATE_DIR, if that is set."""
     return Path(os.environ.get(STATE_DIR, ""), value)
 
 
@@ -37,10 +37,10 @@ directory = click.argument(
 
 @click.group("community", short_help="Found, join, write to and sync a community.")
 def command() -> None:
-    """Signed logs of many authors, kept in a directory and brought together by gossip.
+    """Found, join, write to and sync a community: a log that many authors sign, and that nodes exchange by gossip.
 
-    A community is known by the NodeID of its founder (ed25519:…). Every directory has a key of its own.
-    With TALLY_LOG=info each event that is written or taken in gives a line of JSON on stderr.
+    The id of a community is the NodeID of its founder (ed25519:…). Every directory is a node with its own key. With
+    TALLY_LOG=info, each event that is written or received is logged on stderr as one line of JSON.
     """
     if os.environ.get(LOG):
         from tallystick.server import logs
@@ -50,10 +50,10 @@ def command() -> None:
 
 @command.command("init", short_help="Found a community.")
 @directory
-@click.option("--name", default="", help="What to call it.")
+@click.option("--name", default="", help="The name of the community.")
 @options.as_json
 def init(directory: Path, name: str, as_json: bool) -> None:
-    """Found a community in DIR: a new key, a new log, and its first event."""
+    """Found a community in DIR: create a key, a log, and its first event."""
     from tallystick.community import KeyPair
     from tallystick.community.config import CommunityConfig
 
@@ -66,12 +66,26 @@ def init(directory: Path, name: str, as_json: bool) -> None:
 
 @command.command("invite", short_help="Make an invitation.")
 @directory
-@click.option("--role", type=click.Choice(["member", "admin"]), default="member", show_default=True)
-@click.option("--uses", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many may join with it.")
-@click.option("--address", metavar="URL", default="", help="Where this node listens, for the newcomer's first sync.")
-@click.option("--snapshot", is_flag=True, help="Settle history up to now, so that newcomers need not fetch it.")
+@click.option(
+    "--role",
+    type=click.Choice(["member", "admin"]),
+    default="member",
+    show_default=True,
+    help="The role of the new member.",
+)
+@click.option(
+    "--uses", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many nodes may join with it."
+)
+@click.option(
+    "--address", metavar="URL", default="", help="The address of this node, for the first sync of the new node."
+)
+@click.option(
+    "--snapshot",
+    is_flag=True,
+    help="Make a snapshot and declare a floor there, so that new nodes need not fetch older events.",
+)
 def invite(directory: Path, role: str, uses: int, address: str, snapshot: bool) -> None:
-    """Invite somebody: print an invitation, one JSON document, that lets its holder join. Keep it secret."""
+    """Print an invitation, one JSON document. Anyone who has it can join: keep it secret."""
     from tallystick.community import KeyPair, build_snapshot, declare_floor
 
     with community_place.opened(directory) as community:
@@ -99,11 +113,13 @@ def invite(directory: Path, role: str, uses: int, address: str, snapshot: bool) 
 @command.command("join", short_help="Join with an invitation.")
 @directory
 @click.argument("invitation", type=click.File("rb"), metavar="FILE|-")
-@click.option("--allow-private", is_flag=True, help="Call peers at private addresses and over plain http.")
+@click.option(
+    "--allow-private", is_flag=True, help="Also call peers at private addresses and over plain http. Saved in DIR."
+)
 @tls_ca
 @options.as_json
 def join(directory: Path, invitation: Any, allow_private: bool, tls_ca: str | None, as_json: bool) -> None:
-    """Join a community in DIR with an invitation. With a snapshot in it, history before it is not fetched."""
+    """Join a community in DIR with an invitation. If it names a snapshot, earlier history is not fetched."""
     found = community_sync.join(directory, invitation.read(), allow_private=allow_private, tls_ca=tls_ca or "")
     _show(found, as_json=as_json)
 
@@ -112,13 +128,13 @@ def join(directory: Path, invitation: Any, allow_private: bool, tls_ca: str | No
 @directory
 @click.argument("type_", metavar="TYPE")
 @click.argument("payload", default="{}", metavar="[DATA|-]")
-@click.option("--offline", is_flag=True, help="Neither ask the peers for this node's own head, nor tell them.")
+@click.option("--offline", is_flag=True, help="Do not call the peers, neither before nor after writing.")
 @options.as_json
 def append(directory: Path, type_: str, payload: str, offline: bool, as_json: bool) -> None:
-    """Sign and keep an event of one of the 19 types. DATA is a JSON object; - reads it from stdin.
+    """Sign and store an event of one of the 19 types. DATA is a JSON object. Use - to read it from stdin.
 
-    The peers are asked first how much of this node's own feed they have, so that a restored backup does not write the
-    same place twice, and are told of the event at once; a peer that does not answer is passed over.
+    First, the peers are asked how much of this node's own feed they have, so that a restored backup does not use the
+    same seq twice. Then the event is sent to them. Peers that do not answer are skipped.
     """
     from tallystick.event import canonical
 
@@ -129,16 +145,24 @@ def append(directory: Path, type_: str, payload: str, offline: bool, as_json: bo
         _show({"event_id": event.event_id, "lamport": event.lamport, "seq": event.seq}, as_json=as_json)
 
 
-@command.command("sync", short_help="Gossip with peers.")
+@command.command("sync", short_help="Exchange events with peers.")
 @directory
-@click.option("--peer", "peers", multiple=True, metavar="KEY@URL", help="Add a peer to the list. May be repeated.")
-@click.option("--allow-private", is_flag=True, help="Call peers at private addresses and over plain http.")
-@click.option("--listen", metavar="HOST:PORT", help="Answer peers too, and go on until interrupted.")
+@click.option(
+    "--peer", "peers", multiple=True, metavar="KEY@URL", help="Add a peer to the list in DIR. May be repeated."
+)
+@click.option(
+    "--allow-private", is_flag=True, help="Also call peers at private addresses and over plain http. Saved in DIR."
+)
+@click.option("--listen", metavar="HOST:PORT", help="Also answer peers, and run until interrupted.")
 @click.option("--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Seconds between rounds. Default: 300.")
-@click.option("--emergency", is_flag=True, help="Every 30 seconds, with local peers alone, for as long as it runs.")
+@click.option(
+    "--emergency",
+    is_flag=True,
+    help="Emergency mode while this command runs: a round every 30 seconds, only with local peers.",
+)
 @options.snapshot_hour
-@click.option("--tls-cert", type=pem, metavar="FILE", help="Listen over https with this certificate (chain), in PEM.")
-@click.option("--tls-key", type=pem, metavar="FILE", help="The key of the certificate, in PEM.")
+@click.option("--tls-cert", type=pem, metavar="FILE", help="Listen over https with this certificate or chain, in PEM.")
+@click.option("--tls-key", type=pem, metavar="FILE", help="The private key of the certificate, in PEM.")
 @tls_ca
 @options.as_json
 def sync(
@@ -154,7 +178,7 @@ def sync(
     tls_ca: str | None,
     as_json: bool,
 ) -> int:
-    """One round with every peer; with --listen, rounds without end, and answers to others. Exit 1 if a peer failed."""
+    """Do one round with every peer. With --listen, repeat it and answer peers. Exit status 1 if a peer failed."""
     community_sync.add_peers(directory, peers, allow_private=allow_private, tls_ca=tls_ca or "")
     if listen is not None:
         how = community_sync.Listening(listen, every, emergency, snapshot_hour, tls_cert, tls_key)
@@ -164,29 +188,31 @@ def sync(
     for result in results:
         _show(result, as_json=as_json)
     if not results:
-        output.note("there is no peer to sync with; add one with --peer KEY@URL")
+        output.note("there are no peers; add one with --peer KEY@URL")
     return int(any("failed" in result for result in results))
 
 
-@command.command("emergency", short_help="Switch emergency mode.")
+@command.command("emergency", short_help="Switch emergency mode on or off.")
 @directory
 @click.argument("state", metavar="on|off", type=click.Choice(["on", "off"]))
 def emergency(directory: Path, state: str) -> None:
-    """Switch emergency mode on or off: rounds every 30 seconds, with local peers alone.
+    """Switch emergency mode on or off: rounds every 30 seconds, only with local peers.
 
-    It is written down. A node that runs on this directory, with `sync --listen` or `tally serve`, follows in a second.
+    The mode is saved in DIR. A node that runs there, with `sync --listen` or `tally serve`, follows within a second.
     """
     community_sync.set_emergency(directory, on=state == "on")
 
 
-@command.command("status", short_help="Show a community.")
+@command.command("status", short_help="Show the state of a community.")
 @directory
 @click.option("--members", is_flag=True, help="List the members and their roles instead.")
-@click.option("--verify", is_flag=True, help="Verify everything that is stored first; exit 1 if something is wrong.")
+@click.option(
+    "--verify", is_flag=True, help="First verify everything that is stored; exit status 1 if something is wrong."
+)
 @options.as_json
 def status(directory: Path, members: bool, verify: bool, as_json: bool) -> int:
-    """Show how far a community is: events that count, clocks, forks, the fingerprint that equal nodes share."""
-    if verify and (wrong := community_place.problems(directory)):  # a log with that in it may not even open
+    """Show the state of a community: counted events, clocks, forks, and the fingerprint that equal nodes share."""
+    if verify and (wrong := community_place.problems(directory)):  # a damaged log may not even open
         _show_problems(wrong, as_json=as_json)
         return 1
     with community_place.opened(directory) as community:

@@ -1,4 +1,4 @@
-"""A community on disk: DIR/community.json, DIR/key, DIR/log.db, DIR/snapshots. Opened and closed by each command."""
+"""A community in a directory: community.json, key, log.db and snapshots/. Each command opens and closes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tallystick.store.events import Problem
 
 
-class Opened:
+class OpenCommunity:
     """An open community: its log, its key, its views."""
 
     def __init__(
@@ -45,15 +45,15 @@ class Opened:
 
     @property
     def peers(self) -> list[Peer]:
-        """The peers that were written down."""
+        """The peers that are saved in the directory."""
         return self.place.known_peers
 
     def client(self, peer: Peer) -> HttpClient:
-        """A client for one of them."""
+        """A client for a peer."""
         return self.place.client(self.keys, peer)
 
     def upkeep(self, schedule: Schedule | None = None) -> NodeUpkeep:
-        """What the node does by itself."""
+        """What the node does automatically."""
         from tallystick.cli import output
         from tallystick.community.upkeep import NodeUpkeep
 
@@ -62,14 +62,14 @@ class Opened:
         )
 
     def fanout(self) -> Fanout:
-        """What hands new events on to the peers."""
+        """What sends new events to the peers."""
         from tallystick.community import Fanout
 
         return Fanout(self.log, lambda: self.peers, self.client)
 
 
 def create(directory: Path, place: CommunityConfig, keys: KeyPair) -> None:
-    """Write down a new community; the directory must not have one."""
+    """Create a community in a directory that has none."""
     from tallystick import errors
     from tallystick.community import config as places
 
@@ -81,7 +81,7 @@ def create(directory: Path, place: CommunityConfig, keys: KeyPair) -> None:
 
 
 @contextmanager
-def opened(directory: Path, *, offline: bool = False) -> Iterator[Opened]:
+def opened(directory: Path, *, offline: bool = False) -> Iterator[OpenCommunity]:
     """The community in a directory, for one command. `offline`: do not ask the peers before the first event."""
     import tallystick
     from tallystick.community import EventLog, KeyPair, OwnHead, SnapshotStore
@@ -95,21 +95,20 @@ def opened(directory: Path, *, offline: bool = False) -> Iterator[Opened]:
     ask = None if offline else own_head
     with tallystick.open(f"sqlite:{directory / 'log.db'}", profile="community") as store:
         log = EventLog(store, place.community_id, node=keys.node, base=base, ask=ask)
-        yield Opened(directory, place, keys, log, own_head)
+        yield OpenCommunity(directory, place, keys, log, own_head)
 
 
 def problems(directory: Path) -> list[Problem]:
-    """What verification finds wrong with the log in a directory, which need not be fit to be opened as one."""
+    """The problems that verification finds in the log of a directory, even if it cannot be opened as a community."""
     import tallystick
     from tallystick.community import config as places
-    from tallystick.community import signatures
 
     places.read(directory)
     with tallystick.open(f"sqlite:{directory / 'log.db'}", profile="community", readonly=True) as store:
-        return signatures.verify(store).problems
+        return store.verify().problems
 
 
-def facts(community: Opened) -> dict[str, Any]:
+def facts(community: OpenCommunity) -> dict[str, Any]:
     """What `tally community status` shows."""
     replica = community.log.replica
     heads = community.log.heads()

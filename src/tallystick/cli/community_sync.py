@@ -1,4 +1,4 @@
-"""The network half of `tally community`: joining, rounds with peers, listening."""
+"""The network part of `tally community`: joining, rounds with peers, listening."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from tallystick.cli import community_place, output
-from tallystick.cli.community_place import Opened
+from tallystick.cli.community_place import OpenCommunity
 
 if TYPE_CHECKING:
     import socket
@@ -37,7 +37,7 @@ class Invitation(msgspec.Struct, frozen=True):
 
 
 def join(directory: Path, text: bytes, *, allow_private: bool, tls_ca: str = "") -> dict[str, Any]:
-    """Make a directory for a newcomer, and its first event."""
+    """Create the directory of a new node, and its first event."""
     from tallystick import errors
     from tallystick.community import KeyPair
     from tallystick.community import config as places
@@ -56,9 +56,9 @@ def join(directory: Path, text: bytes, *, allow_private: bool, tls_ca: str = "")
     if invitation.snapshot and invitation.peer:
         place.base = _adopt(directory, invitation)
         places.save(directory, place)
-    with community_place.opened(directory, offline=True) as community:  # nobody has anything of a key this new
+    with community_place.opened(directory, offline=True) as community:  # no peer knows a key this new
         if place.base is not None:
-            _rounds(community)  # the floor's own event must be here before anything is written
+            _rounds(community)  # the event that declares the floor must be here before anything is written
         community.log.replica.clock.observe(invitation.lamport)
         data = {"invite": key.node, "proof": place.proof}
         event = community.log.append_local("community.member.joined", data, keys)
@@ -66,7 +66,7 @@ def join(directory: Path, text: bytes, *, allow_private: bool, tls_ca: str = "")
 
 
 def _adopt(directory: Path, invitation: Invitation) -> int:
-    """Fetch the snapshot that the invitation names; what is not exactly that is refused."""
+    """Fetch the snapshot that the invitation names, and refuse any other."""
     from tallystick import errors
     from tallystick.community import snapshot as snapshots
 
@@ -85,7 +85,7 @@ def _adopt(directory: Path, invitation: Invitation) -> int:
 
 
 def add_peers(directory: Path, peers: tuple[str, ...], *, allow_private: bool, tls_ca: str = "") -> None:
-    """Write down new peers, each as KEY@URL, and who vouches for them."""
+    """Save new peers, each as KEY@URL, and the certificate authorities for them."""
     from tallystick.community import addresses, identity
     from tallystick.community import config as places
 
@@ -103,12 +103,12 @@ def add_peers(directory: Path, peers: tuple[str, ...], *, allow_private: bool, t
 
 
 def round_with_all(directory: Path, *, local_only: bool = False) -> list[dict[str, Any]]:
-    """One round with every peer, and what came of each."""
+    """Do one round with every peer, and return the results."""
     with community_place.opened(directory) as community:
         return _rounds(community, local_only=local_only)
 
 
-def _rounds(community: Opened, *, local_only: bool = False) -> list[dict[str, Any]]:
+def _rounds(community: OpenCommunity, *, local_only: bool = False) -> list[dict[str, Any]]:
     from tallystick.community.rounds import Rounds
 
     async def all_of_them() -> dict[str, dict[str, Any]]:
@@ -119,29 +119,29 @@ def _rounds(community: Opened, *, local_only: bool = False) -> list[dict[str, An
         return rounds.results
 
     results = _run(all_of_them())
-    return [_told(peer.url, results[peer.key]) for peer in community.peers if peer.key in results]
+    return [_result(peer.url, results[peer.key]) for peer in community.peers if peer.key in results]
 
 
-def _told(url: str, result: dict[str, Any]) -> dict[str, Any]:
+def _result(url: str, result: dict[str, Any]) -> dict[str, Any]:
     return {"peer": url, "failed": result["failed"]} if "failed" in result else {"peer": url, **result["result"]}
 
 
-def append(community: Opened, type_: str, data: dict[str, Any], *, offline: bool) -> Event:
-    """Write an event, and hand it on to the peers as far as they answer now."""
+def append(community: OpenCommunity, type_: str, data: dict[str, Any], *, offline: bool) -> Event:
+    """Write an event, and send it to the peers that answer now."""
     if offline:
         return community.log.append_local(type_, data, community.keys)
     with community.fanout() as fanout:
         event = community.log.append_local(type_, data, community.keys)
         fanout.flush(FLUSH_SECONDS)
     for peer, reason in community.own_head.failures.items():
-        output.note(f"{peer} was not asked for this node's own head: {reason}")
+        output.note(f"{peer} could not be asked for this node's own head: {reason}")
     return event
 
 
 class Listening(msgspec.Struct, frozen=True):
-    """How a node listens: where, how often it calls others, and with which certificate, if over https."""
+    """How a node listens: where, how often it calls its peers, and with which certificate over https."""
 
-    place: str
+    address: str
     every: float | None = None
     emergency: bool = False
     snapshot_hour: int | None = None
@@ -149,36 +149,38 @@ class Listening(msgspec.Struct, frozen=True):
     tls_key: str | None = None
 
     def bind(self) -> socket.socket:
-        """The socket; port 0 takes a free one."""
+        """The socket. Port 0 chooses a free one."""
         import socket
 
-        host, _, port = self.place.rpartition(":")
+        host, _, port = self.address.rpartition(":")
         if not host or not port.isdecimal():
-            raise click.BadParameter(f"{self.place!r} is not HOST:PORT.", param_hint="--listen")
+            raise click.BadParameter(f"{self.address!r} is not HOST:PORT.", param_hint="--listen")
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             return socket.create_server((host.strip("[]"), int(port)), family=family)
         except OSError as problem:
-            raise click.BadParameter(f"{self.place} cannot be had ({problem}).", param_hint="--listen") from None
+            raise click.BadParameter(f"cannot listen on {self.address} ({problem}).", param_hint="--listen") from None
 
     def schedule(self) -> Schedule:
-        """The rhythm of its rounds and snapshots."""
+        """When it does rounds and snapshots."""
         from tallystick.community.settings import settings
 
         return settings().schedule(hour=self.snapshot_hour, every=self.every, emergency=self.emergency)
 
     def require_pair(self) -> None:
-        """Refuse a certificate and key that do not belong together, before anything is served."""
+        """Refuse a certificate and a key that do not match, before anything is served."""
         import ssl
 
         if self.tls_cert is None and self.tls_key is None:
             return
         if self.tls_cert is None or self.tls_key is None:
-            raise click.BadParameter("a certificate and its key go together.", param_hint="--tls-cert, --tls-key")
+            raise click.BadParameter("give both the certificate and its key.", param_hint="--tls-cert, --tls-key")
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.tls_cert, self.tls_key)
         except (OSError, ssl.SSLError) as problem:
-            raise click.BadParameter(f"they are no pair ({problem}).", param_hint="--tls-cert, --tls-key") from None
+            raise click.BadParameter(
+                f"the certificate and the key do not match ({problem}).", param_hint="--tls-cert, --tls-key"
+            ) from None
 
 
 def listen(directory: Path, how: Listening) -> None:
@@ -212,15 +214,8 @@ def listen(directory: Path, how: Listening) -> None:
         _run(beside(serving, upkeep, now=lambda: datetime.now().astimezone(), look=community.log.refresh))
 
 
-def retain(community: Opened, *, days: float | None = None) -> None:
-    """Let go what a floor has covered for so many days, and all but the newest snapshots."""
-    upkeep = community.upkeep()
-    upkeep.retain(days=days)
-    community.place = upkeep.place
-
-
 def set_emergency(directory: Path, *, on: bool) -> None:
-    """Write down whether it is an emergency; a node that runs on this directory notices within a second."""
+    """Save whether it is an emergency. A node that runs on this directory notices within a second."""
     from tallystick.community import config as places
 
     place = places.read(directory)

@@ -21,14 +21,14 @@ _VERDICT = "tallystick.verdict"
 
 
 def decide(status: int) -> int:
-    """Fix the exit status before the answer is printed, so that a reader who hangs up early does not change it."""
+    """Fix the exit status before the answer is printed, so that closing the pipe early does not change it."""
     click.get_current_context().meta[_VERDICT] = status
     return status
 
 
 @contextmanager
 def quiet_interruptions(ctx: click.Context) -> Iterator[None]:
-    """Ctrl-C and a reader that went away (`| head`) are nothing to complain about."""
+    """End quietly on Ctrl-C, or if the reader of the output is gone (`| head`)."""
     try:
         yield
     except BrokenPipeError:
@@ -39,14 +39,14 @@ def quiet_interruptions(ctx: click.Context) -> Iterator[None]:
 
 
 def _drop_output() -> None:
-    """Point stdout at nothing: the interpreter flushes it once more when it ends."""
+    """Redirect stdout to the null device: the interpreter flushes it again when it ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
 def exit_status(run: Callable[[], Any], *, as_json: bool) -> int:
-    """Run a command line; the status to exit with. Whatever went wrong was then said on stderr."""
+    """Run a command line and return its exit status. Errors are printed on stderr."""
     _never_fail_to_print()
     with warnings.catch_warnings():
         _show_warnings_as_lines()
@@ -72,7 +72,7 @@ def exit_status(run: Callable[[], Any], *, as_json: bool) -> int:
 
 
 def _never_fail_to_print() -> None:
-    """Characters that the terminal's encoding lacks are written as escapes."""
+    """Escape characters that the encoding of the terminal lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -112,7 +112,7 @@ def _internal(problem: Exception) -> dict[str, Any]:
 
 
 def _show_warnings_as_lines() -> None:
-    """Warnings to users become one line each; those between programmers stay out of sight."""
+    """Print warnings for users as one line each, and hide those for programmers."""
 
     def show(message: Warning | str, category: type[Warning], *place: object, **more: object) -> None:
         if issubclass(category, UserWarning):

@@ -1,8 +1,7 @@
-"""`tally`: the command line. A command is one file in this package and one line in `COMMANDS`."""
+"""`tally`: the command line. Each command has one line in `COMMANDS`, and is imported when it is used."""
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -10,50 +9,42 @@ from typing import Any
 import click
 
 from tallystick.cli import failures
+from tallystick.cli.group import LazyGroup
 
 COMMANDS = {
-    "append": "append",
-    "import": "import_",
-    "export": "export",
-    "copy": "copy_",
-    "read": "read",
-    "tail": "tail",
-    "streams": "streams",
-    "audit": "audit",
-    "verify": "verify",
-    "doctor": "doctor",
-    "schema": "schema",
-    "migrate": "migrate",
-    "state": "state",
-    "snapshot": "snapshot",
-    "prune": "prune",
-    "erase": "erase",
-    "retain": "retain",
-    "project": "project",
-    "rebuild": "rebuild",
-    "projections": "projections",
-    "consumers": "consumers",
-    "deadletters": "deadletters",
-    "run": "run",
-    "community": "community",
-    "pipeline": "pipeline",
-    "serve": "serve",
-    "token": "token",
+    "append": "events:append",
+    "import": "transfer:import_",
+    "export": "transfer:export",
+    "copy": "transfer:copy",
+    "read": "events:read",
+    "tail": "events:tail",
+    "streams": "events:streams",
+    "audit": "events:audit",
+    "verify": "verify:command",
+    "doctor": "doctor:doctor",
+    "schema": "schema:command",
+    "migrate": "doctor:migrate",
+    "state": "state:command",
+    "snapshot": "snapshot:command",
+    "prune": "retention:prune",
+    "erase": "retention:erase",
+    "retain": "retention:retain",
+    "project": "projections:project",
+    "rebuild": "rebuild:command",
+    "projections": "projections:command",
+    "consumers": "consumers:command",
+    "deadletters": "consumers:deadletters",
+    "run": "run:command",
+    "community": "community:command",
+    "pipeline": "pipeline:command",
+    "serve": "serve:command",
+    "token": "token:command",
 }
-"""Name of the command -> module in this package whose `command` it is. Modules are imported when they are asked for."""
+"""Name of the command -> its place in this package, `module:attribute`."""
 
 
-class Tally(click.Group):
-    """A group that finds its commands by name, and in which no exception gets past as a stack trace."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(f"tallystick.cli.{COMMANDS[cmd_name]}").command
-        return command
+class TallyGroup(LazyGroup):
+    """The group of all commands: no exception leaves it as a stack trace."""
 
     def invoke(self, ctx: click.Context) -> Any:
         with failures.quiet_interruptions(ctx):
@@ -86,15 +77,15 @@ class Tally(click.Group):
         sys.exit(failures.exit_status(run, as_json="--json" in arguments))
 
 
-@click.command(cls=Tally, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=TallyGroup, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="tallystick", prog_name="tally")
 def tally() -> None:
-    """Keep, read, check and move event logs.
+    """Write, read, check and move event logs.
 
-    URL says where the log is: files:DIR, sqlite:FILE or ndjson:DIR.
+    URL names a log: files:DIR, sqlite:FILE, ndjson:DIR or postgresql://HOST/DATABASE.
 
-    Exit status: 0 done, 1 the answer is no (conflict, damage found, check failed), 2 could not run (usage, missing
-    file, cannot connect). Set TALLY_DEBUG=1 to see the trace of an internal error.
+    Exit status: 0 if the command succeeded, 1 if the answer is no (a conflict, damage, a failed check), 2 if it could
+    not run (wrong usage, a missing file, no connection). Set TALLY_DEBUG=1 to see the stack trace of an internal error.
     """
 
 

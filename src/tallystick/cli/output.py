@@ -1,16 +1,17 @@
-"""What people and programs see: tables, lines of events, JSON. Wide and plain when stdout is no terminal."""
+"""What commands print: tables, lines of events, JSON. If stdout is not a terminal, it is wide and plain."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from tallystick.cli import ndjson, times
+from tallystick.cli import failures, times
+from tallystick.event import line
 
 if TYPE_CHECKING:
     from tallystick.event.model import Event
@@ -20,19 +21,28 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def document(content: Any) -> None:
-    """One JSON document on one line."""
+    """Print one JSON document on one line."""
     click.echo(msgspec.json.encode(content, enc_hook=str))
 
 
+def answer(ok: bool, content: Any, show: Callable[[], None], *, as_json: bool) -> int:
+    """Print what a check found, as a document or for people, and return the exit status. It is fixed before anything
+    is printed, so that a reader who closes the pipe early does not change it.
+    """
+    status = failures.decide(failures.DONE if ok else failures.NO)
+    document(content) if as_json else show()
+    return status
+
+
 def printable(text: str) -> str:
-    """The text with whatever could steer a terminal (control and direction characters) written as an escape."""
+    """The text with everything that could control a terminal (control and direction characters) escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
 def size(count: int) -> str:
-    """A number of bytes for people."""
+    """A number of bytes, as people write it."""
     amount = float(count)
     for unit in _UNITS[:-1]:
         if abs(amount) < 1024:
@@ -42,7 +52,7 @@ def size(count: int) -> str:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table. On a terminal long cells are folded, elsewhere every row is one line and nothing is cut."""
+    """Print a table. A terminal gets long cells folded; otherwise every row is one line and nothing is cut."""
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
@@ -54,7 +64,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> None:
-    """Names and values, one pair a line."""
+    """Print names and values, one pair per line."""
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
@@ -85,9 +95,9 @@ def _print(grid: Any) -> None:
 
 
 def events(found: Sequence[Event], *, as_json: bool) -> None:
-    """Events, a line each: as NDJSON, or for people."""
+    """Print events, one per line, as NDJSON or for people."""
     if as_json:
-        write(ndjson.lines(found))
+        write(line.lines(found))
         return
     terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if terminal else None
@@ -97,18 +107,18 @@ def events(found: Sequence[Event], *, as_json: bool) -> None:
 
 def _line(event: Event, *, width: int | None) -> str:
     payload = "(erased)" if event.payload is None else event.payload.decode()
-    place, name = f"{event.position:>8}", f"{event.stream}#{event.seq}"
-    text = printable(f"{place}  {times.to_text(event.time)}  {name:<28}  {event.type:<20}  {payload}")
+    position, name = f"{event.position:>8}", f"{event.stream}#{event.seq}"
+    text = printable(f"{position}  {times.to_text(event.time)}  {name:<28}  {event.type:<20}  {payload}")
     return text if width is None or len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
 def write(data: bytes) -> None:
-    """Bytes to stdout, in order with everything printed before."""
+    """Write bytes to stdout, after everything that was printed before."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def note(text: str) -> None:
-    """A remark to the person at the terminal, out of the way of the output."""
+    """Print a remark on stderr, apart from the output."""
     click.echo(printable(text), err=True)

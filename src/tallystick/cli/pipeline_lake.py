@@ -1,4 +1,4 @@
-"""`tally pipeline lake`: a log as a table of Delta Lake or Apache Iceberg, for tools that know those."""
+"""`tally pipeline lake`: a log as a table of Delta Lake or Apache Iceberg, for tools that read those."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import click
 import msgspec
 
 from tallystick import errors
-from tallystick.cli import failures, options, output, places, progress, spark
-from tallystick.cli.verify import show_problems
+from tallystick.cli import options, output, pipeline, progress
+from tallystick.cli.verify import counted, show_problems
 
 if TYPE_CHECKING:
     from tallystick.pipeline.lake.check import TableVerifyResult
     from tallystick.pipeline.lake.projection_rows import RowsVerifyResult
 
-_FORMAT = click.option(
-    "--format", type=click.Choice(("delta", "iceberg")), help="The format of a table that is not there yet."
+_FORMAT = click.option("--format", type=click.Choice(("delta", "iceberg")), help="The format of a new table.")
+_FORGET = click.option(
+    "--forget", is_flag=True, help="Remove old versions of the table, and files left by killed runs."
 )
 
 
@@ -40,25 +41,25 @@ def _libraries() -> Iterator[None]:
         raise errors.SparkMissing(library=missing.name or "pyarrow") from missing
 
 
-@command.command("append", short_help="Add what is new to the table.")
+@command.command("append", short_help="Add new events to the table.")
 @options.url
-@click.argument("destination", metavar="DEST", type=places.PLACE)
+@click.argument("destination", metavar="DEST", type=options.LOCATION)
 @_FORMAT
-@spark.archive
+@pipeline.archive
 @click.option(
     "--buckets",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Into how many buckets a new table puts streams. Default: 16.",
+    help="How many buckets a new table has for its streams. Default: 16.",
 )
 @click.option(
     "--commit",
     "commit_events",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Positions a commit. Default: 1000000 for Delta, 250000 for Iceberg, which keeps them in memory.",
+    help="Positions per commit. Default: 1000000 for Delta, 250000 for Iceberg, which keeps them in memory.",
 )
-@click.option("--forget", is_flag=True, help="Remove old versions of the table, and what killed runs left.")
+@_FORGET
 @options.as_json
 def append_(
     url: str,
@@ -70,9 +71,9 @@ def append_(
     forget: bool,
     as_json: bool,
 ) -> None:
-    """Add every event up to the safe head that the table does not have yet, and take out what was erased.
+    """Add every event up to the safe head that the table does not have, and remove payloads that were erased.
 
-    Each event gets there once, whatever is killed and whoever runs at the same time. An erased payload is still in old
+    Each event is added once, even if runs are killed or several run at the same time. An erased payload stays in old
     versions of the table until --forget removes them.
     """
     with _libraries(), progress.tasks("appending") as show:
@@ -91,24 +92,24 @@ def append_(
     if as_json:
         output.document(done)
         return
-    erased = f", {done.erased} erased payloads taken out" if done.erased else ""
+    erased = f", {done.erased} erased payloads removed" if done.erased else ""
     removed = f", {done.removed} old files removed" if done.removed else ""
     click.echo(f"appended {done.events} events in {done.commits} commits{erased}{removed}")
     click.echo(f"{destination} ({done.format}) holds the log through position {done.through}")
-    _tell_left(done.left)
+    _note_left(done.left)
 
 
-@command.command("rows", short_help="Put the rows of a projection into a table.")
+@command.command("rows", short_help="Write the rows of a projection to a table.")
 @options.url
 @click.argument("name", metavar="NAME")
-@click.argument("destination", metavar="DEST", type=places.PLACE)
+@click.argument("destination", metavar="DEST", type=options.LOCATION)
 @_FORMAT
-@click.option("--forget", is_flag=True, help="Remove old versions of the table, and what killed runs left.")
+@_FORGET
 @options.as_json
 def rows_(url: str, name: str, destination: str, format: str | None, forget: bool, as_json: bool) -> None:
-    """Replace the table by the live rows of the projection NAME, in one commit that says at which position they are.
+    """Replace the table with the live rows of the projection NAME, in one commit that records their position.
 
-    What was erased from the rows is still in old versions of the table until --forget removes them.
+    Data that was erased from the rows stays in old versions of the table until --forget removes them.
     """
     with _libraries():
         from tallystick.pipeline.lake.projection_rows import replace
@@ -117,26 +118,27 @@ def rows_(url: str, name: str, destination: str, format: str | None, forget: boo
     if as_json:
         output.document(done)
         return
-    what = "replaced by" if done.changed else "has already"
+    what = "now has" if done.changed else "already has"
     click.echo(f"{destination} ({done.format}) {what} the {done.rows} rows of {name} at position {done.position}")
-    _tell_left(done.left)
+    _note_left(done.left)
 
 
-def _tell_left(left: int) -> None:
+def _note_left(left: int) -> None:
     if left:
-        output.note(f"{left} data files of old versions are still there: --forget removes them")
+        output.note(f"{left} data files of old versions remain; --forget removes them")
 
 
 @command.command("verify", short_help="Check every row of the table.")
 @options.url
-@click.argument("destination", metavar="DEST", type=places.PLACE)
-@spark.archive
+@click.argument("destination", metavar="DEST", type=options.LOCATION)
+@pipeline.archive
 @options.as_json
 def verify_(url: str, destination: str, archive_directory: str | None, as_json: bool) -> int:
-    """Check checksums, sequences and links of the table, and hold every row against the log and its archive.
+    """Check checksums, sequences and links of the table, and compare every row with the log and its archive.
 
-    Events that are missing, doubled, exchanged or changed are listed. Of a table with the rows of a projection: their
-    fingerprint, and the log's rows if they are still at that position. Exit status 0 if nothing is wrong, 1 otherwise.
+    Lists events that are missing, repeated, swapped or changed. For a table with the rows of a projection, checks their
+    fingerprint, and compares them with the log's rows if these are still at that position. Exit status 0 if nothing is
+    wrong, 1 otherwise.
     """
     with _libraries(), progress.tasks("verifying") as show:
         from tallystick.pipeline.lake import check, projection_rows
@@ -147,26 +149,21 @@ def verify_(url: str, destination: str, archive_directory: str | None, as_json: 
             found = projection_rows.verify(url, destination)
         else:
             found = check.verify(url, destination, archive_directory, show=show)
-    status = failures.decide(failures.DONE if found.ok else failures.NO)
-    if as_json:
-        output.document({"ok": found.ok} | msgspec.to_builtins(found))
-    else:
-        _show(found)
-    return status
+    document = {"ok": found.ok} | msgspec.to_builtins(found)
+    return output.answer(found.ok, document, lambda: _show(found), as_json=as_json)
 
 
 def _show(found: TableVerifyResult | RowsVerifyResult) -> None:
     if found.problems:
         show_problems(found.problems)
-        more = " or more" if getattr(found, "truncated", False) else ""
-        click.echo(f"{len(found.problems)}{more} wrong")
+        click.echo(counted(found.problems, getattr(found, "truncated", False)))
     else:
-        click.echo(f"ok: {_counted(found)}")
+        click.echo(f"ok: {_summary(found)}")
     for text in found.unsure:
-        output.note(f"not looked at: {text}")
+        output.note(f"not checked: {text}")
 
 
-def _counted(found: TableVerifyResult | RowsVerifyResult) -> str:
+def _summary(found: TableVerifyResult | RowsVerifyResult) -> str:
     from tallystick.pipeline.lake.check import TableVerifyResult
 
     if not isinstance(found, TableVerifyResult):

@@ -1,23 +1,23 @@
-"""`tally pipeline stream`: a projection kept current by Structured Streaming."""
+"""`tally pipeline stream`: keeping a projection current with Structured Streaming."""
 
 from __future__ import annotations
 
 import click
 
-from tallystick.cli import modules, options, output, places, spark
+from tallystick.cli import code, options, output, pipeline
 
 
-@click.command("stream", short_help="Keep a projection current by Structured Streaming.")
+@click.command("stream", short_help="Keep a projection current with Structured Streaming.")
 @options.url
 @click.argument("reference", metavar="MODULE:NAME")
 @click.option(
     "--checkpoint",
     metavar="DIR",
     required=True,
-    type=places.PLACE,
-    help="Where the query keeps its place.",
+    type=options.LOCATION,
+    help="Where the query stores its own checkpoint.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on as events are appended, until Ctrl-C.")
+@options.follow
 @click.option(
     "--batch",
     "batch_events",
@@ -25,7 +25,7 @@ from tallystick.cli import modules, options, output, places, spark
     type=click.IntRange(min=1),
     default=200_000,
     show_default=True,
-    help="Positions a batch at most.",
+    help="At most this many positions per batch.",
 )
 @click.option(
     "--batch-bytes",
@@ -33,11 +33,10 @@ from tallystick.cli import modules, options, output, places, spark
     type=click.IntRange(min=1),
     default=256 << 20,
     show_default=True,
-    help="Bytes of events a batch at most; one event may have more.",
+    help="At most this many bytes of events per batch, but at least one event.",
 )
-@modules.catalog
-@spark.master
-@spark.memory
+@code.catalog
+@pipeline.spark
 @options.as_json
 def command(
     url: str,
@@ -46,23 +45,22 @@ def command(
     follow: bool,
     batch_events: int,
     batch_bytes: int,
-    catalog: str | None,
-    master: str,
-    memory: str,
+    catalog_reference: str | None,
+    spark: pipeline.Spark,
     as_json: bool,
 ) -> None:
-    """Apply every event that the rows have not seen, each exactly once, whatever is killed and started again."""
+    """Apply every event that the rows have not seen, each exactly once, even if the job is killed and started again."""
     import tallystick
     from tallystick.projections import ViewReader
 
-    projection, known = modules.projection(reference), modules.loaded_catalog(catalog)
-    with spark.session(master, memory=memory) as session:
+    projection, catalog = code.load_projection(reference), code.load_catalog(catalog_reference)
+    with pipeline.session(spark) as session:
         from tallystick.pipeline.jobs.stream import stream
         from tallystick.pipeline.spark.failures import clear
 
         with clear():
             bounds = {"batch_events": batch_events, "batch_bytes": batch_bytes}
-            query = stream(session, url, projection, checkpoint, catalog=known, follow=follow, **bounds)
+            query = stream(session, url, projection, checkpoint, catalog=catalog, follow=follow, **bounds)
             try:
                 query.awaitTermination()
             except KeyboardInterrupt:

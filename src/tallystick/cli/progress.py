@@ -1,17 +1,17 @@
-"""A progress bar on stderr, if a person is looking there; else nothing."""
+"""Progress bars on stderr. If stderr is not a terminal, nothing is shown."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
 Move = Callable[[int], None]
 
 
 @contextmanager
 def bar(title: str, *, total: int | None, in_bytes: bool = False, shown: bool = True) -> Iterator[Move]:
-    """A bar; call what you get with how much is done so far. `total` None: unknown."""
+    """A bar, and a function that takes how much is done so far. `total` None: unknown."""
     if not shown or not sys.stderr.isatty():
         yield lambda done: None
         return
@@ -26,8 +26,23 @@ def bar(title: str, *, total: int | None, in_bytes: bool = False, shown: bool = 
 
 
 @contextmanager
+def parts(totals: Mapping[str, int | None]) -> Iterator[Callable[[str, int], None]]:
+    """A bar for each part of an operation, and a function that takes the part and how much of it is done."""
+    bars: dict[str, Move] = {}
+    with ExitStack() as stack:
+
+        def move(part: str, done: int) -> None:
+            if part not in bars:
+                stack.close()  # the previous part is done
+                bars[part] = stack.enter_context(bar(part, total=totals.get(part)))
+            bars[part](done)
+
+        yield move
+
+
+@contextmanager
 def tasks(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar whose total becomes known on the way; call what you get with how much is done, and of how much."""
+    """A bar whose total changes, and a function that takes how many tasks are done, and the total."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return

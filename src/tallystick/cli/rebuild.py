@@ -1,4 +1,4 @@
-"""`tally rebuild`: the rows of a projection, made anew from the whole log."""
+"""`tally rebuild` and `tally pipeline rebuild`: the rows of a projection, computed again from the whole log."""
 
 from __future__ import annotations
 
@@ -6,58 +6,56 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tallystick.cli import modules, options, output, placing, spark
-from tallystick.cli.project import open_beside_writer
+from tallystick.cli import code, options, output, pipeline, rebuild_location
 
 if TYPE_CHECKING:
     from tallystick import Store
 
 
-@click.command("rebuild", short_help="Make the rows of a projection anew.")
-@options.url
-@click.argument("reference", metavar="MODULE:NAME")
-@placing.on("auto")
-@modules.catalog
-@spark.archive
-@spark.master
-@spark.memory
-@options.as_json
-def command(
-    url: str,
-    reference: str,
-    place: str,
-    catalog: str | None,
-    archive_directory: str | None,
-    master: str,
-    memory: str,
-    as_json: bool,
-) -> None:
-    """Fold the whole log into new rows beside the old ones, and switch to them once they have caught up.
+def _rebuild(name: str, *, on: str, short_help: str) -> click.Command:
+    """The command, which differs only in where it runs by default."""
 
-    Readers see the old rows until then, and never older ones than before. A log of which a part was pruned cannot be
-    folded again, unless --archive has that part: else it is refused. Where it is folded, and why there, is said first.
-    """
-    made_anew(url, reference, place, catalog, placing.Session(master, memory, archive_directory), as_json=as_json)
+    @click.command(name, short_help=short_help)
+    @options.url
+    @click.argument("reference", metavar="MODULE:NAME")
+    @rebuild_location.on(on)
+    @code.catalog
+    @pipeline.archive
+    @pipeline.spark
+    @options.as_json
+    def rebuild(
+        url: str,
+        reference: str,
+        location: str,
+        catalog_reference: str | None,
+        archive_directory: str | None,
+        spark: pipeline.Spark,
+        as_json: bool,
+    ) -> None:
+        """Fold the whole log into new rows, and switch to them when they have caught up.
 
+        Readers see the old rows until then, and never rows that are older than those they have seen. A log with pruned
+        events cannot be folded again, unless --archive has these events; otherwise the rebuild is refused. It first
+        prints where the log is folded, and why.
+        """
+        projection = code.load_projection(reference)
+        with code.open_beside_writer(url, catalog_reference) as store:
+            choice = rebuild_location.choose(
+                location, projection, events=store.head(), archive=archive_directory, store=store
+            )
+            position = rebuild_location.rebuild(store, projection, choice, spark, archive_directory)
+            found = {"projection": projection.name, "position": position}
+            found |= _fingerprint(store, projection) | {"on": choice.on, "why": choice.why}
+        if as_json:
+            output.document(found)
+        else:
+            output.facts(found.items())
 
-def made_anew(
-    url: str, reference: str, place: str, catalog: str | None, session: placing.Session, *, as_json: bool
-) -> None:
-    """Rebuild a projection and show what came of it."""
-    projection = modules.projection(reference)
-    with open_beside_writer(url, catalog=catalog) as store:
-        choice = placing.choose(place, projection, events=store.head(), archive=session.archive, store=store)
-        position = placing.rebuild(store, projection, choice, session)
-        found = {"projection": projection.name, "position": position}
-        found |= _fingerprint(store, projection) | {"on": choice.on, "why": choice.why}
-    if as_json:
-        output.document(found)
-    else:
-        output.facts(found.items())
+    return rebuild
 
 
 def _fingerprint(store: Store, projection: Any) -> dict[str, Any]:
-    """The fingerprint of the rows, unless a live runner keeps them moving, or they are SQL tables."""
+    """The fingerprint of the rows; None while a live runner changes them. SQL tables have none."""
     from tallystick import errors
     from tallystick.projections import TableProjection, ViewReader
 
@@ -68,3 +66,7 @@ def _fingerprint(store: Store, projection: Any) -> dict[str, Any]:
     except errors.ViewMoved:
         return {"rows": None, "fingerprint": None}
     return {"rows": found.rows, "fingerprint": found.digest}
+
+
+command = _rebuild("rebuild", on="auto", short_help="Rebuild the rows of a projection.")
+on_spark = _rebuild("rebuild", on="spark", short_help="Rebuild the rows of a projection on Spark.")

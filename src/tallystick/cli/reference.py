@@ -1,6 +1,6 @@
-"""The reference of the command line as Markdown, made from the commands themselves.
+"""The reference of the command line as Markdown, generated from the help of the commands.
 
-`python -m tallystick.cli.reference > docs/cli.md` writes the page; a test compares them.
+`python -m tallystick.cli.reference > docs/cli.md` writes the page; a test checks that it is current.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tallystick.cli.main import tally
 _OPENING = """\
 # The command line
 
-Made by `python -m tallystick.cli.reference > docs/cli.md` from the help of the commands. Do not edit it.
+Generated from the help of the commands. Do not edit: run `python -m tallystick.cli.reference > docs/cli.md`.
 """
 
 
@@ -51,7 +51,7 @@ def _section(command: click.Command, ctx: click.Context, *, level: int) -> str:
 
 
 def _unwrapped(text: str) -> str:
-    """The help with one line a paragraph."""
+    """The help with one line per paragraph."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 

@@ -1,4 +1,4 @@
-"""`tally run replay`, `diff`, `telemetry` and `schema`: proofs, differences and the record for audit."""
+"""`tally run replay`, `diff`, `telemetry` and `schema`: checks, differences and the audit record."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tallystick.cli import failures, options, output, times
 
 if TYPE_CHECKING:
     from tallystick.runs.activity import Activity
+    from tallystick.runs.recovery import StateComparison
 
 _SHORT = 12
 
@@ -17,12 +18,12 @@ _SHORT = 12
 @click.command("replay", short_help="Rebuild a snapshot and compare it.")
 @options.url
 @click.argument("run", metavar="RUN")
-@click.option("--check", is_flag=True, help="Only compare; leave a wrong snapshot.json as it is.")
+@click.option("--check", is_flag=True, help="Only compare; do not rewrite a wrong snapshot.json.")
 @options.as_json
 def replay(url: str, run: str, check: bool, as_json: bool) -> int:
-    """Rebuild the state of a run from its first event on, and compare snapshot.json with it byte for byte.
+    """Rebuild the state of a run from its first event, and compare snapshot.json with it byte for byte.
 
-    Every event is held against its JSON Schema on the way. A snapshot.json that differs is put right: exit status 1.
+    Every event is also checked against its JSON Schema. If snapshot.json differs, it is rewritten: exit status 1.
     """
     import msgspec
 
@@ -32,19 +33,20 @@ def replay(url: str, run: str, check: bool, as_json: bool) -> int:
     with tallystick.open(url, readonly=check, create=False) as store:
         validated = runs.recovery.validate(store, run)
         found = runs.replay(store, run)
-    status = failures.decide(failures.DONE if found.equal else failures.NO)
-    if as_json:
-        output.document({**msgspec.to_builtins(found), "valid_events": validated})
-    elif not found.equal:
-        done = "it was put right" if found.rewritten else "it was left as it is"
+    document = {**msgspec.to_builtins(found), "valid_events": validated}
+    return output.answer(found.equal, document, lambda: _show_replay(run, found), as_json=as_json)
+
+
+def _show_replay(run: str, found: StateComparison) -> None:
+    if not found.equal:
+        done = "it was rewritten" if found.rewritten else "it was not changed"
         click.echo(f"{run}: snapshot.json is wrong: {found.reason}; {done}")
     elif found.seq:
-        click.echo(f"{run}: {found.events} events, snapshot.json at {found.seq} is what they say, byte for byte")
+        click.echo(f"{run}: {found.events} events; snapshot.json at seq {found.seq} equals their state, byte for byte")
     else:
-        click.echo(f"{run}: {found.events} events replayed; this engine keeps no snapshot.json")
-    if found.since and not as_json:
-        click.echo(f"{run}: seq 1 to {found.since} were pruned; the replay began at the snapshot there")
-    return status
+        click.echo(f"{run}: {found.events} events replayed; this engine has no snapshot.json")
+    if found.since:
+        click.echo(f"{run}: seq 1 to {found.since} were pruned; the replay started at the snapshot there")
 
 
 @click.command("diff", short_help="Compare two runs.")
@@ -53,7 +55,7 @@ def replay(url: str, run: str, check: bool, as_json: bool) -> int:
 @click.argument("b", metavar="B")
 @options.as_json
 def diff(url: str, a: str, b: str, as_json: bool) -> int:
-    """List what is different between the runs A and B: nodes, code, parameters, artifacts. Times do not count.
+    """List the differences between the runs A and B: nodes, code, parameters, artifacts. Times are not compared.
 
     Exit status 0 if they are the same, 1 otherwise.
     """
@@ -61,15 +63,16 @@ def diff(url: str, a: str, b: str, as_json: bool) -> int:
 
     with options.open_reading(url) as store:
         found = runs.diff(runs.load(store, a).state, runs.load(store, b).state)
-    status = failures.decide(failures.NO if found else failures.DONE)
-    if as_json:
-        output.document({"equal": not found, "a": a, "b": b, "differences": found})
-    elif found:
-        rows = ((item.what, item.name, item.property, _cell(item.a), _cell(item.b)) for item in found)
-        output.table(("what", "name", "property", a, b), rows)
-    else:
-        click.echo(f"{a} and {b} made the same")
-    return status
+    document = {"equal": not found, "a": a, "b": b, "differences": found}
+
+    def show() -> None:
+        if found:
+            rows = ((item.what, item.name, item.property, _cell(item.a), _cell(item.b)) for item in found)
+            output.table(("what", "name", "property", a, b), rows)
+        else:
+            click.echo(f"{a} and {b} are the same")
+
+    return output.answer(not found, document, show, as_json=as_json)
 
 
 def _cell(value: str | None) -> str:
@@ -79,18 +82,18 @@ def _cell(value: str | None) -> str:
     return value[:_SHORT] if is_hash else value
 
 
-@click.command("telemetry", short_help="Who ran what, when, from which commit.")
+@click.command("telemetry", short_help="List who ran what, when, from which commit.")
 @options.url
 @click.option("--run", metavar="RUN", help="Only this run.")
 @click.option("--node", metavar="NODE", help="Only this node.")
 @click.option("--worker", metavar="NAME", help="Only what this worker did.")
 @click.option("--actor", metavar="NAME", help="Only what this actor asked for.")
-@click.option("--artifact", metavar="NAME|SHA256", help="Only what read or made this artifact.")
-@click.option("--commit", metavar="COMMIT", help="Only what ran from this commit; it may be shortened.")
+@click.option("--artifact", metavar="NAME|SHA256", help="Only attempts that read or wrote this artifact.")
+@click.option("--commit", metavar="COMMIT", help="Only what ran from this commit. A prefix is enough.")
 @options.time_range
 @options.as_json
 def telemetry(url: str, as_json: bool, **asked: Any) -> int:
-    """List every attempt at every node, with who, when, inputs and outputs, from which commit."""
+    """List every attempt to execute a node: who, when, inputs, outputs, and from which commit."""
     from tallystick import runs
 
     with options.open_reading(url) as store:
@@ -109,8 +112,8 @@ def telemetry(url: str, as_json: bool, **asked: Any) -> int:
 
 def _row(item: Activity) -> tuple[object, ...]:
     commit = (item.commit or "")[:_SHORT] + ("+" if item.dirty else "")
-    place = (times.to_text(item.started_at), item.run, item.node, item.attempt, item.status)
-    return (*place, item.worker, item.actor, commit, _hashes(item.inputs), _hashes(item.outputs))
+    attempt = (times.to_text(item.started_at), item.run, item.node, item.attempt, item.status)
+    return (*attempt, item.worker, item.actor, commit, _hashes(item.inputs), _hashes(item.outputs))
 
 
 def _hashes(artifacts: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""`tally run status` and `graph`: how runs stand, as tables for people, documents for programs, and pictures."""
+"""`tally run status` and `graph`: the state of runs, as tables for people, documents for programs, and pictures."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 FOLLOW_SECONDS = 0.25
 MARKS = {"pending": "○", "running": "▶", "finished": "✔", "failed": "✘", "stale": "↻"}
 STYLES = {"pending": "dim", "running": "blue", "finished": "green", "failed": "red", "stale": "yellow"}
-_OVER = ("finished", "failed", "interrupted")
+_ENDED = ("finished", "failed", "interrupted")
 
 
-@click.command("status", short_help="How runs stand.")
+@click.command("status", short_help="Show the state of runs.")
 @options.url
 @click.argument("run", metavar="[RUN]", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Show it again when it changes, until the run is over or Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Show it again whenever it changes, until the run ends or Ctrl-C.")
 @options.as_json
 def status(url: str, run: str | None, follow: bool, as_json: bool) -> int:
-    """Show how a run stands, node by node; without RUN, every run of the store. It reads beside the runner.
+    """Show the state of a run, node by node; without RUN, list every run of the store. It works while a run executes.
 
     Exit status 1 if a run is damaged.
     """
@@ -49,10 +49,16 @@ def status(url: str, run: str | None, follow: bool, as_json: bool) -> int:
 @click.command("graph", short_help="Draw a run's graph.")
 @options.url
 @click.argument("run", metavar="RUN")
-@click.option("--svg", "file", type=click.Path(dir_okay=False, writable=True), metavar="FILE", help="Draw SVG to FILE.")
+@click.option(
+    "--svg",
+    "file",
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Write an SVG picture to FILE.",
+)
 @options.as_json
 def graph(url: str, run: str, file: str | None, as_json: bool) -> None:
-    """Print the graph of a run as Mermaid text, with the state of every node; or draw it as an SVG picture."""
+    """Print the graph of a run as Mermaid text, with the state of every node, or draw it as an SVG picture."""
     from tallystick import runs
 
     with options.open_reading(url) as store:
@@ -113,7 +119,7 @@ def _list(store: Store, *, as_json: bool) -> int:
 
 
 def _runs(store: Store, unreadable: list[str]) -> Iterator[RunState]:
-    """The runs that can be read; of the others it is said why not, and noted."""
+    """The runs that can be read. The reasons why others cannot are printed and added to `unreadable`."""
     from tallystick import runs
     from tallystick.runs.journal import UNREADABLE
 
@@ -122,7 +128,7 @@ def _runs(store: Store, unreadable: list[str]) -> Iterator[RunState]:
             yield _load(store, run)
         except UNREADABLE as problem:
             unreadable.append(f"{run}: {problem.message}")
-    unreadable += [hole.reason for hole in store.log.holes()]  # a run without its directory is not in the list
+    unreadable += [hole.reason for hole in store.log.holes()]  # a run whose directory is missing is not in the list
     if unreadable:
         failures.decide(failures.NO)
     for reason in unreadable:
@@ -139,7 +145,7 @@ def _took(ns: int) -> str:
 
 
 def show(state: RunState) -> None:
-    """How a run stands: a line about it, a table of its nodes, its open issues."""
+    """Print a run: one line about it, a table of its nodes, its open issues."""
     from rich.console import Console
 
     terminal = sys.stdout.isatty()
@@ -207,7 +213,7 @@ def _node_took(item: WorkItem) -> str:
 
 
 def _follow(store: Store, run: str, *, as_json: bool) -> None:
-    """Show the run anew whenever it has grown, until it is over."""
+    """Show the run again whenever it has new events, until it ends."""
     try:
         if sys.stdout.isatty() and not as_json:
             from rich.live import Live
@@ -229,6 +235,6 @@ def _changes(store: Store, run: str) -> Iterator[RunState]:
         if state.seq != seen:
             seen = state.seq
             yield state
-        if state.run_state in _OVER:
+        if state.run_state in _ENDED:
             return
         time.sleep(FOLLOW_SECONDS)

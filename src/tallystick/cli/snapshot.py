@@ -1,4 +1,4 @@
-"""`tally snapshot`: make, list, protect."""
+"""`tally snapshot`: making, listing and protecting snapshots."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from tallystick.state import Entry, Reducer
 
 
-@click.command("snapshot", short_help="Snapshot streams or the whole store.")
+@click.command("snapshot", short_help="Make snapshots of streams or of the whole store.")
 @options.url
 @click.argument("streams", nargs=-1, metavar="[STREAM]...")
 @code.reducers
 @code.catalog
-@click.option("--protect", is_flag=True, help="Keep what is made here whatever the retention says.")
-@click.option("--full", is_flag=True, help="Write the whole state, not the difference to the last one.")
-@click.option("--list", "listing", is_flag=True, help="Show the snapshots that there are, and make none.")
-@click.option("--unprotect", metavar="ID", help="Lift the protection of one snapshot of the stream.")
+@click.option("--protect", is_flag=True, help="Protect the new snapshots from retention.")
+@click.option("--full", is_flag=True, help="Write the whole state, not the difference from the last snapshot.")
+@click.option("--list", "listing", is_flag=True, help="List the snapshots, and make none.")
+@click.option("--unprotect", metavar="ID", help="Remove the protection of one snapshot of the stream.")
 @options.as_json
 def command(
     url: str,
@@ -34,15 +34,16 @@ def command(
     unprotect: str | None,
     as_json: bool,
 ) -> int:
-    """Snapshot the streams with each reducer that folds them; without a STREAM, every reducer at one position.
+    """Make a snapshot of each STREAM with each reducer that folds it. Without a STREAM, make a set of snapshots of the
+    whole store, all at one position.
 
-    A snapshot that is there already is not made again. Exit status 1 if a stream that was named does not exist.
+    A snapshot that already exists is not made again. Exit status 1 if a STREAM does not exist.
     """
     chosen = code.load_reducers(references)
     if not chosen and not listing and unprotect is None:
-        raise click.UsageError("name at least one reducer with --reducer MODULE:NAME.")
+        raise click.UsageError("give at least one reducer with --reducer MODULE:NAME.")
     with code.open_store(url, catalog_reference, readonly=listing) as store:
-        status = options.tell_missing(store, streams) if unprotect is None else failures.DONE
+        status = options.note_missing(store, streams) if unprotect is None else failures.DONE
         if unprotect is not None:
             _unprotect(store, streams, unprotect)
         elif listing:
@@ -60,9 +61,11 @@ def _unprotect(store: Store, streams: tuple[str, ...], snapshot: str) -> None:
     try:
         id_ = bytes.fromhex(snapshot)
     except ValueError:
-        raise click.UsageError(f"{snapshot!r} is no snapshot: `tally snapshot URL STREAM --list` shows them.") from None
+        raise click.UsageError(
+            f"{snapshot!r} is not the id of a snapshot: `tally snapshot URL STREAM --list` lists them."
+        ) from None
     if len(streams) > 1:
-        raise click.UsageError("name the one stream that the snapshot is of.")
+        raise click.UsageError("give only the stream of the snapshot.")
     state.protect(store, streams[0] if streams else "", id_, protected=False)
 
 
@@ -79,7 +82,7 @@ def _made(store: Store, streams: tuple[str, ...], chosen: tuple[Reducer, ...], *
         for done, stream in enumerate(streams, 1):
             folding = [item for item in chosen if item.scope == "stream" and item.wants(stream)]
             if not folding:
-                raise click.UsageError(f"none of the reducers folds {stream!r}.")
+                raise click.UsageError(f"no reducer folds {stream!r}.")
             for item in folding:
                 entry = state.make(store, item, stream, protect=protect, incremental=not full)
                 if entry is not None:

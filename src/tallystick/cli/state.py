@@ -1,4 +1,4 @@
-"""`tally state`: what a stream adds up to, now or at any point before."""
+"""`tally state`: the state of a stream, now or at any earlier point."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from tallystick.cli import code, failures, options, output, times
+from tallystick.cli import code, options, output, times
 
 if TYPE_CHECKING:
     from tallystick import Store
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 @code.reducers
 @code.catalog
 @click.option(
-    "--at", metavar="SEQ|TIME", help="Up to this seq (of the whole store: position), or time (2026-01-31T12:00:00Z)."
+    "--at",
+    metavar="SEQ|TIME",
+    help="The state at this seq (position, for the whole store) or time (2026-01-31T12:00:00Z).",
 )
-@click.option("--no-snapshots", is_flag=True, help="Fold from the first event.")
-@click.option("--degraded", is_flag=True, help="Of a damaged log, the state in front of the damage.")
-@click.option("--seal", is_flag=True, help="Seal the fingerprint of the stream at its end.")
+@click.option("--no-snapshots", is_flag=True, help="Fold from the first event, without snapshots.")
+@click.option("--degraded", is_flag=True, help="If the log is damaged, show the state before the damage.")
+@click.option("--seal", is_flag=True, help="Seal the fingerprint of the stream at its last event.")
 @options.as_json
 def command(
     url: str,
@@ -37,18 +39,18 @@ def command(
     seal: bool,
     as_json: bool,
 ) -> int:
-    """Fold a stream with a reducer and show the state it arrives at, as JSON.
+    """Fold a stream with a reducer and print the resulting state as JSON.
 
-    STREAM is left out with a reducer of scope "store", which folds the whole log. A time means the longest prefix
-    before the first event that is later. Exit status 1 if damage kept the fold from its end.
+    Leave out STREAM for a reducer of scope "store", which folds the whole log. With a time, the fold stops before the
+    first event that is later. Exit status 1 if damage stopped the fold early.
     """
     from tallystick import state
 
     chosen = code.load_reducers(references)
     if len(chosen) != 1:
-        raise click.UsageError("name one reducer with --reducer MODULE:NAME.")
+        raise click.UsageError("give exactly one reducer with --reducer MODULE:NAME.")
     if seal and (at is not None or not stream):
-        raise click.UsageError("--seal seals a stream at its end.")
+        raise click.UsageError("--seal needs a STREAM, and cannot be used with --at.")
     with code.open_store(url, catalog_reference, readonly=not seal) as store:
         _require_stream(store, stream, degraded)
         sealed = state.seal(store, chosen[0], stream) if seal else None
@@ -56,16 +58,16 @@ def command(
             store, chosen[0], stream, until=_until(at, stream), snapshots=not no_snapshots, degraded=degraded
         )
         answer = _answer(store, chosen[0], found) | ({"sealed": sealed.fingerprint} if sealed else {})
-    if as_json:
-        output.document(answer)
-    else:
+
+    def show() -> None:
         click.echo(msgspec.json.format(found.body, indent=2))
         output.note(_summary(answer))
-    return failures.decide(failures.NO if found.damage else failures.DONE)
+
+    return output.answer(not found.damage, answer, show, as_json=as_json)
 
 
 def _require_stream(store: Store, stream: str, degraded: bool) -> None:
-    """Refuse a stream that does not exist; of a damaged log nobody may know that."""
+    """Refuse a stream that does not exist. In a damaged log that may be unknown."""
     from tallystick import errors
 
     try:
@@ -103,8 +105,8 @@ def _answer(store: Store, reducer: Reducer, found: State) -> dict[str, Any]:
 
 
 def _summary(answer: dict[str, Any]) -> str:
-    place = f"{answer['stream']} at seq {answer['seq']}" if answer["stream"] else f"the store at {answer['position']}"
+    where = f"{answer['stream']} at seq {answer['seq']}" if answer["stream"] else f"the store at {answer['position']}"
     start = f"snapshot {answer['snapshot']} and " if answer["snapshot"] else ""
-    text = f"{place}, position {answer['position']}, from {start}{answer['events_folded']} events"
+    text = f"{where}, position {answer['position']}, from {start}{answer['events_folded']} events"
     text += f"; sealed {answer['sealed']}" if "sealed" in answer else ""
     return text + (f"; {answer['damage']}" if answer["damage"] else "")

@@ -13,7 +13,7 @@ _FORM = re.compile(r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}
 
 
 def to_text(time_ns: int) -> str:
-    """The time as RFC 3339 text in UTC, to the nanosecond; the bare number if it is past the year 9999."""
+    """The time as RFC 3339 text in UTC, to the nanosecond; only the number if it is after the year 9999."""
     seconds, fraction = divmod(time_ns, _SECOND)
     try:
         moment = _EPOCH + timedelta(seconds=seconds)
@@ -41,4 +41,4 @@ def option(text: str) -> int:
         return from_text(text)
     except ValueError:
         form = "write 2026-01-31T12:00:00Z, 2026-01-31, or nanoseconds since 1970."
-        raise click.BadParameter(f"{text!r} is no time: {form}") from None
+        raise click.BadParameter(f"{text!r} is not a time: {form}") from None

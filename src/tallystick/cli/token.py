@@ -1,4 +1,4 @@
-"""`tally token`: who may use the service."""
+"""`tally token`: the tokens of the service."""
 
 from __future__ import annotations
 
@@ -24,24 +24,26 @@ def command() -> None:
     """
 
 
-@command.command("issue", short_help="Issue a token and show it, once.")
+@command.command("issue", short_help="Issue a token and print it once.")
 @options.url
 @click.argument("kind", type=click.Choice(KINDS))
-@click.option("--actor", required=True, metavar="ID", help="Whom it stands for; stamped on what is appended with it.")
-@click.option("--org", metavar="ORG", help="The only org it is for. Required for a tenant.")
+@click.option(
+    "--actor", required=True, metavar="ID", help="The actor: added to the meta of every event appended with this token."
+)
+@click.option("--org", metavar="ORG", help="The only org that it may use. Required for a tenant.")
 @click.option(
     "--days",
     type=click.FloatRange(0, DAYS_MAX, min_open=True),
     default=DAYS,
     show_default=True,
-    help="How long it is valid.",
+    help="For how many days it is valid.",
 )
-@click.option("--note", default="", metavar="TEXT", help="What it is for.")
+@click.option("--note", default="", metavar="TEXT", help="A note about its purpose.")
 @options.as_json
 def issue(url: str, kind: str, actor: str, org: str | None, days: float, note: str, as_json: bool) -> None:
-    """Issue a token. It is printed now and never again: the store keeps its hash alone.
+    """Issue a token and print it. It is printed only once: the store keeps only its hash.
 
-    tenant reads its org; writer appends; admin does everything; peer syncs a community.
+    A tenant reads its org, a writer reads and appends, an admin does everything, a peer syncs a community.
     """
     import tallystick
     from tallystick.server.tokens import Tokens
@@ -59,7 +61,7 @@ def issue(url: str, kind: str, actor: str, org: str | None, days: float, note: s
 @options.url
 @options.as_json
 def list_(url: str, as_json: bool) -> None:
-    """List every token that was issued, with whom it is for and whether it is accepted."""
+    """List every issued token: its kind, its actor, and whether it is accepted."""
     from tallystick.server.tokens import Tokens
 
     with options.open_reading(url) as store:
@@ -75,10 +77,10 @@ def list_(url: str, as_json: bool) -> None:
 @command.command("revoke", short_help="Revoke a token.")
 @options.url
 @click.argument("id", metavar="ID")
-@click.option("--reason", default="", metavar="TEXT", help="Why; kept in the audit trail.")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the audit trail.")
 @options.as_json
 def revoke(url: str, id: str, reason: str, as_json: bool) -> None:
-    """Revoke the token of this id. Services refuse it within a second."""
+    """Revoke the token with this id. Services refuse it within a second."""
     import tallystick
     from tallystick.server.tokens import Tokens
 

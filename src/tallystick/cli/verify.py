@@ -1,4 +1,4 @@
-"""`tally verify`: is everything in the store what it claims to be?"""
+"""`tally verify`: check everything in a store, and how problems are printed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tallystick.cli import code, failures, losses, options, output, progress
+from tallystick.cli import code, options, output, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Sized
 
     from tallystick.store.events import Problem
-    from tallystick.store.store import Store
+    from tallystick.store.page import Hole
 
 
 @click.command("verify", short_help="Check every event and every structure.")
@@ -21,39 +21,28 @@ if TYPE_CHECKING:
 @code.catalog
 @options.as_json
 def command(url: str, references: tuple[str, ...], catalog_reference: str | None, as_json: bool) -> int:
-    """Check every frame, checksum, sequence, link, snapshot and control fact, and list each thing that is wrong.
+    """Check every frame, checksum, sequence, link, snapshot and control fact, and list every problem.
 
-    With --reducer, snapshots and fingerprints of that reducer are also compared with a replay, with each other, and
-    with the reducer's invariants. The log of a community has its signatures checked too. Exit status 0 if nothing is
-    wrong, 1 otherwise. Losses that were accepted are listed; they are nothing wrong.
+    With --reducer, the snapshots and fingerprints of that reducer are also compared with a replay, with each other, and
+    with the reducer's invariants. In the log of a community, signatures are checked too. Exit status 0 if nothing is
+    wrong, 1 otherwise. Accepted losses are listed, but are not problems.
 
-    Damage that is found goes on record in the store: appends are refused until `tally doctor --repair` finds everything
-    sound. What the reducers and signatures show, and what is wrong with rows of projections, places of consumers and
-    dead letters, is reported and not put on record.
+    Damage is recorded in the store: appends are refused until `tally doctor --repair` has verified the whole store.
+    Problems that reducers or signatures show, and those of projections, consumers and dead letters, are reported but
+    not recorded.
     """
-    from tallystick.state import validation
-    from tallystick.store.kept_check import problems_beside
-    from tallystick.store.stating import shown
-    from tallystick.store.verify import verify
+    from tallystick.store.urls import redacted
 
     chosen = code.load_reducers(references)
     with code.open_store(url, catalog_reference, readonly=True) as store:
         total = store.head()
-        with progress.bar("verifying", total=total) as move:
-            found = verify(store.log, progress=move)
-        if chosen:
-            with progress.bar("replaying", total=None) as move:
-                for problem in validation.problems(store, chosen, progress=move):
-                    found.add(problem)
-        if store.profile.signed:
-            for problem in _wrong_signatures(store, total):
-                found.add(problem)
-        for problem in problems_beside(store.log):
-            found.add(problem)
-        status = failures.decide(failures.DONE if found.ok else failures.NO)
+        with progress.parts({"verifying": total, "signatures": total}) as move:
+            found = store.verify(reducers=chosen, progress=move)
+        for line in found.unchecked:
+            click.echo(f"not checked: {line}", err=True)
         answer = {
             "ok": found.ok,
-            "url": shown(url),
+            "url": redacted(url),
             "store_id": store.log.store_id.hex(),
             "events": found.events,
             "streams": found.streams,
@@ -65,31 +54,16 @@ def command(url: str, references: tuple[str, ...], catalog_reference: str | None
             "unrecorded": found.unrecorded,
             "accepted": found.accepted,
         }
-    if as_json:
-        output.document(answer | {"problems": found.problems})
-    else:
-        _show(answer, found.problems)
-    return status
-
-
-def _wrong_signatures(store: Store, total: int) -> Iterator[Problem]:
-    """What is wrong with the signatures of a community's log; where they cannot be checked, that is said."""
-    try:
-        from tallystick.community import signatures
-    except ModuleNotFoundError as missing:
-        hint = "pip install 'tallystick[community]'"
-        click.echo(f"signatures were not checked: {missing.name} is not installed ({hint})", err=True)
-        return
-    with progress.bar("signatures", total=total) as move:
-        yield from signatures.problems(store, progress=move)
+    document = answer | {"problems": found.problems}
+    return output.answer(found.ok, document, lambda: _show(answer, found.problems), as_json=as_json)
 
 
 def _show(answer: dict[str, Any], problems: list[Problem]) -> None:
-    losses.show_accepted(answer["accepted"])
+    show_accepted(answer["accepted"])
     if problems:
         show_problems(problems)
-        more = " or more" if answer["truncated"] else ""
-        click.echo(f"{len(problems)}{more} wrong in {answer['events']} events of {answer['streams']} streams")
+        count = counted(problems, answer["truncated"])
+        click.echo(f"{count} in {answer['events']} events of {answer['streams']} streams")
         show_unrecorded(answer["unrecorded"])
         return
     erased = f", {answer['erased']} of them erased" if answer["erased"] else ""
@@ -100,14 +74,30 @@ def _show(answer: dict[str, Any], problems: list[Problem]) -> None:
 
 
 def show_unrecorded(reason: str) -> None:
-    """Say that what was found is not on record, so that nobody relies on appends being refused."""
+    """Print why damage could not be recorded, so that nobody relies on appends being refused."""
     if reason:
-        click.echo("not put on record, so appends are not refused: " + output.printable(reason), err=True)
+        click.echo("not recorded, so appends are not refused: " + output.printable(reason), err=True)
+
+
+def counted(problems: Sized, truncated: bool) -> str:
+    """How many problems were found; the list is truncated if there may be more."""
+    number = len(problems)
+    return f"{number}{' or more' if truncated else ''} problem{'s' if number != 1 or truncated else ''}"
 
 
 def show_problems(problems: list[Problem] | tuple[Problem, ...]) -> None:
-    """A table of what is wrong and where."""
+    """Print a table of what is wrong and where, and what to do about it."""
+    from tallystick.store import reasons
+
     output.table(
         ("position", "stream", "seq", "what", "reason"),
         ((item.position or "", item.stream, item.seq or "", item.what, item.reason) for item in problems),
     )
+    for what, advice in reasons.advice_for(problems).items():
+        click.echo(f"{what}: {advice}")
+
+
+def show_accepted(holes: Iterable[Hole]) -> None:
+    """The losses that were accepted before."""
+    for hole in holes:
+        click.echo(f"accepted loss: positions {hole.first} to {hole.last}: " + output.printable(hole.reason))

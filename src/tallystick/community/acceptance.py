@@ -1,6 +1,6 @@
-"""Acceptance is authenticity: the form, the community, the signature. Whether an event counts is judged elsewhere.
+"""Check that an event is authentic: its form, its community, its signature. Whether it counts is decided in `judge.py`.
 
-Cheap checks come first; the signature, at some 60 µs, is the last. Nothing here depends on what this node has seen.
+Cheap checks come first; the signature, about 60 µs, comes last. The result does not depend on what this node has.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tallystick.community.types import Event
 from tallystick.event import chain
 
 Verify: TypeAlias = "Callable[[bytes, bytes, bytes], bool]"
-"""Key, text, signature: whether they belong together."""
+"""Whether a signature over a text was made with a key. Arguments: key, text, signature."""
 
 Examined: TypeAlias = "FeedEntry | errors.EventLogError"
 
 
 def examine(events: Sequence[Event], streams: FeedStreams, verify: Verify = identity.verify) -> list[Examined]:
-    """For each event its entry, if its author signed it for this community; else why not."""
+    """For each event: its entry if its author signed it for this community, otherwise the reason."""
     whole = iter(wire_format.entries([event for event in events if not isinstance(event, Malformed)]))
     found = [wire_format.malformed(event.reason) if isinstance(event, Malformed) else next(whole) for event in events]
     return [_examined(event, entry, streams, verify) for event, entry in zip(events, found, strict=True)]
@@ -53,5 +53,5 @@ def _refused(reason: str) -> errors.EventLogError:
 
 @lru_cache(maxsize=1 << 12)
 def _key(author: str) -> bytes | None:
-    """The key of an author; None if this is no NodeID."""
+    """The key of an author; None if this is not a NodeID."""
     return identity.public_key(author) if identity.is_node_id(author) else None

@@ -1,4 +1,4 @@
-"""Acts of membership, read out of signed events. What is malformed is no act: it stands in its feed, no more."""
+"""Acts of membership, decoded from signed events. A malformed act has no effect; its event stays in the feed."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ SEQ_MAX = 1 << 62
 
 
 class Act(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Who did what to whom. For an invitation, `node` is the key that was invited; for a joining, the one it uses.
+    """Who did what to whom. In an invitation `node` is the invited key; in a join it is the key of the invitation used.
 
-    `cut` is the last seq of the node that the actor has seen: what lies behind it is as if it came after the act.
+    `cut` is the last seq of the node that the actor has seen. Later events of the node count as written after the act.
     """
 
     lamport: int
@@ -45,7 +45,7 @@ class Act(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def key(self) -> Key:
-        """Its place in the merged order."""
+        """Its position in the merged order."""
         return (self.lamport, self.id, self.link)
 
 
@@ -55,7 +55,7 @@ def proof_text(community: str, author: str) -> bytes:
 
 
 def act_of(entry: FeedEntry, community: str, verify: Verify) -> Act | None:
-    """The act that an event is; None if it is none, or a malformed one."""
+    """The act in an event; None if the event is not an act, or a malformed one."""
     if entry.type not in MEMBERSHIP_TYPES or entry.version != 1:
         return None
     fields = _fields(entry, entry.data, community, verify)

@@ -1,6 +1,6 @@
-"""Where a peer may be called. The name is resolved once, every address is looked at, and that address is called.
+"""Which addresses of a peer may be called. The name is resolved once, every address is checked, then one is called.
 
-Without permission only public addresses over https: a peer's URL must not lead into the network of the node.
+Without permission only public addresses over https are allowed: a peer's URL must not lead into the node's own network.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tallystick import errors
 
 
 class Address(msgspec.Struct, frozen=True):
-    """A checked place to call: the scheme and port, the name to show, and the one address to connect to."""
+    """A checked address: scheme and port, the host name to display, and the IP address to connect to."""
 
     scheme: str
     host: str
@@ -30,7 +30,7 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def is_local(self) -> bool:
-        """Whether it lies in this node's own network."""
+        """Whether it is in this node's own network."""
         return not _is_public(self.ip)
 
 
@@ -49,7 +49,7 @@ def check(url: str, *, allow_private: bool) -> Address:
     if not allow_private and (parts.scheme == "http" or not all(map(_is_public, found))):
         raise errors.PeerRefused(peer=url[:200], reason="plain http and private addresses are not allowed")
     if parts.scheme == "http" and any(map(_is_public, found)):
-        raise errors.PeerRefused(peer=url[:200], reason="plain http is for private addresses alone")
+        raise errors.PeerRefused(peer=url[:200], reason="plain http is only allowed for private addresses")
     return Address(parts.scheme, parts.hostname, found[0], port or (443 if parts.scheme == "https" else 80))
 
 

@@ -1,4 +1,4 @@
-"""The counted set: which events stand, in the merged order. A function of the feeds, the forks and the acts alone."""
+"""The counted set: the events that count, in the merged order. It depends only on the feeds, the forks and the acts."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ class Counted:
     """The events that count, kept in order while feeds grow and judgements change."""
 
     def __init__(self) -> None:
-        self.floor: Mapping[str, FeedHead] = {}  # what a floor covers is settled, and not part of the set
+        self.floor: Mapping[str, FeedHead] = {}  # events that a floor covers are settled and not in the set
         self.keys: list[Key] = []
         self.by_key: dict[Key, FeedEntry] = {}
         self._of: dict[str, set[Key]] = {}
-        self._last: dict[str, Key] = {}  # the last key of each author, kept: to look for it would cost the whole set
-        self.version = 0  # moves with every change, so that what was made of the set can be kept until then
+        self._last: dict[str, Key] = {}  # the last key of each author: searching for it would scan the whole set
+        self.version = 0  # rises with every change, so that results derived from the set can be cached
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def judge(self, entries: Iterable[FeedEntry], feeds: Mapping[str, Feed], roster: Roster) -> int:
-        """Take new events in, as far as they count. Returns how many of the first keys are as before."""
+        """Add the new events that count. Returns how many leading keys did not change."""
         passed = [entry for entry in entries if self._stands(entry, feeds[entry.author], roster)]
         return self._change([entry for entry in passed if entry.key not in self.by_key], [])
 
     def judge_again(self, feed: Feed, roster: Roster) -> int:
-        """Judge every event of a feed again. Returns how many of the first keys are as before."""
+        """Judge every event of a feed again. Returns how many leading keys did not change."""
         stands = {entry.key: entry for entry in feed if self._stands(entry, feed, roster)}
         had = self._of.get(feed.author, set())
         return self._change([entry for key, entry in stands.items() if key not in had], had - stands.keys())
@@ -90,14 +90,14 @@ class Counted:
         return (by_key[key] for key in self.keys[start:])
 
     def tips(self) -> dict[str, int]:
-        """The last seq of each author that counts: everything up to it belongs to the evidence."""
+        """The last counted seq of each author: everything up to it belongs to the evidence."""
         for author, keys in self._of.items():
             if keys and author not in self._last:
                 self._last[author] = max(keys)  # lamports rise along a feed
         return {author: self.by_key[key].seq for author, key in self._last.items()}
 
     def tip(self, author: str) -> int:
-        """The last seq of one author that counts; 0 if none does."""
+        """The last counted seq of one author; 0 if there is none."""
         keys = self._of.get(author)
         if not keys:
             return 0
@@ -112,7 +112,7 @@ class Counted:
 
 
 def roster_of(base: Iterable[Act], acts: Iterable[Act], feeds: Mapping[str, Feed]) -> Roster:
-    """The roster of a snapshot's acts and of those behind it, without what lies behind a fork."""
+    """The roster from a snapshot's acts and the acts after it, without those after a fork."""
     return Roster([*base, *(act for act in acts if not _behind_fork(feeds.get(act.actor), act.seq))])
 
 

@@ -1,14 +1,14 @@
-"""How peers know each other over HTTP: each request and each answer is signed by a node, bound to the other one.
+"""How peers authenticate over HTTP: a node signs each request and each answer, and names the other node in it.
 
     request   "tallystick/challenge/1", community, "request", method, path, time, nonce, from, to, sha256 of the body
     answer    "tallystick/challenge/1", community, "answer", status, the request's signature, from, sha256 of the body
 
-A request is good for five minutes and once. Its head names the digest of its body, so that it is known whose a request
-is before any body is read. A newcomer, whom nobody knows yet, shows the proof of its invitation.
+A request is valid once and for five minutes. Its headers contain the digest of its body, so that a node knows who sends
+a request before it reads the body. A newcomer that no node knows yet shows the proof of its invitation.
 
-Who may read is decided from the counted roster: members, and whoever could join now with the invitation shown. A key
-that the operator put on the list of peers may read while the roster says nothing about it: a revocation overrules the
-list, in both directions.
+The counted roster decides who may read: members, and any key that could join now with the invitation it shows. A key
+that the operator put on the list of peers may read as long as the roster does not mention it. A revocation overrules
+the list, for incoming and outgoing requests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DIGEST, INVITE, PROOF = "x-tally-digest", "x-tally-invite", "x-tally-proof"
 
 
 def digest(body: bytes) -> str:
-    """What names a body in what is signed."""
+    """The digest of a body, as it appears in signed texts."""
     return hashlib.sha256(body).hexdigest()
 
 
@@ -69,7 +69,7 @@ def sign_request(
 
 
 class Asking(msgspec.Struct, frozen=True):
-    """Who asks, by whose word, and the digest of the body that has to come. `payer` uses up its turns once admitted."""
+    """Who sends a request, who vouches for it, and the digest of its body. It uses a turn of `payer` when admitted."""
 
     node: str
     voucher: str
@@ -79,7 +79,7 @@ class Asking(msgspec.Struct, frozen=True):
 
 
 class Doorkeeper:
-    """Lets in whoever may read. `identify` needs no lock and no disk; `admit` asks the roster as it is by then."""
+    """Admits nodes that may read. `identify` needs no lock and no disk; `admit` asks the roster at that time."""
 
     def __init__(self, replica: Replica, *, node: str, listed: frozenset[str], clock: Callable[[], int]) -> None:
         self._replica = replica
@@ -89,13 +89,13 @@ class Doorkeeper:
         self._nonces: dict[str, None] = {}
 
     def identify(self, headers: Mapping[str, str], *, method: str, path: str) -> Asking:
-        """The node that signed this head of a request, and who vouches for it; else `PeerRefused`."""
+        """The node that signed these headers, and who vouches for it. Raises `PeerRefused`."""
         by, time, nonce = headers.get(NODE, ""), headers.get(TIME, ""), headers.get(NONCE, "")
         named = headers.get(DIGEST, _NO_BODY if method == "GET" else "")
         if not identity.is_node_id(by) or not time.isdecimal() or len(time) > 19 or not 16 <= len(nonce) <= 64:
             raise errors.PeerRefused(peer=by[:80], reason="the request is not signed")
         if len(named) != 64:
-            raise errors.PeerRefused(peer=by, reason=f"{DIGEST} does not name the body")
+            raise errors.PeerRefused(peer=by, reason=f"{DIGEST} is not the digest of the body")
         if by == self._node:
             raise errors.PeerRefused(peer=by, reason="it claims our own key")
         if abs(self._clock() - int(time)) > WINDOW_NS:
@@ -115,19 +115,19 @@ class Doorkeeper:
         return Asking(by, self._voucher(by, headers), nonce, named)
 
     def admit(self, asking: Asking) -> Asking:
-        """Refuse who may not read now, and a request that was made before; says whose turn the request takes."""
+        """Refuse nodes that may not read now, and repeated requests. Returns the node whose turn the request uses."""
         if asking.nonce in self._nonces:
             raise errors.PeerRefused(peer=asking.node, reason="the request is old, or was made before")
         payer = self._payer(asking)
         if payer is None:
-            raise errors.PeerRefused(peer=asking.node, reason="it is no member, no listed peer, and not invited")
+            raise errors.PeerRefused(peer=asking.node, reason="it is not a member, not a listed peer, and not invited")
         self._nonces[asking.nonce] = None
         if len(self._nonces) > NONCES_MAX:
             del self._nonces[next(iter(self._nonces))]
         return msgspec.structs.replace(asking, payer=payer)
 
     def _voucher(self, node: str, headers: Mapping[str, str]) -> str:
-        """The invitation that this node has proven to hold; itself if it shows none: its own key may be one."""
+        """The invitation that this node has proven to hold; the node itself without one: its key may be invited."""
         invite = headers.get(INVITE, "")
         if invite in ("", node) or not identity.is_node_id(invite):
             return node
@@ -136,7 +136,7 @@ class Doorkeeper:
         return invite if identity.verify(identity.public_key(invite), text, shown) else node
 
     def _payer(self, asking: Asking) -> str | None:
-        """By whose word a request is let in: its node's own, or the invitation's, which strangers share; else None."""
+        """Who vouches for a request: its own node, or the invitation, which strangers share; None if nobody does."""
         roster, node = self._replica.roster, asking.node
         if roster.is_member(node) or roster.admits(node, node):
             return node
@@ -146,6 +146,6 @@ class Doorkeeper:
 
 
 def require_welcome(replica: Replica, peer: str) -> None:
-    """Refuse to call a peer that the roster has put out, whoever wrote it down: what is sent is read."""
+    """Refuse to call a revoked peer, even if it is on the operator's list: it would read what is sent."""
     if replica.roster.is_revoked(peer):
         raise errors.PeerRefused(peer=peer, reason="it was revoked")

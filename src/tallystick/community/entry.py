@@ -1,4 +1,4 @@
-"""An event of a feed, as bytes: what was signed, hashed and stored, with the few fields that order it."""
+"""An event of a feed as bytes: what was signed, hashed and stored, and the few fields that order it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tallystick.event import canonical, chain, names
 from tallystick.event import model as envelope
 
 Key: TypeAlias = "tuple[int, bytes, bytes]"
-"""The place in the merged order: lamport, id, link. The link makes it total: an id can be copied, a link cannot."""
+"""The position in the merged order: lamport, id, link. An id can be copied, a link cannot: it makes the order total."""
 
 Place: TypeAlias = "tuple[int, bytes]"
-"""A seq of a feed and the link there."""
+"""A seq in a feed and the link at that seq."""
 
 
 ERASED = b""
-"""The payload of an event whose data was erased here: no JSON object is empty."""
+"""The payload of an event whose data was erased here: a JSON object is never empty."""
 
 
 class FeedEntry(msgspec.Struct, frozen=True, gc=False):
@@ -40,7 +40,7 @@ class FeedEntry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> Key:
-        """Its place in the merged order."""
+        """Its position in the merged order."""
         return (self.lamport, self.id, self.link)
 
     @property
@@ -51,7 +51,7 @@ class FeedEntry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def draft(self) -> envelope.Draft:
-        """What an engine is given to store."""
+        """The draft that an engine stores."""
         return (
             self.type,
             self.version,
@@ -65,7 +65,7 @@ class FeedEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class FeedStreams:
-    """The names of a community's streams: a feed an author, and beside them what no feed can take."""
+    """The names of a community's streams: per author one feed, and one for events that the feed cannot store."""
 
     def __init__(self, community: str) -> None:
         self.community = community
@@ -76,7 +76,7 @@ class FeedStreams:
         return f"{self.kind}/{author}"
 
     def aside(self, author: str) -> str:
-        """The stream that keeps, as they came, events of an author that the feed's stream cannot take."""
+        """The stream for events of an author that its feed cannot store. They are kept as they arrived."""
         return f"{self.kind}/{names.ASIDE}{author}"
 
 
@@ -97,7 +97,7 @@ _clocked = msgspec.json.Decoder(_Clocked)
 
 
 def from_store(event: envelope.Event, previous: bytes) -> FeedEntry:
-    """The entry that a stored event of a feed is."""
+    """The entry for a stored event of a feed."""
     clocked = _clocked.decode(event.meta)
     return FeedEntry(
         clocked.author,

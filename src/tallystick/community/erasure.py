@@ -1,8 +1,8 @@
-"""Erasing content: the data of one event goes from this node's disk; its place, link and signature stay.
+"""Erase content: the data of one event is removed from this node's disk. Its position, link and signature stay.
 
-Counted set, order and fingerprint rest on links and are as before; views see the event with no data. An erased event is
-not passed on any more, because nobody could verify it: a peer that lacks it takes it from another, or begins at a later
-floor. Acts of membership and policies are never erased: who counts must be told alike by everyone.
+The counted set, the order and the fingerprint depend on links and do not change. Views see the event without data. An
+erased event is no longer passed on, because nobody could verify it: a peer that lacks it gets it from another node, or
+starts at a later floor. Acts of membership and policies are never erased: all nodes must agree on who counts.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tallystick.state import erase as erase_payload
 
 
 def erase(log: EventLog, engine: ReplayEngine, files: SnapshotStore, author: str, seq: int, *, reason: str) -> None:
-    """Erase the data of an author's event here, with every snapshot that holds what became of it."""
+    """Erase the data of an author's event on this node, and every snapshot that may contain data derived from it."""
     with log.lock:
         log.refresh()
         stream = log.replica.streams.feed(author)
         entry = _erasable(log, stream, author, seq)
-        for lamport in files.list():  # before the payload: an erasure that was cut short must be there to be repeated
+        for lamport in files.list():  # before the payload: an interrupted erasure must stay visible and be repeated
             if _may_hold(files, lamport, author, seq):
                 files.remove(lamport)
         erase_payload(log.disk, stream, seq, reason=reason, reducers=[end_of_feed])
@@ -37,7 +37,7 @@ def erase(log: EventLog, engine: ReplayEngine, files: SnapshotStore, author: str
 def _may_hold(files: SnapshotStore, lamport: int, author: str, seq: int) -> bool:
     try:
         return files.read(lamport).heads.get(author, NOTHING).seq >= seq
-    except errors.SnapshotRejected:  # nobody begins at a damaged one, and nobody knows what is in it
+    except errors.SnapshotRejected:  # no node starts at a damaged one, and its content is unknown
         return True
 
 
@@ -47,11 +47,11 @@ def _erasable(log: EventLog, stream: str, author: str, seq: int) -> FeedEntry:
     if entry is None:
         why = "there is no such event"
     elif entry.type in MEMBERSHIP_TYPES or entry.type == POLICY:
-        why = "who counts is told by it"
+        why = "it decides who counts"
     elif seq <= log.replica.base.heads.get(author, NOTHING).seq:
-        why = "a floor covers it, whose signed states may hold its data: prune instead"
+        why = "a floor covers it, and the floor's signed states may contain its data: prune instead"
     elif (end := log.disk.stream_head(stream)) is None or end.seq < seq:
-        why = "it is kept aside, with all that verifies it"
+        why = "it was set aside together with what verifies it"
     else:
         return entry
     raise errors.EraseRefused(stream=stream, seq=seq, reason=why)

@@ -1,7 +1,7 @@
-"""Fan-out: events of this node go to its peers as soon as they are written, beside the rounds that are due anyway.
+"""Fan-out: send new events of this node to its peers at once, in addition to the regular rounds.
 
-Best effort: one attempt a peer, in a thread of its own, bounded in time and number. A peer that failed is left alone
-for a while. Whatever is lost here the next round of gossip brings, so nothing is kept and nothing is retried.
+Best effort: one attempt per peer, in a separate thread, bounded in time and number. A peer that failed is skipped for a
+while. The next round of gossip delivers what is lost here, so nothing is stored and nothing is retried.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Connect = Callable[[Peer], HttpClient]
 
 
 class Fanout:
-    """Watches one log and hands its own node's new events on. Use it in a `with` block, or `start` and `stop` it."""
+    """Watches one log and sends new events of its node to peers. A context manager; or call `start` and `stop`."""
 
     def __init__(
         self, log: EventLog, peers: Callable[[], Sequence[Peer]], connect: Connect, *, seconds_max: float = SECONDS_MAX
@@ -46,7 +46,7 @@ class Fanout:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin: what is written from now on is handed on."""
+        """Start: events written from now on are sent."""
         self._at = self._log.arrivals
         self._stopped = False
         self._log.wakers.append(self._wake)
@@ -54,7 +54,7 @@ class Fanout:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; what is on its way may still arrive. Safe to call twice."""
+        """Stop. A delivery in progress may still arrive. Safe to call twice."""
         if self._thread is None:
             return
         self._stopped = True
@@ -64,7 +64,7 @@ class Fanout:
         self._thread = None
 
     def flush(self, seconds: float) -> bool:
-        """Wait until everything written so far was tried, or the time is over; says which."""
+        """Wait until everything written so far was tried. Returns False if the time ran out."""
         return self._idle.wait(seconds)
 
     def __enter__(self) -> Fanout:

@@ -1,6 +1,6 @@
-"""Feeds: each author's events in order, without holes, and the proof if an author wrote two different ones for a place.
+"""Feeds: each author's events in order, without holes, and the proof if an author wrote two events for one seq.
 
-Invariants: a feed begins behind its base (seq 0, or where a snapshot ends) and every event follows the one before it by
+Invariants: a feed starts after its base (seq 0, or where a snapshot ends), and every event follows the one before it by
 seq, by link, and with a higher lamport. A fork never removes an event: it says from which seq on nothing counts.
 """
 
@@ -27,7 +27,7 @@ NOTHING = FeedHead()
 
 
 def _corrupt(entry: FeedEntry, reason: str) -> errors.EventLogError:
-    """What is stored cannot have been taken in."""
+    """The error for stored events that could never have been accepted."""
     return errors.EventLogError(code="db_corrupt", reason=f"{entry.author}#{entry.seq}: {reason}")
 
 
@@ -73,7 +73,7 @@ class Feed:
         self.entries.append(entry)
 
     def prove(self, one: FeedEntry, other: FeedEntry) -> bool:
-        """Keep two events for one place as evidence, if they show an earlier fork than is known."""
+        """Keep two events for one seq as evidence, if they prove an earlier fork than the known one."""
         if one.author != other.author or one.seq != other.seq or one.link == other.link:
             return False
         if self.fork is not None and self.fork <= one.seq:
@@ -82,7 +82,7 @@ class Feed:
         return True
 
     def cut(self, seq: int) -> list[FeedEntry]:
-        """Give up everything behind a seq, for another branch; returns what that was."""
+        """Remove everything after a seq, to follow another branch. Returns the removed events."""
         at = seq - self.base.seq
         gone, self.entries = self.entries[at:], self.entries[:at]
         return gone

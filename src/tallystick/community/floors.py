@@ -1,11 +1,11 @@
-"""Floors: history that the founder declared settled, so that it can be left out, and joined behind.
+"""Floors: history that the founder declared settled. It can be pruned, and newcomers can start after it.
 
-A floor names, for each author, the last event that it covers. What is covered is judged once, from the covered events
-alone, and folded first; everything else is folded behind it in the merged order, also what arrives late with an old
-lamport. So a node that has the whole log and one that began at a snapshot of the floor agree on every state.
+A floor names, for each author, the last event that it covers. Covered events are judged once, only from the covered
+events, and folded first. Everything else is folded after them in the merged order, even if it arrives late with an old
+lamport. So a node with the whole log and a node that started at a snapshot of the floor agree on every state.
 
-A floor is a `community.policy.updated` of the founder: {"floor": {"after", "heads", "digest"}}, chained by digest. One
-author writes them, so there are never two floors to choose between.
+A floor is a `community.policy.updated` by the founder: {"floor": {"after", "heads", "digest"}}, chained by digest.
+Only one author writes them, so there are never two floors to choose from.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Base(msgspec.Struct, frozen=True):
 
 
 class Floor(msgspec.Struct, frozen=True):
-    """A floor as its event says it."""
+    """A floor as its event describes it."""
 
     after: bytes
     heads: dict[str, FeedHead]
@@ -44,7 +44,7 @@ class Floor(msgspec.Struct, frozen=True):
 
 
 class Covered(msgspec.Struct, frozen=True):
-    """What a floor covers beyond the one before: the base that it makes, and its events that count, in order."""
+    """What a floor covers in addition to the floor before it: the new base, and the counted events, in order."""
 
     base: Base
     entries: list[FeedEntry]
@@ -52,7 +52,7 @@ class Covered(msgspec.Struct, frozen=True):
 
 
 def digest(heads: dict[str, FeedHead], acts: tuple[Act, ...], nodes: tuple[str, ...]) -> bytes:
-    """What identifies a floor: where the feeds are cut, who was heard of, and every act below."""
+    """The digest of a floor: where the feeds are cut, the known nodes, and every act below."""
     lines = [f"{author}\n{head.seq}\n{head.link.hex()}" for author, head in sorted(heads.items())]
     lines += [act.link.hex() for act in acts]
     lines += nodes
@@ -60,13 +60,13 @@ def digest(heads: dict[str, FeedHead], acts: tuple[Act, ...], nodes: tuple[str, 
 
 
 def payload_of(base: Base, after: bytes) -> dict[str, Any]:
-    """The data of the event that makes a base everybody's floor."""
+    """The data of the event that declares a base as the floor."""
     heads = {author: [head.seq, head.link.hex(), head.lamport] for author, head in sorted(base.heads.items())}
     return {"floor": {"after": after.hex(), "heads": heads, "digest": base.floor.hex()}}
 
 
 def floor_of(entry: FeedEntry) -> Floor | None:
-    """The floor that a policy event declares; None if it declares none, or a malformed one."""
+    """The floor that a policy event declares; None if there is none, or it is malformed."""
     found = entry.data.get("floor")
     try:
         assert isinstance(found, dict)
@@ -76,13 +76,13 @@ def floor_of(entry: FeedEntry) -> Floor | None:
             if identity.is_node_id(author)
         }
         floor = Floor(bytes.fromhex(found["after"]), heads, bytes.fromhex(found["digest"]))
-        return None if floor.after == floor.digest else floor  # one that covers nothing more would follow itself
+        return None if floor.after == floor.digest else floor  # a floor that covers nothing new would follow itself
     except (AssertionError, KeyError, TypeError, ValueError, AttributeError):
         return None
 
 
 def heads_at(replica: Replica, lamport: int) -> dict[str, FeedHead]:
-    """Where each feed would be cut: its last event that belongs to the evidence and is not past this lamport."""
+    """Where each feed would be cut: at its last event that belongs to the evidence and is not past this lamport."""
     found = dict(replica.base.heads)
     for author, tip in replica.tips().items():
         for entry in replica.feeds[author].between(found.get(author, NOTHING).seq, tip.seq):
@@ -93,7 +93,7 @@ def heads_at(replica: Replica, lamport: int) -> dict[str, FeedHead]:
 
 
 def cover(replica: Replica, heads: dict[str, FeedHead]) -> Covered | None:
-    """What these heads cover beyond the node's base; None while some of it is missing, or differs here."""
+    """What these heads cover beyond the node's base; None if some of it is missing or different here."""
     entries: list[FeedEntry] = []
     for author, head in heads.items():
         below = replica.base.heads.get(author, NOTHING)
@@ -110,7 +110,7 @@ def cover(replica: Replica, heads: dict[str, FeedHead]) -> Covered | None:
 
 
 def _judged(replica: Replica, heads: dict[str, FeedHead], entries: list[FeedEntry]) -> Covered:
-    """Judge the covered events by themselves: what is learned later does not reach below a floor."""
+    """Judge the covered events on their own: later knowledge does not change anything below a floor."""
     scratch = type(replica)(replica.community, base=replica.base, verify=replica.verify)
     scratch.apply(entries)
     acts = tuple(sorted((*replica.base.acts, *scratch.acts.values()), key=lambda act: act.key))

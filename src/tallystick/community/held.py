@@ -1,7 +1,7 @@
-"""Events that cannot be taken yet: a predecessor, an invitation or the lamports before them are missing.
+"""Events that cannot be accepted yet: a predecessor, an invitation or earlier lamports are missing.
 
-Bounded for each peer, so that none can fill it for the others. What has no room is dropped, never refused for good:
-a peer that has it will offer it again.
+The pool is bounded per peer, so that no peer can fill it for the others. Events without room are dropped, not refused
+permanently: a peer that has them will offer them again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Held:
         return True
 
     def take_all(self) -> list[tuple[FeedEntry, str]]:
-        """Everything that is held, with who sent it; the pool is empty then."""
+        """Remove and return everything that is held, with the peer that sent it."""
         found = [(entry, peer) for peer, pool in self._by_peer.items() for entry in pool.values()]
         self._by_peer.clear()
         self._bytes.clear()
@@ -49,5 +49,5 @@ class Held:
         return sum(map(len, self._by_peer.values()))
 
     def highest(self) -> int:
-        """The highest lamport that is held: 0 if nothing is."""
+        """The highest lamport that is held; 0 if the pool is empty."""
         return max((entry.lamport for pool in self._by_peer.values() for entry in pool.values()), default=0)

@@ -1,7 +1,7 @@
-"""Who signs: Ed25519 keys, one a device, and the NodeID that names one in full.
+"""Signing keys: one Ed25519 key per device, and the NodeID that contains it.
 
-PyNaCl alone signs and verifies: it refuses small-order keys and malleable signatures, which other libraries accept.
-What is signed begins with a tag of its kind, so that a signature over one thing is never one over another:
+Only PyNaCl signs and verifies: it refuses small-order keys and malleable signatures, which other libraries accept.
+Every signed text starts with a tag for its kind, so that a signature of one kind is never valid for another:
 
     event       "tallystick/1" …            the text that the link hashes (docs/formats/chain.md)
     snapshot    "tallystick/snapshot/1" …
@@ -42,7 +42,7 @@ def public_key(node: str) -> bytes:
 
 
 def tagged(tag: str, *fields: str) -> bytes:
-    """What is signed when it is not an event: the tag of its kind, then its fields, a line each."""
+    """The signed text of anything but an event: the tag of its kind, then one line per field."""
     return "\n".join((tag, *fields)).encode()
 
 
@@ -56,7 +56,7 @@ def verify(key: bytes, text: bytes, signature: bytes) -> bool:
 
 
 def unhex(text: str) -> bytes:
-    """The bytes of a hex text from outside; none if it is not hex, which no signature is."""
+    """The bytes of a hex text from a peer; empty if it is not hex, which never equals a signature."""
     try:
         return bytes.fromhex(text)
     except ValueError:
@@ -86,7 +86,7 @@ class KeyPair:
         return self._key.sign(text).signature
 
     def save(self, path: Path) -> None:
-        """Write the key to a new file that its owner alone can read. A key is never written over."""
+        """Write the key to a new file that only its owner can read. An existing key is never overwritten."""
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
         with os.fdopen(handle, "w") as file:
             file.write(self.seed.hex() + "\n")
@@ -95,9 +95,9 @@ class KeyPair:
 
     @classmethod
     def load(cls, path: Path) -> KeyPair:
-        """Read a key. One that others can read is refused."""
+        """Read a key. A file that others can read is refused."""
         if os.name == "posix" and path.stat().st_mode & 0o077:
-            raise errors.InvalidValue(what="key file", value=path.name, must="readable by its owner alone (mode 0600)")
+            raise errors.InvalidValue(what="key file", value=path.name, must="readable only by its owner (mode 0600)")
         text = path.read_text("ascii", errors="replace").strip()
         if not _SEED.fullmatch(text):
             raise errors.InvalidValue(what="key file", value=path.name, must="64 hex digits")

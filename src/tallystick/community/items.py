@@ -23,7 +23,7 @@ _MASK = (1 << 256) - 1
 
 
 class Items:
-    """Items, sealed: sorted, without repetition. Sums are made when first asked for."""
+    """A sealed set of items: sorted, without duplicates. Sums are computed on first use."""
 
     def __init__(self, items: Iterable[Item]) -> None:
         self.items: list[Item] = sorted(set(items))
@@ -46,7 +46,7 @@ class Items:
         return hashlib.sha256(total.to_bytes(32, "little") + varint(upper - lower)).digest()[:FINGERPRINT_BYTES]
 
     def find(self, bound: Item, start: int = 0) -> int:
-        """The index of the first item at or behind a bound."""
+        """The index of the first item at or after a bound."""
         return bisect_left(self.items, bound, start)
 
     def _running_sums(self) -> list[int]:

@@ -1,7 +1,7 @@
-"""What to do with verified events: take, hold, or refuse. Nothing is changed here but the pool of what is held.
+"""Decide about verified events: accept, hold or refuse. Only the pool of held events is changed here.
 
-Events are looked at in the order of their lamports, so that an author's come in the order of the feed, a long-offline
-node's clock follows step by step, and an invitation comes before those who use it.
+Events are processed by ascending lamport: each author's in the order of its feed, and an invitation before the joins
+that use it. The clock of a node that was offline for long catches up step by step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ READ_ACT = Callable[[FeedEntry], "Act | None"]
 
 
 class JudgedBatch(msgspec.Struct):
-    """The judgement of a batch: what is new, in the order in which it can be stored; what proves a fork; the rest."""
+    """The result for a batch: new events in the order to store them in, proofs of forks, and codes for the rest."""
 
     new: list[FeedEntry] = []
     forks: list[tuple[FeedEntry, FeedEntry]] = []
@@ -29,18 +29,18 @@ class JudgedBatch(msgspec.Struct):
     ceiling: int = 0
 
     def refuse(self, entry: FeedEntry, code: str, reason: str) -> None:
-        """Note why an event is not taken now."""
+        """Record why an event is not accepted now."""
         self.codes[entry.link] = (code, reason)
 
 
 class KnownKeys:
-    """The nodes that were heard of: named in an invitation or a promotion, or joined with a key that was."""
+    """The known nodes: named in an invitation or a promotion, or joined with an invited key."""
 
     def __init__(self, founder: str) -> None:
         self.nodes = {founder}
 
     def learn(self, act: Act | None) -> None:
-        """An act was stored; whoever it names is heard of."""
+        """Learn the nodes that a stored act names."""
         if act is not None and act.kind in (INVITED, PROMOTED):
             self.nodes.add(act.node)
         if act is not None and act.kind == JOINED and act.node in self.nodes:
@@ -74,7 +74,7 @@ class Judge:
         self.plan = JudgedBatch(ceiling=ceiling)
 
     def judge(self, entries: Iterable[FeedEntry], peer: str) -> JudgedBatch:
-        """The plan for these entries, and for those held before that can be taken now."""
+        """The result for these entries, and for held ones that can be accepted now."""
         waiting = [(entry, peer) for entry in entries] + self._held.take_all()
         waiting.sort(key=lambda pair: (pair[0].lamport, pair[0].seq, pair[0].link))
         while waiting:
@@ -85,11 +85,11 @@ class Judge:
         for entry, sender in waiting:
             if not self._held.put(entry, sender):
                 code, reason = self.plan.codes[entry.link]
-                self.plan.refuse(entry, code, f"{reason}; there is no room to hold more of this peer")
+                self.plan.refuse(entry, code, f"{reason}; the pool for this peer is full")
         return self.plan
 
     def _settled(self, entry: FeedEntry) -> bool:
-        """Whether something final is known about the event; else it has to be held."""
+        """Whether the decision about the event is final. If not, the event is held."""
         plan = self.plan
         if entry.lamport > plan.ceiling + self._ahead_max:
             reason = f"lamport {entry.lamport} is more than {self._ahead_max} past {plan.ceiling}"
@@ -104,7 +104,7 @@ class Judge:
             self._known_place(entry, feed)
             return True
         if not self._has_room(entry.author):
-            plan.refuse(entry, "revoked_author", "enough that does not count is kept of its author")
+            plan.refuse(entry, "revoked_author", "too many events of its author that do not count are stored")
             return True
         if entry.seq != head.seq + 1 or entry.previous != head.link:
             plan.refuse(entry, "out_of_order", f"event {entry.seq - 1} of its author's feed is missing")
@@ -116,7 +116,7 @@ class Judge:
         return True
 
     def _has_room(self, author: str) -> bool:
-        """Whether more of this author may be kept, though it may not count."""
+        """Whether another event of this author may be stored even if it does not count."""
         if author not in self._room:
             self._room[author] = self._room_of(author)
         room = self._room[author]
@@ -138,7 +138,7 @@ class Judge:
         self._nodes.add(entry.author)
 
     def _known_place(self, entry: FeedEntry, feed: Feed | None) -> None:
-        """An event for a place that is taken: a repetition, or the proof of a fork."""
+        """An event for a seq that exists: a repetition, or the proof of a fork."""
         stored = self._new.get((entry.author, entry.seq)) or (feed.get(entry.seq) if feed else None)
         self.plan.codes.pop(entry.link, None)
         if stored is not None and stored.link != entry.link:
@@ -147,7 +147,7 @@ class Judge:
             self.plan.refuse(entry, "revoked_author", f"its author wrote another event {entry.seq}")
         elif stored is None and self._behind_fork(entry, feed):
             self.plan.refuse(entry, "revoked_author", "its author's feed has forked before it")
-        self.plan.ceiling = max(self.plan.ceiling, entry.lamport)  # signed by a known node: a witness of the clock
+        self.plan.ceiling = max(self.plan.ceiling, entry.lamport)  # signed by a known node: counts for the clock
 
     def _behind_fork(self, entry: FeedEntry, feed: Feed | None) -> bool:
         fork = self._forks.get(entry.author)

@@ -1,8 +1,8 @@
 """The Lamport clock of one node in one community.
 
-On every send the next value is one more; on every receipt it becomes the larger of both, plus one. There is no row for
-it: the clock is a fold over this node's own log in the order of recording, so each event carries the clock's step in
-its own commit. At opening every feed has to go as far as the store says, and its lamports have to rise.
+Each send adds one; each receipt takes the larger value plus one. The clock is not stored: it is a fold over this node's
+log in the order of recording, so each event's commit also advances the clock. At opening, every feed must be as long as
+the store says, and its lamports must rise.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tallystick.event import limits
 
 
 class LamportClock:
-    """The clock. `current` is the highest value that was sent or seen, or one past what was received."""
+    """The clock. `current` is the highest value that was sent, or one past the highest received."""
 
     def __init__(self, current: int = 0) -> None:
         self._current = current
@@ -23,20 +23,20 @@ class LamportClock:
         return self._current
 
     def next_for_send(self) -> int:
-        """What the next event will carry; the clock moves when that event is recorded."""
+        """The value for the next event. The clock advances when that event is recorded."""
         if self._current >= limits.INT_MAX:
             raise errors.EventLogError(code="out_of_order", reason="the clock of this community is exhausted")
         return self._current + 1
 
     def tick_for_send(self) -> int:
-        """The next value, taken."""
+        """Advance the clock and return the new value."""
         self._current = self.next_for_send()
         return self._current
 
     def sent(self, lamport: int) -> None:
-        """An event of one's own was recorded."""
+        """Advance the clock to an own event that was recorded."""
         self._current = max(self._current, lamport)
 
     def observe(self, received_lamport: int) -> None:
-        """An event of another was recorded."""
+        """Advance the clock past a received event that was recorded."""
         self._current = min(max(self._current, received_lamport) + 1, limits.INT_MAX)

@@ -1,7 +1,7 @@
 """The event log of one community: signed events of many authors over any store, merged in one order.
 
-The store is the truth and is read when it was opened or written to by others; everything else is made from it. What is
-acknowledged is on disk. Use it from any thread; `subscribe` from any event loop.
+The store is the source of truth. It is read at opening and after another process wrote; everything else is derived from
+it. Acknowledged events are on disk. Methods can be called from any thread, `subscribe` from any event loop.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RETRIES_MAX = 20
 
 
 Ask: TypeAlias = "Callable[[EventLog], None]"
-"""Asks peers for this node's own head: see own_head.py."""
+"""Asks peers for this node's own head: see `OwnHead`."""
 
 
 class EventLog(GossipNode):
@@ -62,7 +62,7 @@ class EventLog(GossipNode):
         self.clock = store.clock
         self._keeper = CommunityStorage(store, community_id)
         self._by_id: dict[bytes, FeedEntry] = {}
-        self._copies: dict[bytes, list[FeedEntry]] = {}  # further events whose authors chose an id that was taken
+        self._copies: dict[bytes, list[FeedEntry]] = {}  # further events whose authors chose an id that exists already
         self._arrived: list[FeedEntry] = []
         self.wakers: list[Callable[[], None]] = []
         self._ask = ask
@@ -83,19 +83,19 @@ class EventLog(GossipNode):
         self._require_ends()
 
     def _require_ends(self) -> None:
-        """Refuse a log of which less can be read than the store says there is: its clock would fall back, and the node
-        would sign again for places that are taken. The store keeps the ends of streams apart from their events."""
+        """Refuse a log from which less can be read than the store says there is: its clock would go back, and the node
+        would sign a second event for an existing seq. The store keeps the ends of streams apart from their events."""
         while (stream := self._keeper.shortened()) is not None:
             read = self._keeper.position
             self.refresh()
-            if self._keeper.position == read:  # it is not that another process wrote meanwhile
+            if self._keeper.position == read:  # so it is not that another process wrote in the meantime
                 reason = f"{stream} ends before its end: events of it are missing, and the clock with them"
                 raise errors.EventLogError(code="db_corrupt", reason=reason)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def append_local(self, event_type: str, data: dict[str, Any], author_kp: KeyPair) -> Event:
-        """Mint, sign and keep an event of one's own, then hand it to subscribers and peers."""
+        """Create, sign and store an event of this node, then pass it to subscribers and peers."""
         if event_type not in KNOWN_TYPES or event_type in RESERVED_TYPES:
             raise error_of("schema_unknown", f"{event_type!r} is not a type that can be written here")
         self._ask_first()
@@ -109,27 +109,27 @@ class EventLog(GossipNode):
                     self._keep(JudgedBatch(new=[entry]), origin=LOCAL)
                     break
                 except errors.Conflict:
-                    continue  # another process wrote to this feed: sign again behind it
+                    continue  # another process wrote to this feed: sign again after it
             else:
                 raise errors.Busy(waited_ms=0)
             if len(self.replica.held):
-                self.take_in(self.replica.plan(()))  # somebody may have waited for this
+                self.take_in(self.replica.plan(()))  # held events may have waited for this one
         event = wire_format.to_wire(entry, self.community)
         for hand_on in self.on_append:
             hand_on(event)
         return event
 
     def _ask_first(self) -> None:
-        """Ask the peers for this node's own head, once. Not under the lock of the log: the answers need it."""
+        """Ask the peers for this node's own head, once. Without the lock of the log, which the answers need."""
         with self._asking:
             if self._ask is not None:
                 self._ask(self)
                 self._ask = None
 
     def append_received(self, event: Event, *, peer: str = "") -> bool:
-        """Keep an event that a peer sent. True if it is new and counts, False if it was here already.
+        """Store an event that a peer sent. True if it is new and counts, False if it existed already.
 
-        Raises the code of an event that is refused, held, or kept without counting.
+        Raises an error with its code if the event is refused, held, or stored but not counted.
         """
         (entry,) = self._examine([event])
         if isinstance(entry, errors.EventLogError):
@@ -143,11 +143,11 @@ class EventLog(GossipNode):
                 raise error_of(*plan.codes[entry.link])
             code = self.replica.code_of(entry)
             if code is not None:
-                raise error_of(code, f"event {entry.seq} of {entry.author} was kept, but does not count")
+                raise error_of(code, f"event {entry.seq} of {entry.author} was stored, but does not count")
             return True
 
     def take_in(self, plan: JudgedBatch) -> None:
-        """Keep what is new, then judge with it. If another process was faster, judge again behind it."""
+        """Store what is new, then judge with it. If another process wrote first, judge again after its events."""
         for _ in range(RETRIES_MAX):
             try:
                 self._keep(plan)
@@ -168,7 +168,7 @@ class EventLog(GossipNode):
                 told(entry, origin, code)
 
     def refresh(self) -> None:
-        """Take in what other processes wrote."""
+        """Read what other processes wrote."""
         with self.lock:
             new: list[FeedEntry] = []
             forks: list[tuple[FeedEntry, FeedEntry]] = []
@@ -196,25 +196,25 @@ class EventLog(GossipNode):
         )
 
     def _completed(self, event_type: str, data: dict[str, Any]) -> dict[str, Any]:
-        """A revocation names the last event that was seen of its target, so that no later one can be slipped in."""
+        """Add the last seen seq of its target to a revocation, so that no later event can be added before it."""
         if event_type not in (REVOKED, DEMOTED) or "seq" in data:
             return data
         feed = self.replica.feeds.get(str(data.get("node")))
         return data | {"seq": feed.head.seq if feed else 0}
 
     def _require_standing(self, entry: FeedEntry) -> None:
-        """Refuse to write what would not count, but for the first events of a founder and of a newcomer."""
+        """Refuse to write an event that would not count, except the first events of a founder and of a newcomer."""
         founding = entry.type == CREATED and entry.author == self.community and entry.seq == 1
         code = None if founding or entry.type == JOINED else self._standing(entry)
         if code is not None:
-            raise error_of(code, f"{entry.author} is no member here, so the event would not count")
+            raise error_of(code, f"{entry.author} is not a member, so the event would not count")
 
     def _standing(self, entry: FeedEntry) -> str | None:
         self.replica.feed(entry.author)
         return self.replica.code_of(entry)
 
     def _inspect(self, event_type: str, data: dict[str, Any]) -> None:
-        """The guard looks at what is written here; what peers wrote is theirs, and refusing it would part the nodes."""
+        """Run the secret guard on events written here. Refusing events of peers would make the nodes disagree."""
         secrets = guard.make(self.disk.settings["secrets"])
         if secrets is not None:
             payload = canonical.encode(data)
@@ -235,7 +235,7 @@ class EventLog(GossipNode):
         return len(self._arrived)
 
     def arrived(self, at: int) -> tuple[list[FeedEntry], int]:
-        """What has arrived behind the first `at`, and how many that makes."""
+        """The events that arrived after the first `at`, and the new total."""
         with self.lock:
             return self._arrived[at:], len(self._arrived)
 
@@ -246,7 +246,7 @@ class EventLog(GossipNode):
         return self.replica.head
 
     def get(self, event_id: str) -> Event | None:
-        """The event with this id; where an id was copied, the first of them that counts in the merged order."""
+        """The event with this id. If an id was copied, the first counted event in the merged order."""
         try:
             id_ = ids.from_ulid(event_id)
         except ValueError:
@@ -275,7 +275,7 @@ class EventLog(GossipNode):
         return self.replica.heads_by_type()
 
     async def subscribe(self, event_types: Iterable[str] | None = None) -> AsyncIterator[Event]:
-        """New events that count, as they arrive, from now on. A slow reader misses none: the log waits for it."""
+        """New counted events as they arrive, from now on. A slow reader misses none: the log waits for it."""
         wanted = None if event_types is None else frozenset(event_types)
         loop, news = asyncio.get_running_loop(), asyncio.Event()
 

@@ -1,12 +1,12 @@
-"""How a community is kept in a store: a stream an author, and beside it what a stream cannot take.
+"""How a store holds a community: one stream per author, and a second one for events that the first cannot store.
 
     community.<id>/<author>          the feed: the same bytes, seqs and links on every node
-    community.<id>/aside.<author>    kept as they came on the wire, under ids of this node's own:
-                                     events whose chosen id the store has already (`community.aside.event`),
-                                     events of a feed that begins at a snapshot (the same),
+    community.<id>/aside.<author>    events in their wire form, under ids made by this node:
+                                     events whose id the store already has (`community.aside.event`),
+                                     events of a feed that starts at a snapshot (the same),
                                      the two events that prove a fork (`community.aside.fork`)
 
-Once an event of a feed is kept aside, so are those behind it. Reading gives back what was taken in, commit by commit.
+When an event of a feed is set aside, so are all later ones. Reading returns what was accepted, commit by commit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Fork = tuple[FeedEntry, FeedEntry]
 
 
 def from_aside(streams: FeedStreams, document: dict[str, object]) -> FeedEntry:
-    """The event of a feed that was kept aside, as it came on the wire."""
+    """The event of a feed that was set aside, from its wire form."""
     entry = wire_format.entries([msgspec.convert(document, Event)])[0]
     if isinstance(entry, errors.EventLogError):
         raise errors.EventLogError(code="db_corrupt", reason=entry.reason)
@@ -51,18 +51,16 @@ class CommunityStorage:
         self.store = store
         self.streams = FeedStreams(community)
         self.position = 0  # how far the store was read
-        self._heads: dict[str, tuple[int, bytes]] = {}  # the ends of the streams of feeds, as written or read
+        self._heads: dict[str, tuple[int, bytes]] = {}  # the ends of the feeds' streams, as written or read
         self._read_links: dict[str, bytes] = {}  # the last link that was read of each feed
         self._read_ends: dict[str, int] = {}  # the last seq that was read of each stream
         self._kinds = frozenset({self.streams.kind})
-        self._base: dict[
-            str, FeedHead
-        ] = {}  # what the node begins with: events up to there are not needed, and may be gone
+        self._base: dict[str, FeedHead] = {}  # where the node starts: earlier events are not needed and may be gone
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def news(self, until: int | None = None) -> Iterator[FeedEntry | Fork]:
-        """What was recorded since the last look, by this process or another, in the order of recording."""
+        """What was recorded since the last call, by any process, in the order of recording."""
         head = self.store.head() if until is None else until
         if head <= self.position:
             return
@@ -76,7 +74,7 @@ class CommunityStorage:
             reason = f"the payload of {event.stream}#{event.seq} is not the one that was recorded"
             raise errors.EventLogError(code="db_corrupt", reason=reason)
         self._read_ends[event.stream] = event.seq
-        kept = event.type if names.is_aside(event.stream) else ""  # in a feed an author may write any type
+        kept = event.type if names.is_aside(event.stream) else ""  # an author may write any type in a feed
         if kept == ASIDE_EVENT:
             yield from_aside(self.streams, event.data["event"])
         elif kept == ASIDE_FORK:
@@ -94,7 +92,7 @@ class CommunityStorage:
             yield from_store(event, previous)
 
     def shortened(self) -> str | None:
-        """A stream that ends later by the store's own word than by what was read of it; None if there is none."""
+        """A stream that is longer according to the store than what was read of it; None if there is none."""
         for info in iterate.streams(self.store.log, prefix=f"{self.streams.kind}/"):
             cut = self.store.cut(info.stream)
             if info.seq > max(self._read_ends.get(info.stream, 0), cut.through if cut else 0):
@@ -104,9 +102,9 @@ class CommunityStorage:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def keep(self, new: Sequence[FeedEntry], forks: Iterable[Fork]) -> None:
-        """Make all of it durable in one commit; a `Conflict` says that another process wrote first.
+        """Store everything in one commit. Raises `Conflict` if another process wrote first.
 
-        A second commit is needed when an author chose an id that is taken: that author's events are then kept aside.
+        If an author chose an id that exists already, a second commit is needed: that author's events are set aside.
         """
         by_author: dict[str, list[FeedEntry]] = {}
         for entry in new:
@@ -136,7 +134,7 @@ class CommunityStorage:
             self._commit([Transaction([self._aside(each, own_ids=True)]) for each in taken], [])
 
     def _advance(self, transactions: list[Transaction], outcomes: Sequence[Outcome]) -> None:
-        """What was just written need not be read again, if nobody else wrote in between."""
+        """Skip reading what was just written, if no other process wrote in between."""
         places = [place for outcome in outcomes if isinstance(outcome, list) for place in outcome]
         count = sum(place.last_position - place.first_position + 1 for place in places)
         if not places or min(place.first_position for place in places) != self.position + 1:
@@ -160,7 +158,7 @@ class CommunityStorage:
         return Transaction([write])
 
     def _aside(self, entries: list[FeedEntry], *, own_ids: bool) -> Write:
-        """Events as they came, under the ids of their authors if those are free: all runners then order them alike."""
+        """Events in their wire form, under their authors' ids if free, so that all runners order them alike."""
         community = self.streams.community
         documents = [{"event": msgspec.to_builtins(wire_format.to_wire(entry, community))} for entry in entries]
         drafts = [self._draft(ASIDE_EVENT, entry, each) for entry, each in zip(entries, documents, strict=True)]
@@ -182,13 +180,13 @@ class CommunityStorage:
         return (type_, 1, id_, now, payload, entry.meta, chain.checksum(payload), None)
 
     def _is_covered(self, item: FeedEntry | Fork) -> bool:
-        """Whether an event lies below where the node begins."""
+        """Whether an event is below the node's start."""
         return isinstance(item, FeedEntry) and item.seq <= self._base.get(item.author, NOTHING).seq
 
     def expect(self, heads: dict[str, FeedHead]) -> None:
-        """Begin at a snapshot. Feeds that have no stream here then cannot get one: they are kept aside.
+        """Start at a snapshot. Feeds without a stream here cannot get one any more: their events are set aside.
 
-        A stream that was pruned goes on behind its cut, which must not lie past what the snapshot covers.
+        A pruned stream continues after its cut, which must not be past what the snapshot covers.
         """
         self._base = dict(heads)
         for author, head in heads.items():

@@ -1,12 +1,21 @@
-"""An event as one line of JSON: every envelope field, payload and meta verbatim as they were stored.
+"""An event as one line of JSON: the only place that writes and parses it.
+
+A stored event has every field of the envelope, with payload and meta verbatim:
 
     {"position","stream","seq","type","version","id","time","payload","meta","checksum","link","signature"}
 
-`id` is UUID text, `time` ns since 1970, hashes and signature lower-case hex, `payload` null if it was erased.
-`line` writes it and `event_of` reads it; whoever reads one that may have been changed checks checksum and link.
+`id` is UUID text, `time` ns since 1970, hashes and signature lower-case hex, `payload` null if it was erased. `line`
+writes it, `parse_event` reads it. If the line may have been changed, check its checksum and link.
 
-Payload and meta must be one JSON object each without line breaks. Others would let them end their field, their line or
-their message, and go on as something that nobody recorded: that is damage, also where the checksum fits.
+A new event, which is to be appended, needs less:
+
+    {"stream","type","payload"[,"version","meta","expected","id","time","signature","seq","checksum","link"]}
+
+`parse_line` reads it, and a stored event too: then `seq`, `checksum` and `link` are claims that must come true, and
+`position`, `previous` and `recorded` belong to the store that it came from and are ignored. Any other key is refused.
+
+Payload and meta must be one JSON object each without line breaks. Anything else could end its field, its line or its
+message early, and continue as something that nobody recorded. That is damage, even if the checksum is right.
 """
 
 from __future__ import annotations
@@ -14,13 +23,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
 from tallystick import errors
-from tallystick.event.model import Event
+from tallystick.event import canonical, ids
+from tallystick.event.model import Event, NewEvent
 
-FRAME = b'{"tally":'  # how a line of an export begins that is not an event: see `tallystick.moving.frame`
+FRAME = b'{"tally":'  # the start of a line of an export that is not an event: see `tallystick.moving.frame`
 _pair = msgspec.json.Decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
 _OPEN = ord("{")
 
@@ -59,13 +70,13 @@ def _damage(event: Event) -> errors.Damaged:
 
 
 def lines(events: Iterable[Event]) -> bytes:
-    """Many events, a line each."""
+    """Many events, one per line."""
     text = "\n".join(map(line, events))
     return (text + "\n").encode() if text else b""
 
 
-class _Line(msgspec.Struct):
-    """The line, decoded; payload and meta stay the bytes they are. Keys that are not named here are passed over."""
+class _StoredLine(msgspec.Struct):
+    """The line of a stored event. Payload and meta stay bytes; unknown keys are ignored."""
 
     position: int
     stream: str
@@ -81,11 +92,11 @@ class _Line(msgspec.Struct):
     signature: str | None = None
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = msgspec.json.Decoder(_StoredLine).decode
 
 
-def event_of(text: bytes) -> Event:
-    """The event of a line; `ValueError` if it is not one."""
+def parse_event(text: bytes) -> Event:
+    """The stored event of a line; `ValueError` if it is not one."""
     given = _decode(text)
     payload = bytes(given.payload)
     return Event(
@@ -102,3 +113,61 @@ def event_of(text: bytes) -> Event:
         bytes.fromhex(given.link),
         None if given.signature is None else bytes.fromhex(given.signature),
     )
+
+
+class EventIn(msgspec.Struct, forbid_unknown_fields=True):
+    """A new event as JSON has it."""
+
+    type: str
+    payload: dict[str, Any]
+    version: int | None = None
+    meta: dict[str, Any] | None = None
+    id: str | None = None
+    time: int | None = None
+
+
+class LineIn(EventIn, forbid_unknown_fields=True, kw_only=True):
+    """A new event on a line of its own, which names its stream and may claim what it will become."""
+
+    stream: str
+    expected: int | str | None = None
+    signature: str | None = None
+    seq: int | None = None
+    checksum: str | None = None
+    link: str | None = None
+    position: Any = None
+    previous: Any = None
+    recorded: Any = None
+
+    @property
+    def event(self) -> NewEvent:
+        """The event as a store takes it."""
+        return NewEvent(
+            type=self.type,
+            payload=self.payload,
+            meta=self.meta,
+            version=self.version,
+            id=None if self.id is None else ids.to_bytes(self.id),
+            time=self.time,
+            signature=self.hex_bytes("signature"),
+        )
+
+    def hex_bytes(self, key: str) -> bytes | None:
+        """The bytes of a field that has hex digits."""
+        text = getattr(self, key)
+        try:
+            return None if text is None else bytes.fromhex(text)
+        except ValueError:
+            raise errors.InvalidInput(reason=f"its {key!r} must be hex digits") from None
+
+
+def parse_line(text: bytes) -> LineIn:
+    """The new event of a line; refused by name if it is not one."""
+    found = canonical.parse(text, what="line")
+    if type(found) is dict and found.get("payload", text) is None:
+        reason = "its payload was erased, so it cannot be appended: `tally export --whole` moves erased events too"
+        raise errors.InvalidInput(reason=reason)
+    try:
+        return msgspec.convert(found, LineIn)
+    except msgspec.ValidationError as problem:
+        raise errors.InvalidInput(reason=f"it is not the line of an event: {problem}") from None

@@ -1,18 +1,20 @@
-"""Moving logs: what `tally export`, `tally import` and `tally copy` do, for programs.
+"""Moving logs: export, import and copy.
 
-An export is NDJSON. Plain, it is one event a line, and importing it appends those events. Whole, it begins and ends
-with lines of its own and carries everything that makes a log what it is: control facts, what was pruned and erased,
-and snapshots. A whole export that is imported into an empty store gives the same log again: same positions, same
-links, same verdict.
+An export is NDJSON. A plain export has one line per event, and its import appends these events. A whole export also has
+lines of its own: it begins and ends with one, and others carry what makes a log what it is, such as pruned positions,
+erased payloads and snapshots. Imported into an empty store, it gives the same log again: same positions, same links,
+same verdict.
 
-Nothing here opens a store.
+    with open("shop.ndjson", "wb") as file:
+        file.writelines(moving.export(store))
+    with open("shop.ndjson", "rb") as file:
+        moving.import_lines(other, file)
 """
 
 from __future__ import annotations
 
-from tallystick.event.line import lines
-from tallystick.moving.export import must_be_whole, whole
-from tallystick.moving.intake import Intake, lines_of
+from tallystick.moving.export import export, must_be_whole
+from tallystick.moving.intake import copy, import_lines
 from tallystick.moving.progress import ImportRefused, ImportStopped, Progress
 
-__all__ = ["ImportRefused", "ImportStopped", "Intake", "Progress", "lines", "lines_of", "must_be_whole", "whole"]
+__all__ = ["ImportRefused", "ImportStopped", "Progress", "copy", "export", "import_lines", "must_be_whole"]

@@ -1,4 +1,4 @@
-"""Writing a log as lines: plain, one event a line; or whole, with everything that makes it the log it is."""
+"""Writing a log as lines: plain, with one line per event, or whole, with everything that makes it the log it is."""
 
 from __future__ import annotations
 
@@ -7,81 +7,125 @@ from collections.abc import Callable, Iterator
 
 from tallystick import errors
 from tallystick.event import chain
-from tallystick.event.line import lines
+from tallystick.event.line import line
 from tallystick.event.model import Event
 from tallystick.moving import frame
 from tallystick.store import capabilities, facts, iterate
 from tallystick.store.claims import Claims, read_claims
 from tallystick.store.events import EventLog
 from tallystick.store.maintenance import Cut
+from tallystick.store.page import Hole
+from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.store import Store
 from tallystick.store.transfer import FoundingCut
 
 _PAGE = 1000
 
 
+def export(
+    store: Store,
+    *,
+    whole: bool | None = None,
+    after: int | None = None,
+    until: int | None = None,
+    selection: Selection = EVERYTHING,
+    snapshots: bool = True,
+    skipped: Callable[[Hole], None] | None = None,
+    progress: Callable[[int], None] = lambda position: None,
+) -> Iterator[bytes]:
+    """The lines of an export, in order of position. Events that are appended meanwhile are not exported.
+
+    - `whole`: everything that makes the log, or only events. By default it is whole if lines of events alone could not
+      restore the log (`must_be_whole`), unless you choose a part. The last line of a whole export comes only if
+      everything before it was written. If the log is pruned or erased meanwhile, `ExportOutdated` is raised.
+    - `after`, `until`, `selection`: the part to export. From the beginning, pruned positions are passed over.
+    - `snapshots`: a whole export has the bodies of snapshots.
+    - `skipped`: called with each damaged range, which is then left out. Without it, damage is refused by name.
+    - `progress`: called with the position that was reached.
+    """
+    is_part = (after, until, selection, skipped) != (None, None, EVERYTHING, None)
+    if whole and is_part:
+        raise errors.InvalidValue(what="whole", value="True", must="without after, until, selection and skipped")
+    if whole or (whole is None and not is_part and must_be_whole(store)):
+        return _WholeExport(store.log, progress).lines(snapshots=snapshots)
+    return _events(store.log, after, until, selection, skipped, progress)
+
+
 def must_be_whole(store: Store) -> bool:
-    """Whether lines of events alone cannot make this log again: something of it was pruned or erased."""
+    """Whether lines of events cannot restore this log, because something was pruned or erased."""
     return bool(store.log.cuts(limit=1)) or bool(read_claims(store.log).erased)
 
 
-def whole(
-    store: Store, *, snapshots: bool = True, progress: Callable[[int], None] = lambda position: None
+def _events(
+    log: EventLog,
+    after: int | None,
+    until: int | None,
+    selection: Selection,
+    skipped: Callable[[Hole], None] | None,
+    progress: Callable[[int], None],
 ) -> Iterator[bytes]:
-    """The lines of a whole export, some at a time. The last one is there only if everything else is.
+    for page in iterate.pages(
+        log,
+        after=after or 0,
+        until=until,
+        selection=selection,
+        limit=_PAGE,
+        over_holes=skipped is not None,
+        over_pruned=after is None,
+    ):
+        for event in page.events:
+            yield _line(event)
+        if skipped is not None:
+            for hole in page.holes:
+                skipped(hole)
+        progress(page.through)
 
-    Damage is refused by name, as is a log that is pruned or erased while it is read. Appends do no harm: the export
-    ends where the log ended when it began.
-    """
-    return _Export(store.log, progress).all(snapshots=snapshots)
+
+def _line(event: Event) -> bytes:
+    return line(event).encode() + b"\n"
 
 
-class _Export:
-    """One export, and what was counted on the way."""
+class _WholeExport:
+    """One whole export, and what it has counted."""
 
     def __init__(self, log: EventLog, progress: Callable[[int], None]) -> None:
         self._log = log
         self._progress = progress
-        self._hash = hashlib.sha256()
         self._events = self._pruned = self._snapshots = 0
 
-    def all(self, *, snapshots: bool) -> Iterator[bytes]:
+    def lines(self, *, snapshots: bool) -> Iterator[bytes]:
         log = self._log
-        claims = read_claims(log)
-        cuts = _cuts(log)
-        head = log.head()
-        yield self._frame(_begin(log, claims, cuts, head))
-        for founding in cuts:
-            yield self._frame(frame.cut_line(founding))
-        for part in self._positions(head, claims):
-            self._hash.update(part)
-            yield part
-        for id_, fact in claims.snapshots.items() if snapshots else ():
-            for each in self._body(id_, fact):
-                yield self._frame(each)
+        claims, cuts, head = read_claims(log), _cuts(log), log.head()
+        digest = hashlib.sha256()
+        for text in self._before_end(claims, cuts, head, snapshots=snapshots):
+            digest.update(text)
+            yield text
         self._require_unchanged(claims, cuts)
         self._require_all_pruned(cuts)
-        digest = self._hash.hexdigest()
-        yield frame.encode(frame.End(self._events, self._pruned, len(cuts), self._snapshots, head, digest))
+        yield frame.encode(frame.End(self._events, self._pruned, len(cuts), self._snapshots, head, digest.hexdigest()))
 
-    def _frame(self, one: frame.FrameLine) -> bytes:
-        text = frame.encode(one)
-        self._hash.update(text)
-        return text
+    def _before_end(self, claims: Claims, cuts: list[FoundingCut], head: int, *, snapshots: bool) -> Iterator[bytes]:
+        yield frame.encode(_begin(self._log, claims, cuts, head))
+        for founding in cuts:
+            yield frame.encode(frame.cut_line(founding))
+        yield from self._positions(head, claims)
+        for id_, fact in claims.snapshots.items() if snapshots else ():
+            for each in self._body(id_, fact):
+                yield frame.encode(each)
 
     def _positions(self, head: int, claims: Claims) -> Iterator[bytes]:
-        """Events, a page at a time; before each page what was pruned up to its last event, and what is erased of it."""
-        gone = _Gone(self._log.pruned_events())
+        """Events, and before each page of them what was pruned up to its last event, and which of them are erased."""
+        pruned = _PrunedEvents(self._log.pruned_events())
         for page in iterate.pages(self._log, until=head, limit=_PAGE, over_pruned=True):
             if page.events:
-                yield from self._gone(gone.upto(page.events[-1].position))
+                yield from self._pruned_lines(pruned.through(page.events[-1].position))
                 self._events += len(page.events)
                 _require_checksums(page.events)
                 yield from self._erased(page.events, claims)
-                yield lines(page.events)
+                yield from map(_line, page.events)
             self._progress(page.through)
 
-    def _gone(self, found: list[tuple[int, bytes]]) -> Iterator[bytes]:
+    def _pruned_lines(self, found: list[tuple[int, bytes]]) -> Iterator[bytes]:
         self._pruned += len(found)
         for at in range(0, len(found), frame.PRUNED_MAX):
             some = [(position, id_.hex()) for position, id_ in found[at : at + frame.PRUNED_MAX]]
@@ -105,7 +149,7 @@ class _Export:
 
     def _body(self, id_: bytes, fact: facts.Snapshotted) -> list[frame.SnapshotLine]:
         body = self._log.snapshots.load(id_, bytes_max=fact.body_bytes)
-        if body is None:  # it was dropped meanwhile, or cannot be read: who imports says that it has none
+        if body is None:  # it was dropped meanwhile, or cannot be read: the import records that it is missing
             return []
         self._snapshots += 1
         return frame.snapshot_lines(id_, body)
@@ -123,22 +167,22 @@ class _Export:
 
 
 def _require_checksums(events: list[Event]) -> None:
-    """What is exported has the payload that it was appended with, whatever the engine checks when it reads."""
+    """Refuse a payload that was changed: not every engine compares checksums when it reads."""
     for event in events:
         if event.payload is not None and chain.checksum(event.payload) != event.checksum:
             reason = f"the payload of {event.stream} {event.seq} does not have its checksum"
             raise errors.Damaged(first=event.position, last=event.position, reason=reason)
 
 
-class _Gone:
-    """What was pruned, taken off in order of position."""
+class _PrunedEvents:
+    """The positions and ids of pruned events, given out in order of position."""
 
     def __init__(self, found: Iterator[tuple[int, bytes]]) -> None:
         self._found = found
         self._next = next(found, None)
 
-    def upto(self, position: int) -> list[tuple[int, bytes]]:
-        """What is left of it up to a position."""
+    def through(self, position: int) -> list[tuple[int, bytes]]:
+        """Those up to a position that were not given out before."""
         taken = []
         while self._next is not None and self._next[0] <= position:
             taken.append(self._next)
@@ -158,7 +202,7 @@ def _cuts(log: EventLog) -> list[FoundingCut]:
 
 
 def _fact_position(log: EventLog, cut: Cut) -> int:
-    """Where the control fact stands that names a cut: it is the last of its kind, if the log is sound."""
+    """The position of the control fact that names a cut. In a sound log it is the last one about this stream."""
     position = 0
     for event in iterate.stream(log, facts.stream_about(cut.stream)):
         if event.type == facts.PRUNED and facts.parse(event, facts.Pruned).through == cut.through:

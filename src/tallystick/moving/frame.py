@@ -2,15 +2,15 @@
 
     {"tally":"export","format":1,"store_id","engine","profile","head","cuts","erased","ordered"}      the first line
     {"tally":"cut","stream","through","link","first_position","last_position","count","org","fact"}   a pruned stream
-    {"tally":"pruned","events":[[position, id], …]}                  events that are gone, where they were
-    {"tally":"erased","events":[[position, fact], …]}                events without payloads, and the facts about them
+    {"tally":"pruned","events":[[position, id], …]}                  positions and ids of pruned events
+    {"tally":"erased","events":[[position, fact], …]}                erased events, and the facts about them
     {"tally":"snapshot","id","body","more"}                          a snapshot's body in base64, in pieces
     {"tally":"end","events","pruned","cuts","snapshots","head","sha256"}                              the last line
 
-Cuts follow the first line. Events and what was pruned are in order of position, snapshots come after them. `fact` is
+Cuts follow the first line. Events and pruned positions are in order of position; snapshots come after them. `fact` is
 the position of the control fact that names the cut or the erasure; the line about an erased event comes before it.
-`sha256` is over every byte before the last line. `ordered` false: the engine has no order between streams, and its
-positions mean nothing elsewhere.
+`sha256` is over every byte before the last line. If `ordered` is false, the engine has no order between streams, and
+its positions mean nothing elsewhere.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PRUNED_MAX = 1000
 
 
 class Begin(msgspec.Struct, frozen=True, tag_field="tally", tag="export"):
-    """What is exported. `cuts` and `erased` say how much of it is gone."""
+    """What is exported. `cuts` and `erased` count what was removed from it."""
 
     store_id: str
     engine: str
@@ -57,11 +57,11 @@ class CutLine(msgspec.Struct, frozen=True, tag_field="tally", tag="cut"):
     fact: int
 
     def check(self) -> None:
-        """`ValueError` if a value is none that it can have."""
+        """Raise `ValueError` for a value that it cannot have."""
         _check_bytes(self.link, 32)
         _check_positions(self.through, self.first_position, self.last_position, self.count, self.fact)
         if not self.first_position <= self.last_position < self.fact:
-            raise ValueError("a cut lies before the fact that names it")
+            raise ValueError("a cut is not before the fact that names it")
 
     @property
     def founding(self) -> FoundingCut:
@@ -79,39 +79,39 @@ class CutLine(msgspec.Struct, frozen=True, tag_field="tally", tag="cut"):
 
 
 class PrunedLine(msgspec.Struct, frozen=True, tag_field="tally", tag="pruned"):
-    """Positions and ids of events that are gone."""
+    """Positions and ids of pruned events."""
 
     events: list[tuple[int, str]]
 
     def check(self) -> None:
-        """`ValueError` if a value is none that it can have."""
+        """Raise `ValueError` for a value that it cannot have."""
         for position, id_ in self.events:
             _check_positions(position)
             _check_bytes(id_, 16)
 
 
 class ErasedLine(msgspec.Struct, frozen=True, tag_field="tally", tag="erased"):
-    """Positions of events that have no payload any more, and of the control facts that say so."""
+    """Positions of erased events, and of the control facts that say so."""
 
     events: list[tuple[int, int]]
 
     def check(self) -> None:
-        """`ValueError` if a value is none that it can have."""
+        """Raise `ValueError` for a value that it cannot have."""
         for position, fact in self.events:
             _check_positions(position, fact)
             if position >= fact:
-                raise ValueError("an erased event lies before the fact that names it")
+                raise ValueError("an erased event is not before the fact that names it")
 
 
 class SnapshotLine(msgspec.Struct, frozen=True, tag_field="tally", tag="snapshot"):
-    """A piece of a snapshot's body; `more` follows."""
+    """A piece of a snapshot's body; with `more`, another piece follows."""
 
     id: str
     body: str
     more: bool
 
     def check(self) -> None:
-        """`ValueError` if a value is none that it can have."""
+        """Raise `ValueError` for a value that it cannot have."""
         _check_bytes(self.id, 16)
         base64.b64decode(self.body, validate=True)
 
@@ -122,7 +122,7 @@ class SnapshotLine(msgspec.Struct, frozen=True, tag_field="tally", tag="snapshot
 
 
 class End(msgspec.Struct, frozen=True, tag_field="tally", tag="end"):
-    """What was in the export, so that one that was cut off is noticed."""
+    """What was in the export, so that an incomplete one is noticed."""
 
     events: int
     pruned: int
@@ -140,7 +140,7 @@ def _check_bytes(text: str, size: int) -> None:
 def _check_positions(*numbers: int) -> None:
     for number in numbers:
         if not 0 < number <= limits.INT_MAX:
-            raise ValueError(f"{number} is no number from 1 to 2^63-1")
+            raise ValueError(f"{number} is not a number from 1 to 2^63-1")
 
 
 FrameLine: TypeAlias = Begin | CutLine | PrunedLine | ErasedLine | SnapshotLine | End
@@ -148,21 +148,21 @@ FrameLine: TypeAlias = Begin | CutLine | PrunedLine | ErasedLine | SnapshotLine 
 _decode = msgspec.json.Decoder(FrameLine).decode
 
 
-def is_one(text: bytes) -> bool:
-    """Whether a line is not an event but one of these."""
+def is_frame_line(text: bytes) -> bool:
+    """Whether a line is one of these, and not an event."""
     return text.startswith(FRAME)
 
 
 def parse(text: bytes) -> FrameLine:
-    """The line; refused if it does not have its form."""
+    """The line; refused if its form is wrong."""
     try:
         found: FrameLine = _decode(text)
         if isinstance(found, Begin) and found.format != FORMAT:
-            raise errors.InvalidInput(reason=f"the export has format {found.format}, and this program reads {FORMAT}")
+            raise errors.InvalidInput(reason=f"the export has format {found.format}, but this program reads {FORMAT}")
         if isinstance(found, CutLine | PrunedLine | ErasedLine | SnapshotLine):
             found.check()
         return found
-    except ValueError as problem:  # msgspec's errors are values' errors
+    except ValueError as problem:  # the errors of msgspec are too
         raise errors.InvalidInput(reason=f"it is not a line of an export: {problem}") from problem
 
 

@@ -1,7 +1,7 @@
 """Taking over a whole export: the same log again, in a store that is empty or holds the beginning of it.
 
-Each batch is one commit that goes on where the store ends, so an import that was killed is continued by running it
-again: what is there already is compared, event by event, and not written twice.
+Each batch is one commit that continues where the store ends. If an import was killed, run it again: events that are
+already stored are compared one by one, and not written twice.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.event import chain
-from tallystick.event.line import event_of
+from tallystick.event.line import parse_event
 from tallystick.event.model import Event, NewEvent
 from tallystick.moving import frame
 from tallystick.moving.progress import Progress
@@ -33,7 +33,7 @@ class Takeover:
         self._progress = progress
         self._batch = batch
         self._batch_bytes = batch_bytes
-        self._there = self._after = self._log.head()
+        self._stored = self._after = self._log.head()
         self._last = 0
         self._cuts: list[FoundingCut] = []
         self._pruned: list[tuple[int, bytes]] = []
@@ -48,12 +48,12 @@ class Takeover:
     # --- lines -----------------------------------------------------------------------------------------------------
 
     def cut(self, line: frame.CutLine) -> None:
-        """What a stream begins with."""
+        """What was pruned of a stream."""
         self._counts["cuts"] += 1
         self._cuts.append(line.founding)
 
     def gone(self, line: frame.PrunedLine | frame.ErasedLine) -> None:
-        """Positions that hold nothing any more, or no payload."""
+        """Positions whose events were pruned, or whose payloads were erased."""
         if any(position <= self._last for position, _ in line.events):
             raise errors.InvalidInput(reason="it comes after an event with a later position")
         if isinstance(line, frame.ErasedLine):
@@ -63,7 +63,7 @@ class Takeover:
         self._pruned += [(position, bytes.fromhex(id_)) for position, id_ in line.events]
 
     def event(self, event: Event, size: int, number: int) -> None:
-        """An event, the bytes of its line, and the number of it."""
+        """An event, with the size and the number of its line."""
         self._last = event.position if self._begin.ordered else self._last + 1
         event = msgspec.structs.replace(event, position=self._last)
         self._counts["events"] += 1
@@ -76,7 +76,7 @@ class Takeover:
             self.flush(number)
 
     def snapshot(self, line: frame.SnapshotLine, number: int) -> None:
-        """A piece of a snapshot; with the last piece it is kept."""
+        """A piece of a snapshot. With the last piece it is stored."""
         self.flush(number)
         self._body += line.piece
         if not line.more:
@@ -85,26 +85,26 @@ class Takeover:
             self._body.clear()
 
     def end(self, line: frame.End, digest: str, number: int) -> None:
-        """The last line: everything before it must have been there."""
+        """The last line. Everything before it must have come."""
         self.flush(number)
         wanted = {name: getattr(line, name) for name in self._counts}
         if self._counts != wanted:
-            reason = f"it counts {_told(wanted)}, and before it there are {_told(self._counts)}"
+            reason = f"it counts {_listed(wanted)}, but before it there are {_listed(self._counts)}"
             raise errors.InvalidInput(reason=reason)
         if digest != line.sha256:
-            raise errors.InvalidInput(reason="the lines before it were changed: their SHA-256 is another")
+            raise errors.InvalidInput(reason="the lines before it were changed: their SHA-256 is different")
         if any(position > self._after for position, _ in self._pruned):
-            raise errors.InvalidInput(reason="positions were pruned behind the last event")
-        self._settle()
+            raise errors.InvalidInput(reason="positions after the last event were pruned")
+        self._finish()
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def flush(self, number: int) -> None:
-        """Write what has come together, as one commit."""
+        """Write the events that were collected, as one commit."""
         if not self._events:
             return
         try:
-            known = [event for event in self._events if event.position <= self._there]
+            known = [event for event in self._events if event.position <= self._stored]
             self._require_same(known)
             self._receive(self._events[len(known) :])
         except errors.TransferRefused as refusal:
@@ -134,19 +134,19 @@ class Takeover:
         self._progress.pruned += len(pruned)
 
     def _await_snapshots(self) -> None:
-        """Note that snapshots are to come, before the facts about them are there."""
+        """Record that snapshots will follow, before the facts about them are written."""
         if MOVING not in self._log.checkpoints.names():
             self._log.checkpoints.save(Checkpoint(MOVING, self._log.store_id, 0, 0, b""), previous=None)
 
     def _require_same(self, events: list[Event]) -> None:
-        """What the store holds at these positions is what the export holds there."""
+        """Refuse events that differ from those that the store holds at these positions."""
         if not events:
             return
         first, last = events[0].position, events[-1].position
         page = self._log.read(after=first - 1, until=last, limit=len(events) + 1, over_pruned=True)
         for at, event in enumerate(events):
             if at >= len(page.events) or page.events[at].row != event.row:
-                reason = "the store holds something else there: it is no copy of the store that was exported"
+                reason = "the store holds something else at this position: it is not a copy of the exported store"
                 raise errors.TransferRefused(position=event.position, reason=reason)
         if len(page.events) > len(events):
             raise errors.TransferRefused(position=last, reason="the store holds events that the export does not")
@@ -157,23 +157,25 @@ class Takeover:
             return
         event = self._log.find(id_)
         if event is None or event.type != facts.SNAPSHOTTED:
-            raise errors.SnapshotUnusable(snapshot=id_.hex(), reason="no control fact of the export tells of it")
+            raise errors.SnapshotUnusable(snapshot=id_.hex(), reason="no control fact of the export names it")
         fact = facts.parse(event, facts.Snapshotted)
         if chain.checksum(body).hex() != fact.body_hash:
-            raise errors.SnapshotUnusable(snapshot=id_.hex(), reason="its body is not the one that its fact names")
+            raise errors.SnapshotUnusable(
+                snapshot=id_.hex(), reason="its body is not the one that its control fact names"
+            )
         made = facts.snapshot_of(event, fact, body)
         outcome = self._log.commit([Transaction([], maintenance=Maintenance(snapshots=(made,)))])[0]
         if isinstance(outcome, errors.TallyError):
             raise outcome
         self._progress.snapshots += 1
 
-    def _settle(self) -> None:
-        """The facts and what is there agree; snapshots that did not come are recorded as dropped."""
+    def _finish(self) -> None:
+        """Check that the facts and the log agree, and record snapshots that did not come as dropped."""
         claims = read_claims(self._log)
         wrong = [problem.reason for problem in (*claims.problems, *check_cuts(self._log, claims))]
-        wrong += [*self._cuts_wrongly(claims), *self._erased_wrongly(claims)]
+        wrong += [*self._wrong_cuts(claims), *self._wrong_erasures(claims)]
         if wrong:
-            raise errors.InvalidInput(reason=f"what was exported contradicts itself: {wrong[0]}; see `tally verify`")
+            raise errors.InvalidInput(reason=f"the export contradicts itself: {wrong[0]}; see `tally verify`")
         held = set(self._log.snapshots.ids())
         dropped = _dropped(claims, held)
         if dropped:
@@ -181,8 +183,8 @@ class Takeover:
             self._progress.snapshots_left_out += len(claims.snapshots.keys() - held)
         self._log.checkpoints.delete(MOVING)
 
-    def _cuts_wrongly(self, claims: Claims) -> list[str]:
-        """Cuts that say something else than their facts, and pruned events that are too few or too many."""
+    def _wrong_cuts(self, claims: Claims) -> list[str]:
+        """Cuts that differ from their facts, and pruned events that are too few or too many."""
         wrong = []
         for founding in self._cuts:
             cut, fact = founding.cut, claims.pruned.get(founding.cut.stream)
@@ -190,21 +192,21 @@ class Takeover:
                 getattr(cut, name) != getattr(fact, name)
                 for name in ("through", "first_position", "last_position", "count", "org")
             ):
-                wrong.append(f"what was pruned of {cut.stream} is not what its control fact says")
+                wrong.append(f"the cut of {cut.stream} is not the one that its control fact names")
         count = sum(founding.cut.count for founding in self._cuts)
         if count != self._counts["pruned"]:
-            wrong.append(f"{count} events were pruned, and {self._counts['pruned']} ids of such events are there")
+            wrong.append(f"{count} events were pruned, but there are {self._counts['pruned']} ids of pruned events")
         return wrong
 
-    def _erased_wrongly(self, claims: Claims) -> list[str]:
-        """Payloads that are gone without a fact, and facts about payloads that are there."""
+    def _wrong_erasures(self, claims: Claims) -> list[str]:
+        """Payloads that are missing without a fact, and facts about payloads that are not erased."""
         through = {founding.cut.stream: founding.cut.through for founding in self._cuts}
-        told = {key: fact for key, fact in claims.erased_by.items() if key[1] > through.get(key[0], 0)}
+        named = {key: fact for key, fact in claims.erased_by.items() if key[1] > through.get(key[0], 0)}
         return [
-            f"a control fact says that seq {seq} of {stream} was erased, and it has its payload"
+            f"a control fact says that seq {seq} of {stream} was erased, but it has a payload"
             if (stream, seq) not in self._erased
-            else f"seq {seq} of {stream} has no payload, and no control fact at the announced position says so"
-            for (stream, seq), _ in sorted(told.items() ^ self._erased.items())
+            else f"seq {seq} of {stream} has no payload, but no control fact at the announced position says so"
+            for (stream, seq), _ in sorted(named.items() ^ self._erased.items())
         ]
 
 
@@ -212,31 +214,31 @@ def why_not(store: Store, begin: frame.Begin, first: Event | None, cuts: list[fr
     """Why a store cannot take over an export as it is; None if it can."""
     log = store.log
     if capabilities.GLOBAL_ORDER not in log.capabilities:
-        return f"the {log.engine} engine keeps no order between streams"
+        return f"the {log.engine} engine has no order between streams"
     if log.profile != begin.profile:
-        return f"its profile is {log.profile!r}, and that of the export {begin.profile!r}"
+        return f"its profile is {log.profile!r}, but that of the export is {begin.profile!r}"
     if log.head() == 0:
         return None
     stored = log.read(limit=1, over_pruned=True).events
     if first is None or not stored or (stored[0].id, stored[0].link) != (first.id, first.link):
-        return "it holds events of its own"
+        return "it holds other events"
     if log.cuts(limit=len(cuts) + 1) != sorted((line.founding.cut for line in cuts), key=lambda cut: cut.stream):
-        return "other parts of it were pruned"
+        return "different parts of it were pruned"
     return None
 
 
-def parsed(text: bytes) -> Event:
-    """The event of a line of a whole export, with the form that every stored event has."""
+def stored_event(text: bytes) -> Event:
+    """The event of a line of a whole export; refused if it does not have the form of a stored event."""
     try:
-        event = event_of(text)
-    except ValueError as problem:  # msgspec's errors are values' errors
+        event = parse_event(text)
+    except ValueError as problem:  # the errors of msgspec are too
         raise errors.InvalidInput(reason=f"it is not a line of an export: {problem}") from problem
     check_form(event)
     return event
 
 
 def _dropped(claims: Claims, held: set[bytes]) -> list[tuple[str, NewEvent]]:
-    """Facts that say which snapshots did not come with the log."""
+    """Facts that name the snapshots that did not come with the log."""
     missing: dict[str, list[str]] = {}
     for id_, fact in claims.snapshots.items():
         if id_ not in held:
@@ -249,5 +251,5 @@ def _dropped(claims: Claims, held: set[bytes]) -> list[tuple[str, NewEvent]]:
     return found
 
 
-def _told(counts: dict[str, int]) -> str:
+def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())

@@ -1,6 +1,7 @@
-"""The pipeline: a log as a table of Spark, and jobs over it. Jobs take a DataFrame and give one; the rest is theirs.
+"""The pipeline: a log as a table of Spark, and jobs over it.
 
-Only this package imports PySpark. `session()` starts one that is set up, `register(spark)` is for one of your own.
+Only this package imports PySpark. `session()` starts a Spark session that is set up for it; `register(spark)` makes
+the format `tallystick` known to a session of your own.
 """
 
 from __future__ import annotations

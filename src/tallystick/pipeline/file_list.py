@@ -1,9 +1,9 @@
-"""The files of an archive for tools that read Parquet by themselves: DuckDB, Polars, pyarrow. No Java, no session.
+"""The files of an archive for other tools that read Parquet: DuckDB, Polars, pyarrow. No Java, no Spark session.
 
     duckdb.read_parquet(files("ARCHIVE"))    polars.scan_parquet(files("ARCHIVE"))    dataset.dataset(files("ARCHIVE"))
 
-Each file is checked as the jobs check it, before its name is given out, and also what its statistics say of positions,
-since these tools go by it. A glob over `data/` is another answer: it has what a merge or a killed run left there.
+Each file is checked as the jobs check it before its name is returned. The statistics of positions are checked too,
+since these tools use them. Do not use a glob over `data/`: it may match files that a merge or a killed run left there.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def files(
     streams: Sequence[str] = (),
     copies: str | Path | None = None,
 ) -> list[str]:
-    """The paths of the files that may hold such events, in order of position: they hold others too, so filter again.
+    """The paths of the files that may hold such events, in order of position. They hold others too, so filter again.
 
-    `after` and `until` are positions, exclusive and inclusive. `copies`: a directory where the files are copied to, and
-    read from; needed for an archive in an object store. `ArchiveDamaged` if one is not as it was archived.
+    `after` is an exclusive position, `until` an inclusive one. `copies` is a directory to copy the files to; it is
+    required for an archive in an object store. `ArchiveDamaged` if a file is not as it was archived.
     """
     storage = storage_at(directory)
     if copies is None and not isinstance(storage, DirectoryStorage):
@@ -52,7 +52,7 @@ def files(
 
 
 def _may_hold(storage: Storage, bucket: Bucket, after: int, until: int | None, streams: Sequence[str]) -> bool:
-    """Whether a bucket has positions of the range, and events of one of the streams."""
+    """Whether a bucket has positions in the range, and events of one of the streams."""
     if bucket.last <= after or (until is not None and bucket.first > until):
         return False
     if not streams or bucket.heads is None:
@@ -62,7 +62,7 @@ def _may_hold(storage: Storage, bucket: Bucket, after: int, until: int | None, s
 
 
 def _streams(storage: Storage, heads: DataFile) -> pa.ChunkedArray:
-    """The streams of a bucket, by the file that notes their ends; `ArchiveDamaged` if that file is another one."""
+    """The streams of a bucket, from the file with their ends; `ArchiveDamaged` if that file was changed."""
     with suppress(FileNotFoundError), storage.opened(heads.name) as path:
         if archive_files.hash_of(path) == heads.sha256:
             return pq.read_table(path, columns=["stream"], use_threads=False)["stream"]
@@ -70,7 +70,7 @@ def _streams(storage: Storage, heads: DataFile) -> pa.ChunkedArray:
 
 
 def _checked(storage: Storage, file: BucketFile) -> BucketFile:
-    """The file, if it is as it was archived; also what it says of itself."""
+    """The file, if it is as it was archived and its statistics are right."""
     bucket_reader.require(storage, file)
     with storage.opened(file.name) as path:
         if next(wrong_statistics(path), None) is not None:
@@ -80,7 +80,7 @@ def _checked(storage: Storage, file: BucketFile) -> BucketFile:
 
 
 def _copied(storage: Storage, target: DirectoryStorage, file: BucketFile) -> Path:
-    """A copy of a file, which was checked itself; one that is there already is checked again."""
+    """A checked copy of a file; a copy that exists already is checked again."""
     path = target.directory / file.name
     if not path.exists() or archive_files.hash_of(path) != file.sha256:
         with target.drafted() as draft, bucket_reader.found(storage, file), storage.opened(file.name) as source:

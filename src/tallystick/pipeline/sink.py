@@ -1,13 +1,13 @@
 """Writing: `df.write.format("tallystick").mode("append")` and `writeStream` append events through the port, by id.
 
-Needed are the columns `stream`, `type` and `payload` (JSON text), one that orders the rows (option `order`), and `id`;
-or, with the option `idFrom=content`, an id made of stream, order, type and payload. So a task that Spark repeats writes
-nothing twice. The option `expectedSeq` names a column with the seq that each row must get: where somebody else appended
-to the stream meanwhile, the write is a `Conflict`, and nothing is stored at another place than was meant.
+A table needs the columns `stream`, `type` and `payload` (JSON text), a column that orders the rows (option `order`),
+and `id`; with the option `idFrom=content` the id is made from stream, order, type and payload. So a task that Spark
+repeats writes nothing twice. The option `expectedSeq` names a column with the seq that each row must get. If another
+writer appended to the stream in the meantime, the write is a `Conflict`, and no event gets another seq.
 
-Tasks know nothing of each other, so the rows of a stream have to be in one task: `by_stream` puts them there and notes
-in a column `task` which one that is. A table without the column is refused when it is planned; a row in another task
-than its own, or out of order, when it is met.
+Tasks know nothing of each other, so all rows of a stream must be in one task: `by_stream` arranges that, and records
+the task in a column `task`. A table without that column is refused when it is planned. A row in a task that is not its
+own, or out of order, is refused when it is written.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _UUID_VERSION, _UUID_VARIANT = 0x80, 0x80
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What rows become: where, ordered by which column, with which ids."""
+    """How rows become events: in which log, ordered by which column, with which ids."""
 
     url: str
     order: str
@@ -63,14 +63,14 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class TaskWritten(WriterCommitMessage):
-    """What one task did."""
+    """The number of events that one task wrote, and that were stored before."""
 
     written: int
     stored: int
 
 
 def write_options(options: Mapping[str, str], schema: StructType) -> WriteOptions:
-    """What the options and the columns of a table say, checked."""
+    """The options of a write and the columns of its table, checked."""
     given = named(options)
     url, order = url_in(given), given.get("order", "")
     require_shared(url)
@@ -110,7 +110,7 @@ def write_options(options: Mapping[str, str], schema: StructType) -> WriteOption
 
 
 def append(options: WriteOptions, batches: Iterator[pa.RecordBatch], *, task: int) -> TaskWritten:
-    """Append the rows of a task. Writers of a log that has one at a time take turns."""
+    """Append the rows of a task. If the log takes one writer at a time, tasks wait for each other."""
     with mark_errors(), _opened(options) as store:
         written = stored = 0
         for stream, expected, events in _groups(options, batches, task):
@@ -134,7 +134,7 @@ def _opened(options: WriteOptions) -> Store:
 def _groups(
     options: WriteOptions, batches: Iterator[pa.RecordBatch], task: int
 ) -> Iterator[tuple[str, int, list[NewEvent]]]:
-    """Events of one stream with where it must end, as appends; their task and their order are checked on the way."""
+    """The appends: stream, expected seq, and events. The task and the order of the rows are checked on the way."""
     current, last = "", None
     expected: int = ANY
     seq: int = ANY
@@ -161,7 +161,7 @@ def _groups(
 
 
 def _seq(options: WriteOptions, row: dict[str, Any], before: int) -> int:
-    """The seq that a row must get; refused if it does not follow that of the row before in its stream."""
+    """The seq that a row must get; refused if it does not follow the seq of the row before it in its stream."""
     if options.expected is None:
         return ANY
     seq = row[options.expected]
@@ -173,7 +173,7 @@ def _seq(options: WriteOptions, row: dict[str, Any], before: int) -> int:
 
 
 def _require_task(row: dict[str, Any], before: str, task: int) -> None:
-    """Refuse a stream that other tasks may have rows of, or that had rows in this one before."""
+    """Refuse a stream whose rows may be in other tasks, or whose rows in this task are not together."""
     stream, noted = row["stream"], row[TASK]
     if stream is None:
         raise errors.SchemaMisfit(column="stream", reason="it is null")
@@ -205,7 +205,7 @@ def _event(options: WriteOptions, row: dict[str, Any]) -> NewEvent:
 
 
 def content_id(stream: str, place: object, type_: str, payload: str) -> bytes:
-    """An id that follows from the content: a UUID of version 8."""
+    """An id that is made from the content: a UUID of version 8."""
     digest = bytearray(hashlib.sha256("\n".join((stream, str(place), type_, payload)).encode()).digest()[:16])
     digest[6] = _UUID_VERSION | (digest[6] & 0x0F)
     digest[8] = _UUID_VARIANT | (digest[8] & 0x3F)
@@ -219,14 +219,14 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Append the rows of one task; they are durable when this returns."""
+        """Append the rows of one task. They are durable when this returns."""
         return append(self._options, iterator, task=_task())
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Appends what a streaming query gives; a repeated batch writes nothing, since its ids are there.
+    """Appends the batches of a streaming query. A repeated batch writes nothing, since its ids are stored already.
 
-    Spark sorts no streaming table, so each task sorts its rows of a batch.
+    Spark cannot sort a streaming table, so each task sorts its rows of a batch.
     """
 
     def __init__(self, options: WriteOptions) -> None:
@@ -248,7 +248,7 @@ def _task() -> int:
 
 
 def by_stream(table: DataFrame, *, order: str, tasks: int = TASKS) -> DataFrame:
-    """The rows of each stream in one task, in order, as the writer asks for them; ready to be written."""
+    """The rows of each stream in one task, in order, as the writer requires."""
     number = F.pmod(F.crc32(F.col("stream").cast("binary")), F.lit(tasks)).cast("int")
     noted = table.withColumn(TASK, F.struct(number.alias("number"), F.lit(tasks).alias("of")))
     together = noted.repartitionById(tasks, F.col(f"{TASK}.number"))
@@ -258,9 +258,10 @@ def by_stream(table: DataFrame, *, order: str, tasks: int = TASKS) -> DataFrame:
 def write_events(
     table: DataFrame, url: str, *, order: str, from_content: bool = False, expected_seq: str | None = None
 ) -> None:
-    """Append a table to a log, the rows of each stream together and in order.
+    """Append a table to a log; the rows of each stream are appended together and in order.
 
-    `expected_seq` names a column with the seq that each row must get; a stream that went on meanwhile is a `Conflict`.
+    `expected_seq` names a column with the seq that each row must get. If another writer appended to the stream in the
+    meantime, the write is a `Conflict`.
     """
     sorted_ = by_stream(table, order=order, tasks=1 if url.startswith("files:") else TASKS)  # one writer at a time
     options = {"url": absolute(url), "order": order} | ({"idFrom": "content"} if from_content else {})

@@ -1,7 +1,7 @@
-"""The whole log as one table: the archive up to where it goes, and the live log behind it, with one upper bound.
+"""The whole log as one table: the archive as far as it goes, and then the live log, with one upper bound.
 
-What was erased since the last archive run is taken out on the way, and what the log has pruned comes from the archive.
-A history that neither of them has is refused with `HistoryPruned`, unless what is left was asked for.
+Payloads that were erased since the last archive run are removed on the way. Events that the log has pruned come from
+the archive. Events that neither has are refused with `HistoryPruned`, unless the caller asks for what is left.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tallystick.pipeline.storage.port import Storage, storage_at
 
 
 class WholeLog(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a table of the whole log comes from: the log up to `until`, positions up to `through` from the archive."""
+    """The sources of a table of the whole log: the archive up to `through`, and the live log from there to `until`."""
 
     url: str
     until: int
@@ -46,9 +46,9 @@ class WholeLog(msgspec.Struct, frozen=True, kw_only=True):
         after: int = 0,
         streams: Iterable[str] = (),
     ) -> DataFrame:
-        """The events, those of `types` alone if any are named.
+        """The events; only of `types`, if any are named.
 
-        Of `after` and `streams` more may come than is asked for: they say what need not be read.
+        `after` and `streams` are hints of what need not be read: the table may have other events too.
         """
         chosen = tuple(types)
         if self.manifest is None:
@@ -67,7 +67,7 @@ class WholeLog(msgspec.Struct, frozen=True, kw_only=True):
         after: int = 0,
         streams: Iterable[str] = (),
     ) -> DataFrame:
-        """What is not archived, from the live log."""
+        """The events that are not archived, from the live log."""
         return read_events(
             spark,
             self.url,
@@ -85,7 +85,7 @@ class WholeLog(msgspec.Struct, frozen=True, kw_only=True):
     def archived(
         self, spark: SparkSession, *, columns: Sequence[str] = COLUMNS, types: Iterable[str] = (), after: int = 0
     ) -> DataFrame:
-        """What is archived, without what was erased since; nothing of the buckets that end before `after`."""
+        """The archived events without payloads that were erased since; no buckets that end before `after`."""
         assert self.storage is not None
         needed = {"position", *columns, *(["type"] if types else [])}
         names = [name for name in COLUMNS if name in needed]
@@ -112,12 +112,12 @@ def whole_log(
     ordered: bool = True,
     spark: SparkSession | None = None,
 ) -> WholeLog:
-    """Fix what the whole log is: its end, and what the archive of it holds.
+    """Fix the end of the whole log, and what its archive holds.
 
-    `trusting`: what the archive says of itself and every event that is read are checked, and refused if they are wrong;
-    otherwise the caller checks them. `seen`: another process has proven the head of the log up to there. `ordered`: the
-    caller needs the order of the whole log. A log of runs has none: there each run ends where it is when it is planned.
-    `spark`: its tasks look for control facts in a long log.
+    `trusting`: damage in the archive or in an event is refused; otherwise the caller checks both. `seen`: another
+    process has proven the head of the log up to there. `ordered`: the caller needs an order over all events. A log of
+    runs has no such order: each of its runs ends where it ended at the time of planning. `spark`: its tasks search a
+    long log for control facts.
     """
     with open_log(url) as store:
         if ordered or archive is not None:
@@ -161,7 +161,7 @@ def _require_kept(floor: int, *, over_pruned: bool) -> None:
 
 
 def _require_archived(found: Manifest, floor: int) -> None:
-    """Whatever was pruned was archived before."""
+    """Refuse an archive that lacks events which the log has pruned."""
     lacking = [bucket for bucket in found.buckets if bucket.lacking]
     if lacking:
         raise errors.HistoryPruned(what="positions", first=lacking[0].first, last=lacking[-1].last)
@@ -176,6 +176,6 @@ def read_archive(
     *,
     columns: Sequence[str] = COLUMNS,
 ) -> DataFrame:
-    """The events of an archive, by its manifest; each file is checked before anything of it is served."""
+    """The events of an archive. Each file is checked before its rows are used."""
     storage = storage_at(directory)
     return bucket_reader.table(spark, storage, found or manifest.load(storage), columns)

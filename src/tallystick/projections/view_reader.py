@@ -11,7 +11,7 @@ from tallystick import errors
 from tallystick.event import canonical, names
 from tallystick.projections.fingerprint import Digest, Fingerprint
 from tallystick.projections.lag import Lag, lag_at
-from tallystick.store.kept_check import require_listed
+from tallystick.store.side_check import require_listed
 from tallystick.store.store import Store
 from tallystick.store.views import ROWS_PAGE, Place, ViewRow
 

@@ -15,10 +15,9 @@ the kinds that are declared as such. What they may not see answers as what is no
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-from fastapi import Depends, Request
 
 from tallystick import errors
 from tallystick.server.gate import CALLER
@@ -124,22 +123,6 @@ class NoTokens:
         raise errors.NotAuthenticated(reason="this store has issued none")
 
 
-class Needs:
-    """The one authorisation call of a route: `Depends(needs(READ))` gives the handler its principal."""
-
-    def __init__(self, need: Need) -> None:
-        self.need = need
-
-    async def __call__(self, request: Request) -> Principal:
-        """Who asks, if they may do this."""
-        return await authorise(request.app.state.service, request.scope, self.need)
-
-
-def needs(need: Need) -> Any:
-    """The dependency of a route that needs this."""
-    return Depends(Needs(need))
-
-
 async def authorise(service: Service, scope: Any, need: Need) -> Principal:
     """Who sent this request, if they may do what it needs; else `NotAuthenticated` or `NotAllowed`."""
     principal = await _identify(service, bearer(scope["headers"]), need)
@@ -190,10 +173,3 @@ def bearer(headers: list[tuple[bytes, bytes]]) -> str | None:
     if len(found) > 1 or text[: len(_SCHEME)].lower() != _SCHEME or not text[len(_SCHEME) :].strip():
         raise errors.NotAuthenticated(reason="there must be one `Authorization: Bearer TOKEN`")
     return text[len(_SCHEME) :].strip()
-
-
-Reader = Annotated[Principal, needs(Need.READ)]
-Appender = Annotated[Principal, needs(Need.APPEND)]
-Admin = Annotated[Principal, needs(Need.ADMIN)]
-Peer = Annotated[Principal, needs(Need.PEER)]
-Anybody = Annotated[Principal, needs(Need.OPEN)]

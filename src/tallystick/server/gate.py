@@ -49,20 +49,20 @@ class Gate:
         """How many bytes they take together."""
         return self._all.bytes
 
-    def enter(self, size: int = 0) -> Entry:
+    def enter(self, size: int = 0) -> Admission:
         """Come in, or `Overloaded`. A single one is let in whatever its size, else it never could be."""
         caller = CALLER.get()
         used = self._use_of(caller)
         if not fits(self._all.count + 1, None if used is None else used.count + 1, self._count_max):
             self.refuse()
-        entry = Entry(self, caller)
+        admission = Admission(self, caller)
         self._change(caller, count=1)
         try:
-            entry.grow(size)
+            admission.grow(size)
         except errors.Overloaded:
-            entry.leave()
+            admission.leave()
             raise
-        return entry
+        return admission
 
     def has_room(self, caller: str | None, size: int) -> bool:
         """Whether so many more bytes of a caller fit."""
@@ -90,7 +90,7 @@ class Gate:
                 del self._callers[caller]
 
 
-class Entry:
+class Admission:
     """One that is inside, until it leaves the `with` block."""
 
     __slots__ = ("_caller", "_gate", "_size")
@@ -120,7 +120,7 @@ class Entry:
         self._size += size
         self._gate._change(self._caller, size=size)
 
-    def __enter__(self) -> Entry:
+    def __enter__(self) -> Admission:
         return self
 
     def __exit__(

@@ -84,8 +84,8 @@ class Community:
         """Answer a peer, which must be allowed to ask by what is on disk now."""
         await self._app(scope, receive, send)
 
-    def told(self) -> dict[str, Any]:
-        """How the community stands here: members, peers, the last round with each, and in what it differs."""
+    def status(self) -> dict[str, Any]:
+        """Members, peers, the last round with each peer, and where this node differs from others."""
         self.log.refresh()
         replica, heads = self.log.replica, self.log.heads()
         results, peers = self.upkeep.rounds.results, self.upkeep.place.known_peers

@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -31,7 +31,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     subject: str
     by: str
-    state: str
+    state: Literal["running", "done", "failed", "stopped"]
     done: int
     total: int | None
     began: int

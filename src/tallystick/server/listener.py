@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
-from fastapi import FastAPI
 from uvicorn import Config, Server
 
 from tallystick import errors
@@ -33,7 +32,7 @@ class Listener(Server):
         self._ready = ready
         limits = service.limits
         make_room(limits)
-        self.app: FastAPI = build(service)
+        self.app = build(service)
         super().__init__(
             Config(
                 self.app,

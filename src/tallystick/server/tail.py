@@ -19,7 +19,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event.line import line
 from tallystick.event.model import Event
-from tallystick.server.gate import Entry
+from tallystick.server.gate import Admission
 from tallystick.store.selection import Selection
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ class Channel(msgspec.Struct, frozen=True):
 class Follower:
     """One that follows: what it has not been sent yet, and whether it is over."""
 
-    def __init__(self, channel: Channel, entry: Entry, *, bytes_max: int) -> None:
+    def __init__(self, channel: Channel, admission: Admission, *, bytes_max: int) -> None:
         self.channel = channel
-        self.entry = entry
+        self.admission = admission
         self.after = 0
         self.joined = False
         self.farewell = b""
@@ -67,7 +67,7 @@ class Follower:
         """
         if self.farewell:
             return True
-        if self._waiting and (self._bytes + size > self._bytes_max or not self.entry.has_room(size)):
+        if self._waiting and (self._bytes + size > self._bytes_max or not self.admission.has_room(size)):
             return False
         self._count(size)
         self._waiting.extend(frames)
@@ -76,7 +76,7 @@ class Follower:
 
     def _count(self, size: int) -> None:
         self._bytes += size
-        self.entry.change(size)
+        self.admission.change(size)
 
     def end(self, farewell: bytes) -> None:
         """Nothing more comes but this."""
@@ -123,9 +123,9 @@ class Tail:
         """One more that will follow; `Overloaded` if there are too many, `Draining` at the end."""
         if self._service.draining:
             raise errors.Draining()
-        entry = self._service.followers.enter()
+        admission = self._service.followers.enter()
         self._service.meter.followers(self.count)
-        return Follower(channel, entry, bytes_max=self._service.limits.follower_bytes_max)
+        return Follower(channel, admission, bytes_max=self._service.limits.follower_bytes_max)
 
     @property
     def count(self) -> int:
@@ -172,7 +172,7 @@ class Tail:
 
     def leave(self, follower: Follower) -> None:
         """It is gone."""
-        follower.entry.leave()
+        follower.admission.leave()
         self._service.meter.followers(self.count)
         self._forget(follower)
 

@@ -19,13 +19,12 @@ from tallystick.state.pruning import Plan, plan, prune
 from tallystick.state.reducer import Reducer
 from tallystick.state.shelf import Entry
 from tallystick.state.snapshots import drop
+from tallystick.store import iterate
 from tallystick.store.maintenance import Reclaimed
 from tallystick.store.store import Store
 
 _PAGE = 1000
 COMMANDS_FORGOTTEN_MAX = 10_000
-
-STREAMS = 1000  # asked for at a time
 
 
 class Deed(msgspec.Struct, frozen=True):
@@ -82,10 +81,7 @@ def _cut(store: Store, stream: str) -> int:
 
 def _user_streams(store: Store) -> Iterator[str]:
     """The streams that are not the store's own, in order of name."""
-    after = ""
-    while page := store.streams(after=after, limit=STREAMS):
-        yield from (info.stream for info in page if not names.is_reserved(info.stream))
-        after = page[-1].stream
+    return (info.stream for info in iterate.streams(store.log) if not names.is_reserved(info.stream))
 
 
 def superfluous(entries: list[Entry], policy: Policy, *, now: int, cut: int) -> list[Entry]:

@@ -28,7 +28,7 @@ from tallystick.state.fold import (
 )
 from tallystick.state.reducer import Reducer
 from tallystick.state.shelf import Entry
-from tallystick.store import facts
+from tallystick.store import facts, iterate
 from tallystick.store.maintenance import Maintenance
 from tallystick.store.snapshots import DIFF, FULL, Snapshot
 from tallystick.store.store import Store
@@ -38,8 +38,6 @@ RECENT = 100
 SET_MEMBERS_MAX = 5_000
 DROPPED_MAX = 5_000
 T = TypeVar("T")
-
-STREAMS = 1000  # asked for at a time
 
 
 def fold(
@@ -358,7 +356,4 @@ def _subjects(store: Store, item: Reducer) -> Iterator[str]:
 
 def streams_of(store: Store, item: Reducer) -> Iterator[str]:
     """The streams that a reducer folds, in order of name."""
-    after = ""
-    while page := store.streams(after=after, limit=STREAMS):
-        yield from (info.stream for info in page if item.wants(info.stream))
-        after = page[-1].stream
+    return (info.stream for info in iterate.streams(store.log) if item.wants(info.stream))

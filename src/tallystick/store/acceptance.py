@@ -16,9 +16,10 @@ from tallystick.event.model import NewEvent
 from tallystick.store.damage import put_on_record
 from tallystick.store.events import EventLog
 from tallystick.store.loss import ACCEPTED, KIND, Loss
+from tallystick.store.reasons import LOSS
 from tallystick.store.repair import clear
 from tallystick.store.store import Store
-from tallystick.store.verify import LOSS, accepted_ranges, examine
+from tallystick.store.verify import accepted_ranges, examine
 
 
 class LostSeqs(msgspec.Struct, frozen=True):

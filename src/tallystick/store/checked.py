@@ -14,6 +14,7 @@ from typing import Protocol
 from tallystick import errors
 from tallystick.event import chain
 from tallystick.event.model import Event
+from tallystick.store import reasons
 from tallystick.store.damage import DamageRecord, put_on_record
 from tallystick.store.events import Problem
 from tallystick.store.maintenance import Cut, before_cut
@@ -21,10 +22,6 @@ from tallystick.store.page import Hole, Page
 
 NOTHING = b""
 """In place of the link of an event that would have to be there and is not."""
-
-_CHECKSUM = Problem("checksum", "the payload does not have its checksum")
-_LINK = Problem("link", "the link does not follow from the event and the link before it")
-_ERASURE = Problem("erasure", "the payload is gone, and no erasure is noted")
 
 
 class Evidence(Protocol):
@@ -125,11 +122,11 @@ def follow(
     for event in found:
         if event.seq != seq + 1:
             if gapless or event.seq <= seq:
-                wrong.append(_at(event, Problem("sequence", f"seq {event.seq} follows {seq}")))
+                wrong.append(reasons.SEQUENCE.at(event, seq=event.seq, before=seq))
         elif link is not None:
             pairs.append((event, link))
         seq, link = event.seq, event.link
-    return wrong + [_at(event, _LINK) for event in chain.broken(pairs)]
+    return wrong + [reasons.LINK.at(event) for event in chain.broken(pairs)]
 
 
 def refuse(record: DamageRecord, wrong: Sequence[Problem]) -> None:
@@ -172,7 +169,7 @@ def _is_pruned(event: Event, cut: Callable[[str], Cut | None]) -> bool:
 def require_payload(found: Event) -> Event:
     """An event whose payload, if it has one, has its checksum: for a judgement that compares it with what is given."""
     if found.payload is not None and chain.checksum(found.payload) != found.checksum:
-        raise _refusal(_hole(_at(found, _CHECKSUM)))
+        raise _refusal(_hole(reasons.CHECKSUM.at(found)))
     return found
 
 
@@ -182,13 +179,13 @@ def require_payload(found: Event) -> Event:
 def _payloads(events: Sequence[Event], evidence: Evidence) -> list[Problem]:
     sha256 = hashlib.sha256
     wrong = [
-        _at(event, _CHECKSUM)
+        reasons.CHECKSUM.at(event)
         for event in events
         if event.payload is not None and sha256(event.payload).digest() != event.checksum
     ]
     if gone := [event for event in events if event.payload is None]:
         noted = set(evidence.erased([event.position for event in gone]))
-        wrong += [_at(event, _ERASURE) for event in gone if event.position not in noted]
+        wrong += [reasons.ERASURE_NOT_NOTED.at(event) for event in gone if event.position not in noted]
     return wrong
 
 
@@ -204,19 +201,15 @@ def _links(events: list[Event], evidence: Evidence, *, gapless: bool) -> list[Pr
         if before is None or (seq > before[0] + 1 and not gapless):
             begins.append(event)
         elif seq != before[0] + 1:
-            wrong.append(_at(event, Problem("sequence", f"seq {seq} follows {before[0]}")))
+            wrong.append(reasons.SEQUENCE.at(event, seq=seq, before=before[0]))
         else:
             pairs.append((event, before[1]))
-    wrong += [_at(event, Problem("sequence", "seqs begin with 1")) for event in begins if event.seq < 1]
+    wrong += [reasons.FIRST_SEQ.at(event) for event in begins if event.seq < 1]
     pairs += [(event, chain.GENESIS) for event in begins if event.seq == 1]
     later = [event for event in begins if event.seq > 1]
     links = evidence.links_before(later) if later else ()
     pairs += [(event, link) for event, link in zip(later, links, strict=True) if link is not None]
-    return wrong + [_at(event, _LINK) for event in chain.broken(pairs)]
-
-
-def _at(event: Event, problem: Problem) -> Problem:
-    return Problem(problem.what, problem.reason, event.position, event.stream, event.seq)
+    return wrong + [reasons.LINK.at(event) for event in chain.broken(pairs)]
 
 
 def _hole(problem: Problem) -> Hole:

@@ -1,26 +1,25 @@
-"""What the control facts of a log claim, gathered, so that verification can hold the log against them."""
+"""What the control facts of a log claim, collected so that verification can compare the log with them."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from tallystick import errors
 from tallystick.event import chain
 from tallystick.event.model import Event
-from tallystick.store import facts, iterate
+from tallystick.store import facts, iterate, reasons
 from tallystick.store.events import EventLog, Problem
 
 
 class Claims(msgspec.Struct):
     """Facts by stream: the last prune, erased checksums by seq, sealed links by seq; and the snapshots by id.
 
-    `erased_by` is the position of the fact for each erased (stream, seq).
-
-    `unread` are the streams of facts that lie in a hole, `is_cut` says that any may: of the streams they are about,
-    nothing can be held against the facts.
+    `erased_by` is the position of the fact for each erased (stream, seq). `unread` are the streams of facts that lie in
+    a hole, and `is_cut` says that any of them may: the streams that they are about cannot be compared with the facts.
     """
 
     pruned: dict[str, facts.Pruned] = {}
@@ -32,37 +31,37 @@ class Claims(msgspec.Struct):
     is_cut: bool = False
     problems: list[Problem] = []
 
-    def tells(self, stream: str) -> bool:
+    def is_complete_for(self, stream: str) -> bool:
         """Whether all facts about a stream could be read."""
         return not self.is_cut and facts.stream_about(stream) not in self.unread
 
     def take(self, event: Event) -> None:
-        """Take one control event into account."""
+        """Add the claim of one control fact."""
         try:
             self._take(event)
-        except (msgspec.ValidationError, ValueError) as problem:  # ValueError: text that is no hex
-            self._wrong(event, f"the fact does not have its form: {problem}")
+        except (msgspec.ValidationError, ValueError) as problem:  # ValueError: text that is not hex
+            self._note(reasons.FACT_MALFORMED, event, problem=problem)
 
     def _take(self, event: Event) -> None:
         about = facts.parse(event, facts.Fact).stream
         if event.stream != (facts.stream_about(about) if about else facts.STORE_SNAPSHOTS):
-            self._wrong(event, f"a fact about {about or 'the store'} does not belong into this stream")
+            self._note(reasons.FACT_MISPLACED, event, subject=about or "the store")
         elif event.type == facts.PRUNED:
             pruned = facts.parse(event, facts.Pruned)
             before = self.pruned.get(pruned.stream)
             if before is not None and pruned.through <= before.through:
-                self._wrong(event, f"it prunes up to seq {pruned.through}, after {before.through} was pruned")
+                self._note(reasons.FACT_OF_EARLIER_CUT, event, through=pruned.through, before=before.through)
             self.pruned[pruned.stream] = pruned
         elif event.type == facts.ERASED:
             erased = facts.parse(event, facts.Erased)
             if erased.seq in self.erased.get(erased.stream, {}):
-                self._wrong(event, f"seq {erased.seq} was erased before")
+                self._note(reasons.FACT_OF_SECOND_ERASURE, event, seq=erased.seq)
             self.erased.setdefault(erased.stream, {})[erased.seq] = bytes.fromhex(erased.checksum)
             self.erased_by.setdefault((erased.stream, erased.seq), event.position)
         elif event.type == facts.SEALED:
             sealed = facts.parse(event, facts.Sealed)
             if fingerprint(bytes.fromhex(sealed.link), bytes.fromhex(sealed.state_hash)).hex() != sealed.fingerprint:
-                self._wrong(event, "the fingerprint does not follow from its link and state hash")
+                self._note(reasons.FACT_OF_WRONG_SEAL, event)
             self.sealed.setdefault(sealed.stream, {})[sealed.seq] = bytes.fromhex(sealed.link)
         elif event.type == facts.SNAPSHOTTED:
             self.snapshots[event.id] = facts.parse(event, facts.Snapshotted)
@@ -72,10 +71,10 @@ class Claims(msgspec.Struct):
                 self.snapshots.pop(bytes.fromhex(id_), None)
             known = {id_.hex() for id_, fact in self.snapshots.items() if fact.stream == dropped.stream}
             if dropped.standing is not None and dropped.standing.keys() != known:
-                self._wrong(event, "the snapshots that it lists are not those that stood then")
+                self._note(reasons.FACT_OF_WRONG_SNAPSHOTS, event)
 
-    def _wrong(self, event: Event, reason: str) -> None:
-        self.problems.append(Problem("fact", reason, event.position, event.stream, event.seq))
+    def _note(self, reason: reasons.Reason, event: Event, **values: Any) -> None:
+        self.problems.append(reason.at(event, **values))
 
 
 def fingerprint(link: bytes, state_hash: bytes) -> bytes:
@@ -84,7 +83,7 @@ def fingerprint(link: bytes, state_hash: bytes) -> bytes:
 
 
 def read_claims(log: EventLog) -> Claims:
-    """Gather the facts of a log."""
+    """Collect the claims of a log."""
     claims = Claims()
     try:
         about = list(_streams_about_streams(log))
@@ -94,7 +93,7 @@ def read_claims(log: EventLog) -> Claims:
         try:
             for event in iterate.stream(log, stream):
                 claims.take(event)
-        except errors.Damaged:  # the hole itself is named by whoever reads the log
+        except errors.Damaged:  # the hole itself is found when the log is read
             claims.unread.add(stream)
     return claims
 
@@ -104,27 +103,28 @@ def _streams_about_streams(log: EventLog) -> Iterator[str]:
 
 
 def check_cuts(log: EventLog, claims: Claims) -> Iterator[Problem]:
-    """Every cut that the engine knows is claimed by a fact, and the other way round."""
+    """Each cut that the engine knows and no fact claims, and each that a fact claims and the engine does not know."""
     known: set[str] = set()
     for cut in iterate.cuts(log):
         known.add(cut.stream)
         fact = claims.pruned.get(cut.stream)
-        if not claims.tells(cut.stream):
+        if not claims.is_complete_for(cut.stream):
             continue
         if fact is None:
-            reason = f"the store says that it is pruned up to seq {cut.through}, and no control fact does"
-            yield Problem("cut", reason, 0, cut.stream, cut.through)
+            yield reasons.CUT_NOT_CLAIMED.of(cut.stream, cut.through, through=cut.through)
         elif (fact.through, fact.link) != (cut.through, cut.link.hex()):
-            reason = f"the store says pruned up to seq {cut.through}, the control fact {fact.through}, or another link"
-            yield Problem("cut", reason, 0, cut.stream, cut.through)
-    for stream in sorted(name for name in claims.pruned.keys() - known if claims.tells(name)):
-        reason = "a control fact says that it was pruned, and the store does not know of it"
-        yield Problem("cut", reason, 0, stream, claims.pruned[stream].through)
+            values = {"through": cut.through, "claimed": fact.through}
+            yield reasons.CUT_CLAIMED_OTHERWISE.of(cut.stream, cut.through, **values)
+    for stream in sorted(name for name in claims.pruned.keys() - known if claims.is_complete_for(name)):
+        yield reasons.CUT_NOT_DONE.of(stream, claims.pruned[stream].through)
 
 
 def unsound_snapshots(log: EventLog, claims: Claims) -> Iterator[tuple[bytes, facts.Snapshotted, str]]:
     """Each snapshot that a fact claims and whose body is not what was given: its id, its fact, and what is wrong."""
-    held = set(log.snapshots.ids())
+    return _unsound(log, claims, set(log.snapshots.ids()))
+
+
+def _unsound(log: EventLog, claims: Claims, held: set[bytes]) -> Iterator[tuple[bytes, facts.Snapshotted, str]]:
     for id_, fact in claims.snapshots.items():
         body = log.snapshots.load(id_, bytes_max=fact.body_bytes) if id_ in held else None
         if body is None:
@@ -134,9 +134,9 @@ def unsound_snapshots(log: EventLog, claims: Claims) -> Iterator[tuple[bytes, fa
 
 
 def check_snapshots(log: EventLog, claims: Claims) -> Iterator[Problem]:
-    """Every snapshot that a fact claims has its body, whole and unchanged; and no body is without a fact."""
+    """Each snapshot that a fact claims and whose body is missing or changed, and each body that has no fact."""
     held = set(log.snapshots.ids())
-    for id_, fact, what in unsound_snapshots(log, claims):
-        yield Problem("snapshot", f"the body of snapshot {id_.hex()} {what}", 0, fact.stream, fact.seq)
+    for id_, fact, problem in _unsound(log, claims, held):
+        yield reasons.SNAPSHOT_UNSOUND.of(fact.stream, fact.seq, id=id_.hex(), problem=problem)
     for id_ in sorted(held - claims.snapshots.keys()) if not claims.unread else ():
-        yield Problem("snapshot", f"no control fact tells of the snapshot {id_.hex()}")
+        yield reasons.SNAPSHOT_NOT_CLAIMED.of(id=id_.hex())

@@ -9,6 +9,7 @@ from itertools import islice
 
 from tallystick import errors
 from tallystick.event import limits
+from tallystick.event.model import InDraft
 from tallystick.store.commit import Outcome, Transaction
 
 
@@ -82,7 +83,11 @@ def by_bytes(transactions: list[Transaction], bytes_max: int = limits.COMMIT_BYT
     group: list[Transaction] = []
     size = 0
     for transaction in transactions:
-        own = sum(len(draft[4]) + len(draft[5]) for write in transaction.writes for draft in write.drafts)
+        own = sum(
+            len(draft[InDraft.payload]) + len(draft[InDraft.meta])
+            for write in transaction.writes
+            for draft in write.drafts
+        )
         if group and size + own > bytes_max:
             yield group
             group, size = [], 0
@@ -123,6 +128,13 @@ def apart(
         if len(transactions) == 1:
             return [refusal]
     return commit_each(halves(transactions), lambda half: apart(commit, half))
+
+
+def in_groups(
+    commit: Callable[[Sequence[Transaction]], list[Outcome]], transactions: list[Transaction]
+) -> list[Outcome]:
+    """Commit in groups that are not too large. Within each, a refusal concerns only the transaction that causes it."""
+    return commit_each(by_bytes(transactions), lambda group: apart(commit, group))
 
 
 def halves(transactions: Sequence[Transaction]) -> list[Sequence[Transaction]]:

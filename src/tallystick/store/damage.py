@@ -16,12 +16,11 @@ from typing import Protocol
 import msgspec
 
 from tallystick import errors
+from tallystick.store import reasons
 from tallystick.store.events import Problem
 from tallystick.store.page import Hole
 
 KEPT_MAX = 100
-UNFINISHED = "move"
-"""A finding that is no damage: a move into the store is to be continued. It never goes on record."""
 
 
 class DamageRecord(Protocol):
@@ -136,7 +135,7 @@ def problem_of(hole: Hole) -> Problem:
 
 def put_on_record(record: DamageRecord, problems: Sequence[Problem]) -> str:
     """Keep what was found; says why not, if it could not be kept."""
-    damage = [problem for problem in problems if problem.what != UNFINISHED]
+    damage = [problem for problem in problems if problem.what != reasons.MOVE]  # which only has to be continued
     try:
         if damage:
             record.keep(damage)

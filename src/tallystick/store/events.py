@@ -168,15 +168,15 @@ class EventLog(Protocol):
         """What was pruned of a stream; None if nothing was."""
 
     def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
-        """The cuts in order of stream, those behind `after`, at most `limit`."""
+        """At most `limit` cuts in order of stream, those after `after`; fewer only if there are no more."""
 
     def pruned(self, id: bytes) -> bool:
         """Whether an event of this id was recorded and pruned since: a retry must not record it again."""
 
     def streams(self, *, after: str = "", limit: int) -> list[StreamInfo]:
-        """At most `limit` streams in order of name, those after `after`.
+        """At most `limit` streams in order of name, those after `after`; fewer only if there are no more.
 
-        Beside `holes` they are those that are left, each as far as it is left.
+        In a log with `holes` they are the streams that are left, each as far as it is left.
         """
 
     def recorded_at(self, position: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Whole logs, streams and listings: the loops over the port's pages, and the lookup of one event, written once."""
+"""The loops over the pages of the port, each written once: whole logs, streams and listings; and single events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tallystick.store.selection import EVERYTHING, Selection
 if TYPE_CHECKING:
     from tallystick.store.ledger import Head
 
-WINDOW_MAX = 16_384  # the widest look backward at once; it begins with a page and grows while nothing is found
+WINDOW_MAX = 16_384  # positions that are read backward at once: a page at first, and more while nothing is found
 
 
 def pages(
@@ -121,22 +121,23 @@ def stream(
 
 
 def streams(log: EventLog, *, after: str = "", prefix: str = "") -> Iterator[StreamInfo]:
-    """Every stream after `after` in order of name, or only those whose names begin with `prefix`."""
+    """Every stream after `after`, in order of name; with `prefix` only those whose names begin with it."""
     after = max(after, prefix)  # no stream has such a prefix as its whole name
-    while page := log.streams(after=after, limit=PAGE_EVENTS):
+    is_full = True
+    while is_full and (page := log.streams(after=after, limit=PAGE_EVENTS)):
         for info in page:
             if not info.stream.startswith(prefix):
                 return
             yield info
-        after = page[-1].stream
+        after, is_full = page[-1].stream, len(page) == PAGE_EVENTS
 
 
 def cuts(log: EventLog) -> Iterator[Cut]:
     """What was pruned of every stream, in order of name."""
-    after = ""
-    while page := log.cuts(after=after, limit=PAGE_EVENTS):
+    after, is_full = "", True
+    while is_full and (page := log.cuts(after=after, limit=PAGE_EVENTS)):
         yield from page
-        after = page[-1].stream
+        after, is_full = page[-1].stream, len(page) == PAGE_EVENTS
 
 
 def event_at(log: EventLog, position: int, *, over_holes: bool = False) -> Event | None:

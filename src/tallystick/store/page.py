@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tallystick import errors
 from tallystick.event.model import Event
 
 
@@ -17,6 +18,11 @@ class Hole(msgspec.Struct, frozen=True, omit_defaults=True):
     last: int
     reason: str
     accepted: bool = False
+
+    @property
+    def refusal(self) -> errors.Damaged:
+        """Why nothing in it is given."""
+        return errors.Damaged(first=self.first, last=self.last, reason=self.reason)
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.event import canonical, chain, ids, limits, names, profiles
-from tallystick.event.model import Draft, Event, NewEvent
+from tallystick.event.model import Draft, Event, InDraft, NewEvent
 from tallystick.store import expectation, fields
 from tallystick.store.commit import SourceMark, Transaction, Write
 from tallystick.store.expectation import Expected
@@ -333,16 +333,16 @@ class Preparer:
         guard = self.guard
         if guard is None:
             return
-        pieces = [draft[4] for draft in drafts]
+        pieces = [draft[InDraft.payload] for draft in drafts]
         pieces += [part.stream.encode() for part in parts]
-        pieces += {draft[5] for draft in drafts}
+        pieces += {draft[InDraft.meta] for draft in drafts}
         if not guard.suspects(b"\n".join(pieces)):
             return
         for part in parts:
             guard.inspect(where="stream name", text=canonical.encode({"stream": part.stream}))
         for draft in drafts:
-            guard.inspect(where=f"payload of {draft[0]}", text=draft[4])
-            guard.inspect(where=f"meta of {draft[0]}", text=draft[5])
+            guard.inspect(where=f"payload of {draft[InDraft.type]}", text=draft[InDraft.payload])
+            guard.inspect(where=f"meta of {draft[InDraft.type]}", text=draft[InDraft.meta])
 
     def _write(
         self, part: Part, drafts: list[Draft], metas: list[dict[str, Any] | None], events: Sequence[NewEvent]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from tallystick import errors
 from tallystick.event import names, profiles
 from tallystick.event.model import Event, NewEvent
-from tallystick.store import control, iterate, leases, tables, views
+from tallystick.store import control, iterate, leases, side_check, tables, verify, views
 from tallystick.store.commit import Appended, Outcome, Transaction
 from tallystick.store.events import EventLog
 from tallystick.store.expectation import ANY, Expected
@@ -21,6 +22,18 @@ from tallystick.store.idempotency import CommandRecord
 from tallystick.store.maintenance import Maintenance
 from tallystick.store.prepare import Catalog, Guard, Part, Preparer, Request, part_of
 from tallystick.store.reader import Reader
+from tallystick.store.verify import Verification
+
+PartProgress = Callable[[str, int], None]
+"""Gets the name of the part that is being checked, and how much of it is done."""
+
+
+class Check(Protocol):
+    """What a layer above adds to `Store.verify`: it notes in `found` what is wrong, and what it cannot check."""
+
+    def __call__(
+        self, store: Store, found: Verification, *, reducers: Iterable[Any], progress: PartProgress
+    ) -> None: ...
 
 
 class Store(Reader):
@@ -37,8 +50,10 @@ class Store(Reader):
         make_guard: Callable[[str], Guard | None],
         clock: Callable[[], int] = time.time_ns,
         defaults: dict[str, Any] | None = None,
+        checks: Sequence[Check] = (),
     ) -> None:
         self.log = log
+        self._checks = checks
         self.clock = clock
         self.catalog = catalog
         self._make_guard = make_guard
@@ -160,6 +175,20 @@ class Store(Reader):
     def _require_writing(self) -> None:
         if self.log.readonly:
             raise errors.ReadOnly(reason=f"{self.log.url} was opened for reading")
+
+    # --- verification ----------------------------------------------------------------------------------------------
+
+    def verify(self, *, reducers: Iterable[Any] = (), progress: PartProgress = lambda part, done: None) -> Verification:
+        """Check everything: events, structures, control facts, signatures, and what is stored next to the log.
+
+        With `reducers`, snapshots and fingerprints are also compared with a replay. Damage of the log goes on record:
+        appends are refused until it is settled, as `tally doctor` says. Nothing else that is found stops appends.
+        """
+        found = verify.verify(self.log, progress=partial(progress, "verifying"))
+        for check in self._checks:
+            check(self, found, reducers=reducers, progress=progress)
+        found.extend(side_check.side_problems(self.log))
+        return found
 
     # --- life ------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Events for tests: what a test does not care about is filled in, and the same call gives the same event."""
+"""Events for tests. What a test does not care about is filled in. The same call gives the same event."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def events(count: int, *, first: int = 1, **fields: Any) -> list[NewEvent]:
 
 
 def text(length: int, *, seed: int = 1) -> str:
-    """Letters that hardly compress, so that their length shows in the size of a file."""
+    """Letters that hardly compress, so that the size of a file shows their length."""
     return "".join(random.Random(seed).choices(string.ascii_letters + string.digits, k=length))
 
 
@@ -32,5 +32,5 @@ def event_id(number: int) -> bytes:
 
 
 def named(number: int, *, id: int | None = None, **fields: Any) -> NewEvent:
-    """An event with an id of its own, so that it can be retried."""
+    """An event with an id that the test knows, so that it can be retried."""
     return event(number, id=event_id(number if id is None else id), **fields)

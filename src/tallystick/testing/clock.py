@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A clock that a test moves by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ START = 1_760_000_000 * SECOND
 
 
 class ManualClock:
-    """Nanoseconds since the epoch, as `tallystick.open(clock=...)` wants them. It may also be set back."""
+    """Returns nanoseconds since the epoch, for `tallystick.open(clock=...)`. It can also be set back."""
 
     def __init__(self, now: int = START) -> None:
         self.now = now
@@ -16,6 +16,6 @@ class ManualClock:
         return self.now
 
     def advance(self, *, seconds: float = 0, ns: int = 0) -> int:
-        """Move on (or back), and say what time it is then."""
+        """Move forward (or back) and return the new time."""
         self.now += round(seconds * SECOND) + ns
         return self.now

@@ -1,9 +1,9 @@
-"""The disks that a crash may leave: every moment of a recorded history, times what may have become of the unsynced.
+"""The disks that a crash can leave: every moment of a recorded history, combined with every fate of unsynced changes.
 
-Rules, those of strict POSIX and not of one file system: unsynced bytes may be absent, cut anywhere, zeros to the end
-of the block or to the new size, stale, or missing any one sector; unsynced names may be there in any subset, a rename
-at once or not at all; what was synced is fixed. A killed process is another matter: all it did is visible, and what
-was unsynced still is.
+The rules are those of strict POSIX, not of one file system. Unsynced bytes can be absent, cut anywhere, zeros to the
+end of the block or to the new size, stale, or lack any one sector. Any subset of unsynced names can be there; a rename
+is atomic. What was synced does not change. A killed process is different: everything it wrote is visible, and what was
+unsynced stays unsynced.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tallystick.testing.simulated_disk import Change, DiskState, Inode, SimulatedDisk, applied, reachable
+from tallystick.testing.simulated_disk import ByteChange, DiskState, Inode, SimulatedDisk, applied, reachable
 
 SECTOR = 512
 BLOCK = 4096
@@ -30,8 +30,10 @@ FILLS = ("cut", "size", "block", "stale", "ones")
 Item = TypeVar("Item")
 
 
-class Choice(msgspec.Struct, frozen=True):
-    """How a state came about: after how many operations, which pending names arrived, and what became of each file."""
+class CrashChoice(msgspec.Struct, frozen=True):
+    """Identifies a state: the number of operations before the crash, the pending names that arrived, the fate of each
+    file.
+    """
 
     operations: int
     kind: str = "power"
@@ -44,8 +46,8 @@ class Choice(msgspec.Struct, frozen=True):
         return f"{self.operations} {self.kind} {names} {files}"
 
     @classmethod
-    def parse(cls, text: str) -> Choice:
-        """The choice that `str` printed."""
+    def parse(cls, text: str) -> CrashChoice:
+        """Parse what `str` printed."""
         operations, kind, names, files = text.split()
         chosen = () if names == "-" else tuple(map(int, names.split(",")))
         pairs = () if files == "-" else tuple(item.split("=") for item in files.split(","))
@@ -53,19 +55,19 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class CrashState:
-    """One disk that a crash may leave."""
+    """One disk that a crash can leave."""
 
-    def __init__(self, choice: Choice, moment: DiskState) -> None:
+    def __init__(self, choice: CrashChoice, moment: DiskState) -> None:
         self.choice = choice
         self._moment = moment
 
     @property
     def operations(self) -> int:
-        """After how many operations of the history the crash happened."""
+        """The number of operations before the crash."""
         return self.choice.operations
 
     def image(self) -> dict[str, bytes | None]:
-        """What is on the disk: paths with their bytes, None for a directory."""
+        """The paths on the disk with their bytes; None for a directory."""
         if self.choice.kind == "kill":
             return self._moment.image()
         names = dict(self._moment.durable_names)
@@ -79,13 +81,15 @@ class CrashState:
         return reachable(names, contents, self._moment.inodes)
 
     def disk(self) -> SimulatedDisk:
-        """The disk, ready to be opened: all durable after a power loss, what was pending still so after a kill."""
+        """The disk, ready to open. After a power loss everything on it is durable; after a kill, pending changes stay
+        pending.
+        """
         if self.choice.kind == "kill":
             return SimulatedDisk(self._moment.clone())
         return SimulatedDisk.holding(self.image())
 
     def describe(self) -> str:
-        """The choice, and what it means for each file and name: enough to replay it and to see what happened."""
+        """The choice, and what it means for each file and name. It is enough to replay the state."""
         lines = [f"choice: {self.choice}"]
         for index, change in enumerate(self._moment.pending_names):
             arrived = self.choice.kind == "kill" or index in self.choice.names
@@ -104,14 +108,14 @@ def crash_states(
     """The states after each operation from `first` on, in a fixed order."""
     for operations, moment in moments(recorded):
         if operations >= first:
-            yield CrashState(Choice(operations, "kill"), moment)
+            yield CrashState(CrashChoice(operations, "kill"), moment)
             for choice in thinned(list(power_losses(operations, moment)), per_moment_max):
                 yield CrashState(choice, moment)
 
 
 def replayed(recorded: SimulatedDisk, text: str) -> CrashState:
     """The state of a printed choice."""
-    choice = Choice.parse(text)
+    choice = CrashChoice.parse(text)
     moment = next(state for operations, state in moments(recorded) if operations == choice.operations)
     return CrashState(choice, moment)
 
@@ -125,39 +129,39 @@ def moments(recorded: SimulatedDisk) -> Iterator[tuple[int, DiskState]]:
         yield count, state.clone()
 
 
-def power_losses(operations: int, moment: DiskState) -> Iterator[Choice]:
-    """Every choice at one moment: each dirty file in full beside short forms of the others, for each set of names."""
+def power_losses(operations: int, moment: DiskState) -> Iterator[CrashChoice]:
+    """Every choice at one moment: all variants of each dirty file with a few of the others, for each set of names."""
     dirty = [number for number, inode in moment.inodes.items() if inode.pending]
     dirty, quiet = dirty[-DIRTY_FILES_MAX:], dirty[:-DIRTY_FILES_MAX]
     full = {number: variants(moment.inodes[number]) for number in dirty}
     short = {number: ["none", "all", *thinned(full[number][2:], SHORT_VARIANTS_MAX - 2)] for number in dirty}
-    seen: set[Choice] = set()
+    seen: set[CrashChoice] = set()
     for names in name_subsets(len(moment.pending_names)):
         for rest in ("none", "all") if quiet else ("none",):
             others = tuple((number, rest) for number in quiet)
             for main in dirty or [0]:
                 lists = [full[number] if number == main else short[number] for number in dirty]
                 for picked in itertools.product(*lists):
-                    choice = Choice(operations, "power", names, (*others, *zip(dirty, picked, strict=True)))
+                    choice = CrashChoice(operations, "power", names, (*others, *zip(dirty, picked, strict=True)))
                     if choice not in seen:
                         seen.add(choice)
                         yield choice
 
 
 def name_subsets(count: int) -> list[tuple[int, ...]]:
-    """Which of the pending names arrived: every subset of a few, the telling ones of many."""
+    """Which pending names arrived: every subset if there are few, a selection if there are many."""
     everything = tuple(range(count))
     if 1 << count <= NAME_SUBSETS_MAX:
         return [subset for size in range(count + 1) for subset in itertools.combinations(everything, size)]
-    telling: list[tuple[int, ...]] = [(), everything]
-    telling += [everything[:index] + everything[index + 1 :] for index in reversed(everything)]
-    telling += [(index,) for index in reversed(everything)]
-    telling += [everything[:index] for index in everything]
-    return list(dict.fromkeys(telling))[: 2 * NAME_SUBSETS_MAX]
+    chosen: list[tuple[int, ...]] = [(), everything]
+    chosen += [everything[:index] + everything[index + 1 :] for index in reversed(everything)]
+    chosen += [(index,) for index in reversed(everything)]
+    chosen += [everything[:index] for index in everything]
+    return list(dict.fromkeys(chosen))[: 2 * NAME_SUBSETS_MAX]
 
 
 def variants(inode: Inode) -> list[str]:
-    """What may have become of a file's pending changes, one name for each different outcome; `none` and `all` first."""
+    """The possible outcomes of the pending changes of a file, one name for each. `none` and `all` come first."""
     count = len(inode.pending)
     cuts = _cuts(inode)
     versions = [f"ops:{index}" for index in range(count - 1, 0, -1)]
@@ -191,7 +195,7 @@ def content(inode: Inode, variant: str) -> bytes:
 
 
 def _cut(inode: Inode, taken: int, fill: str) -> bytes:
-    """The first `taken` bytes of what is pending; behind them nothing, zeros, ones or stale bytes."""
+    """The first `taken` pending bytes, followed by nothing, zeros, ones or stale bytes."""
     arrived = _first_bytes(inode.pending, taken)
     found = applied(inode.durable, arrived)
     size = len(applied(inode.durable, inode.pending))
@@ -205,13 +209,13 @@ def _cut(inode: Inode, taken: int, fill: str) -> bytes:
     return found + (b"\xff" if fill == "ones" else b"\0") * missing
 
 
-def _first_bytes(pending: Sequence[Change], taken: int) -> list[Change]:
+def _first_bytes(pending: Sequence[ByteChange], taken: int) -> list[ByteChange]:
     arrived = []
     for change in pending:
         if change.data is None:
             arrived.append(change)
             continue
-        arrived.append(Change(change.offset, change.data[:taken]))
+        arrived.append(ByteChange(change.offset, change.data[:taken]))
         taken -= len(change.data)
         if taken < 0:
             break
@@ -219,7 +223,7 @@ def _first_bytes(pending: Sequence[Change], taken: int) -> list[Change]:
 
 
 def _with_hole(inode: Inode, sector: int) -> bytes:
-    """Everything arrived but one sector, which holds what it held before, or zeros where there was nothing."""
+    """Everything arrived except one sector. It holds its old bytes, or zeros if it had none."""
     found = bytearray(applied(inode.durable, inode.pending))
     start, end = sector * SECTOR, min((sector + 1) * SECTOR, len(found))
     found[start:end] = inode.durable[start:end].ljust(end - start, b"\0")
@@ -227,7 +231,7 @@ def _with_hole(inode: Inode, sector: int) -> bytes:
 
 
 def _cuts(inode: Inode) -> list[int]:
-    """Where the newest write may be cut, counted in bytes of all that is pending: near its ends, and at each sector."""
+    """Where the newest write can be cut: near its ends and at each sector. Counted in bytes of everything pending."""
     written = [change for change in inode.pending if change.data is not None]
     if not written:
         return []
@@ -239,7 +243,7 @@ def _cuts(inode: Inode) -> list[int]:
     return [before + cut for cut in sorted(near) if 0 <= cut < size]
 
 
-def _sectors(pending: Iterable[Change]) -> list[int]:
+def _sectors(pending: Iterable[ByteChange]) -> list[int]:
     touched = {
         sector
         for change in pending
@@ -250,7 +254,9 @@ def _sectors(pending: Iterable[Change]) -> list[int]:
 
 
 def thinned(items: list[Item], most: int) -> list[Item]:
-    """At most so many of the items, in their order; drawn by lot, because even steps would fall in with a product's."""
+    """At most `most` items, in order. They are drawn at random: even steps would coincide with the steps of a
+    product.
+    """
     if len(items) <= most:
         return items
     drawn = random.Random(len(items)).sample(range(len(items)), most)

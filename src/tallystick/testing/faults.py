@@ -1,6 +1,6 @@
-"""A file system that fails on purpose: the n-th operation of a kind, once or from then on.
+"""A file system that fails on purpose: at the n-th operation of a kind, once or from then on.
 
-A test loops n = 1, 2, 3 … until `fired` stays 0: then every operation of that kind has failed once.
+A test loops over n = 1, 2, 3 … until `fired` stays 0. Then every operation of that kind has failed once.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ OPERATIONS = (
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """Which operation fails, and how.
 
-    With `short` a write takes that many bytes and says so, instead of failing. `path_part` narrows the fault to paths
-    that contain it; others are not counted.
+    With `short`, a write takes that many bytes and returns that number, instead of failing. `path_part` limits the
+    fault to paths that contain it; operations on other paths are not counted.
     """
 
     operation: str
@@ -99,7 +99,7 @@ class FaultyFile:
 
 
 class FaultyFileSystem:
-    """Any file system, with one fault. `counts` says how many operations of each kind there were, failed ones too."""
+    """Any file system, with one fault. `counts` has the number of operations of each kind, including failed ones."""
 
     def __init__(self, inner: FileSystem, fault: Fault | None = None) -> None:
         self.inner = inner
@@ -109,12 +109,12 @@ class FaultyFileSystem:
         self._matching = 0
 
     def inject(self, fault: Fault | None) -> None:
-        """Put another fault in place, counting from now on; None heals the disk."""
+        """Replace the fault and start counting again. None means that nothing fails."""
         self.fault = fault
         self.fired = self._matching = 0
 
     def is_due(self, operation: str, path: str) -> bool:
-        """Count an operation, and say whether this is one that fails."""
+        """Count an operation and return whether it fails."""
         self.counts[operation] += 1
         fault = self.fault
         if fault is None or fault.operation != operation or fault.path_part not in path:
@@ -130,7 +130,7 @@ class FaultyFileSystem:
         return OSError(number, f"{os.strerror(number)} (injected)", path)
 
     def fail_if_due(self, operation: str, path: str) -> None:
-        """Count an operation and raise the fault's error if it is its turn."""
+        """Count an operation, and raise the error of the fault if it fails."""
         if self.is_due(operation, path):
             raise self.error(path)
 
@@ -190,7 +190,7 @@ class FaultyFileSystem:
         return self.inner.is_moved(directory)
 
     def release(self) -> None:
-        """Other stores of a test may use the same one: what is held is given back when nobody does."""
+        """Does nothing: other stores of the test may still use the inner file system."""
 
     def list(self, path: str) -> list[str]:
         self.fail_if_due("list", path)

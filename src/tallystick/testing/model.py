@@ -1,7 +1,7 @@
-"""The model test: an engine and the memory engine are given the same calls, and must give the same answers.
+"""The model test: an engine and the memory engine get the same calls and must give the same answers.
 
-Positions may have gaps in an engine and have none in the model, so they are compared by rank: the n-th event of the
-one is the n-th event of the other.
+Positions can have gaps in an engine but not in the model, so they are compared by rank: the n-th event of one is the
+n-th event of the other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STREAMS = ("order/1", "order/2", "run/a", "user/x")
 BOUNDED = hypothesis.settings(
     derandomize=True,
     database=None,
-    phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),  # shrinking on a disk takes longer than a test may
+    phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),  # shrinking on a disk takes too long
     deadline=None,
     max_examples=30,
     stateful_step_count=40,
@@ -61,7 +61,7 @@ contents = st.fixed_dictionaries(
 batches = st.lists(contents, min_size=1, max_size=3)
 leaps = st.sampled_from(
     (None, None, None, None, 0, 0, 1, -1)
-)  # None is ANY, else how far the expectation is from the head
+)  # None means ANY, otherwise the distance of the expectation from the head
 parts = st.tuples(streams, batches, leaps)
 conditions: dict[str, st.SearchStrategy[Any]] = {
     "streams": st.frozensets(streams, max_size=2),
@@ -118,7 +118,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.stored)
     @rule(which=st.integers(0, 99), leap=leaps)
     def retry(self, which: int, leap: int | None) -> None:
-        """Send an append that was stored once more, as it was."""
+        """Send a stored append again, unchanged."""
         stream, events = self.stored[which % len(self.stored)]
         expected = self._expected(stream, leap)
         self._write(lambda store: [store.append(stream, events, expected=expected)])
@@ -126,7 +126,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.stored)
     @rule(which=st.integers(0, 99), leap=leaps, change=st.sampled_from(("payload", "more", "more", "turn", "stream")))
     def retry_changed(self, which: int, leap: int | None, change: str) -> None:
-        """Send a stored append with another payload, with more events, turned round, or to another stream."""
+        """Send a stored append again with another payload, more events, in reverse order, or to another stream."""
         stream, events = self.stored[which % len(self.stored)]
         if change == "payload":
             events = [*events[:-1], msgspec.structs.replace(events[-1], payload={"n": 99})]
@@ -194,14 +194,14 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def heads_agree(self) -> None:
-        """Both end at the same event, after every step."""
+        """After every step both end at the same event."""
         if hasattr(self, "engine"):
             assert self._rank(self.engine.head()) == self.model.head() == len(self.positions)
             for stream in STREAMS:
                 assert self.engine.stream_head(stream) == self.model.stream_head(stream)
 
     def teardown(self) -> None:
-        """In the end the whole logs are the same, and the engine verifies."""
+        """At the end both logs are the same, and the engine verifies."""
         if hasattr(self, "engine"):
             try:
                 assert self._ranked(self.engine.read().events) == self.model.read().events
@@ -220,7 +220,7 @@ class LogMachine(RuleBasedStateMachine):
         return stream, events, self._expected(stream, leap)
 
     def _stream(self, stream: str) -> str:
-        """The stream to use: the same one always, where an engine has but runs and no order between them."""
+        """The stream to use. It is always the same one if the engine has only runs, with no order between them."""
         return stream if {ANY_STREAM, GLOBAL_ORDER} <= self.engine.log.capabilities else "run/a"
 
     def _new_id(self) -> bytes:
@@ -238,13 +238,13 @@ class LogMachine(RuleBasedStateMachine):
         wanted, found = call(self.model), call(self.engine)
         page = self.engine.read(after=self._position(len(self.positions)))
         self.positions += [item.position for item in page.events]
-        assert [self._comparable(item) for item in found] == [_told(item) for item in wanted]
+        assert [self._comparable(item) for item in found] == [_comparable_json(item) for item in wanted]
         self.stored += [(stream, events) for stream, events in self.sent if self.model.find(events[0].id)]
         self.sent.clear()
 
     def _comparable(self, outcome: Any) -> Any:
         if isinstance(outcome, errors.TallyError):
-            return _told(outcome)
+            return _comparable_json(outcome)
         return [
             msgspec.structs.replace(
                 done, first_position=self._rank(done.first_position), last_position=self._rank(done.last_position)
@@ -270,7 +270,7 @@ def _outcome(call: Callable[[], _T]) -> _T | errors.TallyError:
         return refusal
 
 
-def _told(outcome: Any) -> Any:
+def _comparable_json(outcome: Any) -> Any:
     return outcome.as_json() if isinstance(outcome, errors.TallyError) else outcome
 
 

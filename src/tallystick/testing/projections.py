@@ -1,4 +1,5 @@
-"""Testing a projection: given these events, when these come, then these states; and whether it is a function at all.
+"""Tests of a projection: given these events, when these come, then these states. `check_fold` tests that it is a
+function.
 
 Scenario(Balance()).given(placed(3)).when(paid(2)).then({"c1": {"open": 1}})
 """
@@ -17,7 +18,7 @@ STREAM = "test/1"
 
 
 class Scenario:
-    """Events against one projection, in a store of its own. Events go to `test/1` unless a stream is named."""
+    """One projection and a new store. Events go to `test/1` unless you name a stream."""
 
     def __init__(self, projection: Projection, *, catalog: Catalog | None = None) -> None:
         self.projection = projection
@@ -25,13 +26,13 @@ class Scenario:
         self._before: dict[str, Any] = {}
 
     def given(self, *events: NewEvent, stream: str = STREAM) -> Scenario:
-        """What has happened before. It is applied too, and `then` looks at what is different afterwards."""
+        """Events that happened before. They are applied; `then` looks only at what changes later."""
         self.when(*events, stream=stream)
         self._before = self.states()
         return self
 
     def when(self, *events: NewEvent, stream: str = STREAM) -> Scenario:
-        """What happens now. The projection is folded twice on the way: see `check_fold`."""
+        """Events that happen now. The projection is also folded twice: see `check_fold`."""
         if events:
             self.store.append(stream, list(events))
         check_fold(self.projection, self.store.events())
@@ -39,18 +40,18 @@ class Scenario:
         return self
 
     def then(self, changed: dict[str, Any]) -> Scenario:
-        """The states that are new or other than before are exactly these, as canonical JSON."""
+        """Assert that exactly these states are new or changed, compared as canonical JSON."""
         found = {key: state for key, state in self.states().items() if _differs(state, key, self._before)}
         assert _texts(found) == _texts(changed), f"{self.projection.name} gave {found!r}, not {changed!r}"
         return self
 
     def then_refused(self, kind: type[errors.TallyError], *events: NewEvent, stream: str = STREAM) -> Scenario:
-        """These events are more than the projection can take, and it says so with this error."""
+        """Assert that the projection refuses these events with this error."""
         try:
             self.when(*events, stream=stream)
         except kind:
             return self
-        raise AssertionError(f"{self.projection.name} took the events; {kind.__name__} was expected")
+        raise AssertionError(f"{self.projection.name} accepted the events; {kind.__name__} was expected")
 
     def states(self) -> dict[str, Any]:
         """All states by key."""
@@ -58,9 +59,10 @@ class Scenario:
 
 
 def check_fold(projection: Projection, events: Iterable[Event]) -> int:
-    """Fold twice, once with a JSON round trip after every event; `FoldDiverged` names the first event they part at.
+    """Fold twice, once with a JSON round trip after every event. `FoldDiverged` names the first event where they
+    differ.
 
-    Says how many events were folded. States must be plain JSON, and not depend on what JSON does not keep.
+    Returns the number of folded events. States must be plain JSON, and must not depend on what JSON does not keep.
     """
     plain: dict[str, Any] = {}
     through_json: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Projections for tests: a small shop, in which every kind of key and order has its use."""
+"""Projections for tests: a small shop that uses every kind of key and order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def order_event(type_: str, *, customer: Any = "c1", amount: int = 1, lamport: i
 
 
 class OrderTotals(Projection):
-    """What was placed and paid in each stream, and a trace that shows the order of events."""
+    """The amounts placed and paid in each stream, and a trace that shows the order of events."""
 
     types = (PLACED, PAID)
 
@@ -50,7 +50,7 @@ class CustomerBalance(Projection):
 
 
 class MergedFeed(Projection):
-    """The amounts of each customer in the order of the lamport clock, whatever came first."""
+    """The amounts of each customer in the order of the lamport clock, not of arrival."""
 
     types = (PLACED,)
     key = "payload.customer"

@@ -1,8 +1,8 @@
 """A file system in memory that knows what a power loss would leave.
 
-Bytes become durable with `sync` of their file, names with `sync_dir` of their directory; until then each write,
+`sync` of a file makes its bytes durable, and `sync_dir` of a directory makes its names durable. Until then each write,
 truncation, creation, rename and removal is pending. `operations` lists everything that was done, so that
-`tallystick.testing.crash_states` can go back to any moment and ask what the disk might hold.
+`tallystick.testing.crash_states` can go back to any moment and compute what the disk could hold.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FREE_BYTES = 1 << 40
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One thing done to the disk. `offset` is also the size of a truncation, `other` the new name of a rename."""
+    """One operation on the disk. `offset` is also the size of a truncation, `other` the new name of a rename."""
 
     kind: str
     path: str
@@ -43,14 +43,14 @@ class Operation(msgspec.Struct, frozen=True):
         return f"{self.kind} {self.path}{f' to {self.other}' if self.other else ''} (file {self.inode})"
 
 
-class Change(msgspec.Struct, frozen=True):
+class ByteChange(msgspec.Struct, frozen=True):
     """A pending change of a file's bytes: a write, or a truncation if `data` is None."""
 
     offset: int
     data: bytes | None
 
     def apply(self, content: bytearray) -> None:
-        """Do it to some bytes; what lies between the old end and the new bytes reads as zeros."""
+        """Apply it to some bytes. A gap between the old end and the new bytes is filled with zeros."""
         if len(content) < self.offset:
             content.extend(bytes(self.offset - len(content)))
         if self.data is None:
@@ -60,14 +60,16 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class NameChange(msgspec.Struct, frozen=True):
-    """A pending change of names: `name` None means that the file loses its name. A rename is one change: atomic."""
+    """A pending change of names. If `name` is None, the file loses its name. A rename is one change, so it is
+    atomic.
+    """
 
     directories: frozenset[str]
     inode: int
     name: str | None
 
     def apply(self, names: dict[str, int]) -> None:
-        """Do it to a table of names."""
+        """Apply it to a table of names."""
         for old in [name for name, inode in names.items() if inode == self.inode]:
             del names[old]
         if self.name is not None:
@@ -75,31 +77,31 @@ class NameChange(msgspec.Struct, frozen=True):
 
 
 class Inode:
-    """A file: its bytes now, its bytes after a power loss that takes all that is pending, and what is pending."""
+    """A file: its bytes now, its bytes after a power loss that loses all pending changes, and the pending changes."""
 
     __slots__ = ("data", "durable", "is_dir", "pending")
 
     def __init__(self, data: bytes = b"", *, is_dir: bool = False) -> None:
         self.data: bytes | bytearray = data
         self.durable = data
-        self.pending: list[Change] = []
+        self.pending: list[ByteChange] = []
         self.is_dir = is_dir
 
-    def change(self, change: Change) -> None:
-        """Change the bytes; the change is pending from now on."""
+    def change(self, change: ByteChange) -> None:
+        """Change the bytes. The change is pending until the next sync."""
         if isinstance(self.data, bytes):
             self.data = bytearray(self.data)
         change.apply(self.data)
         self.pending.append(change)
 
     def sync(self) -> None:
-        """What is pending becomes durable, and nothing else: bytes lost by a failed sync stay lost."""
+        """Make the pending changes durable, and nothing else: bytes that a failed sync lost stay lost."""
         if self.pending:
             self.durable = applied(self.durable, self.pending)
             self.pending = []
 
     def clone(self) -> Inode:
-        """A copy. It shares the bytes until one of the two is changed."""
+        """A copy. Both share the bytes until one of them changes."""
         self.data = bytes(self.data)
         twin = Inode(self.data, is_dir=self.is_dir)
         twin.durable, twin.pending = self.durable, list(self.pending)
@@ -111,7 +113,7 @@ def parent_of(path: str) -> str:
     return posixpath.dirname(path) or "."
 
 
-def applied(content: bytes, changes: Iterable[Change]) -> bytes:
+def applied(content: bytes, changes: Iterable[ByteChange]) -> bytes:
     """Bytes after some changes."""
     changed = bytearray(content)
     for change in changes:
@@ -120,7 +122,7 @@ def applied(content: bytes, changes: Iterable[Change]) -> bytes:
 
 
 class DiskState:
-    """All inodes and names, now and durable. It does operations and knows nothing of handles and locks."""
+    """All inodes and names, current and durable. It applies operations. It has no handles or locks."""
 
     def __init__(self) -> None:
         self.inodes: dict[int, Inode] = {}
@@ -130,7 +132,7 @@ class DiskState:
 
     @classmethod
     def holding(cls, image: dict[str, bytes | None]) -> DiskState:
-        """A state in which this is durable: paths with their bytes, None for a directory."""
+        """A state in which these paths are durable, with their bytes; None for a directory."""
         state = cls()
         for number, (path, data) in enumerate(image.items(), start=1):
             state.inodes[number] = Inode(data or b"", is_dir=data is None)
@@ -139,7 +141,7 @@ class DiskState:
         return state
 
     def clone(self) -> DiskState:
-        """A copy, cheap while it is not written to."""
+        """A copy. It is cheap until it is written to."""
         twin = DiskState()
         twin.inodes = {number: inode.clone() for number, inode in self.inodes.items()}
         twin.names, twin.durable_names = dict(self.names), dict(self.durable_names)
@@ -151,7 +153,7 @@ class DiskState:
         return reachable(self.names, {number: bytes(inode.data) for number, inode in self.inodes.items()}, self.inodes)
 
     def apply(self, done: Operation) -> None:
-        """Do an operation, whether for the first time or in a replay."""
+        """Apply an operation, the first time or in a replay."""
         if done.kind in ("create", "make_dir"):
             self.inodes[done.inode] = Inode(is_dir=done.kind == "make_dir")
             self._rename(done.inode, {parent_of(done.path)}, done.path)
@@ -160,9 +162,9 @@ class DiskState:
         elif done.kind == "unlink":
             self._rename(done.inode, {parent_of(done.path)}, None)
         elif done.kind == "write":
-            self.inodes[done.inode].change(Change(done.offset, done.data))
+            self.inodes[done.inode].change(ByteChange(done.offset, done.data))
         elif done.kind == "truncate":
-            self.inodes[done.inode].change(Change(done.offset, None))
+            self.inodes[done.inode].change(ByteChange(done.offset, None))
         elif done.kind == "sync":
             self.inodes[done.inode].sync()
         elif done.kind == "sync_failed":
@@ -183,7 +185,7 @@ class DiskState:
 
 
 def reachable(names: dict[str, int], contents: dict[int, bytes], inodes: dict[int, Inode]) -> dict[str, bytes | None]:
-    """The paths that can be reached, with their bytes: a file whose directory is lost is lost with it."""
+    """The paths that can be reached, with their bytes. A file whose directory is lost is lost too."""
     found: dict[str, bytes | None] = {}
     for path in sorted(names):  # a directory sorts before what is in it
         parent = parent_of(path)
@@ -193,12 +195,12 @@ def reachable(names: dict[str, int], contents: dict[int, bytes], inodes: dict[in
 
 
 class SimulatedDisk:
-    """The port over a state that remembers what is durable.
+    """The file system port, over a state that knows what is durable.
 
-    - `folds_case`: names that differ in case alone are one name, as on macOS and Windows.
-    - `capacity_bytes`: how much all files together may hold; past it writes are short and then fail with ENOSPC.
-    - `pins_open_files`: what is open, by whomever, can be neither renamed, replaced nor removed, as on Windows.
-    - `loses_on_failed_sync`: a sync that failed counts the data as clean, as Linux does; only a fault makes one fail.
+    - `folds_case`: names that differ only in case are one name, as on macOS and Windows.
+    - `capacity_bytes`: the size limit of all files together. Past it, writes are short and then fail with ENOSPC.
+    - `pins_open_files`: an open file cannot be renamed, replaced or removed, as on Windows.
+    - `loses_on_failed_sync`: after a failed sync the data counts as clean, as on Linux. Only a fault makes a sync fail.
     """
 
     def __init__(
@@ -223,11 +225,11 @@ class SimulatedDisk:
 
     @classmethod
     def holding(cls, image: dict[str, bytes | None], **options: Any) -> SimulatedDisk:
-        """A disk on which this is durable: paths with their bytes, None for a directory."""
+        """A disk on which these paths are durable, with their bytes; None for a directory."""
         return cls(DiskState.holding(image), **options)
 
     def clone(self) -> SimulatedDisk:
-        """The disk as the next process finds it: pending stays pending, but there are no locks and no history."""
+        """The disk as the next process finds it. Pending changes stay pending; locks and history are gone."""
         return SimulatedDisk(
             self.state.clone(),
             folds_case=self.folds_case,
@@ -237,17 +239,17 @@ class SimulatedDisk:
         )
 
     def image(self) -> dict[str, bytes | None]:
-        """What a reader sees now: paths with their bytes, None for a directory."""
+        """What a reader sees now: paths with their bytes; None for a directory."""
         return self.state.image()
 
     def do(self, kind: str, path: str, inode: int, **values: Any) -> None:
-        """Do an operation and list it."""
+        """Apply an operation and add it to `operations`."""
         done = Operation(kind, path, inode, **values)
         self.state.apply(done)
         self.operations.append(done)
 
     def room_for(self, inode: int, offset: int, size: int) -> int:
-        """How many of these bytes the disk takes; an error if none."""
+        """How many of these bytes the disk takes. Raises ENOSPC if it takes none."""
         if self.capacity_bytes is None:
             return size
         length = len(self.state.inodes[inode].data)
@@ -332,7 +334,7 @@ class SimulatedDisk:
         return False
 
     def release(self) -> None:
-        """There is nothing to give back."""
+        """Does nothing."""
 
     def free_bytes(self, path: str) -> int:
         if self.capacity_bytes is None:

@@ -22,7 +22,7 @@ class SimulatedFile:
 
     @property
     def inode(self) -> int:
-        """What the disk knows the file by."""
+        """The number of the file on its disk."""
         return self._inode
 
     def read_at(self, offset: int, size: int) -> bytes:
@@ -44,7 +44,7 @@ class SimulatedFile:
         self._disk.do("sync", self._path, self._inode)
 
     def sync_failed(self) -> None:
-        """A sync that reports an error; where the system then counts the data as clean, it is never written."""
+        """A sync that reports an error. If the system then counts the data as clean, it is never written."""
         if self._disk.loses_on_failed_sync:
             self._disk.do("sync_failed", self._path, self._inode)
 
@@ -58,7 +58,7 @@ class SimulatedFile:
             self._disk.open_files[self._inode] -= 1
 
     def __del__(self) -> None:
-        self.close()  # as a file of the real disk that nobody holds any more
+        self.close()  # like a real file that nothing refers to any more
 
     def _require_open(self, *, writing: bool = False) -> None:
         if self._closed or (writing and not self._writable):
@@ -75,7 +75,7 @@ class SimulatedLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether it is, whatever was done to the file."""
+        """Whether the lock is held, whatever happened to its file."""
         return self._path in self._held
 
     def release(self) -> None:

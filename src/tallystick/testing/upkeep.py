@@ -1,4 +1,4 @@
-"""Maintenance for tests at the level of the port: what `state/` does, without its rules about what is wise."""
+"""Maintenance for tests, at the level of the port: what `state/` does, without its safety rules."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def pruned_fact(cut: Cut) -> tuple[str, NewEvent]:
 
 
 def prune(store: Store, stream: str, through: int) -> Cut:
-    """Prune a stream up to a seq, covered or not."""
+    """Prune a stream up to a seq, whether a snapshot covers it or not."""
     cut = cut_of(store, stream, through)
     store.record([pruned_fact(cut)], maintenance=Maintenance(cuts=(cut,)))
     return cut
 
 
 def pruning_first(store: Store, check: Callable[..., Any], begun: list[str]) -> Callable[..., Any]:
-    """A check that finds most of `order/1` pruned when it, or another with the same `begun`, is asked first."""
+    """A check that prunes most of `order/1` before its first call, once for all checks that share `begun`."""
 
     def checking(*args: Any, **options: Any) -> Any:
         if not begun:
@@ -93,14 +93,14 @@ def erase(store: Store, stream: str, seq: int) -> Erasure:
 
 
 def snapshot(store: Store, stream: str, body: bytes = b'{"n":1}', **changed: Any) -> Snapshot:
-    """A snapshot of a stream at its head with this body, made and recorded."""
+    """Make and record a snapshot of a stream at its head, with this body."""
     made = snapshot_of(store, stream, body, **changed)
     store.record([snapshot_fact(made)], maintenance=Maintenance(snapshots=(made,)))
     return made
 
 
 def snapshot_of(store: Store, stream: str, body: bytes, **changed: Any) -> Snapshot:
-    """A snapshot of a stream at its head, not yet made."""
+    """A snapshot of a stream at its head, not yet stored."""
     from tallystick.event.chain import checksum
 
     head = store.stream_head(stream)

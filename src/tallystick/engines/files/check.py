@@ -1,11 +1,13 @@
-"""What `verify` and `doctor` look at in a file log beyond its events: frames, segment ends, indexes, the mark."""
+"""What `verify` and `doctor` check in a file log besides its events: frames, the ends of segments, indexes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from tallystick.engines.files import index_file, segment
+from tallystick import errors
+from tallystick.engines.files import index_file, index_writer, segment
 from tallystick.engines.files.compressed import CompressedFile, open_segment
 from tallystick.engines.files.handles import Handles, Renamed
 from tallystick.engines.files.lifecycle import Lifecycle
@@ -14,16 +16,44 @@ from tallystick.engines.files.scan import read_frame
 from tallystick.engines.files.segment import Header
 from tallystick.engines.files.segments import Segment, Segments
 from tallystick.engines.files.snapshots import FileSnapshots
+from tallystick.engines.files.view import LogView
 from tallystick.engines.files.writer import SegmentWriter
 from tallystick.store.events import Problem
 from tallystick.store.filesystem import File
+from tallystick.store.page import Hole
 
 
-def segment_problems(item: Segment, handles: Handles, following: int | None) -> list[Problem]:
+def problems(view: LogView, progress: Callable[[int], None]) -> Iterator[Problem]:
+    """What is wrong with segments and indexes as they are on the disk: nothing that is in memory is used."""
+    view.reader.forget_all()
+    view.handles.release_all()
+    for item in view.segments:
+        try:
+            yield from view.retry_on_swap(functools.partial(_problems_of, view, item.header.segment_id))
+        except errors.ReadFailed:
+            if view.handles.files.exists(f"{view.handles.directory}/{item.name}"):
+                raise
+            first, reason = item.header.first_position, f"{item.name} is missing"
+            view.note_hole(Hole(first, max(item.next_position - 1, first), reason))
+        progress(item.next_position - 1)
+    yield from view.retry_on_swap(lambda: list(_repeated_ids(view.segments)))
+
+
+def _problems_of(view: LogView, segment_id: bytes) -> list[Problem]:
+    """What is wrong with the newest generation of a segment; nothing if it was joined to another one."""
+    items = view.segments
+    number = next((at for at, item in enumerate(items) if item.header.segment_id == segment_id), None)
+    if number is None:
+        return []
+    following = items[number + 1].header.first_position if number + 1 < len(items) else None
+    return _segment_problems(items[number], view.handles, following)
+
+
+def _segment_problems(item: Segment, handles: Handles, following: int | None) -> list[Problem]:
     """What is wrong with one segment on the disk, and with its index: every frame of it is read and verified.
 
-    Lost events are found by reading. What no reading of events passes is named here: frames without any. `following` is
-    where the next segment begins.
+    Lost events are found by reading them. Frames without events, which no read passes, are reported here. `following`
+    is where the next segment begins.
     """
     end, path = item.end, f"{handles.directory}/{item.name}"
     try:
@@ -35,7 +65,7 @@ def segment_problems(item: Segment, handles: Handles, following: int | None) -> 
             raise Renamed(item.name)
         if header != item.header:
             return [Problem("segment", f"{item.name} has another header", item.header.first_position)]
-        found = _body_problems(item, _afresh(item, header, handles), file, end, following)
+        found = _body_problems(item, _unindexed(item, header, handles), file, end, following)
         if isinstance(file, CompressedFile) and not file.has_table:
             reason = f"{item.name}: its table of compressed members is damaged; it is read by walking over the members"
             found.append(Problem("segment", reason, item.header.first_position))
@@ -44,8 +74,8 @@ def segment_problems(item: Segment, handles: Handles, following: int | None) -> 
         file.close()
 
 
-def _afresh(item: Segment, header: Header, handles: Handles) -> Segment:
-    """The segment with nothing known of it, to be indexed from its bytes."""
+def _unindexed(item: Segment, header: Header, handles: Handles) -> Segment:
+    """The segment without an index, to be indexed from its bytes."""
     fresh = Segment(item.name, header, handles, end=item.end)
     fresh.org_before = item.org_before
     return fresh
@@ -69,29 +99,29 @@ def _frame_problem(item: Segment, reason: str, position: int) -> Problem:
 
 
 def _index_problems(item: Segment, fresh: Segment, file: File) -> Iterator[Problem]:
-    """Hold the index on the disk against one that was made from the segment just now."""
+    """Compare the index on the disk with one that was just made from the segment."""
     name = f"index/{item.index_name}"
     try:
         base = item.index_on_disk()
-        if base is None:  # it is made again when it is needed
+        if base is None:  # it is built again when it is needed
             return
-        for what in base.differences(fresh.grow()):
+        for what in index_writer.differences(base, fresh.grow()):
             yield Problem("index", f"{name} and its segment differ in {what}", item.header.first_position)
         identity, end = item.identity, fresh.covered_end
         for position, offset in base.frames():
             frame = read_frame(file, identity, offset, end)
             if frame is None or frame[0].first_position != position:
-                yield Problem("index", f"{name} notes a frame at byte {offset} that is not there", position)
+                yield Problem("index", f"{name} lists a frame at byte {offset} that is not there", position)
         if fresh.grow().repeated:
-            yield Problem("id", f"an id stands twice in {item.name}")
+            yield Problem("id", f"an id appears twice in {item.name}")
     except index_file.MalformedIndex as problem:
         yield Problem("index", f"{name}: {problem}", item.header.first_position)
-    except (index_file.BadIndex, OSError):  # never wrong, and made again: the report counts it
+    except (index_file.BadIndex, OSError):  # it gives no wrong answer, and is built again: the report counts it
         item.rebuild(instead_of=item.base)
 
 
-def repeated_ids(segments: Segments) -> Iterator[Problem]:
-    """Ids that stand in two segments. Rising ids make ranges that hardly overlap, so few pairs are compared."""
+def _repeated_ids(segments: Segments) -> Iterator[Problem]:
+    """Ids that are in two segments. Rising ids make ranges that hardly overlap, so few pairs are compared."""
     ranges = [(item, bounds) for item in segments if (bounds := item.id_bounds()) is not None]
     ranges.sort(key=lambda found: found[1])
     for index, (item, (_, last)) in enumerate(ranges):
@@ -99,12 +129,16 @@ def repeated_ids(segments: Segments) -> Iterator[Problem]:
             if first > last:
                 break
             for id_ in sorted(set(item.ids()) & set(other.ids())):
-                yield Problem("id", f"the id {id_.hex()} stands in {item.name} and in {other.name}")
+                yield Problem("id", f"the id {id_.hex()} is in {item.name} and in {other.name}")
 
 
-def facts(segments: Segments, handles: Handles, *, writing: bool, unknown: list[str]) -> dict[str, Any]:
+def facts(view: LogView, *, writing: bool) -> dict[str, Any]:
     """Figures for the operator."""
-    last = segments[-1]
+    return view.retry_on_swap(lambda: _facts(view, writing=writing))
+
+
+def _facts(view: LogView, *, writing: bool) -> dict[str, Any]:
+    segments, handles, last = view.segments, view.handles, view.segments[-1]
     return {
         "directory": handles.directory,
         "store_id": last.header.store_id.hex(),
@@ -120,12 +154,12 @@ def facts(segments: Segments, handles: Handles, *, writing: bool, unknown: list[
         "writer": "this process" if writing else "not this process",
         "indexes_rebuilt": sum(item.rebuilt for item in segments),
         "quarantined": handles.files.list(f"{handles.directory}/quarantine"),
-        "not_ours": unknown,
+        "not_ours": view.opened.unknown,
     }
 
 
 def _stored_bytes(item: Segment, handles: Handles) -> int:
-    """How much room a segment takes, which is less than where it ends if it is compressed."""
+    """The size of a segment's file: less than its end if it is compressed."""
     if encoding_of(item.header) == segment.PLAIN:
         return item.end
     file = handles.files.open_read(f"{handles.directory}/{item.name}")
@@ -138,7 +172,7 @@ def _stored_bytes(item: Segment, handles: Handles) -> int:
 def upkeep_facts(
     life: Lifecycle, snapshots: FileSnapshots, not_compressed: str, writer: SegmentWriter | None
 ) -> dict[str, Any]:
-    """Figures on what was pruned, erased and snapshotted."""
+    """Figures about pruned and erased events, snapshots, and work that has to wait."""
     return {
         "snapshots": len(snapshots.ids()),
         "snapshot_bytes": snapshots.size(),
@@ -147,5 +181,5 @@ def upkeep_facts(
         "pruned_events": sum(cut.count for cut in list(life.cuts.values())),
         "erased_events": len(life.erased),
         "not_compressed": not_compressed,
-        "not_sealed": writer.waits if writer is not None else "",
+        "not_sealed": writer.why_not_sealed if writer is not None else "",
     }

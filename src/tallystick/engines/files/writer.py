@@ -1,24 +1,30 @@
 """Writing frames to the current segment, and sealing it.
 
-An append is: write the frame, sync, advance the mark. No space rolls the frame back and is over when there is room
-again; any other failure poisons the writer for good, because after a failed fsync nobody knows what is on disk.
+Invariants:
+- An append writes the frame, syncs it, advances the mark, and then indexes the frame.
+- A full disk rolls the frame back; appends work again when there is space. Any other failure poisons the writer until
+  the log is reopened, because after a failed fsync it is not known what is on disk.
+- Nothing is acknowledged unless the names in the directory still lead to the files that were written.
 """
 
 from __future__ import annotations
 
 import contextlib
-import secrets
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from tallystick import errors
-from tallystick.engines.files import segment
-from tallystick.engines.files.handles import Handles
+from tallystick.engines.files import segment, side
+from tallystick.engines.files.frame import Frame, FrameBuffer
 from tallystick.engines.files.mark import NAME as MARK_NAME
 from tallystick.engines.files.mark import SegmentMarkFile
-from tallystick.engines.files.segment import Header
-from tallystick.engines.files.segments import Segment
+from tallystick.engines.files.segments import Segment, following, org_in
+from tallystick.engines.files.side import SideRecords
+from tallystick.engines.files.view import LogView
+from tallystick.event.model import Row
 from tallystick.store.filesystem import FULL, File, FileSystem, Lock, publish_file, stage_file, write_fully
+from tallystick.store.ledger import Head, Source
 
 T = TypeVar("T")
 
@@ -32,80 +38,127 @@ INDEX_SHARE = 8  # at close the current index is written again when an eighth of
 
 
 class SegmentWriter:
-    """The one writer of a log. Not safe for threads: the engine holds its lock."""
+    """The one writer of a log. Not safe for threads: the engine holds the lock."""
 
     def __init__(
         self,
-        handles: Handles,
-        current: Segment,
+        view: LogView,
         mark: SegmentMarkFile,
         lock: Lock,
         *,
         clock: Callable[[], int],
         segment_bytes_max: int,
         segment_age_ns_max: int,
+        on_sealed: Callable[[Segment], None],
     ) -> None:
-        self._handles = handles
-        self._files: FileSystem = handles.files
-        self._directory = handles.directory
+        self._view = view
+        self._handles = view.handles
+        self._files: FileSystem = self._handles.files
+        self._directory = self._handles.directory
         self._mark = mark
         self._lock = lock
         self._clock = clock
         self._segment_bytes_max = segment_bytes_max
         self._segment_age_ns_max = segment_age_ns_max
-        self.current = current
+        self._on_sealed = on_sealed
+        self._buffer = FrameBuffer()
+        self.current = view.segments[-1]
+        self.next_position = self.current.next_position
         self.poisoned: errors.StoreFailed | None = None
         self._refused_at: int | None = None
-        self._file: File = self._files.open_write(f"{self._directory}/{current.name}")
+        self._file: File = self._files.open_write(f"{self._directory}/{self.current.name}")
 
-    def is_due(self, size: int) -> bool:
+    def append(
+        self,
+        rows: Sequence[Row],
+        heads: dict[str, Head],
+        sources: Mapping[Source, int],
+        records: SideRecords,
+        *,
+        count: int,
+    ) -> None:
+        """Write one frame that covers `count` positions, make it durable, and index it."""
+        now = self._clock()
+        data = self._encode(rows, records, recorded=now, count=count)
+        if self._is_due(len(data), now) and self.seal():
+            data = self._encode(rows, records, recorded=now, count=count)  # a frame is valid in one place only
+        current, offset, first = self.current, self.current.end, self.next_position
+        frame = Frame(offset, offset + len(data), first, first + count)
+        self._write(frame, data)
+        current.end = frame.end
+        current.index_frame(frame, rows, heads, sources, records)
+        self.next_position = frame.next_position
+
+    def _encode(self, rows: Sequence[Row], records: SideRecords, *, recorded: int, count: int) -> bytearray:
+        current = self.current
+        return self._buffer.encode(
+            current.identity,
+            current.end,
+            self.next_position,
+            rows,
+            recorded=recorded,
+            side=side.encode(records) if records is not side.NOTHING else [],
+            count=count,
+            short=current.header.short_frames,
+        )
+
+    def _is_due(self, size: int, now: int) -> bool:
         """Whether the current segment must be sealed before a frame of this size."""
-        written = self.current.end - segment.SIZE
-        if not written:
+        current = self.current
+        if current.end == segment.SIZE:
             return False
-        full, now = self.current.end + size > self._segment_bytes_max, self._clock()
         if self._refused_at is not None and 0 <= now - self._refused_at < SEAL_AGAIN_NS:
             return False
-        return full or now - self.current.header.created >= self._segment_age_ns_max
+        is_full = current.end + size > self._segment_bytes_max
+        return is_full or now - current.header.created >= self._segment_age_ns_max
 
     @property
-    def waits(self) -> str:
+    def why_not_sealed(self) -> str:
         """Why the current segment is not sealed though it is due."""
         return IN_USE if self._refused_at is not None else ""
 
-    def append(self, frame: bytes | bytearray, *, next_position: int) -> int:
-        """Write one frame and make it durable; returns its offset."""
-        offset, end = self.current.end, self.current.end + len(frame)
-        if offset > SEGMENT_BYTES_LIMIT:
+    def _write(self, frame: Frame, data: bytes | bytearray) -> None:
+        """Write, sync, advance the mark: in this order, so that the mark never leads."""
+        if frame.offset > SEGMENT_BYTES_LIMIT:
             raise errors.StoreFailed(operation="rotation", reason=f"{IN_USE}, and no more fits in: close what reads it")
-        segment_id = self.current.header.segment_id
-        self._write(offset, frame)
+        self._write_bytes(frame.offset, data)
         operation = "fsync"
         try:
             self._file.sync()
             self._require_names()
             operation = "the synced mark"
-            self._mark.advance(segment_id, end, next_position)
+            self._mark.advance(self.current.header.segment_id, frame.end, frame.next_position)
         except OSError as problem:
             raise self.poison(operation, problem) from problem
-        self.current.end = end
-        return offset
 
-    def _write(self, offset: int, frame: bytes | bytearray) -> None:
+    def _write_bytes(self, offset: int, data: bytes | bytearray) -> None:
         try:
-            write_fully(self._file, offset, frame)
+            write_fully(self._file, offset, data)
         except OSError as problem:
             if problem.errno not in FULL:
                 raise self.poison("write", problem) from problem
             self._guarded("truncate", lambda: self._file.truncate(offset))
-            raise errors.NoSpace(needed=len(frame), path=self._directory) from problem
+            raise errors.NoSpace(needed=len(data), path=self._directory) from problem
 
-    def seal(self) -> Segment | None:
-        """Seal the current segment under a dated name and begin the next one, which is returned.
+    def seal(self) -> bool:
+        """Seal the current segment under a dated name and begin the next one.
 
-        None: somebody has the segment open, where it then cannot be renamed. It grows, and is sealed later. What may
-        fail for want of room comes first and changes nothing. Then names become durable in an order in which no crash
-        loses one: the sealed name, then the new current.log.
+        False: the segment is open elsewhere, and cannot be renamed there. It grows, and is sealed later.
+        """
+        sealed, begun = self.current, self._begun()
+        if begun is None:
+            return False
+        begun.org_before = functools.partial(org_in, self._view.segments)
+        self._view.begin(begun)
+        sealed.load_index()
+        self._on_sealed(sealed)
+        return True
+
+    def _begun(self) -> Segment | None:
+        """The next segment, begun on disk; None if the current one cannot be renamed now.
+
+        Whatever may fail because the disk is full comes first and changes nothing. Then the names become durable in an
+        order in which no crash loses one: the sealed name, then the new current.log.
         """
         self._require_names()
         sealed = self.current
@@ -124,28 +177,26 @@ class SegmentWriter:
         return begun
 
     def _require_names(self) -> None:
-        """Nothing is acknowledged, and nothing renamed, that the names in the directory do not lead to."""
-        current = f"{self._directory}/{segment.CURRENT}"
-        if not self._files.leads_to(current, self._file):
-            raise self._exchanged(segment.CURRENT)
-        if not self._mark.is_in_place:
-            raise self._exchanged(MARK_NAME)
+        """Poison the writer if the names in the directory no longer lead to its files."""
+        for name, file in ((segment.CURRENT, self._file), (MARK_NAME, self._mark.file)):
+            if not self._files.leads_to(f"{self._directory}/{name}", file):
+                raise self._name_lost(name)
         if not self._lock.is_held:
-            raise self._exchanged("lock")
+            raise self._name_lost("lock")
 
-    def _exchanged(self, name: str) -> errors.StoreFailed:
+    def _name_lost(self, name: str) -> errors.StoreFailed:
         reason = OSError(f"{name} was removed, renamed or replaced under its writer; open the log again")
         return self.poison("the directory", reason)
 
     def _names_taken(self) -> set[str]:
-        """Names of segments that are there, and of those that an index knows though they are moved away just now."""
+        """Names of segments, and of those that only have an index because they were moved away."""
         indexes = self._files.list(f"{self._directory}/index")
         return {*self._files.list(self._directory), *(name.removesuffix(".idx") + ".log" for name in indexes)}
 
     def _renamed(self, sealed: Segment, name: str) -> bool:
-        """Give the segment its dated name while we do not have it open where that forbids it (Windows)."""
+        """Give the segment its dated name. Its file is closed meanwhile: on Windows an open one cannot be renamed."""
         path = f"{self._directory}/{sealed.name}"
-        if not self._files.pins_open_files:  # opened while it has its name: threads that read go on with the file
+        if not self._files.pins_open_files:  # opened while it has this name, for threads that read
             self._handles.get(sealed)
         self._file.close()
         try:
@@ -180,7 +231,7 @@ class SegmentWriter:
         return self.poisoned
 
     def close(self, *, clean: bool) -> None:
-        """Give the files back. A clean close makes the mark durable, and the index if much of it is in memory alone."""
+        """Close the files. A clean close makes the mark durable, and the index if much of it is only in memory."""
         with contextlib.suppress(errors.TallyError, OSError):  # the index may be missing, and the mark may lag
             if clean and self.poisoned is None:
                 self._save_index()
@@ -195,17 +246,3 @@ class SegmentWriter:
         if (current.end - covered) * INDEX_SHARE > current.end:
             self._require_names()
             current.save_index()
-
-
-def following(after: Segment, handles: Handles, *, clock: Callable[[], int]) -> Segment:
-    """The segment that follows another one, not yet on disk."""
-    header = Header(
-        store_id=after.header.store_id,
-        segment_id=secrets.token_bytes(16),
-        first_position=after.next_position,
-        created=clock(),
-        previous_id=after.header.segment_id,
-        previous_end=after.end,
-        profile=after.header.profile,
-    )
-    return Segment(segment.CURRENT, header, handles, end=segment.SIZE)

@@ -1,29 +1,29 @@
-"""Documents beside a run's log, replaced whole: `snapshot.json`, and `failure.json` when the log cannot be read."""
+"""Documents next to the log of a run: `snapshot.json`, and `failure.json` if the log is unreadable. Replaced whole."""
 
 from __future__ import annotations
 
 from tallystick import errors
-from tallystick.engines.ndjson import naming
+from tallystick.engines.ndjson import paths
 from tallystick.store.filesystem import FULL, FileSystem, replace_file
 
 
 class Documents:
-    """Reads and replaces documents in the directory of a run. What they mean is for `tallystick.runs`."""
+    """Reads and replaces documents in the directory of a run. `tallystick.runs` knows what they mean."""
 
     def __init__(self, files: FileSystem, directory: str) -> None:
         self._files = files
         self._directory = directory
 
     def place(self, run: str) -> str:
-        """The directory of a run, also of one that does not exist yet."""
-        return f"{self._directory}/{naming.place_of(f'run/{run}')}"
+        """The directory of a run, which need not exist yet."""
+        return f"{self._directory}/{paths.path_of(f'run/{run}')}"
 
     def exists(self, run: str) -> bool:
         """Whether the run has a directory."""
         return self._files.exists(self.place(run))
 
     def load(self, run: str, name: str) -> bytes | None:
-        """The bytes of a document; None if there is none."""
+        """The bytes of a document; None if it does not exist."""
         path = f"{self.place(run)}/{name}"
         if not self._files.exists(path):
             return None
@@ -37,7 +37,7 @@ class Documents:
             raise errors.ReadFailed(path=path, reason=str(problem)) from problem
 
     def remove(self, run: str, name: str) -> None:
-        """Take a document away, if it is there."""
+        """Delete a document if it exists."""
         path = f"{self.place(run)}/{name}"
         try:
             if self._files.exists(path):
@@ -47,7 +47,7 @@ class Documents:
             raise errors.StoreFailed(operation=f"removing {name}", reason=str(problem)) from problem
 
     def replace(self, run: str, name: str, data: bytes) -> None:
-        """Put a document in place: after a crash it is the old one or the new one."""
+        """Replace a document. After a crash it is the old one or the new one."""
         try:
             replace_file(self._files, self.place(run), name, data)
         except OSError as problem:

@@ -1,4 +1,4 @@
-"""The ndjson engine: many runs, each with one writer at a time, in one directory. See the package's first page."""
+"""The ndjson engine: many runs, each with one writer at a time, in one directory."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
-from tallystick.engines.ndjson import naming
-from tallystick.engines.ndjson.committing import Committer
+from tallystick.engines.ndjson import paths
+from tallystick.engines.ndjson.commit import RunCommitter
 from tallystick.engines.ndjson.documents import Documents
 from tallystick.engines.ndjson.index import SEQ_BITS
 from tallystick.engines.ndjson.registry import Registry
@@ -39,7 +39,7 @@ SEQ_MASK = (1 << SEQ_BITS) - 1
 
 
 class NdjsonLog(Unsupported, SideTables):
-    """A store of runs. Made by `open_ndjson`."""
+    """A store of runs. `open_ndjson` makes one."""
 
     engine = "ndjson"
     capabilities = frozenset({DURABLE})
@@ -70,16 +70,16 @@ class NdjsonLog(Unsupported, SideTables):
         self._mutex = threading.Lock()
         self._recovered = recovered
         self._holder = Holder()
-        self._committer = Committer(
+        self._committer = RunCommitter(
             files, directory, self._registry, self._holder, self._log, clock, busy_ms=busy_ms, damage=self.damage
         )
         self._combiner = Combiner(self._commit)
         self._changed = threading.Condition()
         self._closed = False
-        self._birthplace = OwnerProcess()  # locks that another thread holds at a fork are never free in the child
+        self._birthplace = OwnerProcess()  # a lock that another thread holds at a fork is never released in the child
 
     def lend(self, streams: list[str]) -> None:
-        """Serve streams that the list of streams does not know. For a handle that may not write it down."""
+        """Serve streams that are not in the list of streams. For a handle that must not write that list."""
         for stream in streams:
             self._registry.lend(stream)
 
@@ -102,7 +102,7 @@ class NdjsonLog(Unsupported, SideTables):
     # --- streams ---------------------------------------------------------------------------------------------------
 
     def _log(self, stream: str) -> StreamLog | None:
-        """The log of a stream, as far as it was read; None if nobody appended to it."""
+        """The log of a stream, as far as this handle has read it; None if it does not exist."""
         number = self._registry.number(stream)
         if number is None:
             self._registry.refresh()
@@ -112,7 +112,7 @@ class NdjsonLog(Unsupported, SideTables):
         with self._mutex:
             log = self._logs.get(stream)
             if log is None:
-                place = f"{self.directory}/{naming.place_of(stream)}"
+                place = f"{self.directory}/{paths.path_of(stream)}"
                 log = self._logs[stream] = StreamLog(self._files, place, stream, number)
                 self._forget_some()
             self._logs.move_to_end(stream)
@@ -124,7 +124,7 @@ class NdjsonLog(Unsupported, SideTables):
                 del self._logs[stream]
 
     def _fresh(self, stream: str) -> StreamLog | None:
-        """The log of a stream with everything that is synced by now."""
+        """The log of a stream, with everything that is synced by now."""
         self._require_open()
         with self._reading():
             log = self._log(stream)
@@ -194,7 +194,7 @@ class NdjsonLog(Unsupported, SideTables):
                 yield from self._noted(log.walk(after=after, until=until))
 
     def _noted(self, items: Iterator[Event | Hole]) -> Iterator[Event | Hole]:
-        """The same items; a hole among them goes on record."""
+        """The same items. Holes among them go on record."""
         for item in items:
             if isinstance(item, Hole):
                 put_on_record(self.damage, [problem_of(item)])
@@ -229,12 +229,12 @@ class NdjsonLog(Unsupported, SideTables):
         log = self._log(stream)
         try:
             before = None if log is None else next(log.events(after=seq - 2, until=seq - 1), None)
-        except errors.Damaged:  # whoever reads the event before it is told
+        except errors.Damaged:  # a reader of the event before it gets the error
             return None
         return None if before is None else before.link
 
     def head(self) -> int:
-        """The last position of the newest stream: streams are not ordered among each other."""
+        """The last position of the newest stream. Streams have no order between them."""
         self._require_open()
         with self._reading():
             self._registry.refresh()
@@ -274,7 +274,7 @@ class NdjsonLog(Unsupported, SideTables):
         until = time.monotonic() + timeout
         while (head := self.head()) <= after and (left := until - time.monotonic()) > 0:
             with self._changed:
-                self._changed.wait(min(POLL_SECONDS, left))  # commits of other processes are seen by looking again
+                self._changed.wait(min(POLL_SECONDS, left))  # polls: another process cannot notify this one
                 if self._closed:
                     break
         return head
@@ -289,7 +289,7 @@ class NdjsonLog(Unsupported, SideTables):
     # --- health ----------------------------------------------------------------------------------------------------
 
     def holes(self) -> list[Hole]:
-        """The damage in the streams that were looked at; `check` looks at all of them."""
+        """The damage in the streams that were read so far. `check` reads all of them."""
         with self._mutex:
             logs = list(self._logs.values())
         return sorted((hole for log in logs for hole in log.holes()), key=lambda hole: hole.first)
@@ -331,7 +331,7 @@ class NdjsonLog(Unsupported, SideTables):
             if self._closed:
                 return
             if not self.readonly:
-                with suppress(errors.TallyError):  # what cannot be given back is taken over: this handle is retired
+                with suppress(errors.TallyError):  # what cannot be released can be taken over: this handle is retired
                     self._committer.release()
             self._closed = True
             leases.retire(self._holder.owner)

@@ -1,4 +1,4 @@
-"""What a handle remembers of one stream: where each line stands, which ids there are, where the stream ends."""
+"""What a handle remembers of one stream: the offset of each line, the ids, and the end of the stream."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from array import array
 
 import msgspec
 
-from tallystick.engines.ndjson.line import Line
+from tallystick.engines.ndjson.line import RunLine
 from tallystick.event import chain, ids
 from tallystick.event.model import Row
 from tallystick.store.ledger import Head, Source
@@ -16,29 +16,29 @@ SEQ_BITS = 32
 _MISSING = -1
 
 
-class _Scope(msgspec.Struct, gc=False):
-    """The part of meta that the judgement of later commits needs."""
+class _SourceMeta(msgspec.Struct, gc=False):
+    """The part of the meta that later commits are judged by."""
 
     org: str | None = None
     source: str | None = None
     source_seq: int | None = None
 
 
-_scope = msgspec.json.Decoder(_Scope).decode
+_scope = msgspec.json.Decoder(_SourceMeta).decode
 
 
 class Index:
-    """Offsets by seq. A seq whose line is damaged has none."""
+    """Offsets by seq. A damaged line has no offset."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.end = 0  # the offset behind the last line that counts
+        self.end = 0  # the offset after the last line that counts
         self.lines = 0
         self.seq = 0
         self._link = chain.GENESIS.hex()
         self.org: str | None = None
         self.sources: dict[Source, int] = {}
-        self.ids: dict[str, int] = {}  # by UUID text, as lines have it: most of them are never asked for
+        self.ids: dict[str, int] = {}  # by UUID text, as in the lines: most ids are never looked up
         self.holes: list[Hole] = []
         self._starts = array("q")
         self._ends = array("q")
@@ -57,13 +57,13 @@ class Index:
         """The position of a seq of this stream."""
         return self.number << SEQ_BITS | seq
 
-    def add_line(self, line: Line, start: int, end: int) -> None:
-        """Take in a line that was read; the seqs left out before it are a hole."""
+    def add_line(self, line: RunLine, start: int, end: int) -> None:
+        """Add a line that was read. The seqs that were left out before it are a hole."""
         self._add(line.seq, line.id, line.link, bytes(line.meta))
         self._place(line.seq, start, end)
 
     def add_rows(self, rows: list[Row], start: int, sizes: list[int]) -> None:
-        """Take in the lines of a commit that was just written at `start`."""
+        """Add the lines of a commit that was just written at `start`."""
         for row, size in zip(rows, sizes, strict=True):
             self._add(row[2], ids.to_text(row[5]), row[10].hex(), row[8])
             self._place(row[2], start, start + size)
@@ -89,10 +89,10 @@ class Index:
         self.end = end
 
     def add_hole(self, first: int, last: int, reason: str) -> None:
-        """Note that the lines of these seqs cannot be read back."""
+        """Record that the lines of these seqs cannot be read."""
         self.holes.append(Hole(self.position(first), self.position(max(first, last)), reason))
 
     def extent(self, seq: int) -> tuple[int, int] | None:
-        """Where the line of a seq begins and ends; None if it lies in a hole."""
+        """Where the line of a seq begins and ends; None if it is in a hole."""
         start = self._starts[seq - 1]
         return None if start == _MISSING else (start, self._ends[seq - 1])

@@ -1,13 +1,13 @@
-"""`lease.ndjson`: every writer lease that a run had, one line each; the last one counts.
+"""`lease.ndjson`: every writer lease of a run, one per line. The last one counts.
 
-{"host","number","pid","started","token","whole"}, or {"number","whole"} once it was given back
+{"host","number","pid","started","token","whole"}, or {"number","whole"} after it was released
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from tallystick.engines.ndjson.tail import GrowingFile
+from tallystick.engines.ndjson.line_file import LineFile
 from tallystick.store.filesystem import FileSystem
 from tallystick.store.leases import Lease, Owner
 
@@ -18,12 +18,12 @@ class LeaseFile:
     """The leases of one run."""
 
     def __init__(self, files: FileSystem, directory: str, stream: str) -> None:
-        self._file = GrowingFile(files, directory, NAME)
+        self._file = LineFile(files, directory, NAME)
         self._stream = stream
         self._latest: Lease | None = None
 
     def latest(self) -> Lease | None:
-        """The lease that counts now. Asked under the run's lock."""
+        """The lease that counts now. Call it under the lock of the run."""
         for content in self._file.refresh():
             self._latest = _lease(self._stream, content)
         return self._latest

@@ -1,10 +1,10 @@
-"""One line of `events.ndjson`: a canonical JSON object that says everything of one event and proves itself.
+"""One line of `events.ndjson`: a canonical JSON object with everything about one event, and a hash of itself.
 
     {"checksum","commit":[first,last],"id","link","meta","payload","recorded","seq","signature","stream","time","type",
      "version","whole"}
 
 Keys are sorted; payload and meta are the canonical bytes, verbatim; hashes and signature are hex, the id is UUID text.
-`commit` holds the seqs of the first and last event of the commit: where seq is the last, the commit is complete.
+`commit` holds the seqs of the first and last event of the commit. The line whose seq is the last completes it.
 `whole` is the SHA-256 of every byte of the line before `,"whole"`.
 """
 
@@ -25,8 +25,8 @@ _ASCII_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012
 _sha256 = hashlib.sha256
 
 
-class Line(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """A line, decoded as far as the log needs it."""
+class RunLine(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A line, decoded as far as the log needs."""
 
     checksum: str
     commit: tuple[int, int]
@@ -62,7 +62,7 @@ class Line(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
         )
 
 
-_decode = msgspec.json.Decoder(Line).decode
+_decode = msgspec.json.Decoder(RunLine).decode
 
 
 def encode(rows: Sequence[Row], *, recorded: int) -> tuple[bytes, list[int]]:
@@ -74,7 +74,7 @@ def encode(rows: Sequence[Row], *, recorded: int) -> tuple[bytes, list[int]]:
 
 def _encode(row: Row, commit: str, recorded: int) -> bytes:
     _, stream, seq, type_, version, id_, time, payload, meta, check, link, signature = row
-    assert _ASCII_SAFE.issuperset(stream), stream  # checked by names.py: nothing in it needs an escape
+    assert _ASCII_SAFE.issuperset(stream), stream  # names.py has checked it: nothing in it needs an escape
     hexed = id_.hex()
     body = b"".join(
         (
@@ -94,8 +94,8 @@ def _quoted(signature: bytes | None) -> str:
     return "null" if signature is None else f'"{signature.hex()}"'
 
 
-def decode(text: bytes) -> Line | None:
-    """The line of these bytes, without its newline; None if they are not a line that was written whole."""
+def decode(text: bytes) -> RunLine | None:
+    """The line of these bytes, which exclude the newline; None if they are not a complete line."""
     try:
         found = _decode(text)
     except (msgspec.MsgspecError, UnicodeError):

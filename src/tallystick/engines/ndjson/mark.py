@@ -1,9 +1,9 @@
-"""`synced`: how far a log is known to be on disk. Two slots of 128 bytes, written in turn and never moved.
+"""`synced`: how far a log is known to be synced. Two slots of 128 bytes, written alternately, at fixed offsets.
 
     {"end":4711,"seq":12,"turn":9,"whole":"<16 hex>"} and spaces up to a newline
 
-It is written after every sync of the log and synced itself at close: it may lag, it must not lead. The valid slot with
-the higher turn counts, so that a torn write costs one step and not the mark. Readers in other processes stop here.
+It is written after every sync of the log, and synced at close. So it may lag, but it is never ahead. The valid slot
+with the higher turn counts, so that a torn write loses one step and not the mark. Readers in other processes stop here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SLOT_BYTES = 128
 
 
 class StreamMark(msgspec.Struct, frozen=True):
-    """Everything before `end` is on disk, and `seq` is the last event there. `alone`: the other slot is unreadable."""
+    """Everything before `end` is synced; `seq` is the last event there. `alone`: the other slot is unreadable."""
 
     end: int
     seq: int
@@ -48,7 +48,7 @@ def encode(mark: StreamMark) -> bytes:
 
 
 def decode(data: bytes) -> StreamMark | None:
-    """The newest valid mark of the file's bytes; None if neither slot holds one."""
+    """The newest valid mark in the bytes of the file; None if neither slot has one."""
     valid = mark_slots.valid_slots(data, _decode_slot, slots=2, slot_bytes=SLOT_BYTES)
     newest = max(valid, key=lambda slot: slot.turn, default=None)
     return newest if newest is None or len(valid) == 2 else msgspec.structs.replace(newest, alone=True)
@@ -71,16 +71,16 @@ class StreamMarkFile(MarkFile):
     """The mark of one log, open for reading or for both."""
 
     def load(self) -> StreamMark | None:
-        """The mark as it is now; None if there is none that can be read."""
+        """The current mark; None if neither slot can be read."""
         return decode(self._file.read_at(0, 2 * SLOT_BYTES))
 
     def advance(self, mark: StreamMark) -> None:
-        """Note that the log is on disk up to here. Called after the sync of the log, never before."""
+        """Record that the log is synced up to here. Call it after the sync of the log, never before."""
         self._write_slot(mark.turn % 2, encode(mark), SLOT_BYTES)
 
 
 def create(files: FileSystem, directory: str) -> None:
-    """Put an empty mark in place, durably but for its name."""
+    """Create an empty mark. Its bytes are synced, its name is not."""
     file = files.create(f"{directory}/{NAME}")
     try:
         write_fully(file, 0, encode(NOTHING) * 2)

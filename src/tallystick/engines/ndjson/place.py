@@ -1,9 +1,9 @@
-"""Opening a store of runs by its directory: `store.json` says who it is.
+"""Opening a store of runs by its directory. `store.json` holds its identity.
 
 {"check":"<64 hex>","created":…,"format":1,"profile":"plain","store_id":"<32 hex>"}
 
-`check` is the SHA-256 of the other values, in this order, as a JSON array: a store that took another's identity by a
-flipped bit would refuse its own checkpoints. Stores made before it was written have none.
+`check` is the SHA-256 of the other values, in this order, as a JSON array. Without it, a flipped bit could give the
+store another identity, and it would refuse its own checkpoints. Older stores do not have it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines.disk import Disk
-from tallystick.engines.ndjson import committing, naming
+from tallystick.engines.ndjson import commit, paths
 from tallystick.engines.ndjson import line as lines
 from tallystick.engines.ndjson.engine import FORMAT, NdjsonLog
 from tallystick.engines.ndjson.registry import Registry
@@ -30,7 +30,7 @@ FIRST_LINE_BYTES = 4 << 20
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who a store is."""
+    """The identity of a store."""
 
     created: int
     format: int
@@ -99,15 +99,15 @@ def _load(files: FileSystem, directory: str) -> Identity | None:
     if found.format > FORMAT:
         raise errors.NewerFormat(path=path, found=found.format, known=FORMAT)
     if found.check is not None and found.check != found.digest():
-        reason = f"{STORE} is damaged: its check does not fit what it says"
+        reason = f"{STORE} is damaged: its check does not match"
         raise errors.UnknownUrl(url=f"ndjson:{directory}", reason=reason)
     return found
 
 
 def _prepare(files: FileSystem, directory: str, profile: str, clock: Callable[[], int]) -> tuple[Identity, list[str]]:
-    """Make the store if there is none, and give numbers to runs that have none."""
+    """Create the store if it does not exist, and number the runs that have no number."""
     files.make_dir(directory)
-    with committing.locked(files, directory, busy_ms=BUSY_MS):
+    with commit.locked(files, directory, busy_ms=BUSY_MS):
         identity = _load(files, directory)
         if identity is None:
             identity = Identity(clock(), FORMAT, profile, secrets.token_hex(16))
@@ -118,7 +118,7 @@ def _prepare(files: FileSystem, directory: str, profile: str, clock: Callable[[]
 
 
 def _adopt(files: FileSystem, directory: str) -> list[str]:
-    """Register logs that the list of streams does not know: it was lost, or they were copied here."""
+    """Register logs that are not in the list of streams: the list was lost, or they were copied here."""
     registry = Registry(files, directory)
     adopted = []
     for stream in _unknown(files, directory, registry):
@@ -128,23 +128,23 @@ def _adopt(files: FileSystem, directory: str) -> list[str]:
 
 
 def _unknown(files: FileSystem, directory: str, registry: Registry) -> list[str]:
-    """The streams that have a log and no number."""
+    """The streams that have a log but no number."""
     registry.refresh()
-    known = {naming.place_of(stream) for stream in registry.names()}
+    known = {paths.path_of(stream) for stream in registry.names()}
     places = [place for place in _places(files, directory) if place not in known]
     found = {place: _stream_in(files, f"{directory}/{place}") for place in places}
-    registry.refresh()  # a writer beside us may have made some since
+    registry.refresh()  # another writer may have created some in the meantime
     return [
         stream
         for place, stream in found.items()
-        if stream is not None and naming.place_of(stream) == place and registry.number(stream) is None
+        if stream is not None and paths.path_of(stream) == place and registry.number(stream) is None
     ]
 
 
 def _places(files: FileSystem, directory: str) -> list[str]:
-    found = [f"{naming.RUNS}/{name}" for name in _names(files, f"{directory}/{naming.RUNS}")]
-    for kind in _names(files, f"{directory}/{naming.CONTROL}"):
-        found += [f"{naming.CONTROL}/{kind}/{name}" for name in _names(files, f"{directory}/{naming.CONTROL}/{kind}")]
+    found = [f"{paths.RUNS}/{name}" for name in _names(files, f"{directory}/{paths.RUNS}")]
+    for kind in _names(files, f"{directory}/{paths.CONTROL}"):
+        found += [f"{paths.CONTROL}/{kind}/{name}" for name in _names(files, f"{directory}/{paths.CONTROL}/{kind}")]
     return found
 
 
@@ -153,7 +153,7 @@ def _names(files: FileSystem, path: str) -> list[str]:
 
 
 def _stream_in(files: FileSystem, directory: str) -> str | None:
-    """The stream that the first line of a log names; None if there is no such line."""
+    """The stream that the first line of a log names; None if the line cannot be read."""
     if not files.exists(f"{directory}/{EVENTS}"):
         return None
     file = files.open_read(f"{directory}/{EVENTS}")

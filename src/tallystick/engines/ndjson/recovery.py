@@ -1,13 +1,13 @@
-"""What lies behind the synced mark, and what becomes of it when a writer takes a run.
+"""What comes after the synced mark, and what a writer does with it when it opens the run.
 
-| found behind the mark                                               | done                                         |
+| found after the mark                                                | done                                         |
 |---------------------------------------------------------------------|----------------------------------------------|
-| whole commits                                                       | written again in place and synced, then kept |
-| a commit that is not whole, and nothing of a later commit behind it | copied to quarantine, synced, cut            |
-| the same with a line of a later commit behind it                    | damage: refused, no change                   |
+| complete commits                                                    | rewritten in place, synced, kept             |
+| an incomplete commit, and no line of a later commit after it        | copied to quarantine, synced, cut            |
+| the same, with a line of a later commit after it                    | damage: refused, nothing is changed          |
 
-Whole commits are written again because an fsync of the process before may have failed: the kernel then calls the
-pages clean, and syncing them again would do nothing.
+Complete commits are rewritten because an fsync of an earlier process may have failed. The kernel then marks the pages
+clean, and syncing them again would do nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from tallystick.engines.ndjson import scan
 from tallystick.engines.ndjson.index import Index
-from tallystick.engines.ndjson.scan import Piece
+from tallystick.engines.ndjson.scan import LinePiece
 from tallystick.event import chain
 from tallystick.store.filesystem import File, FileSystem, replace_file, write_fully
 
@@ -24,21 +24,21 @@ QUARANTINE = "quarantine"
 EVENTS = "events.ndjson"
 
 
-class Tail(msgspec.Struct):
-    """The bytes behind the mark: up to `end` they are whole commits, behind it a torn one. `damage` says what else."""
+class RunTail(msgspec.Struct):
+    """The bytes after the mark: complete commits up to `end`, then a torn one. `damage`: what else is wrong."""
 
     begin: int
     end: int
     size: int
-    kept: list[Piece]
+    kept: list[LinePiece]
     damage: str = ""
 
 
-def examine(index: Index, stream: str, file: File) -> Tail:
-    """Look at what is behind the lines that are indexed, and change nothing."""
+def examine(index: Index, stream: str, file: File) -> RunTail:
+    """Examine the bytes after the indexed lines. Changes nothing."""
     size = file.size()
-    tail = Tail(index.end, index.end, size, [])
-    commit: list[Piece] = []
+    tail = RunTail(index.end, index.end, size, [])
+    commit: list[LinePiece] = []
     seq, link = index.seq, index.link
     torn = False
     for piece in scan.pieces(file, begin=index.end, end=size):
@@ -46,7 +46,7 @@ def examine(index: Index, stream: str, file: File) -> Tail:
         if torn or found is None or found.stream != stream or not _follows(piece, seq, link, commit, index.number):
             torn = True
             if found is not None and found.stream == stream and found.commit[0] > _next_commit(tail, index):
-                tail.damage = f"{stream}: the log is damaged behind byte {tail.end}: a later commit follows"
+                tail.damage = f"{stream}: the log is damaged after byte {tail.end}: a later commit follows"
             continue
         commit.append(piece)
         seq, link = found.seq, bytes.fromhex(found.link)
@@ -57,14 +57,14 @@ def examine(index: Index, stream: str, file: File) -> Tail:
     return tail
 
 
-def _next_commit(tail: Tail, index: Index) -> int:
-    """The first seq of the commit that is torn."""
+def _next_commit(tail: RunTail, index: Index) -> int:
+    """The first seq of the torn commit."""
     last = tail.kept[-1].line if tail.kept else None
     return (last.seq if last is not None else index.seq) + 1
 
 
-def _follows(piece: Piece, seq: int, link: bytes, commit: list[Piece], number: int) -> bool:
-    """Whether a line is the next of its stream, in its place within its commit, and true to its hashes."""
+def _follows(piece: LinePiece, seq: int, link: bytes, commit: list[LinePiece], number: int) -> bool:
+    """Whether a line is the next of its stream and of its commit, and its hashes are right."""
     found = piece.line
     assert found is not None
     if found.seq != seq + 1 or not found.commit[0] <= found.seq <= found.commit[1]:
@@ -77,8 +77,8 @@ def _follows(piece: Piece, seq: int, link: bytes, commit: list[Piece], number: i
     return checked and chain.link(event, link) == event.link
 
 
-def settle(files: FileSystem, directory: str, file: File, tail: Tail, *, time_ns: int) -> list[str]:
-    """Finish what a crash interrupted: keep whole commits durably, put the torn one aside. Says what was done."""
+def settle(files: FileSystem, directory: str, file: File, tail: RunTail, *, time_ns: int) -> list[str]:
+    """Finish what a crash interrupted: make complete commits durable, quarantine a torn one. Returns what was done."""
     done = []
     if tail.size > tail.end:
         torn = file.read_at(tail.end, tail.size - tail.end)

@@ -1,9 +1,9 @@
-"""`streams.ndjson`: which streams there are, and the number that begins the positions of each.
+"""`streams.ndjson`: the streams, and the number that begins the positions of each.
 
     {"number":1,"stream":"run/a","whole":…}
 
-A stream gets its number with its first append and keeps it. A directory that has a log and no number (the file was
-lost, or the run was copied here) gets the next one when a writer opens the store; readers lend it one until then.
+A stream gets its number with its first append and keeps it. A directory with a log but no number (this file was lost,
+or the run was copied here) gets the next one when a writer opens the store. Until then each reader lends it one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import threading
 
-from tallystick.engines.ndjson.tail import GrowingFile
+from tallystick.engines.ndjson.line_file import LineFile
 from tallystick.store.filesystem import FileSystem
 
 NAME = "streams.ndjson"
@@ -19,17 +19,17 @@ LENT = 1 << 30
 
 
 class Registry:
-    """Streams and numbers. New ones are added under the store's lock."""
+    """Streams and their numbers. Add new ones under the lock of the store."""
 
     def __init__(self, files: FileSystem, directory: str) -> None:
-        self._file = GrowingFile(files, directory, NAME)
+        self._file = LineFile(files, directory, NAME)
         self._mutex = threading.Lock()
         self._numbers: dict[str, int] = {}
         self._streams: dict[int, str] = {}
         self._order: list[int] = []
 
     def refresh(self) -> None:
-        """Take in the streams that others made."""
+        """Read the streams that others have added."""
         with self._mutex:
             for content in self._file.refresh():
                 self._take(content["stream"], content["number"])
@@ -49,12 +49,12 @@ class Registry:
             return number
 
     def lend(self, stream: str) -> None:
-        """Number a stream for this handle alone, far from the numbers that are given: it may only read."""
+        """Number a stream for this handle only, far from the numbers in the file. For handles that only read."""
         with self._mutex:
             self._take(stream, max(LENT, self._order[-1] + 1 if self._order else 0))
 
     def number(self, stream: str) -> int | None:
-        """The number of a stream; None if nobody appended to it."""
+        """The number of a stream; None if it does not exist."""
         return self._numbers.get(stream)
 
     def stream(self, number: int) -> str | None:

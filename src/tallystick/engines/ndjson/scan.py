@@ -1,4 +1,4 @@
-"""From bytes to lines: whole ones with their place, and what lies between them."""
+"""From bytes to lines: complete lines with their offsets, and whatever is between them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import msgspec
 
 from tallystick.engines.ndjson import line as lines
 from tallystick.engines.ndjson.index import Index
-from tallystick.engines.ndjson.line import Line
+from tallystick.engines.ndjson.line import RunLine
 from tallystick.store.filesystem import File
 
 CHUNK_BYTES = 4 << 20
 
 
-class Piece(msgspec.Struct, gc=False):
-    """The bytes up to a newline, or up to the end. `line` None: they are no line that was written whole."""
+class LinePiece(msgspec.Struct, gc=False):
+    """The bytes up to a newline or to the end. `line` is None if they are not a complete line."""
 
     start: int
     end: int
-    line: Line | None
+    line: RunLine | None
 
 
-def pieces(file: File, *, begin: int, end: int) -> Iterator[Piece]:
-    """Everything between two offsets, newline by newline."""
+def pieces(file: File, *, begin: int, end: int) -> Iterator[LinePiece]:
+    """Everything between two offsets, split at newlines."""
     carried, at = b"", begin
     while at < end:
         data = file.read_at(at, min(CHUNK_BYTES, end - at))
@@ -33,15 +33,15 @@ def pieces(file: File, *, begin: int, end: int) -> Iterator[Piece]:
         texts = (carried + data).split(b"\n")
         start = at - len(data) - len(carried)
         for text in texts[:-1]:
-            yield Piece(start, start + len(text) + 1, lines.decode(text))
+            yield LinePiece(start, start + len(text) + 1, lines.decode(text))
             start += len(text) + 1
         carried = texts[-1]
     if carried:
-        yield Piece(at - len(carried), at, None)
+        yield LinePiece(at - len(carried), at, None)
 
 
-def index_synced(index: Index, stream: str, file: File, *, end: int, seq: int) -> list[Line]:
-    """Take in everything up to the synced mark, which ends at `seq`. Whatever is wrong there is damage."""
+def index_synced(index: Index, stream: str, file: File, *, end: int, seq: int) -> list[RunLine]:
+    """Index everything up to the synced mark, which ends at `seq`. Anything wrong there is damage."""
     begin = index.end
     taken = []
     for piece in pieces(file, begin=begin, end=end):
@@ -59,7 +59,7 @@ def index_synced(index: Index, stream: str, file: File, *, end: int, seq: int) -
 
 
 def _open_hole(index: Index, last: int, reason: str) -> None:
-    """A hole up to `last`, in place of the single lines that were noted inside of it."""
+    """Add a hole up to `last`. It replaces the single lines inside it that were recorded as holes."""
     first = index.seq + 1
     index.holes = [hole for hole in index.holes if hole.first < index.position(first)]
     index.add_hole(first, last, reason)

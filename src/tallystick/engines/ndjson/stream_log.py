@@ -1,4 +1,4 @@
-"""One stream of a store: its directory, its index, and the only code that reads or writes its `events.ndjson`."""
+"""One stream of a store: its directory and its index. Only this module reads and writes `events.ndjson`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WARM_BYTES_MAX = 32 << 20
 
 
 class StreamLog:
-    """The log of one stream, as one handle sees it. `lock` guards the index: reads of other threads take it too."""
+    """The log of one stream, as one handle sees it. `lock` guards the index; readers in other threads take it too."""
 
     def __init__(self, files: FileSystem, directory: str, stream: str, number: int) -> None:
         self.directory = directory
@@ -41,13 +41,13 @@ class StreamLog:
         self._unsynced_mark = False
         self._settled = False
         self._warm: dict[
-            int, lines.Line
+            int, lines.RunLine
         ] = {}  # lines that were just checked: who reads them first need not do so again
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Take in what is synced by now, by whoever wrote it."""
+        """Index what is synced by now, whichever process wrote it."""
         with self.lock:
             if self.index.holes:
                 return
@@ -56,10 +56,10 @@ class StreamLog:
                 if found is not None and found.end > self.index.end:
                     self._take(found)
                 if found is None or (found.alone and not self.index.holes and self._events is None):
-                    self._take_without_mark()  # the slot that cannot be read may have been the newer one
-            elif self._files.exists(f"{self.directory}/{EVENTS}"):  # the mark is made first, so it was lost
+                    self._take_without_mark()  # the unreadable slot may have been the newer one
+            elif self._files.exists(f"{self.directory}/{EVENTS}"):  # the mark is created first, so it was lost
                 self._take_without_mark()
-            elif not self._files.exists(self.directory):  # it is made before the stream gets its number
+            elif not self._files.exists(self.directory):  # it is created before the stream gets its number
                 self.index.add_hole(1, 1, f"the directory {self.directory} is gone, with all events of {self.stream}")
 
     def _load_mark(self) -> mark.StreamMark | None:
@@ -82,7 +82,7 @@ class StreamLog:
         self._warm = {line.seq: line for line in taken} if size <= WARM_BYTES_MAX else {}
 
     def _take_without_mark(self) -> None:
-        """A slot or the file is unreadable: serve the whole commits there are; the next writer puts a mark in place."""
+        """A slot or the file is unreadable: serve the complete commits. The next writer creates a new mark."""
         file = self._reading()
         try:
             tail = recovery.examine(self.index, self.stream, file)
@@ -90,7 +90,7 @@ class StreamLog:
             file.close()
         self._keep(tail)
 
-    def _keep(self, tail: recovery.Tail) -> None:
+    def _keep(self, tail: recovery.RunTail) -> None:
         for piece in tail.kept:
             assert piece.line is not None
             self.index.add_line(piece.line, piece.start, piece.end)
@@ -101,21 +101,21 @@ class StreamLog:
         try:
             return self._files.open_read(f"{self.directory}/{EVENTS}")
         except FileNotFoundError:
-            return _Nothing()
+            return _MissingFile()
 
     @property
     def head(self) -> Head | None:
-        """The end of what is served."""
+        """The end of the stream, as far as it is served."""
         return self.index.head
 
     @property
     def last_position(self) -> int:
-        """The position of the last event there is or was; 0 without any."""
+        """The position of the last event, also of a lost one; 0 if there is none."""
         ends = [hole.last for hole in self.index.holes]
         return max([self.index.position(self.index.seq) if self.index.seq else 0, *ends])
 
     def walk(self, *, after: int, until: int) -> Iterator[Event | Hole]:
-        """The events with after < position <= until, and the holes between them, ascending."""
+        """The events with after < position <= until and the holes between them, ascending."""
         first = max(after - self.index.position(0), 0)
         last = min(until - self.index.position(0), SEQ_MAX)
         holes = sorted((hole for hole in self.index.holes if hole.last > after), key=lambda hole: hole.first)
@@ -142,7 +142,7 @@ class StreamLog:
         """When the event of a seq was recorded."""
         return next((found.recorded for found in self._lines(after=seq - 1, until=seq)), None)
 
-    def _lines(self, *, after: int, until: int) -> Iterator[lines.Line]:
+    def _lines(self, *, after: int, until: int) -> Iterator[lines.RunLine]:
         with self.lock:
             wanted = range(after + 1, min(until, self.index.seq) + 1)
             warm = [self._warm.pop(seq, None) for seq in wanted] if self._warm else []
@@ -162,35 +162,35 @@ class StreamLog:
         finally:
             file.close()
 
-    def _line(self, text: bytes, start: int, seq: int) -> lines.Line:
+    def _line(self, text: bytes, start: int, seq: int) -> lines.RunLine:
         found = lines.decode(text)
-        if found is None or (found.stream, found.seq) != (self.stream, seq):  # it was that when it was indexed
+        if found is None or (found.stream, found.seq) != (self.stream, seq):  # it matched when it was indexed
             at, reason = self.index.position(seq), f"{self.stream} seq {seq}: the line at byte {start} changed"
             raise errors.Damaged(first=at, last=at, reason=reason)
         return found
 
     def holes(self) -> list[Hole]:
-        """The damaged ranges that are known."""
+        """The known damaged ranges."""
         return list(self.index.holes)
 
     def require_whole(self) -> None:
-        """Refuse what needs the whole stream if a part of it is damaged."""
+        """Raise `Damaged` if any part of the stream is damaged."""
         for hole in self.index.holes:
             raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
 
     def problems(self) -> Iterator[Problem]:
-        """What a fresh look at the whole file finds, beyond the holes that reading names."""
+        """Read the whole file again and yield what is wrong, including repeated ids, which reading does not notice."""
         other = StreamLog(self._files, self.directory, self.stream, self.index.number)
         other.refresh()
         for hole in other.index.holes:
             yield Problem("line", hole.reason, hole.first, self.stream, hole.first & SEQ_MAX)
         if len(other.index.ids) != other.index.lines:
-            yield Problem("id", f"an id stands twice in {self.stream}", 0, self.stream)
+            yield Problem("id", f"an id appears twice in {self.stream}", 0, self.stream)
 
     # --- writing, under the run's lock -----------------------------------------------------------------------------
 
     def prepare(self, *, clock: Callable[[], int]) -> None:
-        """Make the log ready for a commit: create it, take in what others wrote, settle what a crash left."""
+        """Make the log ready for a commit: create it, index what others wrote, and settle what a crash left."""
         if self.poisoned is not None:
             raise errors.StoreFailed(**self.poisoned.values)
         with self.lock, self._guarding("opening for writing"):
@@ -219,12 +219,12 @@ class StreamLog:
 
     def _settle(self, clock: Callable[[], int]) -> None:
         assert self._events is not None
-        if self._events.size() < self.index.end:  # somebody cut it while we had it open: nothing may be written there
+        if self._events.size() < self.index.end:  # it was cut while this handle had it open: do not write there
             self.index.add_hole(1, self.index.seq, f"{self.stream}: the log is shorter than it was")
         if self.index.holes:
             return
         tail = recovery.examine(self.index, self.stream, self._events)
-        tail.begin = min(tail.begin, self._mark.end)  # what was served without a mark may not be on disk
+        tail.begin = min(tail.begin, self._mark.end)  # events served without a mark may not be synced
         if not tail.damage:
             self.recovered += recovery.settle(self._files, self.directory, self._events, tail, time_ns=clock())
         self._keep(tail)
@@ -232,7 +232,7 @@ class StreamLog:
             self._advance()
 
     def write(self, rows: list[Row], *, recorded: int) -> None:
-        """Write one commit, sync it, and move the mark: then it is durable and visible."""
+        """Write one commit, sync it, and advance the mark. Then it is durable and visible."""
         assert self._events is not None
         data, sizes = lines.encode(rows, recorded=recorded)
         start = self.index.end
@@ -245,7 +245,7 @@ class StreamLog:
                 self._advance()
 
     def put_lease(self, lease: Lease) -> None:
-        """Record who may write, durably."""
+        """Record durably who may write."""
         try:
             self.leases.put(lease)
         except OSError as problem:
@@ -274,24 +274,24 @@ class StreamLog:
         return _Guard(self, operation)
 
     def poison(self, operation: str, problem: BaseException) -> errors.StoreFailed:
-        """Refuse every further commit of this handle: what is on disk is for recovery to say."""
+        """Refuse every further commit of this handle. Recovery decides what counts on disk."""
         self.poisoned = errors.StoreFailed(operation=operation, reason=str(problem) or repr(problem))
         return self.poisoned
 
     @property
     def needs_settling(self) -> bool:
-        """Whether this handle has not yet looked at what lies behind the mark. Asked by handles that may write."""
+        """Whether this handle has not yet examined what comes after the mark. For handles that may write."""
         return not self._settled and self.poisoned is None and not self.index.holes
 
     @property
     def is_idle(self) -> bool:
-        """Whether this handle has the log open for nothing."""
+        """Whether this handle has no file of the log open."""
         return self._events is None and self.poisoned is None
 
     # --- life ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Give the files back; a healthy mark is made durable."""
+        """Close the files. Sync the mark if nothing failed."""
         with self.lock:
             if self._unsynced_mark and self.poisoned is None and self._mark_file is not None:
                 self._mark_file.sync()
@@ -307,7 +307,7 @@ class StreamLog:
 
 
 def _in_chunks(extents: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Extents in groups that can be read at once; one alone always can."""
+    """Extents in groups that are read at once. A group has at least one."""
     at = 0
     while at < len(extents):
         upto = at + 1
@@ -317,8 +317,8 @@ def _in_chunks(extents: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]
         at = upto
 
 
-class _Nothing:
-    """The file of a log that is gone: it has no bytes, which the mark will contradict."""
+class _MissingFile:
+    """Stands in for a log file that is gone: it has no bytes, which contradicts the mark."""
 
     def read_at(self, offset: int, size: int) -> bytes:
         return b""
@@ -335,7 +335,7 @@ class _Nothing:
 
 
 class _Guard:
-    """Turns a failed operation on files into a poisoned log."""
+    """Poisons the log if a file operation fails."""
 
     def __init__(self, log: StreamLog, operation: str) -> None:
         self._log = log

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tallystick.engines.postgres.connections import Reading
+from tallystick.engines.postgres.connections import ReadConnections
 from tallystick.event import limits
 from tallystick.store.idempotency import CommandKey, CommandRecord
 
@@ -56,7 +56,7 @@ def parameters(record: CommandRecord) -> tuple[bytes, ...]:
 class PostgresCommands:
     """What the tables hold. `forget` is the handle's way to do so."""
 
-    def __init__(self, connections: Reading, *, forget: Callable[[int, int], int]) -> None:
+    def __init__(self, connections: ReadConnections, *, forget: Callable[[int, int], int]) -> None:
         self._connections = connections
         self._forget = forget
 

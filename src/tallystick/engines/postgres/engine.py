@@ -12,25 +12,21 @@ from itertools import starmap
 from typing import Any
 
 from tallystick import errors
-from tallystick.engines.postgres import inspection, reclaiming, statements, summing, transfers
-from tallystick.engines.postgres.checkpoints import PostgresCheckpoints
+from tallystick.engines.postgres import inspection, maintenance, queries, statements, transfers
 from tallystick.engines.postgres.commands import PostgresCommands
-from tallystick.engines.postgres.connections import CONTROL, Connections, Reading
+from tallystick.engines.postgres.connections import CONTROL, Connections, ReadConnections
+from tallystick.engines.postgres.consumers import PostgresCheckpoints, PostgresDeadLetters
 from tallystick.engines.postgres.damage import PostgresDamage
-from tallystick.engines.postgres.deadletters import PostgresDeadLetters
-from tallystick.engines.postgres.inlining import Inlining
-from tallystick.engines.postgres.keeping import Pooled
-from tallystick.engines.postgres.owned import PostgresTables
-from tallystick.engines.postgres.place import Login, Opened, Opening
-from tallystick.engines.postgres.publisher import Publisher
+from tallystick.engines.postgres.inline import InlineCommit
+from tallystick.engines.postgres.ledger_view import cut_of
+from tallystick.engines.postgres.maintenance import PostgresSnapshots
+from tallystick.engines.postgres.opener import DatabaseOpener, Login, OpenedDatabase
 from tallystick.engines.postgres.run_tables import PostgresRunTables
-from tallystick.engines.postgres.safe_head import SafeHead
-from tallystick.engines.postgres.selecting import page_query, range_query
-from tallystick.engines.postgres.snapshots import PostgresSnapshots
-from tallystick.engines.postgres.view import cut_of
+from tallystick.engines.postgres.safe_head import HeadPublisher, HeadWaiter, SafeHead
+from tallystick.engines.postgres.transactions import OwnTransactions
+from tallystick.engines.postgres.view_tables import PostgresTables
 from tallystick.engines.postgres.views import PostgresViews, not_whole
-from tallystick.engines.postgres.waiting import Waiting
-from tallystick.engines.postgres.writing import Writer
+from tallystick.engines.postgres.writer import Writer
 from tallystick.event import limits, names
 from tallystick.event.model import Event
 from tallystick.store import capabilities, checked, transfer
@@ -46,8 +42,8 @@ from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.run_documents import RunDocuments
 from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
+from tallystick.store.server_sql import SessionQuery
 from tallystick.store.snapshots import Snapshots
-from tallystick.store.stating import Stated
 from tallystick.store.summing import Asked
 from tallystick.store.transfer import Transfer
 from tallystick.store.views import Inline
@@ -87,7 +83,7 @@ def open_postgres(
         names.check_label("org", org)
     for kind in infrastructure:
         names.check_kind(kind)
-    opening = Opening(url, profile=profile, clock=clock, org=org, readonly=readonly)
+    opening = DatabaseOpener(url, profile=profile, clock=clock, org=org, readonly=readonly)
     opened = opening.open(create=create)
     connections = Connections(
         url,
@@ -112,7 +108,7 @@ def open_postgres(
         readonly=readonly,
         checkpoints=PostgresCheckpoints(connections, readonly_reason=reason),
         writer=None if holder is None else Writer(connections, holder=holder, clock=clock, org=org, login=opened.login),
-        publisher=None if holder is None else Publisher(connections),
+        publisher=None if holder is None else HeadPublisher(connections),
     )
 
 
@@ -138,14 +134,14 @@ class PostgresLog:
 
     def __init__(
         self,
-        connections: Reading,
-        opened: Opened,
+        connections: ReadConnections,
+        opened: OpenedDatabase,
         *,
         readonly_reason: str | None,
         readonly: bool,
         checkpoints: Checkpoints,
         writer: Writer | None = None,
-        publisher: Publisher | None = None,
+        publisher: HeadPublisher | None = None,
     ) -> None:
         self.url = connections.url
         self.address = connections.address
@@ -155,9 +151,9 @@ class PostgresLog:
         self.checkpoints = checkpoints
         self.snapshots: Snapshots = PostgresSnapshots(connections)
         self.commands: Commands = PostgresCommands(connections, forget=self._forget)
-        keeping = Pooled(connections, refusal=readonly_reason)
-        self.views = PostgresViews(keeping, refusal=readonly_reason or not_whole(connections.org))
-        self.dead_letters = PostgresDeadLetters(keeping)
+        transactions = OwnTransactions(connections, refusal=readonly_reason)
+        self.views = PostgresViews(transactions, refusal=readonly_reason or not_whole(connections.org))
+        self.dead_letters = PostgresDeadLetters(transactions)
         self.view_tables = PostgresTables(connections, refusal=readonly_reason, login=opened.login)
         self.run_tables: RunTables | None = PostgresRunTables(self.view_tables) if opened.login.projects else None
         self.damage = PostgresDamage(connections, maintains=opened.login.maintains)
@@ -165,7 +161,7 @@ class PostgresLog:
         self._connections = connections
         self._readonly_reason = readonly_reason
         self._safe_head = SafeHead(connections)
-        self._waiting = Waiting(self._safe_head)
+        self._waiter = HeadWaiter(self._safe_head)
         self._writer = writer
         self._publisher = publisher
         self._closed = False
@@ -191,15 +187,15 @@ class PostgresLog:
             if isinstance(outcome, list) and outcome:
                 last = max(outcome, key=lambda done: done.last_position)
                 self._connections.history.note(last.last_position, last.link)
-        self._waiting.wake()
+        self._waiter.wake()
         if self._publisher is not None:
             self._publisher.note()
         return outcomes
 
     def receive(self, part: Transfer) -> None:
         writer = self._require_writer()
-        writer.receive(transfer.judge(transfers.Ends(self._connections), part, head=self.head()))
-        self._waiting.wake()
+        writer.receive(transfer.judge(transfers.StoredEnds(self._connections), part, head=self.head()))
+        self._waiter.wake()
         if self._publisher is not None:
             self._publisher.note()
 
@@ -215,14 +211,14 @@ class PostgresLog:
     @property
     def inline(self) -> Inline | None:
         """What is called within each commit. Commits then hold the log alone."""
-        inlining = None if self._writer is None else self._writer.inlining
-        return None if inlining is None else inlining.projections
+        commit = None if self._writer is None else self._writer.inline
+        return None if commit is None else commit.projections
 
     @inline.setter
     def inline(self, inline: Inline | None) -> None:
         assert isinstance(self._connections, Connections)
-        inlining = None if inline is None else Inlining(inline, self._connections, self._safe_head)
-        self._require_writer().inlining = inlining
+        commit = None if inline is None else InlineCommit(inline, self._connections, self._safe_head)
+        self._require_writer().inline = commit
 
     def _require_writer(self) -> Writer:
         if self._closed:
@@ -257,7 +253,7 @@ class PostgresLog:
         end = self._end(after, until)
         if after >= end:
             return Page([], max(after, 0))
-        query, values = page_query(selection, after=after, until=end, limit=limit, over_pruned=over_pruned)
+        query, values = queries.page_query(selection, after=after, until=end, limit=limit, over_pruned=over_pruned)
         events = list(starmap(Event, self._connections.answer(query, values)))
         if events:
             self._connections.history.note(events[-1].position, events[-1].link)
@@ -266,18 +262,18 @@ class PostgresLog:
         return Page(events, events[-1].position if len(events) == limit else end)
 
     def summed(self, asked: Asked, *, until: int) -> list[tuple[Any, ...]]:
-        found = summing.summed(self._connections, asked, until=self._end(0, until))
+        found = queries.summed(self._connections, asked, until=self._end(0, until))
         if not found:  # as for a page: cuts only grow
             require_positions(EVERYTHING, {}, self.floor(), after=0)
         return found
 
-    def stated(
+    def session_query(
         self, columns: Sequence[str], *, selection: Selection, after: int, until: int, over_pruned: bool
-    ) -> Stated:
+    ) -> SessionQuery:
         assert isinstance(self._connections, Connections), "a tenant's handle of its own, not one over a service's"
-        query, values = range_query(columns, selection, after=after, until=until, over_pruned=over_pruned)
+        query, values = queries.range_query(columns, selection, after=after, until=until, over_pruned=over_pruned)
         settings = {} if selection.streams else _BY_POSITION
-        return Stated(self._connections.set_up_elsewhere(settings), self._connections.quoted(query, values))
+        return SessionQuery(self._connections.set_up_elsewhere(settings), self._connections.quoted(query, values))
 
     def _end(self, after: int, until: int | None) -> int:
         """How far a page may go: the proof is asked for only if what is known does not reach."""
@@ -355,7 +351,7 @@ class PostgresLog:
 
     def wait(self, after: int, *, timeout: float) -> int:
         self._connections.birthplace.require()
-        return self._waiting.head(after, timeout=timeout)
+        return self._waiter.head(after, timeout=timeout)
 
     # --- health ----------------------------------------------------------------------------------------------------
 
@@ -371,7 +367,7 @@ class PostgresLog:
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
         self._require_writer()
         assert isinstance(self._connections, Connections)
-        return reclaiming.reclaim(self._connections, progress, allowed=self._opened.login.maintains)
+        return maintenance.reclaim(self._connections, progress, allowed=self._opened.login.maintains)
 
     def report(self) -> Report:
         facts, problems = inspection.report(self._connections)
@@ -385,7 +381,7 @@ class PostgresLog:
         self._closed = True
         if not self._connections.birthplace.is_current:  # a forked child: nothing of it is the child's
             return
-        self._waiting.close()
+        self._waiter.close()
         if self._publisher is not None:
             self._publisher.close()
         if self._writer is not None:

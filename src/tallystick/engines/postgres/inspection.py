@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tallystick.engines.postgres.connections import Reading
+from tallystick.engines.postgres.connections import ReadConnections
 from tallystick.store.events import Problem
 
 STUCK_S = 10.0
@@ -21,7 +21,7 @@ _CHECKS = (
 )
 
 
-def check(connections: Reading, progress: Callable[[int], None]) -> Iterator[Problem]:
+def check(connections: ReadConnections, progress: Callable[[int], None]) -> Iterator[Problem]:
     """Everything that is wrong with the schema, and with what its tables say of each other."""
     for done, name in enumerate(_CHECKS):
         progress(done)
@@ -29,7 +29,7 @@ def check(connections: Reading, progress: Callable[[int], None]) -> Iterator[Pro
             yield Problem(what, reason, position, stream, seq)
 
 
-def report(connections: Reading) -> tuple[dict[str, Any], list[Problem]]:
+def report(connections: ReadConnections) -> tuple[dict[str, Any], list[Problem]]:
     """Sizes, growth, versions, and who is appending; an append that hangs is a problem with a name."""
     names, values = zip(*connections.rows("describe"), strict=True)
     facts: dict[str, Any] = {name: _fact(value) for name, value in zip(names, values, strict=True)}

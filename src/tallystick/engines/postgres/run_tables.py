@@ -7,7 +7,7 @@ run projections has no tables of runs.
 from __future__ import annotations
 
 from tallystick.engines.postgres import statements
-from tallystick.engines.postgres.owned import PostgresTables
+from tallystick.engines.postgres.view_tables import PostgresTables
 from tallystick.engines.tables.migrations import Migration, numbered
 from tallystick.store.run_tables import RunRow, RunRows
 from tallystick.store.tables import Session

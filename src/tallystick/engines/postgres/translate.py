@@ -15,8 +15,9 @@ AGAIN = (
 )
 
 
-REFUSED = ("22", "23", "54")  # classes of SQLSTATE: what was handed in is at fault, whatever else was handed in with it
-OF_OURS = ("TL403", "TL409")
+REFUSED = ("22", "23", "54")  # classes of SQLSTATE: the values themselves are wrong, whatever came with them
+REFUSED_BY_TRIGGER, REFUSED_BY_FUNCTION, DAMAGE_ON_RECORD = "TL403", "TL409", "TL500"
+OF_OURS = (REFUSED_BY_TRIGGER, REFUSED_BY_FUNCTION)
 
 
 def is_refused(problem: BaseException) -> bool:

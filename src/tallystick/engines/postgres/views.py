@@ -15,7 +15,7 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import arrays, statements
-from tallystick.engines.postgres.keeping import Keeping
+from tallystick.engines.postgres.transactions import Transactions
 from tallystick.store import row_checks
 from tallystick.store.views import ROWS_PAGE, Place, Rows, Seen, ViewRow, may_switch
 
@@ -26,23 +26,23 @@ class PostgresViews:
     """The rows of one database. `locks` keeps live places from moving until the transaction ends."""
 
     def __init__(
-        self, keeping: Keeping, *, locks: bool = False, refusal: str | None = None, seen: Seen | None = None
+        self, transactions: Transactions, *, locks: bool = False, refusal: str | None = None, seen: Seen | None = None
     ) -> None:
         self.seen: Seen = set() if seen is None else seen
-        self._keeping = keeping
+        self._transactions = transactions
         self._find_live = "lock_live_view" if locks else "find_live_view"
         self._refusal = refusal
 
     def place(self, projection: str) -> Place | None:
-        found = self._keeping.rows(self._find_live, (projection,))
+        found = self._transactions.rows(self._find_live, (projection,))
         return _checked_place(found[0]) if found else None
 
     def places(self) -> list[Place]:
-        return [_place(row) for row in self._keeping.rows("list_views")]
+        return [_place(row) for row in self._transactions.rows("list_views")]
 
     def begin(self, place: Place) -> None:
         self._require_whole_log()
-        if not self._keeping.change("begin_view", _values(place)):
+        if not self._transactions.change("begin_view", _values(place)):
             raise _moved(place, "none", "there")
 
     def rows(
@@ -65,7 +65,7 @@ class PostgresViews:
         return found
 
     def _found(self, statement: str, projection: str, epoch: int | None, which: dict[str, Any]) -> Rows:
-        found = self._keeping.rows(statement, {"projection": projection, "epoch": epoch} | which)
+        found = self._transactions.rows(statement, {"projection": projection, "epoch": epoch} | which)
         if not found:
             return Rows(None, [])
         place = _checked_place(found[0][_PLACE_COLUMNS])
@@ -82,7 +82,7 @@ class PostgresViews:
             self.seen.add(name)
 
     def counted(self, projection: str, *, epoch: int | None = None) -> int | None:
-        found = self._keeping.rows("count_view_rows", {"projection": projection, "epoch": epoch})
+        found = self._transactions.rows("count_view_rows", {"projection": projection, "epoch": epoch})
         if not found:
             return None
         *row, counted, there, served = found[0]
@@ -95,18 +95,18 @@ class PostgresViews:
     def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
         self._require_whole_log()
         values = _values(place) | _columns(place, rows) | {"previous": previous}
-        if not self._keeping.change("write_view", values):
+        if not self._transactions.change("write_view", values):
             raise self._elsewhere(place, previous)
 
     def fill_batch(self, place: Place, batch: bytes, rows: Sequence[ViewRow]) -> None:
         self._require_whole_log()
         values = _values(place) | _columns(place, rows) | {"batch": batch}
-        if not self._keeping.change("fill_view_batch", values):
+        if not self._transactions.change("fill_view_batch", values):
             raise self._elsewhere(place, place.position)
 
     def write_batch(self, place: Place, batch: bytes, *, rows: int, previous: int) -> None:
         self._require_whole_log()
-        with self._keeping.writing() as connection:
+        with self._transactions.writing() as connection:
             moved = _ask(connection, "move_view", _values(place) | {"previous": previous})
             if not moved:
                 raise self._elsewhere(place, previous)
@@ -121,12 +121,12 @@ class PostgresViews:
             connection.execute(statements.named("change_row_count"), values | {"more": added - gone})
 
     def _elsewhere(self, place: Place, expected: int) -> errors.ViewMoved:
-        stored = self._keeping.rows("find_view", (place.projection, place.epoch))
+        stored = self._transactions.rows("find_view", (place.projection, place.epoch))
         return _moved(place, str(expected), str(_place(stored[0]).position) if stored else "gone")
 
     def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
         self._require_whole_log()
-        with self._keeping.writing() as connection:
+        with self._transactions.writing() as connection:
             places = [_place(row) for row in _ask(connection, "lock_views", (projection,))]
             staged = next((place for place in places if place.epoch == epoch), None)
             live = next((place for place in places if place.live), None)
@@ -141,7 +141,7 @@ class PostgresViews:
                 raise _moved(staged, str(over), "another epoch is live") from problem
 
     def discard(self, projection: str, epoch: int, *, limit: int, live: bool = False) -> int:
-        with self._keeping.writing() as connection:
+        with self._transactions.writing() as connection:
             values = {"projection": projection, "epoch": epoch, "live": live}
             closed = _ask(connection, "close_view", values)
             if not closed:
@@ -154,11 +154,11 @@ class PostgresViews:
             return gone
 
     def drop(self, projection: str, keys: Sequence[str]) -> None:
-        with self._keeping.writing() as connection:
+        with self._transactions.writing() as connection:
             drop_within(connection, projection, keys)
 
     def dropped(self, projection: str, epoch: int, *, limit: int) -> list[str]:
-        return [key for (key,) in self._keeping.rows("list_dropped_rows", (projection, epoch, limit))]
+        return [key for (key,) in self._transactions.rows("list_dropped_rows", (projection, epoch, limit))]
 
     def _require_whole_log(self) -> None:
         if self._refusal is not None:

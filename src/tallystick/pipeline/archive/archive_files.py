@@ -1,4 +1,4 @@
-"""The files of an archive: put in their places, counted and hashed, and removed when their time is up."""
+"""The files of an archive: written under their names, counted, hashed, and removed when nobody needs them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NS = 1_000_000_000
 
 @contextmanager
 def locked(storage: str | Path | Storage) -> Iterator[None]:
-    """Keep other runs on this machine out, where the place can do that."""
+    """Keep other runs on this machine out, if the storage can do that."""
     with storage_at(storage).locked():
         yield
 
@@ -41,13 +41,13 @@ def retry_commit(storage: Storage, attempt: Callable[[], Done]) -> Done:
 
 
 def rows_in(path: Path) -> int:
-    """How many rows a Parquet file has."""
+    """The number of rows of a Parquet file."""
     found: int = pq.read_metadata(path).num_rows
     return found
 
 
 class BucketFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a task puts the files of one bucket: under names that say what they hold and which run wrote them."""
+    """Writes the files of one bucket, under names that say which positions they hold and which run wrote them."""
 
     storage: Storage
     run: str
@@ -55,8 +55,8 @@ class BucketFiles(msgspec.Struct, frozen=True, kw_only=True):
     last: int
 
     def put(self, folder: str, draft: Path, *, rows: int) -> DataFile:
-        """Give a draft its name. The hash is that of what is there afterwards, read back from where it is."""
-        assert rows_in(draft) == rows, "what was counted is what was written"
+        """Store a draft under its name. Its hash is that of the stored file, which is read back."""
+        assert rows_in(draft) == rows, "the file has the rows that were counted"
         sha256, size = hash_of(draft), draft.stat().st_size
         name = f"{folder}/{self.first:019d}-{self.last:019d}-{sha256[:16]}-{self.run}.parquet"
         self.storage.keep(draft, name)
@@ -67,7 +67,7 @@ class BucketFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def hash_of(path: Path) -> str:
-    """SHA-256 of a file."""
+    """The SHA-256 of a file, in hex."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
@@ -76,9 +76,9 @@ def hash_of(path: Path) -> str:
 
 
 def commit(storage: Storage, before: Manifest, after: Manifest, there: frozenset[str], *, is_new: bool) -> Manifest:
-    """Commit a manifest that is new, and remove what left the archive; `Taken`, and nothing was done, if it is late.
+    """Commit the next manifest, and remove the files that are no longer needed; `Taken` if another run was first.
 
-    Files that no manifest names are removed only after a commit: it ends every run that might have wanted them.
+    Files that no manifest names are removed only after a commit: no other run can commit them from then on.
     """
     if not is_new and not unnamed(there, before):
         sweep(storage, after, frozenset())
@@ -96,13 +96,13 @@ def commit(storage: Storage, before: Manifest, after: Manifest, there: frozenset
 
 
 def superseded(files: list[DataFile], *, grace_seconds: float) -> list[Superseded]:
-    """Files that are about to leave the archive."""
+    """The entries of the manifest for files that leave the archive."""
     removable = time.time_ns() + int(grace_seconds * _NS)
     return [Superseded(name=file.name, removable=removable) for file in files]
 
 
 def without_grace(items: list[Superseded], erased: list[int]) -> list[Superseded]:
-    """The files; those that a merge left and that may hold an erased payload have no time left. `erased` is sorted."""
+    """The entries, without a grace period for files that may hold an erased payload. `erased` is in order."""
 
     def holds(name: str) -> bool:
         found = _OURS.fullmatch(name)
@@ -112,24 +112,24 @@ def without_grace(items: list[Superseded], erased: list[int]) -> list[Superseded
 
 
 def archive_file_names(storage: Storage) -> frozenset[str]:
-    """The files there that have names such as runs give. Others, and folders, are not ours and stay."""
+    """The files whose names have the form that runs give. All other files and folders stay as they are."""
     return frozenset(name for folder in (EVENTS, HEADS) for name in storage.names(folder) if _OURS.fullmatch(name))
 
 
 def still_there(there: frozenset[str], items: list[Superseded]) -> list[Superseded]:
-    """Those whose files were not removed yet: the others need no mention any more."""
+    """The entries whose files still exist: the others no longer belong in a manifest."""
     return [item for item in items if item.name in there]
 
 
 def unnamed(there: Iterable[str], kept: Manifest) -> set[str]:
-    """The files that no manifest names: of a run that was killed, or that has not committed yet."""
+    """The files that the manifest does not name: of a run that was killed, or that has not committed yet."""
     return set(there) - _listed(kept) - {item.name for item in kept.superseded}
 
 
 def sweep(storage: str | Path | Storage, kept: Manifest, there: frozenset[str] | None = None) -> None:
-    """Remove what left the archive and whose time is up; and what `kept` does not name of its run and of `there`.
+    """Remove superseded files whose grace period is over, and files of `there` and of its own run that `kept` lacks.
 
-    `there` has to be from before `kept` was committed: a run that has written files meanwhile may commit them yet.
+    `there` was listed before `kept` was committed: a run that has written files since then may still commit them.
     """
     storage, now = storage_at(storage), time.time_ns()
     found = archive_file_names(storage)
@@ -140,20 +140,20 @@ def sweep(storage: str | Path | Storage, kept: Manifest, there: frozenset[str] |
 
 
 def remove_run_files(storage: Storage, run: str) -> None:
-    """Remove the files of a run that was not the one to commit."""
+    """Remove the files of a run that lost the race to commit."""
     for name in archive_file_names(storage):
         if run_of(name) == run:
             storage.remove(name)
 
 
 def run_of(name: str) -> str | None:
-    """The run that wrote a file; None for one of format 1."""
+    """The run that wrote a file; None for a file of format 1."""
     found = _OURS.fullmatch(name)
     return found[3] if found is not None else None
 
 
 def unlisted_files(storage: str | Path | Storage, kept: Manifest) -> list[str]:
-    """The files of ours that the manifest does not name: a run left them that was killed. Nobody reads them."""
+    """The files that a killed run left: the manifest does not name them, and nobody reads them."""
     storage = storage_at(storage)
     staged = storage.staged() if isinstance(storage, DirectoryStorage) else []
     return sorted(unnamed(archive_file_names(storage), kept)) + staged

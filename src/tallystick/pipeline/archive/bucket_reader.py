@@ -1,14 +1,13 @@
-"""The files of an archive: every job reads them here, and nothing is rewritten from one that is not as it was written.
+"""Reading the files of an archive: every job reads them here, and each file is checked before its rows are used.
 
-A file is served only if it has the hash, the columns and the rows that the manifest names, in the order of positions,
-within the bounds of its bucket and with the digests of its blocks: the log has those on record, and not the hash.
-Nothing is taken from its statistics, which somebody may have changed with it.
+A file must have the hash, the columns and the number of rows that the manifest names. Its rows must be in order of
+position, within the bounds of its bucket, and have the digests of its blocks; the log records those digests, but not
+the hash. The statistics of a file are never used: whoever changed the file may have changed them too.
 """
 
 from __future__ import annotations
 
 import hashlib
-import pickle
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +27,6 @@ from tallystick.pipeline.archive.manifest import BLOCK_POSITIONS, Block, Bucket,
 from tallystick.pipeline.source import column_hashes
 from tallystick.pipeline.source.columns import COLUMNS, SPARK_TYPES, Batches, arrow_schema
 from tallystick.pipeline.spark import tasks
-from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.pipeline.storage.port import Storage, storage_at
 
 PIECE_ROWS = 250_000
@@ -41,7 +39,7 @@ _IN_BLOCKS = ["position", "link"]
 
 
 class BucketFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the archive with the positions from `first` to `last`; of its row groups, one share of so many."""
+    """A file of the archive with the positions from `first` to `last`, or one of several shares of its row groups."""
 
     name: str
     sha256: str
@@ -55,7 +53,7 @@ class BucketFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def file_of(bucket: Bucket) -> BucketFile | None:
-    """The file with the events of a bucket; None if it has none."""
+    """The file with the events of a bucket; None if the bucket has no events."""
     events = bucket.events
     if events is None:
         return None
@@ -71,7 +69,7 @@ def file_of(bucket: Bucket) -> BucketFile | None:
 
 
 def shared(files: Sequence[BucketFile], *, cores: int) -> list[tuple[BucketFile, ...]]:
-    """What each task reads: small neighbours together, large files in shares, so that every core has its part."""
+    """The files that each task reads: small neighbours together, large files in shares, so that every core has work."""
     fair = sum(file.size for file in files) // (cores * PIECES_A_CORE)
     found: list[list[BucketFile]] = []
     rows = 0
@@ -98,7 +96,7 @@ def read(
 ) -> Batches:
     """The rows of a file, or of its share, in order; `ArchiveDamaged` if they are not what was archived.
 
-    All that the rows are checked by is done before the first of them is given out.
+    The hash, the columns and the blocks are checked before the first row is given out.
     """
     storage, wanted = storage_at(storage), list(dict.fromkeys(["position", *names]))
     last = file.first - 1
@@ -116,14 +114,14 @@ def read(
 
 
 def require(storage: str | Path | Storage, file: BucketFile) -> None:
-    """Refuse a file that is not the one that was archived."""
+    """Refuse a file that is not as it was archived."""
     for _ in read(storage, file, ("position",)):
         pass
 
 
 @contextmanager
 def _opened(storage: Storage, file: BucketFile) -> Iterator[pq.ParquetFile]:
-    """The file, with the hash, the columns and the number of rows that it must have."""
+    """The file, if it has the hash, the columns and the number of rows that the manifest names."""
     with storage.opened(file.name) as path:
         if archive_files.hash_of(path) != file.sha256:
             raise _damaged(storage, file, "is not the one that was archived")
@@ -132,7 +130,7 @@ def _opened(storage: Storage, file: BucketFile) -> Iterator[pq.ParquetFile]:
 
 
 def _formed(storage: Storage, file: BucketFile, opened: pq.ParquetFile) -> pq.ParquetFile:
-    """The file, if it has its columns and rows."""
+    """The file, if it has the columns of events and the right number of rows."""
     if (reason := wrong_form(opened.schema_arrow)) is not None:
         raise _damaged(storage, file, reason)
     if opened.metadata.num_rows != file.rows:
@@ -141,7 +139,7 @@ def _formed(storage: Storage, file: BucketFile, opened: pq.ParquetFile) -> pq.Pa
 
 
 def wrong_form(found: pa.Schema) -> str | None:
-    """Which column of events is missing or of another type; None if all are there."""
+    """Which column of events is missing or has another type; None if the schema is right."""
     for field in arrow_schema(COLUMNS):
         at = found.get_field_index(field.name)
         if at < 0:
@@ -152,7 +150,7 @@ def wrong_form(found: pa.Schema) -> str | None:
 
 
 def _groups(opened: pq.ParquetFile, file: BucketFile) -> tuple[int, int]:
-    """The row groups of a share: from the first, up to the second."""
+    """The row groups of a share: the first, and the one after the last."""
     groups = opened.num_row_groups
     return groups * file.share // file.shares, groups * (file.share + 1) // file.shares
 
@@ -168,7 +166,7 @@ def _rows(opened: pq.ParquetFile, groups: Iterable[int], wanted: list[str], tabl
 
 @contextmanager
 def found(storage: Storage, file: BucketFile) -> Iterator[None]:
-    """Raise what the file system and Parquet say as an error that names the file."""
+    """Raise errors of the file system and of Parquet as `ArchiveDamaged`, with the name of the file."""
     try:
         yield
     except MemoryError:
@@ -180,10 +178,10 @@ def found(storage: Storage, file: BucketFile) -> Iterator[None]:
 
 
 def _require_order(storage: Storage, file: BucketFile, batch: pa.RecordBatch, last: int) -> int:
-    """Refuse rows that do not ascend within the bounds of their bucket; the last position."""
+    """The last position of a batch; refused if its rows do not ascend within the bounds of their bucket."""
     found = batch.column(0).to_numpy(zero_copy_only=False)
     if not (found[0] > last and np.all(found[1:] > found[:-1]) and found[-1] <= file.last):
-        raise _damaged(storage, file, "does not hold its positions in order")
+        raise _damaged(storage, file, "does not have its positions in order")
     return int(found[-1])
 
 
@@ -205,18 +203,19 @@ def table(
     if not files:
         return spark.createDataFrame([], ddl)
     chosen = list(names)
-    packed = [pickle.dumps(part) for part in shared(files, cores=tasks.cores(spark))]
     wanted = list(dict.fromkeys(["position", *chosen]))
 
-    def run(batches: Batches) -> Batches:
-        with mark_errors():
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    for file in pickle.loads(packed[number]):
-                        for found in read(storage, file, wanted):
-                            yield without_payloads(found, erased).select(chosen)
+    def rows_of(part: tuple[BucketFile, ...]) -> Batches:
+        for file in part:
+            for batch in read(storage, file, wanted):
+                yield without_payloads(batch, erased).select(chosen)
 
-    return spark.range(0, len(packed), 1, len(packed)).mapInArrow(run, ddl)
+    return tasks.table(spark, shared(files, cores=tasks.cores(spark)), rows_of, ddl)
+
+
+def within(positions: Sequence[int], first: int, last: int) -> Sequence[int]:
+    """The positions from `first` to `last`, of positions in order."""
+    return positions[bisect_left(positions, first) : bisect_right(positions, last)]
 
 
 def without_payloads(events: pa.RecordBatch, erased: Sequence[int]) -> pa.RecordBatch:
@@ -226,7 +225,7 @@ def without_payloads(events: pa.RecordBatch, erased: Sequence[int]) -> pa.Record
         return events
     positions = events.column(events.schema.get_field_index("position"))
     bounds = pc.min_max(positions).as_py()
-    gone = erased[bisect_left(erased, bounds["min"]) : bisect_right(erased, bounds["max"])]
+    gone = within(erased, bounds["min"], bounds["max"])
     if not gone:
         return events
     is_gone = pc.is_in(positions, pa.array(gone, pa.int64()))
@@ -237,7 +236,7 @@ def without_payloads(events: pa.RecordBatch, erased: Sequence[int]) -> pa.Record
 
 
 def _require_blocks(storage: Storage, file: BucketFile, opened: pq.ParquetFile, begin: int, end: int) -> None:
-    """Refuse rows from `begin` up to `end` that are not those of their blocks, which may go beyond them."""
+    """Refuse a file if the blocks with its rows from `begin` to `end` do not have their digests."""
     edges = list(accumulate((block.rows for block in file.blocks), initial=0))
     touched = [at for at in range(len(file.blocks)) if edges[at] < end and edges[at + 1] > begin]
     if not touched:
@@ -246,11 +245,11 @@ def _require_blocks(storage: Storage, file: BucketFile, opened: pq.ParquetFile, 
     wrong = next(wrong_blocks(_between(opened, begin, end), [file.blocks[at] for at in touched]), None)
     if wrong is not None:
         first = max(file.first, wrong.number * BLOCK_POSITIONS + 1)
-        raise _damaged(storage, file, f"does not hold what was archived of the positions from {first} on")
+        raise _damaged(storage, file, f"does not have what was archived from position {first} on")
 
 
 def _between(opened: pq.ParquetFile, begin: int, end: int) -> Batches:
-    """Positions and links of some rows, by their numbers in the file."""
+    """The positions and links of the rows from number `begin` to number `end` of a file."""
     at = 0
     for number in range(opened.num_row_groups):
         count = opened.metadata.row_group(number).num_rows
@@ -265,7 +264,7 @@ def _between(opened: pq.ParquetFile, begin: int, end: int) -> Batches:
 
 
 def wrong_blocks(rows: Batches, blocks: Sequence[Block]) -> Iterator[Block]:
-    """The blocks that rows of position and link do not have; rows past the last one are a block too many."""
+    """The blocks whose digests the rows (position, link) do not have. Rows after the last block count as one more."""
     waiting = (batch for batch in rows if batch.num_rows)
     batch = next(waiting, None)
     for block in blocks:

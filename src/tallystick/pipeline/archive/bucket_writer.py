@@ -1,9 +1,9 @@
-"""Writing buckets: each task of Spark reads one range of the log, writes it as Parquet, and says what it wrote.
+"""Writing buckets: each Spark task reads one range of the log, writes it as Parquet, and reports what it wrote.
 
-Rows go from Arrow to Parquet inside the task: the JVM never sees them, and they need no sort, since a range is read in
-the order of positions. On the way the task computes what the manifest says of a bucket: digests of blocks, and the ends
-of streams. Files are put in their places by the task. Nobody reads them before a manifest names them, and their names
-say which run wrote them, so that a repeated task disturbs nobody.
+Rows go from Arrow to Parquet inside the task. The JVM never sees them, and they need no sort, since a range is read in
+order of position. The task also computes what the manifest lists of a bucket: the digests of its blocks, and the ends
+of its streams. The task stores the files under their names. Nobody reads them before a manifest names them, and the
+names contain the run, so a repeated task does no harm.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tallystick.pipeline.source.partitions import Range
 from tallystick.pipeline.spark import tasks
 from tallystick.pipeline.storage.port import Storage
 
-GROUP_BYTES = 64 << 20  # large enough for a row group, and small enough for a worker's memory
-_REPEATING = ["stream", "type", "version", "meta"]  # a dictionary pays off for these; hashes never come again
-_PRIVATE = frozenset({"payload", "meta"})  # statistics are copied by tools that no erasure reaches
+GROUP_BYTES = 64 << 20  # large enough for a row group, small enough for a worker's memory
+_REPEATING = ["stream", "type", "version", "meta"]  # a dictionary pays off for these; hashes do not repeat
+_PRIVATE = frozenset({"payload", "meta"})  # other tools copy statistics, and no erasure reaches the copies
 HEADS = pa.schema([("stream", pa.string()), ("seq", pa.int64()), ("link", pa.binary())])
 _LAST = [("seq", "last"), ("link", "last")]
 _IN_BLOCKS = ["position", "link"]
 
 
 class StagedBucket(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a range: its files, or none if nothing was left in it."""
+    """What a task wrote for a range: its files, or no files if the range had no events."""
 
     rows: int
     events: DataFile | None = None
@@ -50,7 +50,7 @@ class StagedBucket(msgspec.Struct, frozen=True, kw_only=True):
 def stage(
     spark: SparkSession, query: LogQuery, ranges: Sequence[Range], storage: Storage, run: str
 ) -> list[StagedBucket]:
-    """Write every range into a file of the archive, a task each."""
+    """Write every range into a file of the archive, one task per range."""
     return tasks.run_each(spark, ranges, lambda part: stage_range(query, part, storage, run), StagedBucket)
 
 
@@ -92,7 +92,7 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def grouped(batches: Batches, table_bytes: int) -> Iterator[pa.Table]:
-    """Batches as tables of about so many bytes."""
+    """Batches joined into tables of about `table_bytes`."""
     kept: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -106,7 +106,7 @@ def grouped(batches: Batches, table_bytes: int) -> Iterator[pa.Table]:
 
 
 class BlockDigests:
-    """Digests of blocks over `position ‖ link` lines, of tables that ascend by position."""
+    """Computes the digests of blocks over `position ‖ link` lines; tables come in order of position."""
 
     def __init__(self) -> None:
         self._found: list[Block] = []
@@ -116,13 +116,13 @@ class BlockDigests:
         self._digest = hashlib.sha256()
 
     def take(self, events: pa.Table) -> None:
-        """Take in the rows behind those before."""
+        """Take in the next rows."""
         for batch in events.select(_IN_BLOCKS).to_batches():
             self._take(batch.column(0), batch.column(1))
 
     def _take(self, positions: pa.Array, links: pa.Array) -> None:
         found = positions.to_numpy()
-        assert np.all(found > np.append(self._last, found[:-1])), "a range is read in the order of positions"
+        assert np.all(found > np.append(self._last, found[:-1])), "a range is read in order of position"
         numbers = (found - 1) // BLOCK_POSITIONS
         edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(found)]
         for begin, end in pairwise(edges):
@@ -149,24 +149,24 @@ class BlockDigests:
 
 
 class StreamEnds:
-    """The last event of every stream, of tables that ascend by position."""
+    """Remembers the last event of every stream; tables come in order of position."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[int, bytes]] = {}
 
     def take(self, events: pa.Table) -> None:
-        """Take in the rows behind those before."""
+        """Take in the next rows."""
         found = events.select(HEADS.names).group_by("stream", use_threads=False).aggregate(_LAST)
         ends = zip(found.column("seq_last").to_pylist(), found.column("link_last").to_pylist(), strict=True)
         self._last.update(zip(found.column("stream").to_pylist(), ends, strict=True))
 
     @property
     def count(self) -> int:
-        """How many streams."""
+        """The number of streams."""
         return len(self._last)
 
     def table(self) -> pa.Table:
-        """(stream, seq, link) in order of stream."""
+        """(stream, seq, link) of the last events, in order of stream."""
         rows = sorted((stream, *end) for stream, end in self._last.items())
         columns = zip(zip(*rows, strict=True), HEADS.types, strict=True)
         return pa.table([pa.array(values, kind) for values, kind in columns], schema=HEADS)

@@ -1,8 +1,8 @@
-"""An archive as pruning asks about it: which events it holds, proven by its files and not by what it says of them.
+"""Which events an archive holds, proven by its files: pruning asks this before it removes events from the log.
 
-A bucket is trusted once its file has the hash that the manifest names and its blocks have their digests; an event is
-held if the row at its position has its link and, where the log has a payload, one with the checksum that the link
-covers. Nothing here needs a session of Spark.
+A bucket is trusted if its file has the hash that the manifest names and its blocks have their digests. An event is
+held if the row at its position has its link and, where the log has a payload, a payload with the same checksum.
+Nothing here needs a Spark session.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ASKED = ("position", "link", "payload")
 
 
 class BucketRows(msgspec.Struct, frozen=True):
-    """What a bucket holds: positions in order, the link at each, and the checksum of the payload that is there."""
+    """The rows of a bucket: positions in order, the link at each, and the checksum of its payload if it has one."""
 
     positions: array[int]
     links: pa.Array
@@ -40,7 +40,7 @@ class BucketRows(msgspec.Struct, frozen=True):
 
 
 class ArchiveCoverage:
-    """An archive of a log, opened to be asked about events."""
+    """An archive of a log, opened to look up events."""
 
     def __init__(self, directory: str | Path | Storage, store: Store) -> None:
         self._storage = storage_at(directory)
@@ -50,21 +50,21 @@ class ArchiveCoverage:
 
     @property
     def through(self) -> int:
-        """The last position that it goes to."""
+        """The last position that is archived."""
         return self._manifest.through
 
     @property
     def witness(self) -> dict[str, Any]:
-        """How far the archive goes, and a hash over which events stand at which positions up to there."""
+        """How far the archive goes, and a hash over the events and positions up to there."""
         found: dict[str, Any] = msgspec.to_builtins(manifest.witness(self._manifest))
         return found
 
     def why_not(self, events: Sequence[Event]) -> str | None:
-        """Why these events could not be had from it again; None if it holds each of them."""
+        """Why the archive does not hold these events; None if it holds every one."""
         for event in events:
             bucket = self._manifest.bucket_of(event.position)
             if bucket is None:
-                return f"the archive goes to position {self.through}, and seq {event.seq} is at {event.position}"
+                return f"the archive ends at position {self.through}, and seq {event.seq} is at {event.position}"
             rows = self._rows(bucket)
             if isinstance(rows, str):
                 return f"the archive is not what its manifest says: {rows}"
@@ -73,7 +73,7 @@ class ArchiveCoverage:
         return None
 
     def _rows(self, bucket: Bucket) -> BucketRows | str:
-        """What a bucket holds, or what is wrong with it. The last few stay: streams go through the same ones."""
+        """The rows of a bucket, or what is wrong with it. The last few are cached: streams share buckets."""
         if bucket.first not in self._read:
             self._read[bucket.first] = _checked(self._storage, bucket)
             if len(self._read) > BUCKETS_KEPT:
@@ -83,7 +83,7 @@ class ArchiveCoverage:
 
 
 def _checked(storage: Storage, bucket: Bucket) -> BucketRows | str:
-    """Read a bucket against its manifest."""
+    """The rows of a bucket, or why it is not what its manifest says."""
     file = bucket_reader.file_of(bucket)
     try:
         batches = list(bucket_reader.read(storage, file, _ASKED)) if file is not None else []
@@ -98,12 +98,12 @@ def _checked(storage: Storage, bucket: Bucket) -> BucketRows | str:
 
 
 def _checksum(payload: pa.Scalar) -> bytes | None:
-    """That of what is there, whatever the row says it is."""
+    """The checksum of the stored payload, whatever the row says."""
     return chain.checksum(payload.as_buffer()) if payload.is_valid else None
 
 
 def _why_not_held(rows: BucketRows, event: Event) -> str | None:
-    """What is wrong with the row of an event; None if it is there."""
+    """What is wrong with the row of an event; None if it holds the event."""
     at = bisect_left(rows.positions, event.position)
     if at == len(rows.positions) or rows.positions[at] != event.position:
         return "does not hold"

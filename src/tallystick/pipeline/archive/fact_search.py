@@ -1,7 +1,7 @@
-"""The control facts of one type in a range of the log: read here if the range is short, and by tasks if it is long.
+"""Finding the control facts of one type in a range of the log: in this process if the range is short, else by tasks.
 
-Facts lie among all other events, so the whole range is read to find them. Of a long one the driver gets only what was
-picked from the facts.
+Facts are stored among all other events, so the whole range is read to find them. The driver receives only the values
+that were picked from them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tallystick.pipeline.spark import tasks
 from tallystick.store import facts
 from tallystick.store.selection import Selection
 
-SHORT_EVENTS = 100_000  # starting a job costs as much as reading these
+SHORT_EVENTS = 100_000  # a job takes as long to start as these take to read
 
 Picked = TypeVar("Picked")
 Pick = Callable[[Event], Picked | None]
 
 
 class FactRange(NamedTuple):
-    """Facts of a type behind one position and up to another; with `over_holes` those that can be read."""
+    """The facts of a type after one position, up to another; with `over_holes` only those that can be read."""
 
     type: str
     after: int
@@ -37,7 +37,7 @@ class FactRange(NamedTuple):
 def collect_facts(
     store: Store, spark: SparkSession | None, sought: FactRange, pick: Pick[Picked], kind: type[Picked]
 ) -> list[Picked]:
-    """What `pick` says of each fact about a stream, once, in the order of the log."""
+    """The values that `pick` returns for the facts about streams, each value once, in the order of the log."""
     after, until = sought.after, sought.until
     query = LogQuery(
         url=absolute(address_of(store)),

@@ -21,14 +21,14 @@ from tallystick.store.store import Store
 
 
 def require_same_history(storage: Storage, found: Manifest, store: Store, spark: SparkSession | None = None) -> None:
-    """Refuse an archive of another log, of a history that this log does not have (any more), or that was changed."""
+    """Refuse an archive of another log, of another history of this log, or one that was changed."""
     require_same_log(storage, found, store)
     if (reason := next(why_not_witnessed(found, store, spark), None)) is not None:
         raise errors.ArchiveDamaged(path=str(storage), reason=reason)
 
 
 def require_same_log(storage: Storage, found: Manifest, store: Store, *, over_holes: bool = False) -> None:
-    """Refuse an archive of another log, or of a history that this log does not have (any more)."""
+    """Refuse an archive of another log, or of another history of this log."""
     if found.store_id != store.log.store_id.hex():
         raise errors.WrongArchive(path=str(storage), reason=f"it is of store {found.store_id}")
     head = head_past(store, found.through)
@@ -45,20 +45,21 @@ def require_same_log(storage: Storage, found: Manifest, store: Store, *, over_ho
 def why_not_witnessed(
     found: Manifest, store: Store, spark: SparkSession | None = None, *, known: Iterable[Witness] | None = None
 ) -> Iterator[str]:
-    """What the archive does not have any more of what the log has on record: that it relied on when it was pruned.
+    """Where an archive lacks what it had when the log was pruned by it: the log records that as a witness.
 
-    `known`: what the caller has found of it in the log; without it the log is asked.
+    `known` are the witnesses that the caller has found in the log; without it they are read here.
     """
     roots = manifest.roots(found)
     for one in sorted(witnesses(store, spark) if known is None else known, key=lambda item: item.through):
         if one.blocks >= len(roots) or roots[one.blocks] != one.root:
-            yield f"it is not what the log relied on when it was pruned by the archive up to position {one.through}"
+            yield f"it is not the archive that the log was pruned by, up to position {one.through}"
 
 
 def witnesses(store: Store, spark: SparkSession | None = None) -> list[Witness]:
-    """What the control facts about prunes say of archives: they are found beside the streams that were cut.
+    """The witnesses in the control facts about prunes, which are found by way of the streams that were pruned.
 
-    A hole may have held a cut. Then the whole log is read, by tasks if there is a session, up to where that is refused.
+    A hole may hide a pruned stream. Then the whole log is read, by tasks if there is a session, and a hole in it is
+    refused.
     """
     if store.log.holes():
         sought = fact_search.FactRange(facts.PRUNED, after=0, until=store.log.head())
@@ -74,7 +75,7 @@ def _witness_of(event: Event) -> Witness | None:
 
 
 def as_witness(said: Any, *, through: int) -> Witness:
-    """What a fact says of the archive; something that no archive has, if it is not of a known form."""
+    """The witness in a fact; one that no archive matches if the fact has an unknown form."""
     try:
         return msgspec.convert(said, Witness)
     except msgspec.ValidationError:
@@ -84,7 +85,7 @@ def as_witness(said: Any, *, through: int) -> Witness:
 def erasures(
     store: Store, spark: SparkSession | None = None, *, after: int, until: int, over_holes: bool = False
 ) -> list[int]:
-    """The positions up to `after` whose payloads were erased by facts behind it."""
+    """The positions up to `after` whose payloads were erased by facts after `after`."""
     if not after:
         return []
     sought = fact_search.FactRange(facts.ERASED, after=after, until=until, over_holes=over_holes)

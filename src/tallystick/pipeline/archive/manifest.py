@@ -1,17 +1,17 @@
-"""The manifest of an archive: which files it is made of, and how the newest manifest is told from the others.
+"""The manifest of an archive: which files the archive consists of, and which manifest is in force.
 
-    PLACE/
+    STORAGE/
     manifest.json    that the archive is of format 2; or, of format 1, the manifest itself
     manifests/       NUMBER.json: one line of JSON, and its SHA-256; the highest number is in force
     data/            FIRST-LAST-HASH-RUN.parquet: the events of one bucket, ascending by position
     heads/           FIRST-LAST-HASH-RUN.parquet: where each stream ended that the bucket touches
-    staging/         on disks: what a run is writing; nobody reads it
+    staging/         in directories: what a run is writing; nobody reads it
 
 A bucket is a range of positions. It is closed when it is written, and its rows never change; only an erasure or a
-merge puts another file in its place. Readers go by the manifest, never by what lies in a directory.
+merge replaces its file. Readers follow the manifest, never a listing of a folder.
 
-A run commits by creating the manifest of the next number (`Place.put_new`): of two runs that go on from the same one,
-the second is told `Taken`. So a number must never become free again: old manifests are not removed, but emptied.
+A run commits by creating the manifest of the next number (`Storage.put_new`). Of two runs that began at the same
+manifest, the second gets `Taken`. So a number must never become free again: old manifests are emptied, not removed.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from tallystick import errors
 from tallystick.pipeline.storage.port import Storage, Taken, require_conditional_writes, storage_at
 
 FORMAT = 2
-NAME = "manifest.json"  # where format 1 had the manifest, and where versions that know no other look for it
+NAME = "manifest.json"  # format 1 has the manifest here, and versions that know only format 1 look for it here
 FOLDER = "manifests"
 KEPT = 10
-_FILE = re.compile(r"(?:data|heads)/[\w.-]+\.parquet")  # no name leads out of the archive, or of a folder with copies
+_FILE = re.compile(
+    r"(?:data|heads)/[\w.-]+\.parquet"
+)  # no name leads out of the archive, or out of a folder with copies
 _NUMBERED = re.compile(FOLDER + r"/(\d{19})\.json")
 _EMPTIED = b"emptied\n"
 _TRIES = 5
@@ -40,7 +42,7 @@ BLOCK_POSITIONS = 10_000
 
 
 class DataFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the archive, by its path from the archive's directory."""
+    """A file of the archive; `name` is its path within the archive."""
 
     name: str
     sha256: str
@@ -49,7 +51,7 @@ class DataFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
-    """Up to 10,000 positions: SHA-256 over the lines `position ‖ link` of its rows, each ended by a newline."""
+    """The rows of 10,000 positions: `digest` is SHA-256 over their lines `position ‖ link`, each with a newline."""
 
     number: int
     rows: int
@@ -69,16 +71,16 @@ class Bucket(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Superseded(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that is no longer part of the archive, and from when on it may be removed (ns)."""
+    """A file that is no longer part of the archive, and the time (ns) from which it may be removed."""
 
     name: str
     removable: int
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole archive. `link` is that of the event at `link_position`, the last one archived.
+    """The whole archive. `link` is the link of the event at `link_position`, the last one archived.
 
-    `run` wrote the newest files. `commit` is by chance, so that no two commits have the same bytes.
+    `run` wrote the newest files. `commit` is random, so that no two commits have the same bytes.
     """
 
     store_id: str
@@ -100,12 +102,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """The bytes of the files with events."""
+        """The total size of the files with events, in bytes."""
         return sum(bucket.events.size for bucket in self.buckets if bucket.events is not None)
 
     @property
     def blocks(self) -> list[Block]:
-        """The blocks of all buckets, in order. Neither a merge nor an erasure changes them; runs add to them."""
+        """The blocks of all buckets, in order. Merges and erasures do not change them; runs append to them."""
         return [block for bucket in self.buckets for block in bucket.blocks]
 
     def bucket_of(self, position: int) -> Bucket | None:
@@ -114,7 +116,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Witness(msgspec.Struct, frozen=True, kw_only=True):
-    """What a log has on record of its archive: up to `through` it had so many blocks, with this hash over them."""
+    """What a log records of its archive: up to position `through` it had so many blocks, with this hash over them."""
 
     through: int
     blocks: int
@@ -122,13 +124,13 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def witness(manifest: Manifest) -> Witness:
-    """What there is to remember of an archive."""
+    """The witness of an archive as it is."""
     found = roots(manifest)
     return Witness(through=manifest.through, blocks=len(found) - 1, root=found[-1])
 
 
 def roots(manifest: Manifest) -> list[str]:
-    """SHA-256 over the lines `number`, `rows`, `digest` of the first n blocks, for every n from 0 on."""
+    """For every n from 0 on: SHA-256 over the lines `number`, `rows`, `digest` of the first n blocks."""
     digest = hashlib.sha256()
     found = [digest.hexdigest()]
     for block in manifest.blocks:
@@ -138,7 +140,7 @@ def roots(manifest: Manifest) -> list[str]:
 
 
 def load(storage: str | Path | Storage) -> Manifest:
-    """The newest manifest of an archive, checked against itself."""
+    """The newest manifest of an archive; `ArchiveDamaged` if it contradicts itself."""
     found = read(storage)
     if (reason := next(faults(found), None)) is not None:
         raise errors.ArchiveDamaged(path=str(storage), reason=reason)
@@ -146,30 +148,30 @@ def load(storage: str | Path | Storage) -> Manifest:
 
 
 def read(storage: str | Path | Storage) -> Manifest:
-    """The newest manifest of an archive as it is: only its checksum and its form are looked at."""
+    """The newest manifest of an archive; only its checksum and its format are checked."""
     storage = storage_at(storage)
     return _decoded(storage, _newest(storage))
 
 
 def faults(manifest: Manifest) -> Iterator[str]:
-    """What is wrong with a manifest by itself: buckets join up from the first position to the last, and rows add up."""
+    """Where a manifest contradicts itself: its buckets must join up from first to last, and its rows must add up."""
     after = 0
     for bucket in manifest.buckets:
         if bucket.first != after + 1 or bucket.last < bucket.first:
-            yield f"the bucket that should begin at position {after + 1} goes from {bucket.first} to {bucket.last}"
+            yield f"the bucket that must begin at position {after + 1} goes from {bucket.first} to {bucket.last}"
         rows = 0 if bucket.events is None else bucket.events.rows
         if not bucket.rows == rows == sum(block.rows for block in bucket.blocks):
-            yield f"the bucket from position {bucket.first} has {bucket.rows} rows, its file or its blocks others"
+            yield f"the bucket from position {bucket.first} has {bucket.rows} rows, its file or blocks have others"
         for file in (bucket.events, bucket.heads):
             if file is not None and not _FILE.fullmatch(file.name):
-                yield f"the bucket from position {bucket.first} names {file.name!r}, which is no file of an archive"
+                yield f"the bucket from position {bucket.first} names {file.name!r}, which is not a file of an archive"
         after = bucket.last
     if after != manifest.through:
         yield f"its buckets go to position {after}, not to {manifest.through}"
 
 
 def load_or_begin(storage: Storage, store_id: bytes) -> Manifest:
-    """The manifest of an archive, or that of one which is about to begin."""
+    """The manifest of an archive, or an empty one if there is no archive yet."""
     try:
         return load(storage)
     except errors.ArchiveNotFound:
@@ -180,7 +182,7 @@ def load_or_begin(storage: Storage, store_id: bytes) -> Manifest:
 
 
 def _newest(storage: Storage) -> bytes:
-    """The manifest in force. Many runs may end between a look at the numbers and a look at the file."""
+    """The manifest in force. Several runs may commit between listing the numbers and reading the file."""
     marker = _marker(storage)
     if marker is not None and _format_of(storage, marker) <= _FIRST_FORMAT:
         return marker
@@ -210,7 +212,7 @@ def _numbers(storage: Storage) -> list[int]:
 
 
 def name_of(number: int) -> str:
-    """Where the manifest of a number is."""
+    """The name of the manifest of a number."""
     return f"{FOLDER}/{number:019d}.json"
 
 
@@ -237,7 +239,7 @@ def _decoded(storage: Storage, data: bytes) -> Manifest:
 
 
 def commit(storage: str | Path | Storage, before: Manifest, after: Manifest) -> Manifest:
-    """Commit a manifest, if it has all rows of the one before, and its own are accounted for."""
+    """Commit a manifest, if it does not contradict itself and has all rows of the one before."""
     reason = next(faults(after), None)
     if reason is None and after.blocks[: len(before.blocks)] != before.blocks:
         reason = "the next manifest does not have the rows of this one"
@@ -247,7 +249,7 @@ def commit(storage: str | Path | Storage, before: Manifest, after: Manifest) -> 
 
 
 def save(storage: str | Path | Storage, manifest: Manifest) -> Manifest:
-    """Commit a manifest under the number after its own; `Taken` if somebody has. All that it names is durable."""
+    """Commit a manifest under the number after its own; `Taken` if another run has. Its files are durable already."""
     storage = storage_at(storage)
     _mark(storage)
     require_conditional_writes(storage, NAME, lambda: _marked(tried=new_run()), what="archive")
@@ -261,17 +263,17 @@ def save(storage: str | Path | Storage, manifest: Manifest) -> Manifest:
 
 
 def new_run() -> str:
-    """A name for a run, which its files and its manifest bear: no two runs write the same one."""
+    """A random name for a run. Its files and its manifest carry it, so no two runs write the same name."""
     return uuid.uuid4().hex[:16]
 
 
 def _previous(storage: Storage, number: int) -> str:
-    """The hash of the manifest of a number."""
+    """The SHA-256 of the manifest of a number."""
     try:
         return hashlib.sha256(storage.read(name_of(number))).hexdigest()
     except FileNotFoundError:
         if number:
-            raise Taken from None  # nothing was read under that number: look again
+            raise Taken from None  # it was emptied or replaced: read the newest manifest again
         return ""
 
 
@@ -281,10 +283,10 @@ def _encoded(document: object) -> bytes:
 
 
 def _mark(storage: Storage) -> None:
-    """Say that the archive is of format 2, before anything is committed: earlier versions refuse it then.
+    """Mark the archive as format 2 before anything is committed, so that earlier versions refuse it.
 
-    As long as `manifest.json` is of format 1 it is in force, and what is in `manifests/` is not. So it is copied there
-    first, and replaced then.
+    As long as `manifest.json` is of format 1 it is in force, and `manifests/` is ignored. So it is copied to
+    `manifests/` first, and then replaced.
     """
     marker = _marker(storage)
     if marker is not None and _format_of(storage, marker) < FORMAT:
@@ -299,7 +301,7 @@ def _marked(**more: str) -> bytes:
 
 
 def _empty(storage: Storage, number: int) -> None:
-    """Leave of an old manifest its name alone."""
+    """Empty an old manifest: its name stays taken."""
     size = storage.size(name_of(number)) if number > 0 else None
     if size is not None and size > len(_EMPTIED):
         storage.put(name_of(number), _EMPTIED)

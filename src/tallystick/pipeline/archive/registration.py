@@ -1,8 +1,8 @@
-"""An archive as a table of Delta Lake or Apache Iceberg: a second list of the same files, for tools that know those.
+"""Registering an archive as a table of Delta Lake or Apache Iceberg: a second list of the same files, for other tools.
 
-Nothing is copied, and the manifest stays what the archive goes by: registering again puts the list right after any run.
-Delta's is `_delta_log/` in the archive, Iceberg's is `iceberg/`, with a catalog in SQLite. Old versions of either list
-may name files that an erasure or a merge has removed since.
+Nothing is copied, and the manifest stays in force. Register again after a run to update the list. Delta's list is
+`_delta_log/` in the archive; Iceberg's is `iceberg/`, with a catalog in SQLite. Old versions of either list may name
+files that an erasure or a merge has removed since.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from tallystick.pipeline.storage.port import directory_at
 DELTA, ICEBERG = "delta", "iceberg"
 FORMATS = (DELTA, ICEBERG)
 NAMESPACE, TABLE = "tallystick", "events"
-_KEPT = {"delta.deletedFileRetentionDuration": "interval 5200 weeks"}  # VACUUM would take `heads/` for leftovers
+_KEPT = {
+    "delta.deletedFileRetentionDuration": "interval 5200 weeks"
+}  # VACUUM would remove `heads/`, which the table does not list
 _BOUNDS = {"write.metadata.metrics.default": "none", "write.metadata.metrics.column.position": "full"}
 _NS_A_MS = 1_000_000
 
 
 class RegisterResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done to the list of files, and how many there are."""
+    """How many files were added to the list, removed from it, and are in it now."""
 
     format: str
     added: int
@@ -76,7 +78,7 @@ def _as_delta(directory: Path, wanted: dict[str, BucketFile]) -> RegisterResult:
 
 
 def _added(directory: Path, file: BucketFile) -> Any:
-    """The entry of one file, with what lets a reader skip it, as the manifest has it and not the file itself."""
+    """The entry of one file. Its statistics come from the manifest, not from the file itself."""
     from deltalake.transaction import AddAction
 
     bucket_reader.require(directory, file)
@@ -103,7 +105,7 @@ def _as_iceberg(directory: Path, wanted: dict[str, BucketFile]) -> RegisterResul
     new = [path for path in paths if not is_kept or path not in listed]
     for path in new:
         bucket_reader.require(directory, paths[path])
-    if listed and not is_kept:  # begun anew: a list that still names what was erased is not kept
+    if listed and not is_kept:  # a list that still names erased files is made again
         _forget(directory, catalog)
     table = catalog.create_table_if_not_exists((NAMESPACE, TABLE), arrow_schema(COLUMNS), properties=_BOUNDS)
     if new:
@@ -113,7 +115,7 @@ def _as_iceberg(directory: Path, wanted: dict[str, BucketFile]) -> RegisterResul
 
 
 def _forget(directory: Path, catalog: Any) -> None:
-    """Remove the table with all of its metadata: an earlier version noted there how payloads begin."""
+    """Remove the table and all its metadata: earlier versions stored the first bytes of payloads there."""
     metadata = Path(unquote(urlsplit(catalog.load_table((NAMESPACE, TABLE)).location()).path)) / "metadata"
     catalog.drop_table((NAMESPACE, TABLE))
     if metadata.resolve().is_relative_to((directory / ICEBERG).resolve()):

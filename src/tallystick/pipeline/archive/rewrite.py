@@ -1,7 +1,7 @@
-"""Writing buckets of an archive again, without a payload or as one: what goes in is checked, and what comes out.
+"""Rewriting buckets of an archive, to remove payloads or to merge buckets: both input and output are checked.
 
-Every input file must be the one that was archived and hold the blocks that the manifest names. The new file is read
-back and compared with the input, row by row, before anybody puts it in place.
+Every input file must be as it was archived, with the blocks that the manifest names. The new file is read back and
+compared with the input, row by row, before it is stored.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from tallystick.pipeline.storage.port import Storage
 
 
 class RewriteTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task writes again: neighbouring buckets as one, without the payloads at these positions."""
+    """What one task rewrites: neighbouring buckets as one bucket, without the payloads at the positions `erased`."""
 
     buckets: Sequence[Bucket]
     erased: Sequence[int] = ()
 
 
 def write(spark: SparkSession, storage: Storage, run: str, work: Sequence[RewriteTask]) -> list[StagedBucket]:
-    """Write all of it, a task each; `ArchiveDamaged` if any bucket is not as it was."""
+    """Rewrite all of it, one Spark task each; `ArchiveDamaged` if a bucket is not as it was archived."""
     return tasks.run_each(spark, work, lambda item: stage(storage, run, item), StagedBucket)
 
 
 def stage(storage: Storage, run: str, work: RewriteTask) -> StagedBucket:
-    """Write the rows of these buckets into a file, and the ends of their streams into another; runs in a worker."""
+    """Write the rows of the buckets into one file, and the ends of their streams into another; runs in a worker."""
     files = BucketFiles(storage=storage, run=run, first=work.buckets[0].first, last=work.buckets[-1].last)
     ends, rows = StreamEnds(), 0
     with storage.drafted() as draft:
@@ -55,7 +55,7 @@ def stage(storage: Storage, run: str, work: RewriteTask) -> StagedBucket:
                 rows += group.num_rows
         _require_same(storage, draft, _groups(storage, work))
         if rows != (expected := sum(bucket.rows for bucket in work.buckets)):
-            raise errors.ArchiveDamaged(path=str(storage), reason=f"{rows} rows came of {expected}")
+            raise errors.ArchiveDamaged(path=str(storage), reason=f"{rows} rows were rewritten, expected {expected}")
         blocks = [block for bucket in work.buckets for block in bucket.blocks]
         heads = put_heads(files, ends)
         return StagedBucket(
@@ -71,12 +71,14 @@ def _groups(storage: Storage, work: RewriteTask) -> Iterator[pa.Table]:
 
 
 def _require_same(storage: Storage, path: Path, groups: Iterator[pa.Table]) -> None:
-    """Refuse a draft whose row groups are not the tables that were written."""
+    """Refuse a draft whose row groups differ from the tables that were written."""
     with pq.ParquetFile(path) as written:
         count = 0
         for number, group in enumerate(groups):
             count += 1
             is_there = number < written.num_row_groups
             if not is_there or not written.read_row_group(number).cast(group.schema).equals(group):
-                raise errors.ArchiveDamaged(path=str(storage), reason="a bucket is not what was written into it")
-        assert count == written.num_row_groups, "nothing else was written"
+                raise errors.ArchiveDamaged(
+                    path=str(storage), reason="a rewritten bucket differs from what was written"
+                )
+        assert count == written.num_row_groups, "the draft has no other row groups"

@@ -1,13 +1,13 @@
-"""The key of each event as a column: by the JVM where that is provably the same, else by Python.
+"""The key of each event as a column, computed by the JVM where the result is provably the same, otherwise by Python.
 
-It is the same where the key is the stream or its kind; or a field of the payload that is a JSON text, no upcaster
-stands between (then the stored payload is what the projection sees), and the path has plain names.
+It is the same if the key is the stream or its kind. It is also the same for a field of the payload if the path has
+plain names and no upcaster applies: then the projection sees the stored payload.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.event.catalog import Catalog
 from tallystick.pipeline.source import columns
+from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.projections import model
 from tallystick.store.views import BY_KIND, BY_PAYLOAD, BY_STREAM
@@ -26,10 +27,10 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 def with_key(events: DataFrame, projection: Any, catalog: Catalog) -> DataFrame:
-    """The events with their key in a column of the name `key_name`. Erased ones have none where it stood in the
-    payload, and are left out.
+    """The events with their key in the column `key_name`.
 
-    A key that is no text is left empty here; folding names the event.
+    If the key is in the payload, erased events have no key and are left out. A key that is not a text is null here;
+    folding then refuses it and names the event.
     """
     if projection.key == BY_STREAM:
         return events
@@ -42,7 +43,7 @@ def with_key(events: DataFrame, projection: Any, catalog: Catalog) -> DataFrame:
 
 
 def key_name(projection: Any) -> str:
-    """The column that holds the key: a stream is not carried along a second time."""
+    """The column with the key: a key that is the stream needs no column of its own."""
     return "stream" if projection.key == BY_STREAM else KEY
 
 
@@ -54,14 +55,14 @@ def is_plain(projection: Any, catalog: Catalog) -> bool:
 
 
 def _text_at(path: str) -> Column:
-    """The text at a path of the payload; null if there is none, or something else."""
+    """The text at a path of the payload; null if there is no value, or it is not a text."""
     found = F.try_variant_get(F.parse_json("payload"), f"$.{path}", "variant")
     is_text = F.schema_of_variant(found) == "STRING"
     return F.when(is_text, found.cast("string"))
 
 
-def _adding_keys(projection: Any, catalog: Catalog) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _adding_keys(projection: Any, catalog: Catalog) -> Callable[[Batches], Batches]:
+    def add(batches: Batches) -> Batches:
         with mark_errors():
             for batch in batches:
                 events = catalog.upcast(list(columns.to_events(batch)))

@@ -1,10 +1,10 @@
-"""Events on their way to the task that folds them: packed by the hundred, so that Spark moves few rows and not many.
+"""Packets of events for the tasks that fold them: hundreds of events per row, so that Spark shuffles few rows.
 
     pieces → (part, group, number, packet) → repartition(part) → sort(group, number) → groups of events
 
-A group is so many keys, by their hash, that their states fit into a worker together. A packet holds events of one group
-out of one piece, as compressed Arrow: key by key, and those of a key in the order of positions. Numbers rise with the
-pieces, so the packets of a group one after the other have the events of each key in order.
+A group is a set of keys, chosen by hash, whose states fit into a worker together. A packet holds events of one group
+from one piece, as compressed Arrow: key by key, each key's events in order of position. Numbers rise with the pieces,
+so the packets of a group, read in order of number, have the events of each key in order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tallystick.pipeline.fold.keys import KEY, key_name
 from tallystick.pipeline.fold.pieces import LogPiece, PieceReader
 from tallystick.pipeline.source import columns
 from tallystick.pipeline.source.columns import COLUMNS, Batches
-from tallystick.pipeline.spark.failures import mark_errors
+from tallystick.pipeline.spark import tasks
 from tallystick.projections import model
 from tallystick.store.views import BY_KIND, BY_STREAM
 
@@ -34,10 +34,10 @@ GROUP_EVENTS = 100_000
 GROUP_EVENTS_MAX = 250_000
 GROUPS_MAX = 1024
 PART_EVENTS_MIN = 25_000
-TABLE_BYTES_MIN, TABLE_BYTES_A_GROUP = 16 << 20, 64 << 10  # so that packets stay worth their while
-PACKET_BYTES = 512 << 10  # a quarter of that when packed: Spark hands Python a thousand rows at a time
+TABLE_BYTES_MIN, TABLE_BYTES_A_GROUP = 16 << 20, 64 << 10  # so that packets do not become too small
+PACKET_BYTES = 512 << 10  # a quarter of that when packed: Spark passes Python a thousand rows at a time
 SENT_BYTES = 2 << 20
-_EVENTS_A_TURN = 1000  # near a core
+_EVENTS_A_TURN = 1000  # small enough for a core's cache
 _PACKETS_A_PIECE_BITS = 32
 _DDL = "part int, grp int, number bigint, size int, packet binary"
 _SCHEMA = pa.schema(
@@ -49,7 +49,7 @@ Packet = tuple[int, int, int, int, bytes]
 
 
 class PacketPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """In how many groups the keys are folded, by how many tasks, and how much of a piece is held at a time."""
+    """Into how many groups the keys are split, for how many tasks, and how much of a piece is in memory at a time."""
 
     groups: int
     parts: int
@@ -58,7 +58,7 @@ class PacketPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(events: int, *, parts_max: int) -> PacketPlan | None:
-    """How so many events are folded in packets; None if there are too many for that."""
+    """The plan for this many events; None if there are too many for packets."""
     if events > GROUPS_MAX * GROUP_EVENTS_MAX:
         return None
     parts = min(parts_max, GROUPS_MAX, max(-(-events // PART_EVENTS_MIN), 1))
@@ -76,23 +76,19 @@ def packed(
     plan: PacketPlan,
     keys: Collection[str] | None = None,
 ) -> DataFrame:
-    """The packets of all pieces, each part with its groups one after the other; of these keys, if any are given."""
-    packed = [msgspec.msgpack.encode(piece) for piece in pieces]  # a task makes sense of its own alone
+    """The packets of all pieces, each part sorted by group; only of `keys`, if given."""
 
-    def pack(batches: Batches) -> Batches:
-        with mark_errors():
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    piece = msgspec.msgpack.decode(packed[number], type=LogPiece)
-                    yield from _sent(_packets(reader, piece, number, projection, catalog, plan, keys))
-                    pa.default_memory_pool().release_unused()  # the worker goes on to other tasks
+    def pack(numbered: tuple[int, LogPiece]) -> Batches:
+        number, piece = numbered
+        yield from _sent(_packets(reader, piece, number, projection, catalog, plan, keys))
+        pa.default_memory_pool().release_unused()  # the worker runs other tasks after this one
 
-    numbers = spark.range(0, len(pieces), 1, max(len(pieces), 1))
-    return numbers.mapInArrow(pack, _DDL).repartitionById(plan.parts, "part").sortWithinPartitions("grp", "number")
+    found = tasks.table(spark, list(enumerate(pieces)), pack, _DDL)
+    return found.repartitionById(plan.parts, "part").sortWithinPartitions("grp", "number")
 
 
 def _sent(packets: Iterator[Packet]) -> Batches:
-    """Packets in batches that are not too large for one."""
+    """Packets in batches of about `SENT_BYTES`."""
     waiting: list[Packet] = []
     size = 0
     for packet in packets:
@@ -133,7 +129,7 @@ def _packets(
 
 
 def _with_key(table: pa.Table, projection: Any, catalog: Catalog) -> pa.Table:
-    """The events with their keys, as the in-process runner finds them. Erased ones that have none are left out."""
+    """The events with their keys, as the in-process runner computes them. Erased events without a key are left out."""
     if projection.key == BY_STREAM:
         return table
     if projection.key == BY_KIND:
@@ -148,7 +144,7 @@ def _with_key(table: pa.Table, projection: Any, catalog: Catalog) -> pa.Table:
 
 
 def _split(table: pa.Table, name: str, plan: PacketPlan) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The events of each group, key by key, in batches for a packet each."""
+    """The events of each group, key by key, in one batch per packet."""
     if not table.num_rows:
         return
     keys = _encoded(table, name)
@@ -170,7 +166,7 @@ def _encoded(table: pa.Table, name: str) -> pa.DictionaryArray:
 
 
 def unpacked(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[Keyed]:
-    """Keys, their group, and the events, upcast: what packets hold, in their order."""
+    """Keys, their groups, and the upcast events of packets, in order."""
     name = key_name(projection)
     schema = columns.arrow_schema(COLUMNS)
     if name == KEY:

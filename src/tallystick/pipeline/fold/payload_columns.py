@@ -1,7 +1,7 @@
-"""From payloads to columns, a table at a time and without a line of Python for a row: decoded, judged and turned in C.
+"""From payloads to columns, a table at a time: decoded, checked and transposed in C, without a line of Python per row.
 
-A table in which something has another form than expected is looked at again by Python, event by event, which either
-finds the same values the long way, or refuses one by name.
+If a value in a table has an unexpected form, Python processes the table event by event. It either finds the same
+values the slow way, or refuses an event by name.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _NONE = type(None)
 _KINDS: dict[str, set[type]] = {INTEGER: {int, _NONE}, DECIMAL: {int, float, _NONE}, TEXT: {str, _NONE}}
 _TYPES = {INTEGER: "bigint", DECIMAL: "bigint", TEXT: "string", ANY: "string"}
 _ARROW = {"bigint": pa.int64(), "string": pa.string()}
-_COUNT = ("count({t})",)  # needs to know that there is a value, and not which
+_COUNT = ("count({t})",)  # only needs to know whether there is a value
 
 Values = Sequence[Any]
 
 
 class _UnexpectedForm(Exception):
-    """A value that its measure does not take: Python says which."""
+    """A value does not have the type that its measure takes; the slow way reports which one."""
 
 
 class PayloadExtractor:
-    """Turns tables of events into columns for the measures of a summary."""
+    """Converts tables of events to columns for the measures of a summary."""
 
     def __init__(self, summary: Summary) -> None:
         self._summary = summary
@@ -55,13 +55,13 @@ class PayloadExtractor:
 
     @property
     def fields(self) -> list[tuple[str, str]]:
-        """The columns and what Spark calls their types."""
+        """The columns, and Spark's names of their types."""
         found = [("position", SPARK_TYPES["position"]), ("key", "string"), ("win", "bigint")]
         for at, one in enumerate(self._asked.aggregates):
             found.append((f"v{at}", _TYPES[one.takes]) if _is_judged(one) else (f"u{at}", _text_type(one)))
         return found
 
-    def batches(self, table: pa.Table) -> pa.RecordBatch:
+    def batch(self, table: pa.Table) -> pa.RecordBatch:
         """The columns of a table of events."""
         if self._in_payload:
             table = table.filter(table.column("payload").is_valid())
@@ -76,7 +76,7 @@ class PayloadExtractor:
         return pa.RecordBatch.from_arrays(arrays, names)
 
     def _values(self, table: pa.Table) -> dict[str, Values]:
-        """The values at each path, by the short way."""
+        """The values at each path, the fast way."""
         if self._decode is None:
             raise _UnexpectedForm
         payloads = _array(table, "payload").fill_null("{}")
@@ -85,7 +85,7 @@ class PayloadExtractor:
         return {path: list(map(get, found)) for path, get in zip(self._paths, self._getters, strict=True)}
 
     def _judged(self, table: pa.Table) -> dict[str, Values]:
-        """The values by the long way, once nothing is refused."""
+        """The values at each path, the slow way; raises if a measure refuses an event."""
         events = [_event(*row) for row in zip(*(_array(table, name).to_pylist() for name in NEEDED), strict=True)]
         self._summary.folded(events)
         found = list(zip(*map(self._lift, events), strict=True)) or [()] * len(self._paths)
@@ -115,7 +115,7 @@ class PayloadExtractor:
         return keys
 
     def _measured(self, table: pa.Table, one: Aggregate, values: dict[str, Values]) -> pa.Array:
-        """The column of one measure; empty where an event is of another type."""
+        """The column of one measure; null where an event has another type."""
         mask = pc.is_in(_array(table, "type"), pa.array(one.of, pa.string())) if one.of else None
         if not one.path:
             found = pa.array(np.ones(table.num_rows, np.int64))
@@ -130,7 +130,7 @@ class PayloadExtractor:
 
 
 def _taken(one: Aggregate, values: Values, mask: pa.Array | None) -> pa.Array:
-    """The values as what the measure takes."""
+    """The values as an array of the type that the measure takes."""
     if one.takes == INTEGER:
         return pa.array(values, pa.int64())
     if one.takes == DECIMAL:
@@ -145,7 +145,7 @@ def _taken(one: Aggregate, values: Values, mask: pa.Array | None) -> pa.Array:
 
 
 def _scaled(found: pa.Array, places: int) -> pa.Array:
-    """As `numbers.scaled`, of many at once: the same divisions by the same doubles."""
+    """`numbers.scaled` of many values at once: the same divisions by the same doubles."""
     value, unit = found.to_numpy(zero_copy_only=False), 10.0**places
     counted = np.rint(value * unit)
     with np.errstate(invalid="ignore"):

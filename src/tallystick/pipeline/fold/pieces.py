@@ -1,12 +1,11 @@
-"""The whole log in pieces that follow one another by position: files of an archive, and ranges of the live log.
+"""The whole log in consecutive pieces: files of an archive, and ranges of the live log.
 
-A piece is read in Python, by the task that works on it, so that the JVM never sees its events. Small files that
-are neighbours are one piece; large ones are shared, a few row groups each, where cores would idle.
+The task that works on a piece reads it in Python, so the JVM never sees its events. Small neighbouring files are one
+piece; large files are split by row groups where cores would otherwise be idle.
 """
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterator
 from functools import reduce
 
@@ -31,7 +30,7 @@ CONTROL = "tally."
 
 
 class LogPiece(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task reads: some files, of which positions were erased since, or a range of the live log."""
+    """What one task reads: some files, with the positions that were erased since, or a range of the live log."""
 
     files: tuple[BucketFile, ...] = ()
     erased: tuple[int, ...] = ()
@@ -40,12 +39,12 @@ class LogPiece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """The streams of users, without those of control facts; of these kinds, if any are named."""
+    """Selects the users' streams, without those of control facts; only of `kinds`, if any are named."""
 
     kinds: tuple[str, ...] = ()
 
     def of(self, events: pa.RecordBatch) -> pa.RecordBatch:
-        """The events of a batch that are in such streams."""
+        """The events of a batch that are in selected streams."""
         streams = events.column("stream")
         wanted = pc.invert(pc.starts_with(streams, CONTROL))
         if self.kinds:
@@ -54,7 +53,7 @@ class StreamFilter(msgspec.Struct, frozen=True, kw_only=True):
         return events if pc.all(wanted).as_py() else events.filter(wanted)
 
     def among(self, events: DataFrame) -> DataFrame:
-        """The same of a table."""
+        """The events of a table that are in selected streams."""
         wanted = ~F.col("stream").startswith(CONTROL)
         if self.kinds:
             wanted &= F.substring_index("stream", "/", 1).isin(list(self.kinds))
@@ -62,7 +61,7 @@ class StreamFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PieceReader(msgspec.Struct, frozen=True, kw_only=True):
-    """How pieces are read; it travels to the workers."""
+    """Reads pieces in the workers."""
 
     query: LogQuery
     storage: Storage | None = None
@@ -70,7 +69,7 @@ class PieceReader(msgspec.Struct, frozen=True, kw_only=True):
     streams: StreamFilter | None = None  # None: all of them
 
     def tables(self, piece: LogPiece, table_bytes: int) -> Iterator[pa.Table]:
-        """The events of a piece that are asked for, in order, in tables of about so many bytes."""
+        """The selected events of a piece, in order, in tables of about `table_bytes`."""
         found: Batches
         if piece.files:
             found = (batch for file in piece.files for batch in self._of_file(file, piece.erased, table_bytes))
@@ -88,7 +87,7 @@ class PieceReader(msgspec.Struct, frozen=True, kw_only=True):
                 yield found
 
     def _chosen(self, batch: pa.RecordBatch, erased: tuple[int, ...]) -> pa.RecordBatch:
-        """The rows of the types that are asked for, up to the end, without what was erased since."""
+        """The rows of the selected types up to `until`, without payloads that were erased since."""
         until, types = self.query.until, self.query.selection.types
         batch = bucket_reader.without_payloads(batch, erased)
         if until is not None and batch.column(0)[-1].as_py() > until:
@@ -101,7 +100,7 @@ class PieceReader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _bounded(batch: pa.RecordBatch, table_bytes: int) -> Batches:
-    """A batch in parts of about so many bytes, if it has more."""
+    """A batch in parts of at most about `table_bytes`."""
     rows = max(table_bytes * batch.num_rows // max(batch.nbytes, 1), 1)
     for begin in range(0, batch.num_rows, rows):
         yield batch.slice(begin, rows)
@@ -110,7 +109,7 @@ def _bounded(batch: pa.RecordBatch, table_bytes: int) -> Batches:
 def cut(
     source: WholeLog, types: tuple[str, ...], *, cores: int, streams: StreamFilter | None = None
 ) -> tuple[list[LogPiece], PieceReader]:
-    """The pieces of the whole log, in order, and how to read the events of these types and streams in them."""
+    """The pieces of the whole log, in order, and a reader for the events of these types and streams."""
     query = LogQuery(
         url=absolute(source.url),
         until=source.until,
@@ -130,8 +129,7 @@ def _archived(source: WholeLog, cores: int) -> list[LogPiece]:
 
 
 def _piece(files: tuple[BucketFile, ...], erased: tuple[int, ...]) -> LogPiece:
-    inside = erased[bisect.bisect_left(erased, files[0].first) : bisect.bisect_right(erased, files[-1].last)]
-    return LogPiece(files=files, erased=inside)
+    return LogPiece(files=files, erased=tuple(bucket_reader.within(erased, files[0].first, files[-1].last)))
 
 
 def _files(source: WholeLog) -> list[BucketFile]:

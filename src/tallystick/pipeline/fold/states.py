@@ -1,10 +1,10 @@
-"""Folding on Spark: the events of a key come to one task, in order, and Python holds few events and few states.
+"""Folding on Spark: all events of a key go to one task, in order, and Python holds few events and states at a time.
 
     packets of events → repartition → sortWithinPartitions → mapInArrow
 
-Where events are folded in another order than that of their positions, or are too many for packets, they go through the
-shuffle one by one, sorted by their keys, so that one state is held at a time. Sorting spills to disk in the JVM, so a
-key with more events than memory is folded all the same.
+If the order is not that of positions, or there are too many events for packets, the events go through the shuffle one
+by one, sorted by key, and one state is held at a time. The JVM sorts and spills to disk, so a key may have more events
+than fit into memory.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tallystick.pipeline.fold import packets, pieces
 from tallystick.pipeline.fold.keys import key_name, with_key
 from tallystick.pipeline.fold.pieces import StreamFilter
 from tallystick.pipeline.source import columns
+from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.spark import tasks
 from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.pipeline.whole_log import WholeLog
@@ -36,11 +37,10 @@ ROWS_SCHEMA = pa.schema([("key", pa.string()), ("state", pa.binary()), ("mark", 
 ROWS_A_BATCH = 10_000
 _HASH = "hash_of_key"
 
-Batches = Iterator[pa.RecordBatch]
 Keyed = tuple[list[str], list[Any], list[Event]]  # keys, groups of keys whose states are held together, events
 Runs = Callable[[Batches, Any, Catalog], Iterator[Keyed]]
 Row = tuple[str, bytes, bytes]
-AsRow = Callable[[Any, str, Any, Any], Row]  # of a projection, a key, its last state, and where its last event was
+AsRow = Callable[[Any, str, Any, Any], Row]  # from a projection, a key, its last state, and its last event's location
 
 
 def fold(
@@ -52,7 +52,7 @@ def fold(
     streams: StreamFilter | None = None,
     row: AsRow | None = None,
 ) -> DataFrame:
-    """(key, state, mark): the rows of a projection over the whole log, or what `row` makes of each state instead."""
+    """(key, state, mark): the rows of a projection over the whole log, or what `row` returns for each state."""
     events, runs = keyed(spark, source, projection, catalog, streams=streams)
     return events.mapInArrow(_folding(projection, catalog, runs, row or _row), ROWS_DDL)
 
@@ -66,7 +66,7 @@ def keyed(
     streams: StreamFilter | None = None,
     keys: Sequence[str] | None = None,
 ) -> tuple[DataFrame, Runs]:
-    """The events of each key together and in order, as a table that `Runs` understands; of `keys` alone, if given."""
+    """The events of each key, together and in order, and the function that reads them; only of `keys`, if given."""
     parts_max = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     plan = packets.plan(source.until, parts_max=parts_max) if projection.order == model.BY_POSITION else None
     if plan is None:
@@ -80,7 +80,7 @@ def keyed(
 
 
 def in_order(keyed: DataFrame, projection: Any) -> DataFrame:
-    """The events of each key together, in the order that the projection asks for."""
+    """The events of each key together, in the order of the projection."""
     key = F.col(key_name(projection))
     together = keyed.withColumn(_HASH, F.xxhash64(key)).repartition(F.col(_HASH))
     if projection.order == model.BY_POSITION:
@@ -91,7 +91,7 @@ def in_order(keyed: DataFrame, projection: Any) -> DataFrame:
 
 
 def _keyed(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[Keyed]:
-    """Keys and events, upcast; they are sorted by key, so that each is a group of its own."""
+    """Keys and upcast events. They are sorted by key, so each key is its own group."""
     name = key_name(projection)
     for batch in batches:
         keys = batch.column(batch.schema.get_field_index(name)).to_numpy(zero_copy_only=False).tolist()
@@ -99,7 +99,7 @@ def _keyed(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[Keye
 
 
 def require_key(projection: Any, key: str | None, event: Event) -> None:
-    """Refuse what is no key, as the in-process runner does."""
+    """Refuse an invalid key, as the in-process runner does."""
     if not key or len(key) > KEY_CHARACTERS_MAX:
         model.key_of(projection, event)
         raise errors.JobFailed(reason=f"no key was found for seq {event.seq} of {event.stream!r}")
@@ -126,41 +126,34 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
 
 
 def _rows(runs: Iterator[Keyed], projection: Any, as_row: AsRow) -> Iterator[Row]:
-    """The row of each key, once the last event of its group has passed. The one loop that every event goes through."""
+    """The row of each key, after the last event of its group. Every event goes through this one loop."""
     current: str | None = None
     group: Any = None
     state: Any = None
     last: Event | None = None
     waiting: dict[str, tuple[Any, Any]] = {}  # the other keys of the group
-    apply, noted = projection.apply, _place if projection.order == model.BY_POSITION else _whole
+    located = _place if projection.order == model.BY_POSITION else _whole
     for keys, groups, events in runs:
         for key, at, event in zip(keys, groups, events, strict=True):
             if key != current or current is None:
                 require_key(projection, key, event)
                 if current is not None and last is not None:
-                    waiting[current] = (state, noted(last))
+                    waiting[current] = (state, located(last))
                 if at != group:
                     yield from _ended(projection, waiting, as_row)
                     waiting.clear()
                     group = at
                 current = key
                 state = waiting[key][0] if key in waiting else projection.initial()
-            try:
-                state = apply(state, event)
-            except errors.TallyError:
-                raise
-            except Exception as problem:
-                raise failed(projection, event, f"{type(problem).__name__}: {problem}") from problem
-            if state is None:
-                raise failed(projection, event, model.NO_STATE)
+            state = applied(projection, state, event)
             last = event
     if current is not None and last is not None:
-        waiting[current] = (state, noted(last))
+        waiting[current] = (state, located(last))
     yield from _ended(projection, waiting, as_row)
 
 
 class _LastEvent(NamedTuple):
-    """Where the last event of a key was: all that is said of it, and less to hold than the event."""
+    """The location of the last event of a key: enough for errors, and smaller than the event."""
 
     stream: str
     seq: int
@@ -180,7 +173,7 @@ def _ended(projection: Any, waiting: dict[str, tuple[Any, Any]], as_row: AsRow) 
 
 
 def applied(projection: Any, state: Any, event: Event) -> Any:
-    """The state after an event; what the projection raises is told with the event's name."""
+    """The state after an event; an error of the projection is raised with the event's name."""
     try:
         state = projection.apply(state, event)
     except errors.TallyError:
@@ -193,7 +186,7 @@ def applied(projection: Any, state: Any, event: Event) -> Any:
 
 
 def failed(projection: Any, event: Event | _LastEvent, reason: str) -> errors.TallyError:
-    """What a projection or a reducer did not get over, and where."""
+    """The error for a projection or reducer that failed at an event."""
     if isinstance(projection, Reducer):
         return errors.ReducerFailed(name=projection.name, stream=event.stream, seq=event.seq, reason=reason)
     return errors.ProjectionFailed(
@@ -202,7 +195,7 @@ def failed(projection: Any, event: Event | _LastEvent, reason: str) -> errors.Ta
 
 
 def encoded(projection: Any, state: Any, last: Any) -> bytes:
-    """The canonical bytes of a state; one that has none is told with the name of its last event."""
+    """The canonical bytes of a state; an invalid state is refused with the name of its last event."""
     try:
         return canonical.encode_state(state)
     except errors.InvalidInput as problem:

@@ -1,4 +1,4 @@
-"""Summaries on Spark: columns out of payloads, aggregates by Spark SQL, and a state in Python for each row, not event.
+"""Summaries on Spark: payloads become columns, Spark SQL aggregates them, and Python makes one state per row.
 
 pieces → columns (by the task that reads them) → group by key and window → states
 """
@@ -39,22 +39,15 @@ def fold(spark: SparkSession, source: WholeLog, summary: Summary) -> DataFrame:
     """(key, state, mark): the rows of a summary over the whole log."""
     found, reader = pieces.cut(source, tuple(summary.types), cores=tasks.cores(spark))
     reader = msgspec.structs.replace(reader, names=NEEDED)
-    packed = [msgspec.msgpack.encode(piece) for piece in found]
 
-    def extract(batches: Batches) -> Batches:
-        with mark_errors():
-            extractor = PayloadExtractor(summary)
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    piece = msgspec.msgpack.decode(packed[number], type=pieces.LogPiece)
-                    yield from map(extractor.batches, reader.tables(piece, TABLE_BYTES))
+    def extract(piece: pieces.LogPiece) -> Batches:
+        return map(PayloadExtractor(summary).batch, reader.tables(piece, TABLE_BYTES))
 
-    numbers = spark.range(0, len(found), 1, max(len(found), 1))
-    return states(grouped(numbers.mapInArrow(extract, ddl(summary)), summary), summary)
+    return states(grouped(tasks.table(spark, found, extract, ddl(summary)), summary), summary)
 
 
 def ddl(summary: Summary) -> str:
-    """The columns that an extractor gives."""
+    """The columns of the extractor, as DDL."""
     return ", ".join(f"{name} {kind}" for name, kind in PayloadExtractor(summary).fields)
 
 
@@ -66,7 +59,7 @@ def grouped(columns: DataFrame, summary: Summary) -> DataFrame:
 
 
 def states(groups: DataFrame, summary: Summary) -> DataFrame:
-    """A row for each key. Where it has many windows, they come to one task."""
+    """One row for each key. The windows of a key go to one task."""
 
     def run(batches: Batches) -> Batches:
         with mark_errors():
@@ -79,7 +72,7 @@ def states(groups: DataFrame, summary: Summary) -> DataFrame:
 
 
 def accounts_of(summary: Summary, rows: Iterator[Sequence[Any]]) -> Accounts:
-    """The accounts that aggregates come to."""
+    """The accounts from the rows of aggregates."""
     headed = ((key, window, None, None, None, *columns) for key, window, *columns in rows)
     return accounts(summary, headed, decode=untagged, key_of=str)
 

@@ -1,8 +1,8 @@
-"""`archive`: what is new in a log, into closed buckets of Parquet; and what was erased, out of those that are there.
+"""`archive`: write the new events of a log into buckets of Parquet, and remove erased payloads from older buckets.
 
-Each run puts whole files in their places, and then commits the next manifest. Killed anywhere, the manifest before is
-in force and all of its files are there; the next run begins again from it. Of two runs at a time the first to commit
-has done its work; the other forgets its own, and goes on from there.
+A run stores whole files, and then commits the next manifest. If it is killed, the manifest before stays in force with
+all of its files, and the next run begins there. Of two runs at the same time the first to commit wins; the other
+removes its files and begins again from the new manifest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
-from tallystick.pipeline.archive import archive_files, bucket_writer, manifest, rewrite
+from tallystick.pipeline.archive import archive_files, bucket_reader, bucket_writer, manifest, rewrite
 from tallystick.pipeline.archive.bucket_writer import StagedBucket
 from tallystick.pipeline.archive.history import erasures, require_same_history
 from tallystick.pipeline.archive.manifest import Bucket, DataFile, Manifest
@@ -31,7 +31,7 @@ BUCKET_EVENTS = 500_000
 
 
 class ArchiveResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did: events and buckets added, payloads taken out; and how far the archive goes."""
+    """What a run did: events and buckets added, payloads removed; and how far the archive goes."""
 
     events: int
     buckets: int
@@ -51,7 +51,7 @@ def archive(
     grace_seconds: float = archive_files.GRACE_SECONDS,
     show: Show | None = None,
 ) -> ArchiveResult:
-    """Archive everything up to `until` (None: the safe head now) that is not archived yet."""
+    """Archive all events up to `until` (None: the safe head of now) that are not archived yet."""
     storage = storage_at(directory)
 
     def attempt() -> ArchiveResult:
@@ -64,7 +64,7 @@ def archive(
 def _archive(
     spark: SparkSession, url: str, storage: Storage, until: int | None, bucket_events: int, grace_seconds: float
 ) -> ArchiveResult:
-    """Go on from the newest manifest; `Taken` if another run has committed since."""
+    """One attempt from the newest manifest; `Taken` if another run commits first."""
     run = manifest.new_run()
     with open_log(url) as store:
         require_order(store, what="archive")
@@ -78,7 +78,7 @@ def _archive(
     with open_log(url) as store:
         buckets = _note_lacking(store, buckets)
         after = _next(store, before, [*kept, *buckets], max(head, before.through))
-    old = archive_files.superseded(gone, grace_seconds=0)  # an erased payload does not wait for anybody
+    old = archive_files.superseded(gone, grace_seconds=0)  # files with erased payloads get no grace period
     waiting = archive_files.without_grace(archive_files.still_there(there, before.superseded), erased)
     after = msgspec.structs.replace(after, superseded=[*waiting, *old], run=run)
     after = archive_files.commit(storage, before, after, there, is_new=bool(buckets or gone))
@@ -98,7 +98,7 @@ def _archive(
 def _new_buckets(
     spark: SparkSession, url: str, storage: Storage, run: str, before: Manifest, head: int, bucket_events: int
 ) -> list[Bucket]:
-    """Write the events after the last bucket, a task and a file for each bucket."""
+    """Write the events after the last bucket, one task and one file per bucket."""
     query = LogQuery(url=absolute(url), until=head, over_pruned=True)
     ranges = split(before.through, head, partition_events=bucket_events)
     done = bucket_writer.stage(spark, query, ranges, storage, run)
@@ -106,7 +106,7 @@ def _new_buckets(
 
 
 def _bucket(staged: StagedBucket, part: Range) -> Bucket:
-    """What the manifest says of a new bucket; of one without files: all was pruned, or nothing was ever there."""
+    """The entry of a new bucket; without files if its events were pruned, or its positions never had events."""
     return Bucket(
         first=part.after + 1,
         last=part.until,
@@ -118,11 +118,11 @@ def _bucket(staged: StagedBucket, part: Range) -> Bucket:
 
 
 def _note_lacking(store: Store, buckets: list[Bucket]) -> list[Bucket]:
-    """Note where events had been pruned. Asked after they were read: what was pruned meanwhile counts too."""
+    """Mark buckets whose events were pruned. Called after they were read, so prunes in the meantime count too."""
     if not buckets or store.log.floor() < buckets[0].first:
         return buckets
     firsts, lasts = [bucket.first for bucket in buckets], [bucket.last for bucket in buckets]
-    begun = [0] * (len(buckets) + 1)  # how many cuts begin at a bucket, less those that ended before it
+    begun = [0] * (len(buckets) + 1)  # the number of cuts that begin at a bucket, minus those that ended before it
     for cut in iterate.cuts(store.log):
         begun[bisect_left(lasts, cut.first_position)] += 1
         begun[bisect_right(firsts, cut.last_position)] -= 1
@@ -136,14 +136,11 @@ def _note_lacking(store: Store, buckets: list[Bucket]) -> list[Bucket]:
 def _without_erased(
     spark: SparkSession, storage: Storage, run: str, before: Manifest, erased: list[int]
 ) -> tuple[list[Bucket], list[DataFile]]:
-    """The buckets of before, each that holds an erased payload with a new file; and the files that go for it."""
-    touched = {
-        bucket.first: inside for bucket in before.buckets if bucket.events and (inside := _within(bucket, erased))
-    }
+    """The existing buckets, with new files where payloads were erased; and the files that they replace."""
     work = [
-        RewriteTask(buckets=[bucket], erased=touched[bucket.first])
+        RewriteTask(buckets=[bucket], erased=inside)
         for bucket in before.buckets
-        if bucket.first in touched
+        if bucket.events and (inside := bucket_reader.within(erased, bucket.first, bucket.last))
     ]
     kept, gone = {bucket.first: bucket for bucket in before.buckets}, []
     for item, staged in zip(work, rewrite.write(spark, storage, run, work), strict=True):
@@ -156,13 +153,8 @@ def _without_erased(
     return list(kept.values()), gone
 
 
-def _within(bucket: Bucket, positions: list[int]) -> list[int]:
-    """Those of these positions that a bucket has; they are in order."""
-    return positions[bisect_left(positions, bucket.first) : bisect_right(positions, bucket.last)]
-
-
 def _next(store: Store, before: Manifest, buckets: list[Bucket], through: int) -> Manifest:
-    """The manifest behind this run, with the link that the log has at its end."""
+    """The manifest after this run, with the link of the log's event at its end."""
     event = iterate.event_at(store.log, through)
     if event is None:
         return msgspec.structs.replace(before, buckets=buckets, through=through)

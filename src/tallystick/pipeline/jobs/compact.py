@@ -1,7 +1,7 @@
-"""`compact`: small buckets of an archive that lie side by side become one. No row is added, changed or left out.
+"""`compact`: merge small neighbouring buckets of an archive. No row is added, changed or left out.
 
-A file that is not as it was archived is refused. An id that stands for two events is a finding, and the buckets that it
-is in stay as they are.
+A file that is not as it was archived is refused. An id that two events share is reported, and the buckets with these
+events stay as they are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROBLEMS_MAX = 1000
 
 
 class CompactResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did. `problems` are ids that stand for different events."""
+    """What a run did. `problems` are ids that different events share."""
 
     buckets_before: int
     buckets_after: int
@@ -38,7 +38,7 @@ class CompactResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether no id stands for two events."""
+        """Whether no two events share an id."""
         return not self.problems
 
 
@@ -50,7 +50,7 @@ def compact(
     grace_seconds: float = archive_files.GRACE_SECONDS,
     show: Show | None = None,
 ) -> CompactResult:
-    """Merge neighbours as long as the outcome has at most `bucket_events` positions."""
+    """Merge neighbouring buckets as long as the result has at most `bucket_events` positions."""
     storage = storage_at(directory)
     manifest.load(storage)
 
@@ -62,11 +62,11 @@ def compact(
 
 
 def _compact(spark: SparkSession, storage: Storage, bucket_events: int, grace_seconds: float) -> CompactResult:
-    """Go on from the newest manifest; `Taken` if another run has committed since."""
+    """One attempt from the newest manifest; `Taken` if another run commits first."""
     before, run = manifest.load(storage), manifest.new_run()
     there = archive_files.archive_file_names(storage)
     twice = _repeated(spark, storage, before, bucket_events)
-    wrong = {position for row in twice for position in row["places"]}
+    wrong = {position for row in twice for position in row["positions"]}
     is_hopeless = len(twice) > PROBLEMS_MAX
     buckets, gone = (before.buckets, []) if is_hopeless else _merged(spark, storage, run, before, bucket_events, wrong)
     old = archive_files.superseded(gone, grace_seconds=grace_seconds)
@@ -83,7 +83,7 @@ def _compact(spark: SparkSession, storage: Storage, bucket_events: int, grace_se
 
 
 def _repeated(spark: SparkSession, storage: Storage, before: Manifest, bucket_events: int) -> list[Row]:
-    """The first ids of two events among the buckets that may be merged; the others are not looked at."""
+    """The first ids that events share, in the buckets that may be merged; other buckets are not read."""
     groups = _groups(before.buckets, bucket_events, set())
     found = [bucket for group in groups if len(group) > 1 for bucket in group]
     if not found:
@@ -94,7 +94,7 @@ def _repeated(spark: SparkSession, storage: Storage, before: Manifest, bucket_ev
 
 
 def repeated(events: DataFrame) -> DataFrame:
-    """(id, position, places, stream, seq) of every id that stands for more than one event; `places` are all of them."""
+    """(id, position, positions, stream, seq) of every id that events share: the first event, and all positions."""
     grouped = (
         events.select("id", "position", "stream", "seq")
         .groupBy("id")
@@ -102,14 +102,14 @@ def repeated(events: DataFrame) -> DataFrame:
             F.min_by("stream", "position").alias("stream"),
             F.min_by("seq", "position").alias("seq"),
             F.min("position").alias("position"),
-            F.collect_list("position").alias("places"),
+            F.collect_list("position").alias("positions"),
         )
     )
-    return grouped.where(F.size("places") > 1).select("id", "position", "places", "stream", "seq")
+    return grouped.where(F.size("positions") > 1).select("id", "position", "positions", "stream", "seq")
 
 
 def _problems(twice: list[Row]) -> list[Problem]:
-    reason = "the id {} stands for different events"
+    reason = "different events have the id {}"
     return [
         Problem("duplicate", reason.format(bytes(row["id"]).hex()), row["position"], row["stream"], row["seq"])
         for row in twice[:PROBLEMS_MAX]
@@ -119,7 +119,7 @@ def _problems(twice: list[Row]) -> list[Problem]:
 def _merged(
     spark: SparkSession, storage: Storage, run: str, before: Manifest, bucket_events: int, wrong: set[int]
 ) -> tuple[list[Bucket], list[manifest.DataFile]]:
-    """The buckets that the archive will have, and the files that go for it."""
+    """The buckets after the merge, and the files that they replace."""
     groups = _groups(before.buckets, bucket_events, wrong)
     merged = {group[0].first: group for group in groups if len(group) > 1}
     work = [RewriteTask(buckets=group) for group in merged.values() if any(bucket.rows for bucket in group)]
@@ -135,7 +135,7 @@ def _holds(bucket: Bucket, positions: set[int]) -> bool:
 
 
 def _groups(buckets: list[Bucket], bucket_events: int, wrong: set[int]) -> list[list[Bucket]]:
-    """Neighbours that become one bucket; one that holds something wrong stays alone."""
+    """Groups of neighbours, each of which becomes one bucket; a bucket with a problem stays as it is."""
     groups: list[list[Bucket]] = []
     stays = False
     for bucket in buckets:
@@ -150,7 +150,7 @@ def _groups(buckets: list[Bucket], bucket_events: int, wrong: set[int]) -> list[
 
 
 def _one(group: list[Bucket], staged: StagedBucket | None) -> Bucket:
-    """Several buckets as one: the same rows in the same order, and the same blocks: the log may have them on record."""
+    """Several buckets as one, with the same rows, order and blocks: the log may have a witness over the blocks."""
     first, last = group[0].first, group[-1].last
     one = Bucket(
         first=first,

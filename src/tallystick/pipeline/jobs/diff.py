@@ -1,7 +1,7 @@
-"""`diff`: two versions of a reducer or a projection over the whole history: which keys differ, how, and since when.
+"""`diff`: compare two versions of a reducer or a projection over the whole history: which keys differ, how, since when.
 
-The history is folded twice in one pass. Only keys whose last states differ are folded a second time, state beside
-state, for the first event at which they part.
+Both versions fold the history in one pass. Only keys whose last states differ are folded a second time, to find the
+first event after which they differ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tallystick.event import canonical
 from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
 from tallystick.pipeline.fold.pieces import StreamFilter
-from tallystick.pipeline.fold.states import Batches, Runs, applied, encoded, fold, keyed
+from tallystick.pipeline.fold.states import Runs, applied, encoded, fold, keyed
+from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.spark.failures import clear, mark_errors
 from tallystick.pipeline.spark.progress import Show, watched
 from tallystick.pipeline.spark.user_modules import only_upcasters, ship_modules
@@ -38,7 +39,7 @@ _TEXT = pa.schema([("key", pa.string()), ("found", pa.binary())])
 
 
 class StateChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One place in the state of a key. `by` is the difference of two numbers."""
+    """One path at which two states differ. `by` is the difference of two numbers."""
 
     path: str
     old: Any = None
@@ -47,7 +48,7 @@ class StateChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """One key: the first event after which the two versions disagree, and how they differ in the end."""
+    """One key: the first event after which the versions differ, and how their last states differ."""
 
     key: str
     position: int
@@ -58,7 +59,7 @@ class KeyDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiffResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What the two versions make of the history. `differing` counts all keys, `differences` holds the first ones."""
+    """The result. `differing` counts all keys that differ, `differences` has the first of them."""
 
     keys: int
     differing: int
@@ -72,7 +73,7 @@ class DiffResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoldSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A reducer or a projection as folding sees it."""
+    """A reducer or a projection, in the form that folding needs."""
 
     name: str
     types: tuple[str, ...]
@@ -153,14 +154,14 @@ def diff(
 
 
 def _end(both: Any, key: str, states: Any, last: Any) -> tuple[str, bytes, bytes]:
-    """What is kept of a key: whether both versions end with the same state."""
+    """The row of a key: whether both versions end with the same state."""
     return key, _DIFFERS if both.differ(states, last) else b"", b""
 
 
 def _parted(
     spark: SparkSession, source: WholeLog, both: Both, catalog: Catalog, streams: StreamFilter, keys: list[str]
 ) -> list[KeyDifference]:
-    """Where these keys part, and how they end."""
+    """Where these keys begin to differ, and how their last states differ."""
     events, runs = keyed(spark, source, both, catalog, streams=streams, keys=keys)
     rows = events.mapInArrow(_partings(both, catalog, runs), "key string, found binary").orderBy("key").collect()
     return [msgspec.json.decode(bytes(row["found"]), type=KeyDifference) for row in rows]
@@ -197,7 +198,7 @@ def _difference(key: str, event: Event, old: Any, new: Any) -> bytes:
 
 
 def _changes(path: str, old: Any, new: Any) -> Iterator[StateChange]:
-    """The places at which two JSON values differ."""
+    """The paths at which two JSON values differ."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
             yield from _changes(f"{path}/{key}", old.get(key, _ABSENT), new.get(key, _ABSENT))

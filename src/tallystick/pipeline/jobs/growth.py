@@ -1,6 +1,6 @@
-"""`growth`: what a log holds and how fast it grows: sizes by type, events and activity a day, and where that leads.
+"""`growth`: what a log holds and how fast it grows: sizes by type, events and activity per day, and a forecast.
 
-A size is that of an event's own bytes: payload, meta, names, hashes; not what an engine or Parquet makes of them.
+A size counts the bytes of an event itself: payload, meta, names and hashes, not its size in an engine or in Parquet.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from tallystick.pipeline.spark.failures import clear
 from tallystick.pipeline.spark.progress import Show, watched
 from tallystick.pipeline.whole_log import whole_log
-from tallystick.store.stating import shown
+from tallystick.store.urls import redacted
 
 FORECAST_DAYS = (30, 90, 365)
 RECENT_DAYS = 28
@@ -26,7 +26,7 @@ _COLUMNS = ("stream", "type", "time", "payload", "meta", "signature")
 
 
 class TypeGrowth(msgspec.Struct, frozen=True, kw_only=True):
-    """One event type: how many, how large."""
+    """One event type: the number and sizes of its events."""
 
     type: str
     events: int
@@ -36,7 +36,7 @@ class TypeGrowth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Day(msgspec.Struct, frozen=True, kw_only=True):
-    """One day by the times of the events: how many, how large, in how many streams."""
+    """One day, by the times of events: how many events, of what size, in how many streams."""
 
     day: str
     events: int
@@ -45,7 +45,7 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """The log in so many days if it goes on as in the last weeks."""
+    """The log after `days` more days, if it grows as in the last four weeks."""
 
     days: int
     events: int
@@ -53,7 +53,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrowthReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The report. Growth a day is the mean of the last 28 days that the log covers."""
+    """The report. Growth per day is the mean over the last 28 days of the log."""
 
     url: str
     until: int
@@ -70,7 +70,7 @@ class GrowthReport(msgspec.Struct, frozen=True, kw_only=True):
 def growth(
     spark: SparkSession, url: str, archive: str | Path | None = None, *, show: Show | None = None
 ) -> GrowthReport:
-    """Report on a log, as far back as it and its archive go."""
+    """Report on all events of a log and its archive."""
     with clear(), watched(spark, "growth", show):
         source = whole_log(url, archive, over_pruned=True, ordered=False, spark=spark)
         table = sized(source.table(spark, columns=_COLUMNS)).persist()
@@ -101,7 +101,7 @@ def by_type(table: DataFrame) -> DataFrame:
 
 
 def by_day(table: DataFrame) -> DataFrame:
-    """Events, bytes and active streams a day."""
+    """Events, bytes and active streams per day."""
     found = table.groupBy("day").agg(
         F.count(F.lit(1)).alias("events"), F.sum("size").alias("size"), F.countDistinct("stream").alias("streams")
     )
@@ -113,7 +113,7 @@ def _type(row: dict[str, int]) -> TypeGrowth:
 
 
 def report(url: str, until: int, types: list[TypeGrowth], days: list[Day]) -> GrowthReport:
-    """The report over what was counted."""
+    """The report on these counts."""
     events, size = sum(item.events for item in types), sum(item.size for item in types)
     events_a_day, size_a_day = _recent(days)
     forecasts = [
@@ -121,7 +121,7 @@ def report(url: str, until: int, types: list[TypeGrowth], days: list[Day]) -> Gr
         for ahead in FORECAST_DAYS
     ]
     return GrowthReport(
-        url=shown(url),
+        url=redacted(url),
         until=until,
         events=events,
         size=size,
@@ -135,7 +135,7 @@ def report(url: str, until: int, types: list[TypeGrowth], days: list[Day]) -> Gr
 
 
 def _recent(days: list[Day]) -> tuple[float, float]:
-    """Events and bytes a day, over the last days; days on which nothing happened count."""
+    """Events and bytes per day over the last days; days without events count too."""
     if not days:
         return 0.0, 0.0
     last = datetime.date.fromisoformat(days[-1].day)

@@ -1,4 +1,4 @@
-"""The growth report as one HTML page that needs nothing else: plots are drawn into it as SVG."""
+"""The growth report as one self-contained HTML page, with plots as SVG."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import matplotlib
 
-matplotlib.use("Agg")  # before pyplot: there may be no screen
+matplotlib.use("Agg")  # before pyplot is imported: there may be no screen
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
@@ -112,7 +112,7 @@ def _types_plot(found: GrowthReport) -> str:
 
 
 def _drawn(figure: Figure) -> str:
-    """The figure as SVG, without the lines that only a file of its own needs."""
+    """The figure as SVG, without the header of a separate file."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight")
     plt.close(figure)

@@ -1,7 +1,7 @@
-"""`sql`: a query over the view `events`, with the fields of payloads reachable by name as `data.…`.
+"""`sql`: a query over the view `events`, with the fields of payloads available by name as `data.NAME`.
 
-The type of `data` is found in the payloads themselves. It is for questions, not for proofs: numbers are what Spark
-makes of them (1.10 is 1.1); the column `payload` has the bytes as stored.
+The type of `data` comes from the payloads themselves. Spark converts the numbers in it (1.10 becomes 1.1); the column
+`payload` has the bytes as stored.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ from tallystick.pipeline.whole_log import WholeLog, whole_log
 
 VIEW = "events"
 _DATA = "data"
-_TYPES = re.compile(r"`(?:[^`]|``)*`|\bOBJECT(?=<)|(?<=: )VOID\b|(?<=ARRAY<)VOID\b")  # names of fields are left alone
+_TYPES = re.compile(
+    r"`(?:[^`]|``)*`|\bOBJECT(?=<)|(?<=: )VOID\b|(?<=ARRAY<)VOID\b"
+)  # quoted names of fields are not changed
 _AS_COLUMNS = {"OBJECT": "STRUCT", "VOID": "STRING"}
 _NS_A_US = 1000
 
 
 def view(spark: SparkSession, url: str, archive: str | Path | None = None, *, name: str = VIEW) -> DataFrame:
-    """Make the view `events` of a log: its columns, `at` (the time as a timestamp), `org`, and `data`."""
+    """Create the view `events` of a log: its columns, `at` (the time as a timestamp), `org`, and `data`."""
     source = _source(spark, url, archive)
     return _named(_with_more(source.table(spark), _data_type(spark, source)), name)
 
 
 def sql(spark: SparkSession, url: str, query: str, archive: str | Path | None = None) -> DataFrame:
-    """The answer to a query over the view `events`. Of the log only that is read which the query can need."""
+    """The result of a query over the view `events`. Only events that the query may need are read from the log."""
     source, type_ = _source(spark, url, archive), None
     needs = _needs(spark, query, type_)
     if needs is None or _DATA in needs.columns:
@@ -54,9 +56,9 @@ def _named(table: DataFrame, name: str) -> DataFrame:
 
 
 def _needs(spark: SparkSession, query: str, type_: str | None) -> QueryNeeds | None:
-    """What a query takes of the log; None if that cannot be told: then it is run over everything, and may be refused.
+    """What a query needs of the log; None if that is unknown: then the query runs over all events, and may be refused.
 
-    Without a type of `data` that column is one of the log, so that it is known whether the query uses it.
+    Without a type for `data`, the table has a text column of that name, which shows whether the query uses it.
     """
     if not isinstance(spark, SparkSession):  # Spark Connect does not show its plans
         return None
@@ -69,7 +71,7 @@ def _needs(spark: SparkSession, query: str, type_: str | None) -> QueryNeeds | N
 
 
 def _narrowed(spark: SparkSession, source: WholeLog, needs: QueryNeeds) -> DataFrame:
-    """The events that a query may need. Columns that it does not need are empty."""
+    """The events that a query may need; columns that it does not need are null."""
     if needs.until is not None and not source.by_stream:
         source = msgspec.structs.replace(source, until=min(source.until, needs.until))
     chosen = [name for name in COLUMNS if name in needs.columns or name == "position"]
@@ -82,7 +84,7 @@ def _narrowed(spark: SparkSession, source: WholeLog, needs: QueryNeeds) -> DataF
 
 
 def _with_more(events: DataFrame, type_: str | None) -> DataFrame:
-    """The events with the time as a timestamp, their org, and their payload's fields."""
+    """The events with `at`, `org` and `data`."""
     if type_ is not None:
         events = events.withColumn(_DATA, F.from_json("payload", type_) if type_ else F.lit(None).cast("string"))
     elif _DATA not in events.columns:
@@ -92,7 +94,7 @@ def _with_more(events: DataFrame, type_: str | None) -> DataFrame:
 
 
 def _data_type(spark: SparkSession, source: WholeLog) -> str:
-    """The type that holds the fields of all payloads; empty if there are none."""
+    """A type with the fields of all payloads; empty if payloads have no fields."""
     there = source.table(spark, columns=("payload",)).where(F.col("payload").isNotNull())
     found = there.select(F.parse_json("payload").alias("json")).agg(F.schema_of_variant_agg("json").alias("found"))
     row = found.first()
@@ -101,5 +103,5 @@ def _data_type(spark: SparkSession, source: WholeLog) -> str:
 
 
 def as_ddl(found: str) -> str:
-    """The type of a variant as the type of a column: what was always null is text."""
+    """The type of a variant as the type of a column: a field that is always null becomes text."""
     return _TYPES.sub(lambda part: _AS_COLUMNS.get(part[0], part[0]), found)

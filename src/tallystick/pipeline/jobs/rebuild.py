@@ -1,7 +1,7 @@
-"""`rebuild`: the rows of a projection from the whole log, folded on Spark and handed to the live runner.
+"""`rebuild`: fold the whole log on Spark into the rows of a projection, and pass them to the live runner.
 
-The new epoch is staged before the log is looked at: an erasure that comes meanwhile drops states in it, and then the
-rows are not taken. The switch is that of the in-process rebuild, so readers never go back.
+The new epoch is staged before the log is read: an erasure in the meantime drops states in that epoch, and then the
+rows are refused. The switch is that of the in-process rebuild, so readers never see older rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def rebuild(
     *,
     show: Show | None = None,
 ) -> Place:
-    """Fold the whole log into a new epoch, switch to it, and remove the old one; says where its rows were then."""
+    """Fold the whole log into a new epoch, switch to it, and remove the old one; the place of the new rows."""
     if projection.kind != ROWS:
         reason = "it owns SQL tables, which Spark cannot write"
         raise errors.ProjectionInvalid(name=projection.name, reason=reason)
@@ -57,7 +57,7 @@ def rebuild(
 
 
 def _fill(spark: SparkSession, store: Store, projection: Any, staged: Place, archive: str | Path | None) -> None:
-    """Write the rows that Spark folds, and only with the last of them how far they go."""
+    """Write the rows that Spark folds, and after the last row the position up to which they go."""
     views, position = store.log.views, staged.position
     source = whole_log(address_of(store), archive, spark=spark)
     with computed(folded(spark, store, projection, source)) as found:
@@ -79,7 +79,7 @@ def folded(spark: SparkSession, store: Store, projection: Any, source: WholeLog)
 
 @contextmanager
 def computed(rows: DataFrame) -> Iterator[DataFrame]:
-    """The rows, computed on all cores at once: whoever goes through them asks for one partition after the other."""
+    """The rows, computed on all cores: iterating over a table computes one partition after the other."""
     kept = rows.persist(StorageLevel.DISK_ONLY)
     try:
         kept.count()
@@ -89,7 +89,7 @@ def computed(rows: DataFrame) -> Iterator[DataFrame]:
 
 
 def chunks(rows: DataFrame) -> Iterator[list[ViewRow]]:
-    """Rows, a partition at a time at the driver, in lists that one transaction takes."""
+    """The rows in lists for one transaction each; the driver holds one partition at a time."""
     found = (ViewRow(row[0], bytes(row[1]), bytes(row[2])) for row in rows.toLocalIterator(prefetchPartitions=True))
     while chunk := list(islice(found, ROWS_A_WRITE)):
         yield chunk

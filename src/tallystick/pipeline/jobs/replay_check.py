@@ -1,7 +1,7 @@
-"""`replay-check`: for every run that was sealed, full fold ≡ snapshot + tail ≡ stored fingerprint.
+"""`replay-check`: for every sealed run check that full fold ≡ snapshot + tail ≡ stored fingerprint.
 
-The events of a stream and the facts about it come to one task. It folds the stream once from its first event, with the
-reducers that its fingerprints name, and once more from each snapshot it has; at every sealed seq all must agree.
+The events of a stream and the facts about it go to one task. It folds the stream from its first event with the
+reducers that its fingerprints name, and again from each of its snapshots; at every sealed seq all must agree.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
 from tallystick.pipeline.fold.states import applied
 from tallystick.pipeline.source import columns
+from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.source.log_query import absolute
 from tallystick.pipeline.spark.failures import clear, mark_errors
 from tallystick.pipeline.spark.progress import Show, watched
@@ -41,24 +42,23 @@ _SCHEMA = pa.schema(
 )
 _FACTS = (facts.SEALED, facts.SNAPSHOTTED, facts.SNAPSHOT_DROPPED, facts.ERASED)
 
-Batches = Iterator[pa.RecordBatch]
 Verdict = tuple[str, int, str, str, str]
 
 
 class ReducerCode(msgspec.Struct, frozen=True):
-    """A reducer, and the digest of its upcasters: taken at the driver, since workers do not have the source."""
+    """A reducer and the digest of its upcasters, which the driver computes: workers do not have the source."""
 
     reducer: Reducer
     upcasters: str
 
     def made(self, fact: facts.Sealed | facts.Snapshotted) -> bool:
-        """Whether a fact was made by this code."""
+        """Whether this code made a fact."""
         wanted = (self.reducer.name, self.reducer.version, self.upcasters)
         return (fact.reducer, fact.reducer_version, fact.upcasters) == wanted
 
 
 class ReplayCheckResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How many fingerprints agree, how many do not, how many cannot be compared; and each that does not agree."""
+    """The number of fingerprints that agree, differ, or cannot be compared; and those that do not agree."""
 
     same: int
     different: int
@@ -69,7 +69,7 @@ class ReplayCheckResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether something was compared, and no fingerprint disagrees."""
+        """Whether at least one fingerprint was compared, and all agree."""
         return self.different == 0 and self.same > 0
 
 
@@ -82,7 +82,7 @@ def replay_check(
     catalog: Catalog | None = None,
     show: Show | None = None,
 ) -> ReplayCheckResult:
-    """Check every fingerprint that was sealed, with the reducer of its name."""
+    """Check every sealed fingerprint with the reducer of its name."""
     known = only_upcasters(catalog)
     ship_modules(*reducers, known)
     codes = {item.name: ReducerCode(item, known.upcaster_digest(item.types or None).hex()) for item in reducers}
@@ -138,7 +138,7 @@ def _checking(url: str, codes: dict[str, ReducerCode], catalog: Catalog) -> Call
 
 
 def _checks(batches: Batches, store: Store, codes: dict[str, ReducerCode], catalog: Catalog) -> Iterator[StreamCheck]:
-    """One check a stream, when its last event has passed: facts come first, then events."""
+    """One check per stream, after its last event: facts come first, then events."""
     current: StreamCheck | None = None
     for batch in batches:
         subjects = batch.column(batch.schema.get_field_index(SUBJECT)).to_pylist()
@@ -153,7 +153,7 @@ def _checks(batches: Batches, store: Store, codes: dict[str, ReducerCode], catal
 
 
 class StreamCheck:
-    """The check of one stream: its facts, then its events, then the verdicts."""
+    """Checks one stream: takes its facts, then its events, then returns the verdicts."""
 
     def __init__(self, stream: str, store: Store, codes: dict[str, ReducerCode]) -> None:
         self.stream = stream
@@ -166,7 +166,7 @@ class StreamCheck:
         self._prints: dict[tuple[str, int], list[tuple[str, bytes]]] = {}
 
     def take(self, event: Event) -> None:
-        """The next fact, or the next event."""
+        """Take the next fact or event."""
         if event.stream != self.stream:
             self._take_fact(event)
             return
@@ -192,9 +192,9 @@ class StreamCheck:
             self._erased[facts.parse(event, facts.Erased).seq] = event.position
 
     def _begin(self) -> list[_Run]:
-        """A fold from the first event for each reducer that sealed here, and one from each of its snapshots.
+        """A fold from the first event for each reducer that sealed here, and one fold from each of its snapshots.
 
-        Other code than the one that sealed is not run: it may not even get over these events.
+        Only the code that sealed is run: other code may fail at these events.
         """
         made = [fact for _, fact in self._seals if fact.reducer in self._codes and self._codes[fact.reducer].made(fact)]
         self._wanted = {(fact.reducer, fact.seq) for fact in made}
@@ -209,7 +209,7 @@ class StreamCheck:
         return runs
 
     def verdicts(self) -> Iterator[Verdict]:
-        """What is to be said of each fingerprint."""
+        """The verdict on each fingerprint."""
         for at, fact in self._seals:
             verdict, reason = self._verdict(at, fact)
             yield self.stream, fact.seq, fact.reducer, verdict, reason
@@ -217,11 +217,11 @@ class StreamCheck:
     def _verdict(self, at: int, fact: facts.Sealed) -> tuple[str, str]:
         code = self._codes.get(fact.reducer)
         if code is None:
-            return NOT_COMPARABLE, "the reducer was not handed in"
+            return NOT_COMPARABLE, "the reducer was not given"
         if not code.made(fact):
             return NOT_COMPARABLE, f"sealed by version {fact.reducer_version}, or through other upcasters"
         if any(seq <= fact.seq and position > at for seq, position in self._erased.items()):
-            return NOT_COMPARABLE, "an event under it was erased since"
+            return NOT_COMPARABLE, "an event that it covers was erased since"
         made = self._prints.get((fact.reducer, fact.seq), [])
         if not made:
             return NOT_COMPARABLE, "the events that it covers were pruned, and no snapshot is left"
@@ -232,7 +232,7 @@ class StreamCheck:
 
 
 class _Run:
-    """One fold of a stream: from its first event, or from a snapshot on."""
+    """One fold of a stream, from its first event or from a snapshot."""
 
     def __init__(self, reducer: Reducer, name: str, body: bytes | None, seq: int) -> None:
         self.reducer = reducer
@@ -247,7 +247,7 @@ class _Run:
         """Fold the event, if it is the next one."""
         if event.seq != self._seq + 1:
             self.is_begun = not self._from_start and event.seq == self._seq
-            self.is_whole = False  # what follows a gap says nothing
+            self.is_whole = False  # a state after a gap proves nothing
             return
         if not self.reducer.types or event.type in self.reducer.types:
             self._state = applied(self.reducer, self._state, event)

@@ -1,20 +1,18 @@
-"""`stream`: a projection kept current by Structured Streaming, each event exactly once into its row.
+"""`stream`: keep a projection current with Structured Streaming; each event changes its row exactly once.
 
-The rows say where to read on, and a batch only how far: the events between the rows and the end of the batch are read,
-and folded by the tasks onto the rows as they are. The tasks write what comes out beside the rows, where nobody sees it.
-When all are done, the driver puts it in force in one transaction, which compares where the rows were and how many there
-are. So Spark's checkpoint may be behind the rows or ahead of them, a task or a batch that Spark repeats has no second
-effect, and the driver holds no rows.
+The rows say where to read from, a batch only how far. The tasks read the events between the rows and the end of the
+batch, fold them onto the rows, and write the results to a batch that readers cannot see. When all tasks are done, the
+driver makes the batch visible in one transaction, which checks the position of the rows and their number. So Spark's
+checkpoint may be behind the rows or ahead of them, a repeated task or batch has no second effect, and the driver holds
+no rows.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
@@ -38,8 +36,8 @@ from tallystick.pipeline.stream.batch_size import end_of_batch
 from tallystick.projections.places import PlaceKeeper
 from tallystick.store import cursors
 from tallystick.store.selection import Selection
-from tallystick.store.stating import shown
 from tallystick.store.store import Store
+from tallystick.store.urls import redacted
 from tallystick.store.views import ROWS, Place
 
 BATCH_EVENTS = 200_000
@@ -50,11 +48,9 @@ DROPPED_A_WRITE = 1000
 NUMBER_BYTES = 16
 _JARS = {"s3a": "hadoop-aws", "gs": "gcs-connector", "abfs": "hadoop-azure", "abfss": "hadoop-azure"}
 
-Batches = Iterator[pa.RecordBatch]
-
 
 class Bounds(NamedTuple):
-    """How many positions, and how many bytes of events, the rows move on by in one transaction at most."""
+    """The most positions, and the most bytes of events, by which one transaction advances the rows."""
 
     events: int
     bytes: int
@@ -73,7 +69,7 @@ def stream(
 ) -> StreamingQuery:
     """Start a query that keeps a projection current; without `follow` it ends when it has caught up.
 
-    The rows move on by at most so many positions and so many bytes of events in one transaction.
+    One transaction advances the rows by at most `batch_events` positions and `batch_bytes` bytes of events.
     """
     if projection.kind != ROWS:
         raise errors.ProjectionInvalid(name=projection.name, reason="it owns SQL tables, which Spark cannot write")
@@ -94,7 +90,7 @@ def stream(
 
 
 def apply_batch(batch: DataFrame, job: ProjectionJob, spark: SparkSession, bounds: Bounds) -> None:
-    """Bring the rows up to the end of a batch, from wherever they are, in steps that keep to the bounds."""
+    """Bring the rows to the end of a batch, from wherever they are, in steps within the bounds."""
     end = max(row["until"] for row in batch.collect())
     with mark_errors(), job.open(for_rows=True) as store:
         head_past(store, end)
@@ -104,14 +100,14 @@ def apply_batch(batch: DataFrame, job: ProjectionJob, spark: SparkSession, bound
                 if _step(spark, job, store, end, bounds) >= end:
                     return
                 tries = 0
-            except errors.ViewMoved:  # another runner was faster: look again at what is left to do
+            except errors.ViewMoved:  # another runner was faster: see what is left to do
                 tries += 1
         name = job.projection.name
         raise errors.ViewMoved(projection=name, epoch=0, expected="rows that rest", actual="moving all the time")
 
 
 def _step(spark: SparkSession, job: ProjectionJob, store: Store, end: int, bounds: Bounds) -> int:
-    """Fold dropped states again, and apply the next events up to `end`; says how far the rows are then."""
+    """Fold dropped states again, and apply the next events up to `end`; the position of the rows after that."""
     views, projection = store.log.views, job.projection
     place = PlaceKeeper(store, projection, views).live()
     while keys := views.dropped(place.projection, place.epoch, limit=DROPPED_A_WRITE):
@@ -131,7 +127,7 @@ def _step(spark: SparkSession, job: ProjectionJob, store: Store, end: int, bound
 
 
 def _fold_again(spark: SparkSession, job: ProjectionJob, store: Store, place: Place, keys: list[str]) -> None:
-    """Put the rows of dropped states in force again, folded by the tasks; the place stays."""
+    """Fold the rows of dropped states again, by tasks; the place does not move."""
     batch = Batch(secrets.token_bytes(NUMBER_BYTES), place, place.position)
     shares = [keys[number :: tasks.cores(spark)] for number in range(min(tasks.cores(spark), len(keys)))]
     counts = tasks.run_each(spark, shares, lambda share: refold(job, batch, share), int)
@@ -139,29 +135,23 @@ def _fold_again(spark: SparkSession, job: ProjectionJob, store: Store, place: Pl
 
 
 def _events(spark: SparkSession, query: LogQuery, after: int, until: int) -> DataFrame:
-    """The events between, read by a plain job: to plan a table of the source takes longer than a small batch."""
+    """The events of a range, read by a plain job: to plan a table of the source takes longer than a small batch."""
     ranges = split(after, until, partition_events=None, cores=tasks.cores(spark))
-
-    def read(batches: Batches) -> Batches:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from read_range(query, columns.COLUMNS, ranges[number])
-
-    return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(read, columns.DDL)
+    return tasks.table(spark, ranges, lambda part: read_range(query, columns.COLUMNS, part), columns.DDL)
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------
 
 
 def checkpoint_of(spark: SparkSession, given: str | Path) -> str:
-    """The place as Spark takes it: a directory by its whole path, or a URL that this session can reach."""
+    """The checkpoint as Spark takes it: an absolute path, or a URL of a file system that this session knows."""
     scheme = scheme_of(given)
     if scheme in (None, "file") or isinstance(given, Path):
         return str(directory_at(given, what="checkpoint"))
     if not _is_known(spark, scheme):
         need = f"with the jar {_JARS[scheme]} in Spark" if scheme in _JARS else "and Spark knows no such file system"
         must = f"a directory, by its path or as file:///PATH, or a URL that Spark can reach: this one only {need}"
-        raise errors.InvalidValue(what="checkpoint", value=shown(given), must=must)
+        raise errors.InvalidValue(what="checkpoint", value=redacted(given), must=must)
     return given
 
 

@@ -1,7 +1,7 @@
-"""`verify`: every event of the whole log, in parallel, against its bytes, its neighbours and what is known of it.
+"""`verify`: check every event of the whole log in parallel: its bytes, its neighbours, and what other records claim.
 
-What it cannot find without a witness outside of the store: the newest events of a log that were cut off together with
-everything that knows of them; and, where there is no archive, two events that exchanged their positions.
+Without a witness outside of the store it cannot find that the newest events were cut off together with all records of
+them. Without an archive it cannot find that two events exchanged their positions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tallystick.store import iterate
 from tallystick.store.events import Problem
 
 PROBLEMS_MAX = 10_000
-PLACES_SENT_MAX = 100_000  # to every task, so that no event goes through a shuffle
+PLACES_SENT_MAX = 100_000  # sent to every task, so that no event goes through a shuffle
 NO_WITNESS = "that the newest live events were cut off cannot be found without a witness outside of the store"
 _PAGE = 10_000
 HEADS_DDL = "stream string, seq bigint, link binary"
@@ -46,7 +46,7 @@ Head = tuple[str, int, bytes]
 
 
 class VerifyResult(msgspec.Struct, kw_only=True):
-    """What was looked at and what was found. `ok` is the answer; `unsure` says what could not be looked at."""
+    """What was checked and what was found. `ok` is the verdict; `unsure` lists what could not be checked."""
 
     events: int = 0
     streams: int = 0
@@ -62,14 +62,14 @@ class VerifyResult(msgspec.Struct, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether no problem was found."""
         return not self.problems
 
 
 def verify(
     spark: SparkSession, url: str, archive: str | Path | None = None, *, show: Show | None = None
 ) -> VerifyResult:
-    """Verify a log and its archive, if it has one."""
+    """Verify a log, and its archive if it has one."""
     own = job_session(spark)
     with clear(), watched(spark, "verify", show), _kept(_heads(own, url)) as heads:
         seen = _first(heads.agg(F.count(F.lit(1)), F.max(F.when(F.col("stream") == "", F.col("seq")))))
@@ -92,9 +92,10 @@ def verify(
 
 
 def _heads(spark: SparkSession, url: str) -> DataFrame:
-    """What the store says of each stream; and, as that of a stream without a name, the head before it was asked.
+    """The store's head of each stream; and first, under an empty name, the head of the log.
 
-    Asked before the table is fixed, so that the table has at least these; and by a task, since there may be many.
+    They are read before the table is fixed, so that the table has at least these events; and by a task, since there
+    may be many streams.
     """
     address = absolute(url)
 
@@ -115,7 +116,7 @@ def _as_batch(rows: list[Head]) -> pa.RecordBatch:
 
 
 def _driver_side(source: WholeLog, found: VerifyResult) -> None:
-    """What is known without reading an event: holes, the manifest, what is left to erase."""
+    """Add what is known without reading events: holes, faults of the manifest, and erasures that are not done."""
     with open_log(source.url) as store:
         for hole in store.log.holes():
             reason = f"positions {hole.first} to {hole.last}: {hole.reason}"
@@ -127,7 +128,7 @@ def _driver_side(source: WholeLog, found: VerifyResult) -> None:
 
 
 def _unreached(source: WholeLog) -> Iterator[str]:
-    """What erasures have not reached yet: the next archive run takes it out."""
+    """What erasures have not reached yet; the next archive run removes it."""
     if source.manifest is None or source.storage is None:
         return
     if source.erased:
@@ -138,7 +139,7 @@ def _unreached(source: WholeLog) -> Iterator[str]:
 
 @contextmanager
 def _kept(table: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK) -> Iterator[DataFrame]:
-    """A table that is asked several times and computed once."""
+    """A table that is computed once and used several times."""
     kept = table.persist(level)
     try:
         yield kept
@@ -153,7 +154,7 @@ def _first(table: DataFrame) -> Row:
 
 
 class _Counts(NamedTuple):
-    """How many rows the tasks left for others to look at."""
+    """How many rows the tasks left for further checks."""
 
     rows: int
     facts: int
@@ -161,7 +162,7 @@ class _Counts(NamedTuple):
 
 
 def _count(checked: DataFrame, found: VerifyResult) -> _Counts:
-    """How much there was, and how much of it anybody has to look at."""
+    """Fill in the numbers of events; the numbers of rows that need further checks."""
     kind = F.col("kind")
     sums = [F.sum(name) for name in ("events", "signed", "community")]
     chosen = ((kind == SUSPECT) & F.col("gone"), kind == FACT, kind == SUSPECT)
@@ -172,7 +173,7 @@ def _count(checked: DataFrame, found: VerifyResult) -> _Counts:
 
 
 class _Claims(NamedTuple):
-    """What is said of events: by the log of its streams, by control facts, and by payloads that do not fit."""
+    """What other records claim: heads of streams, control facts, and payloads that do not fit their checksum."""
 
     heads: DataFrame
     pruned: DataFrame
@@ -182,7 +183,7 @@ class _Claims(NamedTuple):
 
 
 def _rows(source: WholeLog, checked: DataFrame, heads: DataFrame, until: int, found: VerifyResult) -> None:
-    """Everything that the rows themselves tell, of what the tasks have left of them."""
+    """All checks on the rows that the tasks left."""
     counts = _count(checked, found)
     set_shuffle_partitions(
         checked.sparkSession, rows=counts.rows + found.streams, cores=tasks.cores(checked.sparkSession)
@@ -209,14 +210,14 @@ def _rows(source: WholeLog, checked: DataFrame, heads: DataFrame, until: int, fo
 
 
 def _witnessed(source: WholeLog, listed: Manifest, control: DataFrame | None, found: VerifyResult) -> None:
-    """Whether the archive has what the log says it was pruned by: in facts that were seen, and beside every cut."""
+    """Check that the archive is the one that the log was pruned by: by facts in the rows and facts about cuts."""
     known = []
     for row in findings.relied_on(control).collect() if control is not None else ():
-        with suppress(msgspec.DecodeError):  # then it is not what was written, and is named as that
+        with suppress(msgspec.DecodeError):  # then the fact was changed, and another check reports that
             known.append(as_witness(msgspec.json.decode(row["archive"]), through=row["through"] or 0))
     with open_log(source.url) as store:
         if not store.log.holes():
-            with suppress(errors.TallyError):  # likewise
+            with suppress(errors.TallyError):  # as above
                 known += witnesses(store)
         wrong = list(why_not_witnessed(listed, store, known=dict.fromkeys(known)))
     found.problems += [Problem("archive", reason) for reason in wrong[:PROBLEMS_MAX]]
@@ -224,20 +225,20 @@ def _witnessed(source: WholeLog, listed: Manifest, control: DataFrame | None, fo
 
 def _said(source: WholeLog, heads: DataFrame, trusted: DataFrame, suspects: DataFrame) -> _Claims:
     pruned = findings.pruned_claims(trusted)
-    if source.manifest is not None:  # with the archive at hand, only what was pruned without one may be missing
+    if source.manifest is not None:  # with an archive, only events that were pruned without it may be missing
         pruned = pruned.where("accepted and archive is null")
     return _Claims(heads, pruned, findings.erased_claims(trusted), findings.sealed_claims(trusted), suspects)
 
 
 def _trusted(control: DataFrame, unknown: DataFrame, beside: DataFrame, suspects: DataFrame) -> DataFrame:
-    """The control facts that may excuse something: linked, unchanged, and known to the log."""
+    """The control facts that can explain a missing event or payload: linked, unchanged, and known to the log."""
     broken = findings.wrong_places(findings.without_cuts(beside.where(F.col("stream").startswith("tally."))))
     bad = [item.select("stream", "seq") for item in (unknown, broken, suspects)]
     return control.join(reduce(DataFrame.unionAll, bad).distinct(), ["stream", "seq"], "left_anti")
 
 
 def _pruned(claims: DataFrame) -> int:
-    """How many events are gone, as the last fact about each stream says."""
+    """The number of pruned events, by the last fact about each stream."""
     gone = claims.groupBy("stream").agg(F.max("count").alias("count")).agg(F.sum("count")).first()
     return (gone[0] if gone is not None else 0) or 0
 
@@ -245,13 +246,13 @@ def _pruned(claims: DataFrame) -> int:
 def _places(
     source: WholeLog, checked: DataFrame, said: _Claims, counts: _Counts, wrong: list[DataFrame], found: VerifyResult
 ) -> None:
-    """What is said of single events. Those that no piece has named are looked up in the whole log, if there are any."""
+    """Check the claims about single events. Events that no piece has reported are looked up in the whole log."""
     with _kept(findings.unmatched(said.heads, findings.last_of(checked))) as ends:
         gone = said.suspects.where("gone").select("stream", "seq")
         still = said.erased.join(gone, ["stream", "seq"], "left_anti")
         named = [ends, *([still, said.sealed] if counts.facts else [])]
         with _kept(findings.places(*named)) as places:
-            if count := places.count():  # else what is said is so
+            if count := places.count():  # otherwise every claim holds
                 there = _located(source, checked, places, count)
                 wrong = [*wrong, findings.wrong_heads(there, ends, said.pruned)]
                 if counts.facts:
@@ -262,7 +263,7 @@ def _places(
 
 
 def _located(source: WholeLog, checked: DataFrame, places: DataFrame, count: int) -> DataFrame:
-    """(stream, seq, position, found_link) of the events at so many places: one more pass, only where somebody asks."""
+    """(stream, seq, position, found_link) of the events at these places: one more pass over the log, only if needed."""
     spark = checked.sparkSession
     events = source.tail(spark, columns=piece_check.LOCATED)
     if source.storage is not None:
@@ -276,7 +277,7 @@ def _readable(checked: DataFrame, folder: str) -> list[str]:
 
 
 def _streams(source: WholeLog, checked: DataFrame, found: VerifyResult) -> None:
-    """Where blocks are wrong: which streams lack what, by the ends that were noted for them."""
+    """If blocks are wrong, find which streams lack events, by the ends in the archive."""
     if not any(problem.what == "block" for problem in found.problems):
         return
     spark, names = checked.sparkSession, _readable(checked, archive_files.HEADS)
@@ -302,7 +303,7 @@ def _signatures(beside: DataFrame, found: VerifyResult) -> None:
         nobodys = wrong.where(F.col("what") == authors.NOBODYS).count()
         _add(wrong.where(F.col("what") == authors.SIGNATURE), found)
     if nobodys:
-        found.unsure.append(f"{nobodys} events are signed by somebody whom nothing names")
+        found.unsure.append(f"{nobodys} events are signed with a key that nothing names")
 
 
 def _add(wrong: DataFrame, found: VerifyResult) -> None:

@@ -1,26 +1,28 @@
-"""What a table's rows say by themselves: checksums, and every stream from its first event on, in order of position.
+"""Checking the rows of a table by themselves: checksums, and every stream from its first event on.
 
-The rows are looked at by what `verify` uses in Spark's tasks (`chain_check`); here one process sees all of them.
+`chain_check` checks the rows, as in the Spark tasks of `verify`; here one process sees all of them, in order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from tallystick.event import chain
 from tallystick.pipeline.verify.chain_check import BREAK, COUNT, EDGE, FACT, SUSPECT, ChainChecker, Found
-from tallystick.store import facts
+from tallystick.store import facts, reasons
 from tallystick.store.events import Problem
+from tallystick.store.reasons import Reason
 
 _GENESIS = "0" * 64
 
 
 class Chains:
-    """The streams of a table, as its rows pass by."""
+    """Checks the rows of a table, stream by stream."""
 
     def __init__(self) -> None:
         self._pieces = ChainChecker()
@@ -29,13 +31,13 @@ class Chains:
         self.events = self.streams = 0
 
     def take(self, rows: pa.Table) -> Iterator[Problem]:
-        """Check the next rows, which are in order."""
+        """Check the next rows, which come in order of position."""
         for batch in rows.to_batches():
             for found in self._pieces.take(batch):
                 yield from self._judged(found)
 
     def close(self) -> Iterator[Problem]:
-        """Check where each stream begins, and remember nothing more."""
+        """Check where each stream begins."""
         for found in self._pieces.close():
             if found["kind"] == COUNT:
                 self.events = found["events"]
@@ -50,12 +52,12 @@ class Chains:
         elif kind == SUSPECT and found["gone"]:
             self.gone[found["position"]] = (_text(found["stream"]), found["seq"])
         elif kind == SUSPECT:
-            yield _problem(found, "checksum", "the payload does not have its checksum")
+            yield _problem(found, reasons.CHECKSUM)
         elif kind in (EDGE, BREAK):
             yield from _misplaced(found)
 
     def _note(self, found: Found) -> None:
-        """Remember what a control fact says was erased; another row than the log's is found as that."""
+        """Remember the position that an erasure fact names. A damaged fact is found as a changed row."""
         if _text(found["type"]) != facts.ERASED or found["payload"] is None:
             return
         try:
@@ -65,23 +67,24 @@ class Chains:
 
 
 def _misplaced(found: Found) -> Iterator[Problem]:
-    """Why an event does not follow the one before it in its stream, or does not begin one."""
+    """Why an event does not follow the one before it in its stream, or cannot begin a stream."""
     seq, position = found.get("seq_before") or 0, found.get("position_before") or 0
-    beside = f" (after position {position})" if position else ""
+    neighbour = f" (after position {position})" if position else ""
     if found["seq"] != seq + 1:
-        yield _problem(found, "sequence", f"seq {found['seq']} follows {seq}{beside}")
+        yield _problem(found, reasons.SEQUENCE, neighbour, seq=found["seq"], before=seq)
         return
     link = found.get("link_before")
     before = _GENESIS if position == 0 else link.hex() if link is not None else ""
     rest = found["rest"]
     if rest is None or sha256(f"{chain.DOMAIN}\n{before}".encode() + rest).digest() != found["link"]:
-        yield _problem(found, "link", f"the link does not follow from the event and the link before it{beside}")
+        yield _problem(found, reasons.LINK, neighbour)
     elif found["position"] <= position:
-        yield _problem(found, "order", f"its position does not rise along its stream{beside}")
+        yield _problem(found, reasons.ORDER, neighbour)
 
 
-def _problem(found: Found, what: str, reason: str) -> Problem:
-    return Problem(what, reason, found["position"] or 0, _text(found["stream"]), found["seq"] or 0)
+def _problem(found: Found, reason: Reason, neighbour: str = "", **values: Any) -> Problem:
+    problem = reason.of(_text(found["stream"]), found["seq"] or 0, position=found["position"] or 0, **values)
+    return msgspec.structs.replace(problem, reason=problem.reason + neighbour)
 
 
 def _text(value: bytes | str | None) -> str:

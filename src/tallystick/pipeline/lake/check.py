@@ -1,7 +1,7 @@
-"""`verify` of a table: its rows by themselves, and against the archive and the log, a window of positions at a time.
+"""`verify` of a table: its rows by themselves, and against the archive and the log, one window of positions at a time.
 
-Nothing is raised for what is wrong in the table: every finding is named. Files are read whole, by their names, so that
-no statistics and no footer can hide a row.
+Damage in the table does not raise: every finding is reported. Files are read whole, by their names, so that no
+statistics and no footer can hide a row.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tallystick.pipeline.source.partitions import Range
 from tallystick.pipeline.spark.progress import Show
 from tallystick.pipeline.storage.port import Storage
 from tallystick.pipeline.whole_log import WholeLog, whole_log
+from tallystick.store import reasons
 from tallystick.store.events import Problem
 
 _ENVELOPE = ("position", "stream", "seq")
@@ -36,7 +37,7 @@ WINDOW = 100_000
 
 
 class TableVerifyResult(msgspec.Struct, kw_only=True):
-    """What was looked at and what was found. `ok` is the answer; `unsure` says what could not be looked at."""
+    """What was checked and what was found. `ok` is the verdict; `unsure` lists what could not be checked."""
 
     format: str
     events: int = 0
@@ -51,11 +52,11 @@ class TableVerifyResult(msgspec.Struct, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether no problem was found."""
         return not self.problems
 
     def add(self, problems: Iterable[Problem]) -> None:
-        """Note findings, as long as there is room."""
+        """Add problems, up to `PROBLEMS_MAX`."""
         room = PROBLEMS_MAX - len(self.problems)
         found = list(islice(problems, room + 1))
         self.truncated = self.truncated or len(found) > room
@@ -95,7 +96,7 @@ class _Check:
         self._comparison = TableComparison(later)
 
     def run(self, show: Show | None) -> None:
-        """Look at the files, then at the rows, then at what the whole of them says."""
+        """Check the files, then the rows, then the table as a whole."""
         known = list(self._files())
         windows = list(_windows(self._source, self._mark.through))
         self._found.add(_beyond(self._table.storage, known, self._mark.through))
@@ -110,11 +111,11 @@ class _Check:
         with open_log(self._source.url) as store:
             after, until = self._source.through, self._mark.through
             self._found.add(self._comparison.unanchored(store, after=after, until=until))
-        self._say()
+        self._summarize()
 
     def _files(self) -> Iterator[ReadableFile]:
         if (hidden := self._table.hidden()) is not None:
-            self._found.add([Problem("table", f"rows were taken away without changing a file: {hidden}")])
+            self._found.add([Problem("table", f"rows were removed without changing a file: {hidden}")])
         for file in self._table.files():
             self._found.files += 1
             try:
@@ -127,7 +128,7 @@ class _Check:
             yield known
 
     def _rows(self, known: list[ReadableFile], window: Range) -> pa.Table:
-        """The rows of the table in a window, in the order of positions."""
+        """The rows of the table in a window, in order of position."""
         parts: list[pa.Table] = [SCHEMA.empty_table()]
         for one in known:
             try:
@@ -148,34 +149,33 @@ class _Check:
             yield from self._comparison.compare(store, expected, rows, is_archived=self._is_archived(window))
 
     def _is_archived(self, window: Range) -> bool:
-        """Whether the archive has every event of a window that there ever was."""
+        """Whether the archive has every event that a window ever had."""
         manifest = self._source.manifest
         bucket = manifest.bucket_of(window.until) if manifest is not None else None
         return bucket is not None and not bucket.lacking
 
     def _payloads(self) -> Iterator[Problem]:
-        """Payloads that are gone and that no control fact speaks of, in the table or behind its mark."""
-        told = self._chains.erased | self._later
+        """Missing payloads that no control fact names, neither in the table nor after its mark."""
+        erased = self._chains.erased | self._later
         for position, (stream, seq) in sorted(self._chains.gone.items()):
-            if position not in told:
-                reason = "the payload is gone, and no control fact says that it was erased"
-                yield Problem("erasure", reason, position, stream, seq)
+            if position not in erased:
+                yield reasons.ERASURE_NOT_CLAIMED.of(stream, seq, position=position)
 
-    def _say(self) -> None:
-        """Counts, and what is left to do."""
+    def _summarize(self) -> None:
+        """Fill in the counts, and what could not be checked."""
         found = self._found
         found.events, found.streams, found.erased = self._chains.events, self._chains.streams, len(self._chains.gone)
         if still := self._comparison.not_reached:
             found.unsure.append(f"{still} payloads were erased since the last run, and the table still holds them")
         if left := self._table.left():
             found.unsure.append(f"{left} data files of old versions and killed runs may hold payloads that were erased")
-        if pruned := self._comparison.alone:
+        if pruned := self._comparison.uncompared:
             text = f"{pruned} events were pruned from the log: without its archive only their chains were checked"
             found.unsure.append(text)
 
 
 def _windows(source: WholeLog, through: int) -> Iterator[Range]:
-    """Ranges of positions up to the mark: those of the archive's buckets, so that no file of it is read twice."""
+    """Ranges of positions up to the mark. They follow the archive's buckets, so that no file is read twice."""
     after = 0
     for bucket in source.manifest.buckets if source.manifest is not None else ():
         if after < through:
@@ -186,17 +186,17 @@ def _windows(source: WholeLog, through: int) -> Iterator[Range]:
 
 
 def _beyond(storage: Storage, known: list[ReadableFile], through: int) -> Iterator[Problem]:
-    """Rows in front of the first position or behind the mark."""
+    """Rows before the first position or after the mark."""
     for one in known:
         for first, last in ((-(1 << 63), 0), (through + 1, (1 << 63) - 1)):
             for rows in rows_between(storage, one, first, last):
                 for position, stream, seq in zip(*(rows[name].to_pylist() for name in _ENVELOPE), strict=True):
-                    reason = f"the table goes to position {through}, and has this row beside"
+                    reason = f"the table ends at position {through}, but has this row"
                     yield Problem("row", reason, position, stream or "", seq or 0)
 
 
 def _placed(rows: pa.Table) -> pa.Table:
-    """The rows that are in a stream; of others there is no chain, and the comparison names them."""
+    """The rows with a stream and a seq. Others have no chain; the comparison reports them."""
     return rows.filter(pc.and_(pc.is_valid(rows["stream"]), pc.is_valid(rows["seq"])))
 
 

@@ -1,4 +1,4 @@
-"""Rows of a table beside those that it should have: each event once, where it was, with every column as it was."""
+"""Comparing the rows of a table with those it must have: each event once, at its position, with the same columns."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _PLACE = ("position", "stream", "seq")
 
 
 class TableComparison:
-    """Compares one window after the other."""
+    """Compares one window of positions after the other."""
 
     def __init__(self, later: set[int]) -> None:
-        self._later = later  # positions of payloads that were erased behind the mark: no finding
+        self._later = later  # positions of payloads that facts after the mark erased: not a finding
         self._cuts: dict[str, Cut | None] = {}
         self._anchored: set[str] = set()
         self.not_reached = 0
-        self.alone = 0  # rows that nothing was there to compare with
+        self.uncompared = 0  # rows that neither log nor archive has any more
 
     def compare(self, store: Store, expected: pa.Table, rows: pa.Table, *, is_archived: bool) -> Iterator[Problem]:
-        """What is wrong in a window; where it is archived, nothing that was pruned may be missing there."""
+        """What is wrong in a window. If it is archived, it must also have the events that the log has pruned."""
         positions, wanted = rows["position"].to_numpy(), expected["position"].to_numpy()
         is_again = np.zeros(len(positions), bool)
         is_again[1:] = positions[1:] == positions[:-1]
@@ -44,12 +44,12 @@ class TableComparison:
         yield from self._changed(expected.filter(pa.array(is_there)), rows.take(pa.array(once[at[is_there]])))
 
     def _extra(self, store: Store, rows: pa.Table, is_archived: bool) -> Iterator[Problem]:
-        """Rows that neither log nor archive has. What was pruned may be missing there."""
+        """Rows that neither the log nor the archive has. Events that were pruned may be missing there."""
         places = (rows[name].to_pylist() for name in (*_PLACE, "link"))
         for position, stream, seq, link in zip(*places, strict=True):
             cut = self._cut(store, stream) if not is_archived and stream is not None else None
             if cut is not None and seq is not None and seq <= cut.through:
-                self.alone += 1
+                self.uncompared += 1
                 if seq == cut.through and link == cut.link:
                     self._anchored.add(cut.stream)
                 continue
@@ -61,14 +61,14 @@ class TableComparison:
         return self._cuts[stream]
 
     def unanchored(self, store: Store, *, after: int, until: int) -> Iterator[Problem]:
-        """Streams that were pruned in this range, and do not end in the table with the event that was cut last."""
+        """Streams that were pruned in this range, and whose last pruned event the table does not have as it was."""
         for cut in iterate.cuts(store.log):
             if after < cut.last_position <= until and cut.stream not in self._anchored:
                 reason = "the log was pruned up to this event, and the table does not have it as it was"
                 yield Problem("head", reason, cut.last_position, cut.stream, cut.through)
 
     def _changed(self, expected: pa.Table, rows: pa.Table) -> Iterator[Problem]:
-        """Rows that differ from what they should be, with the names of the columns."""
+        """Rows that differ from the expected ones, with the names of the columns."""
         wrong: dict[int, list[str]] = {}
         for name in SCHEMA.names:
             for at in np.flatnonzero(_differs(expected[name], rows[name])).tolist():
@@ -77,10 +77,10 @@ class TableComparison:
         places = zip(*(expected[name].to_pylist() for name in _PLACE), strict=True) if wrong else ()
         for at, (position, stream, seq) in enumerate(places):
             if at in wrong:
-                yield Problem("row", f"other than it was written: {', '.join(wrong[at])}", position, stream, seq)
+                yield Problem("row", f"it differs from what was written: {', '.join(wrong[at])}", position, stream, seq)
 
     def _is_late(self, expected: pa.Table, rows: pa.Table, at: int) -> bool:
-        """Whether a payload only waits for the next run to take it out."""
+        """Whether a payload was erased since, and the next run will remove it."""
         is_late = (
             not expected["payload"][at].is_valid
             and rows["payload"][at].is_valid
@@ -91,7 +91,7 @@ class TableComparison:
 
 
 def _differs(expected: pa.ChunkedArray, found: pa.ChunkedArray) -> np.ndarray:
-    """Where two columns are not the same. Texts are compared as bytes: a damaged one is not UTF-8."""
+    """Where two columns differ. Texts are compared as bytes: a damaged one may not be UTF-8."""
     if pa.types.is_string(expected.type):
         expected, found = (_as_bytes(column) for column in (expected, found))
     is_same = pc.fill_null(pc.equal(expected, found), False)

@@ -1,6 +1,6 @@
 """A table of Delta Lake, by `deltalake`. The mark is the version of an application transaction (`txn`) of the table.
 
-Every commit is tried once, on the version that was read: the library would otherwise try again on a newer one.
+Every commit is tried once, on the version that was read; the library's own retries on newer versions are off.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tallystick.pipeline.storage.port import Storage, Taken
 
 _SETTINGS = {"delta.logRetentionDuration": "interval 5200 weeks"}
 _OURS = re.compile(r"(?:day=[^/]+/bucket=[^/]+/)?part-\d+-[0-9a-f-]{36}-c\d+(?:\.\w+)?\.parquet")
-_POSITIONS_AT_A_TIME = 2_000  # a statement with more takes long to plan
+_POSITIONS_AT_A_TIME = 2_000  # a statement with more takes too long to plan
 _WRITER = WriterProperties(
     compression="ZSTD",
     column_properties={name: ColumnProperties(statistics_enabled="NONE", dictionary_enabled=False) for name in BARE},
@@ -65,14 +65,14 @@ class Delta:
 
     def mark(self) -> TableMark | None:
         """The mark of the newest version."""
-        with self._clearly():
+        with self._translated_errors():
             try:
                 self._table = DeltaTable(self._url)
             except TableNotFoundError:
                 return None
             said = self._table.metadata().configuration
             if OWNER not in said or not str(said.get(SHARES, "")).isdecimal():
-                raise errors.WrongTable(path=str(self.storage), reason="no run of `lake` has made it")
+                raise errors.WrongTable(path=str(self.storage), reason="`tally pipeline lake` did not make it")
             projection = said.get(PROJECTION, "")
             self._mark = TableMark(
                 store_id=said[OWNER],
@@ -84,7 +84,7 @@ class Delta:
         return self._mark
 
     def _fingerprint(self) -> str:
-        """What the newest commit says of its rows; nothing, if it is not one of ours."""
+        """The fingerprint in the newest commit; empty if another tool made that commit."""
         try:
             lines = self.storage.read(f"_delta_log/{self._table.version():020d}.json").splitlines()
         except FileNotFoundError:
@@ -93,8 +93,8 @@ class Delta:
         return str(said[0].get(FINGERPRINT, "")) if said else ""
 
     def begin(self, mark: TableMark, schema: pa.Schema) -> None:
-        """Make a table without rows."""
-        with self._clearly():
+        """Create a table without rows."""
+        with self._translated_errors():
             DeltaTable.create(
                 self._url,
                 schema,
@@ -110,13 +110,13 @@ class Delta:
         self._write(rows, SCHEMA, "append", msgspec.structs.replace(self._mark, through=through))
 
     def replace(self, rows: Iterator[pa.RecordBatch], mark: TableMark, schema: pa.Schema) -> None:
-        """Put rows in the place of all that are there, and take this mark."""
+        """Replace all rows, and set the mark."""
         self._write(rows, schema, "overwrite", mark)
 
     def _write(
         self, rows: Iterator[pa.RecordBatch], schema: pa.Schema, mode: Literal["append", "overwrite"], mark: TableMark
     ) -> None:
-        with self._clearly():
+        with self._translated_errors():
             write_deltalake(
                 self._table,
                 pa.RecordBatchReader.from_batches(schema, rows),
@@ -127,13 +127,13 @@ class Delta:
             )
 
     def erase(self, positions: Sequence[int]) -> int:
-        """Write the files again that hold payloads at these positions. The mark stays; a commit may be several."""
+        """Rewrite the files with payloads at these positions, in one or more commits. The mark does not move."""
         assert self._mark is not None
         gone = 0
         for begin in range(0, len(positions), _POSITIONS_AT_A_TIME):
             some = positions[begin : begin + _POSITIONS_AT_A_TIME]
             listed = ", ".join(map(str, some))
-            with self._clearly():
+            with self._translated_errors():
                 done = self._table.update(
                     updates={"payload": "cast(null as string)"},
                     predicate=f"payload is not null and position between {min(some)} and {max(some)} "
@@ -147,7 +147,7 @@ class Delta:
 
     def files(self) -> list[ListedFile]:
         """The data files of the version that was read."""
-        with self._clearly():
+        with self._translated_errors():
             found = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
         return [
             ListedFile(
@@ -162,15 +162,15 @@ class Delta:
         ]
 
     def hidden(self) -> str | None:
-        """Deletion vectors take rows away without changing a file; nothing here writes them."""
-        with self._clearly():
+        """Deletion vectors, which remove rows without changing a file. This module does not write them."""
+        with self._translated_errors():
             vectors = pa.table(self._table.deletion_vectors())
         return f"{vectors.num_rows} of its files have deletion vectors" if vectors.num_rows else None
 
     def forget(self) -> int:
-        """Remove every data file that was there before a commit of ours and that the version after it does not name.
+        """Commit, and remove every data file that existed before the commit and is not in the new version.
 
-        The commit ends every other run that is under way, so nobody is about to list what is removed.
+        The commit makes every other run under way fail, so no run can still add one of these files.
         """
         assert self._mark is not None
         there = self._there()
@@ -182,15 +182,15 @@ class Delta:
         return len(old)
 
     def left(self) -> int:
-        """How many data files no version of ours needs."""
+        """The number of data files that the newest version does not name."""
         return len(self._there() - {file.name for file in self.files()})
 
     def _there(self) -> set[str]:
         return {name for name in self.storage.names_below("") if _OURS.fullmatch(name)}
 
     @contextmanager
-    def _clearly(self) -> Iterator[None]:
-        """Raise what the library says as an error of ours."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Raise errors of the library as `Taken` or `TableUnreachable`."""
         try:
             yield
         except CommitFailedError:
@@ -206,7 +206,7 @@ def _application(store_id: str, projection: str) -> str:
 
 
 def _configuration(mark: TableMark) -> dict[str, str | None]:
-    """What a table says of itself. Rows of a projection have no statistics: what events held may be in any of them."""
+    """The properties of a table. Rows of a projection have no statistics: any column may hold parts of payloads."""
     own = {OWNER: mark.store_id, SHARES: str(mark.buckets)}
     if mark.projection:
         return {**_SETTINGS, **own, PROJECTION: mark.projection, "delta.dataSkippingNumIndexedCols": "0"}
@@ -220,5 +220,5 @@ def _commit(mark: TableMark) -> CommitProperties:
 
 
 def _hooks() -> PostCommitHookProperties:
-    """Checkpoints of the log, by the library's rule; and no old version is removed unless that is asked for."""
+    """Checkpoints by the library's rule; old versions are removed only if the user asks for it."""
     return PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)

@@ -1,8 +1,8 @@
-"""A catalog for one Iceberg table, which is the place of the table itself: `metadata/vNUMBER.metadata.json`.
+"""A catalog for one Iceberg table, in the storage of the table itself: `metadata/vNUMBER.metadata.json`.
 
 The highest number is in force, and `metadata/version-hint.text` names it, as in tables of Iceberg's Hadoop catalog.
-A commit creates the next number (`Place.put_new`): of two that go on from the same one, the second fails. So no number
-may become free again: these files are never removed.
+A commit creates the next number (`Storage.put_new`): of two commits on the same version, the second fails. So no
+number may become free again: these files are never removed.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _NUMBERED = re.compile(r"metadata/v(\d+)\.metadata\.json")
 
 
 class DirectoryCatalog(MetastoreCatalog):
-    """The table at a place. What a catalog of many tables can do, it refuses."""
+    """The catalog of the one table in a storage. It refuses what only a catalog of many tables can do."""
 
     def __init__(self, storage: Storage) -> None:
         super().__init__("tallystick")
         self._storage = storage
         self._location = location_of(storage)
-        self.base: str | None = None  # where the version is that alone may be gone on from; None: any that was read
+        self.base: str | None = None  # the only version to commit on; None: any version that was read
 
     def load_table(self, identifier: Any = IDENTIFIER) -> Table:
         """The newest version."""
@@ -47,7 +47,7 @@ class DirectoryCatalog(MetastoreCatalog):
         return Table(IDENTIFIER, FromInputFile.table_metadata(io.new_input(path)), path, io, self)
 
     def begin(self, schema: Schema, spec: PartitionSpec, properties: dict[str, str]) -> None:
-        """Make a table without rows; refused if there is one."""
+        """Create a table without rows; refused if there is a table."""
         metadata = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, self._location, properties)
         try:
             self._put(1, metadata)
@@ -55,9 +55,9 @@ class DirectoryCatalog(MetastoreCatalog):
             raise TableAlreadyExistsError(str(self._storage)) from None
 
     def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
-        """Make the version behind the one that `table` was read as, or fail."""
+        """Commit the version after the one that `table` was read from, or fail."""
         if self.base not in (None, table.metadata_location):
-            raise CommitFailedException("the library went on from another version than the one that was read")
+            raise CommitFailedException("the library commits on another version than the one that was read")
         number = _number_of(table.metadata_location)
         for requirement in requirements:
             requirement.validate(table.metadata)
@@ -65,7 +65,7 @@ class DirectoryCatalog(MetastoreCatalog):
         try:
             self._put(number + 1, metadata)
         except Taken:
-            raise CommitFailedException(f"somebody has committed since version {number}") from None
+            raise CommitFailedException(f"another run has committed since version {number}") from None
         said = {"metadata": metadata, "metadata-location": f"{self._location}/{_name(number + 1)}"}
         return CommitTableResponse.model_validate(said)
 
@@ -78,7 +78,7 @@ class DirectoryCatalog(MetastoreCatalog):
         return max((int(match[1]) for match in found if match is not None), default=0)
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError("this catalog has one table, and no more")
+        raise NotImplementedError("this catalog has exactly one table")
 
     create_table = register_table = drop_table = rename_table = _refuse
     create_namespace = drop_namespace = list_namespaces = list_tables = namespace_exists = _refuse
@@ -92,5 +92,5 @@ def _name(number: int) -> str:
 
 def _number_of(location: str) -> int:
     match = _NUMBERED.search(location)
-    assert match is not None, "the table was read by this catalog"
+    assert match is not None, "this catalog read the table"
     return int(match[1])

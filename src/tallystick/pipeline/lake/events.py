@@ -1,8 +1,8 @@
-"""The events of a log into a table: whatever is behind the mark, from the archive as far as it goes and then the log.
+"""Adding the events of a log to a table: those after the mark, from the archive as far as it goes, then from the log.
 
-First the payloads go that were erased since the mark; then rows are added, one commit for about a million of them, and
-the mark moves in the same commit. Killed anywhere, the next run does what is left: an erasure that was done already
-finds nothing, and a commit that did not come about left the mark where it was.
+First the payloads that were erased since the mark are removed. Then rows are added, in commits of about a million, and
+each commit moves the mark too. After a kill the next run does the rest: an erasure that was done finds nothing, and a
+commit that failed did not move the mark.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tallystick.store.store import Store
 
 
 class TableAppendResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did. `left`: data files that the newest version does not name and that may hold erased payloads."""
+    """What a run did. `left`: data files that the newest version does not name; they may hold erased payloads."""
 
     format: str
     events: int
@@ -64,7 +64,7 @@ def append(
     forget: bool = False,
     show: Show | None = None,
 ) -> TableAppendResult:
-    """Bring a table up to the safe head; `forget` removes old versions, and what killed runs left."""
+    """Add all events up to the safe head; `forget` removes old versions, and files that killed runs left."""
     if buckets is not None and not 1 <= buckets <= BUCKETS_MAX:
         raise errors.InvalidValue(what="buckets", value=str(buckets), must=f"from 1 to {BUCKETS_MAX}")
     table = table_at(destination, format)
@@ -93,7 +93,7 @@ def append(
 
 
 def _begun(table: Table, url: str, buckets: int | None) -> TableMark:
-    """The mark of a table that is of this log; of a new one if there is none."""
+    """The mark of the table of this log; the table is created if it does not exist."""
     with open_log(url) as store:
         require_order(store, what="make a table of")
         mark = table.mark()
@@ -114,7 +114,7 @@ def _require_buckets(table: Table, mark: TableMark, buckets: int | None) -> None
 
 
 def _source(url: str, archive: str | Path | Storage | None, through: int) -> WholeLog:
-    """Where the rows come from. What was pruned in front of the mark is in the table already."""
+    """The sources of the rows. Events that were pruned before the mark are in the table already."""
     with open_log(url) as store:
         is_there = store.log.floor() <= through
     return whole_log(url, archive, over_pruned=is_there, seen=through)
@@ -132,19 +132,19 @@ def _erased_since(store: Store, mark: TableMark, source: WholeLog) -> list[int]:
 
 
 def _added(table: Table, source: WholeLog, commit_events: int) -> int | None:
-    """Add the next rows behind the mark; how many, or None if there is nothing behind it."""
+    """Add the next rows after the mark; the number of rows, or None if no event is after it."""
     mark = read_mark(table)
     if mark.through >= source.until:
         return None
     through = _next_end(source, mark.through, commit_events)
     rows = GuardedRows(rows_of(source, Range(mark.through, through), mark.buckets))
-    with rows.clearly():
+    with rows.own_errors():
         table.append(rows, through=through)
     return rows.count
 
 
 def _next_end(source: WholeLog, after: int, commit_events: int) -> int:
-    """Where a commit ends: with a bucket of the archive, so that no file is read for two commits without need."""
+    """The end of a commit: the end of a bucket of the archive, if possible, so that files are not read twice."""
     end = min(after + commit_events, source.until)
     buckets = source.manifest.buckets if source.manifest is not None else []
     history = [bucket.last for bucket in buckets if after < bucket.last <= end]
@@ -152,12 +152,12 @@ def _next_end(source: WholeLog, after: int, commit_events: int) -> int:
 
 
 def rows_of(source: WholeLog, part: Range, buckets: int, *, over_pruned: bool = False) -> Iterator[pa.RecordBatch]:
-    """The rows of a range of positions, as a table has them, in order.
+    """The rows of a range of positions, in order.
 
-    What is pruned while they are read is refused like what was pruned before, unless what is left is asked for.
+    Events that are pruned meanwhile are refused like events that were pruned before, unless `over_pruned` is set.
     """
     for batch in _events_of(source, part, over_pruned):
-        batch.validate(full=True)  # a library would take for UTF-8 what is not
+        batch.validate(full=True)  # the libraries do not check that texts are UTF-8
         yield with_partitions(batch, buckets)
 
 

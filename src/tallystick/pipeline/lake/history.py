@@ -1,4 +1,4 @@
-"""Whether a table goes on where the log does: its last event is the one that the log has at that position."""
+"""Whether a table belongs to a log: its last event must be the one that the log has at that position."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tallystick.store.store import Store
 
 
 def require_same_history(table: Table, mark: TableMark, store: Store) -> None:
-    """Refuse a table of another log, or of a history that this log does not have (any more)."""
+    """Refuse a table of another log, or of another history of this log."""
     require_same_log(table, mark, store)
     found = _last(table)
     if found is None:
@@ -27,7 +27,7 @@ def require_same_history(table: Table, mark: TableMark, store: Store) -> None:
 
 
 def require_same_log(table: Table, mark: TableMark, store: Store) -> None:
-    """Refuse a table of another log, or one that goes further than this log does."""
+    """Refuse a table of another log, or one that goes further than this log."""
     if mark.store_id != store.log.store_id.hex():
         raise errors.WrongTable(path=str(table.storage), reason=f"it is of store {mark.store_id}")
     if mark.through > (head := head_past(store, mark.through)):
@@ -36,7 +36,7 @@ def require_same_log(table: Table, mark: TableMark, store: Store) -> None:
 
 
 def _last(table: Table) -> tuple[int, bytes] | None:
-    """Position and link of the last event, as the list of files has it; None if there is none, or no such file."""
+    """The position and link of the last event; None if the table has no events, or no bounds for its files."""
     files = [file for file in table.files() if file.last is not None]
     if not files:
         return None

@@ -1,6 +1,6 @@
-"""A table of Apache Iceberg, by `pyiceberg`. The mark is a property of the table; each snapshot names it as well.
+"""A table of Apache Iceberg, by `pyiceberg`. The mark is a property of the table; each snapshot has it too.
 
-The rows of a commit are in memory until it is done: the library writes partitions only from a whole table.
+The rows of a commit are in memory until it is done: the library can write partitions only from a whole table.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SETTINGS = {
     "write.metadata.metrics.default": "none",
     "write.metadata.metrics.column.position": "full",
     "write.parquet.compression-codec": "zstd",
-    "commit.retry.num-retries": "0",  # it would go on from a version that the mark was not read from
+    "commit.retry.num-retries": "0",  # a retry would commit on a version that the mark was not read from
 }
 _OURS = re.compile(
     r"data/(?:day=[^/]+/bucket=[^/]+/)?\d+-\d+-[0-9a-f-]{36}\.parquet"
@@ -58,7 +58,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 
 class Iceberg:
-    """A table in a directory or in an object store, which is its own catalog."""
+    """A table in a directory or in an object store. It is its own catalog."""
 
     format = ICEBERG
     commit_events = 250_000
@@ -71,7 +71,7 @@ class Iceberg:
 
     def mark(self) -> TableMark | None:
         """The mark of the newest version."""
-        with self._clearly():
+        with self._translated_errors():
             try:
                 self._table = self._catalog.load_table()
                 self._catalog.base = self._table.metadata_location
@@ -79,7 +79,7 @@ class Iceberg:
                 return None
         said = self._table.properties
         if OWNER not in said or not all(said.get(name, "").isdecimal() for name in (SHARES, THROUGH)):
-            raise errors.WrongTable(path=str(self.storage), reason="no run of `lake` has made it")
+            raise errors.WrongTable(path=str(self.storage), reason="`tally pipeline lake` did not make it")
         self._mark = TableMark(
             store_id=said[OWNER],
             through=int(said[THROUGH]),
@@ -90,7 +90,7 @@ class Iceberg:
         return self._mark
 
     def begin(self, mark: TableMark, schema: pa.Schema) -> None:
-        """Make a table without rows."""
+        """Create a table without rows."""
         form = assign_fresh_schema_ids(Catalog._convert_schema_if_needed(schema))
         fields = [form.find_field(name) for name in PARTITIONS] if mark.buckets else []
         spec = PartitionSpec(
@@ -102,27 +102,27 @@ class Iceberg:
         said = {OWNER: mark.store_id, SHARES: str(mark.buckets), THROUGH: str(mark.through)}
         if mark.projection:
             said |= {PROJECTION: mark.projection}
-        with self._clearly():
+        with self._translated_errors():
             self._catalog.begin(form, spec, _SETTINGS | said)
 
     def append(self, rows: Iterator[pa.RecordBatch], *, through: int) -> None:
         """Add rows and move the mark."""
         table = pa.Table.from_batches(rows, SCHEMA)
-        with self._clearly(), self._table.transaction() as transaction:
+        with self._translated_errors(), self._table.transaction() as transaction:
             transaction.append(table, snapshot_properties={THROUGH: str(through)})
             transaction.set_properties({THROUGH: str(through)})
 
     def replace(self, rows: Iterator[pa.RecordBatch], mark: TableMark, schema: pa.Schema) -> None:
-        """Put rows in the place of all that are there, and take this mark."""
+        """Replace all rows, and set the mark."""
         table = pa.Table.from_batches(rows, schema)
         said = {THROUGH: str(mark.through), FINGERPRINT: mark.fingerprint}
-        with self._clearly(), self._table.transaction() as transaction:
+        with self._translated_errors(), self._table.transaction() as transaction:
             self._exchange(transaction, [old for old, _ in self._data_files()], [table], said)
             transaction.set_properties(said)
 
     def erase(self, positions: Sequence[int]) -> int:
-        """Write the files again that hold payloads at these positions."""
-        with self._clearly():
+        """Rewrite the files with payloads at these positions."""
+        with self._translated_errors():
             near = [(old, file) for old, file in self._data_files() if _may_hold(file, positions)]
             counts = [_without(self.storage, file, positions)[1] for _, file in near]
             found = [item for item, count in zip(near, counts, strict=True) if count]
@@ -135,7 +135,7 @@ class Iceberg:
         return sum(counts)
 
     def _exchange(self, transaction: Any, old: list[Any], new: Iterable[pa.Table], said: dict[str, str]) -> None:
-        """Other data files in the place of these."""
+        """Replace data files by files with the rows of `new`."""
         with transaction.update_snapshot(said).overwrite() as snapshot:
             for file in old:
                 snapshot.delete_data_file(file)
@@ -146,7 +146,7 @@ class Iceberg:
 
     def files(self) -> list[ListedFile]:
         """The data files of the version that was read."""
-        with self._clearly():
+        with self._translated_errors():
             return [file for _, file in self._data_files()]
 
     def _data_files(self) -> list[tuple[Any, ListedFile]]:
@@ -169,20 +169,20 @@ class Iceberg:
         )
 
     def hidden(self) -> str | None:
-        """Delete files take rows away without changing a data file; nothing here writes them."""
-        with self._clearly():
+        """Delete files, which remove rows without changing a data file. This module does not write them."""
+        with self._translated_errors():
             count = sum(bool(task.delete_files) for task in self._table.scan().plan_files())
         return f"{count} of its files have delete files" if count else None
 
     def forget(self) -> int:
-        """Expire all snapshots but the newest, and remove what was there before that and is not named any more.
+        """Expire all snapshots but the newest, and remove files that existed before and are no longer named.
 
-        The commit ends every other run that is under way, so nobody is about to list what is removed.
+        The commit makes every other run under way fail, so no run can still add one of these files.
         """
         there = self._there()
         current = self._table.current_snapshot()
         old = [item.snapshot_id for item in self._table.snapshots() if current and item != current]
-        with self._clearly(), self._table.transaction() as transaction:
+        with self._translated_errors(), self._table.transaction() as transaction:
             transaction.set_properties({"tallystick.forgotten": uuid.uuid4().hex})
             with ExpireSnapshots(transaction) as expiring:
                 expiring.by_ids(old)
@@ -193,7 +193,7 @@ class Iceberg:
         return sum(name.endswith(".parquet") for name in gone)
 
     def left(self) -> int:
-        """How many data files the newest version does not name."""
+        """The number of data files that the newest version does not name."""
         return sum(name.endswith(".parquet") for name in self._there() - self._named())
 
     def _there(self) -> set[str]:
@@ -201,8 +201,8 @@ class Iceberg:
         return {name for name in names if _OURS.fullmatch(name)}
 
     def _named(self) -> set[str]:
-        """Everything that the newest snapshot needs."""
-        with self._clearly():
+        """The names of all files that the newest snapshot needs."""
+        with self._translated_errors():
             found = {file.name for _, file in self._data_files()}
             if (current := self._table.current_snapshot()) is not None:
                 found.add(name_of(self.storage, current.manifest_list))
@@ -210,8 +210,8 @@ class Iceberg:
         return found
 
     @contextmanager
-    def _clearly(self) -> Iterator[None]:
-        """Raise what the library says as an error of ours."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Raise errors of the library as `Taken` or `TableUnreachable`."""
         try:
             yield
         except (CommitFailedException, TableAlreadyExistsError, ValidationException):
@@ -232,7 +232,7 @@ def _may_hold(file: ListedFile, positions: Sequence[int]) -> bool:
 
 
 def _without(storage: Storage, file: ListedFile, positions: Sequence[int]) -> tuple[pa.Table, int]:
-    """The rows of a file without these payloads, and how many went."""
+    """The rows of a file without these payloads, and the number of payloads removed."""
     rows = table_files.rows_of(storage, file)
     is_gone = pc.and_(pc.is_in(rows["position"], pa.array(positions, pa.int64())), pc.is_valid(rows["payload"]))
     count = pc.sum(is_gone).as_py() or 0

@@ -1,7 +1,7 @@
-"""The rows of a projection as a table: all of them, as they were at one position of the log, replaced in one commit.
+"""The rows of a projection as a table: all rows, as of one position of the log, replaced in one commit.
 
-With them goes their fingerprint, which is that of the rows in the log. Rows that move while they are read are read
-again.
+The commit also stores their fingerprint, which is that of the rows in the log. If the rows change while they are read,
+they are read again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TableReplaceResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowsVerifyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found in a table of rows; `unsure` says what could not be looked at."""
+    """What was found in a table of rows; `unsure` lists what could not be checked."""
 
     format: str
     projection: str
@@ -65,14 +65,14 @@ class RowsVerifyResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether no problem was found."""
         return not self.problems
 
 
 def replace(
     url: str, projection: str, destination: str | Path | Storage, format: str | None = None, *, forget: bool = False
 ) -> TableReplaceResult:
-    """Put the live rows of a projection into a table, in place of those that are there."""
+    """Replace the rows of a table by the live rows of a projection."""
     table = table_at(destination, format)
     with open_log(url) as store:
         reader = ViewReader(store, projection)
@@ -95,7 +95,7 @@ def _left(table: Table) -> int:
 
 
 def _replaced(table: Table, store: Store, reader: ViewReader) -> tuple[Fingerprint, bool]:
-    """Write the rows as they are now, if the table has others."""
+    """Write the rows as they are now, unless the table has them already."""
     found = reader.fingerprint()
     wanted = TableMark(
         store_id=store.log.store_id.hex(), through=found.position, projection=found.name, fingerprint=found.digest
@@ -111,7 +111,7 @@ def _replaced(table: Table, store: Store, reader: ViewReader) -> tuple[Fingerpri
         return found, False
     require_one_winner(table)
     rows = GuardedRows(_batches(store, reader, found))
-    with rows.clearly():
+    with rows.own_errors():
         table.replace(rows, wanted, ROWS)
     return found, True
 
@@ -122,12 +122,12 @@ def _require_ours(table: Table, mark: TableMark, wanted: TableMark) -> None:
         raise errors.WrongTable(path=str(table.storage), reason=f"it is of store {mark.store_id}")
     require_content(table, mark, projection=wanted.projection)
     if mark.through > wanted.through:
-        reason = f"its rows are those of position {mark.through}, the log's only of {wanted.through}"
+        reason = f"its rows are those of position {mark.through}, the log's only those of {wanted.through}"
         raise errors.WrongTable(path=str(table.storage), reason=reason)
 
 
 def _batches(store: Store, reader: ViewReader, expected: Fingerprint) -> Iterator[pa.RecordBatch]:
-    """The live rows; `Taken` if they are others by now."""
+    """The live rows; `Taken` if they no longer have the expected fingerprint."""
     digest, after = Digest(), ""
     waiting: list[ViewRow] = []
     while page := store.log.views.rows(reader.name, after=after, limit=ROWS_PAGE).rows:
@@ -151,7 +151,7 @@ def _batch(rows: list[ViewRow]) -> pa.RecordBatch:
 
 
 def verify(url: str, destination: str | Path | Storage) -> RowsVerifyResult:
-    """Whether a table has the rows that were written, and those that the log has if it is still there."""
+    """Check that a table has the rows that were written, and the log's rows if these are at the same position."""
     table = table_at(destination)
     mark = read_mark(table)
     if not mark.projection:
@@ -180,7 +180,7 @@ def verify(url: str, destination: str | Path | Storage) -> RowsVerifyResult:
 
 
 def _read(table: Table) -> tuple[list[ViewRow], list[Problem]]:
-    """All rows in the order of their keys, and what is wrong with files or keys."""
+    """All rows in order of key, and what is wrong with files or keys."""
     rows: list[ViewRow] = []
     problems: list[Problem] = []
     for file in table.files():
@@ -197,7 +197,7 @@ def _read(table: Table) -> tuple[list[ViewRow], list[Problem]]:
             problems.append(Problem("file", f"{file.name}: {reason}"))
     rows.sort(key=lambda row: row.key.encode())
     again = sorted({one.key for one, other in pairwise(rows) if one.key == other.key})
-    return rows, problems + [Problem("row", f"the key {key!r} is there more than once") for key in again]
+    return rows, problems + [Problem("row", f"the table has the key {key!r} more than once") for key in again]
 
 
 def _fingerprint(rows: list[ViewRow]) -> str:
@@ -207,7 +207,7 @@ def _fingerprint(rows: list[ViewRow]) -> str:
 
 
 def _differing(store: Store, projection: str, rows: list[ViewRow]) -> Iterator[Problem]:
-    """Keys that the log's rows have otherwise."""
+    """Keys whose states differ between the log and the table, or that only one of them has."""
     theirs = {row.key: row.state for row in rows}
     after = ""
     while page := store.log.views.rows(projection, after=after, limit=ROWS_PAGE).rows:

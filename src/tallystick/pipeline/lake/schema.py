@@ -1,7 +1,7 @@
-"""The columns of a table of events: those of an event as it is archived, and three that follow from them.
+"""The columns of a table of events: those of an archived event, and three that are computed from them.
 
-`kind` is what the stream's name begins with. `day` is the date of `time` (UTC), `bucket` is CRC-32 of the stream's name
-modulo the number of buckets of the table: by these two the table is partitioned.
+`kind` is the first part of the stream's name. `day` is the date of `time` (UTC), `bucket` is CRC-32 of the stream's
+name modulo the number of buckets of the table; the table is partitioned by these two.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tallystick.pipeline.source.columns import COLUMNS, arrow_schema
 BUCKETS = 16
 BUCKETS_MAX = 4096
 PARTITIONS = ("day", "bucket")
-BARE = ("payload", "meta")  # no statistics of them, anywhere: an erasure does not reach a copy of how they begin
+BARE = ("payload", "meta")  # these have no statistics: an erasure would not reach the bytes that a footer copies
 _NS_A_DAY = 86_400 * 1_000_000_000
 
 SCHEMA = pa.schema([*arrow_schema(COLUMNS), ("kind", pa.string()), ("day", pa.date32()), ("bucket", pa.int32())])
 ROWS = pa.schema([("key", pa.string()), ("state", pa.string())])
-"""The rows of a projection; a state is its canonical JSON."""
+"""The rows of a projection; a state is canonical JSON."""
 
 
 def bucket_of(stream: str, buckets: int = BUCKETS) -> int:
@@ -31,7 +31,7 @@ def bucket_of(stream: str, buckets: int = BUCKETS) -> int:
 
 
 def with_partitions(events: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
-    """Events with the columns that follow from them."""
+    """Events with the three computed columns."""
     names = events.column(events.schema.get_field_index("stream")).dictionary_encode()
     streams = names.dictionary.to_pylist()
     kinds = pa.array([stream.partition("/")[0] for stream in streams], pa.string())

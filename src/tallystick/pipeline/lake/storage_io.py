@@ -1,6 +1,6 @@
-"""How `pyiceberg` reads and writes files: through the place that archives are read and written through.
+"""File access for `pyiceberg`, through the same storage as archives.
 
-So a table in an object store needs the extra `objects` and no other client, rights come from the environment alone, and
+So a table in an object store needs the extra `objects` and no other client, credentials come from the environment, and
 a file in a directory is durable before a commit names it.
 """
 
@@ -20,7 +20,7 @@ from tallystick.pipeline.storage.port import Storage
 
 
 def location_of(storage: Storage) -> str:
-    """The address of a place as Iceberg writes it into its metadata."""
+    """The URL of a storage in Iceberg's metadata."""
     return (
         storage.directory.as_uri()
         if isinstance(storage, DirectoryStorage)
@@ -29,12 +29,12 @@ def location_of(storage: Storage) -> str:
 
 
 def name_of(storage: Storage, location: str) -> str:
-    """The name that a file has in a place; its whole address, if it is not below."""
+    """The name of a file in a storage; its whole URL if it is elsewhere."""
     return location.removeprefix(location_of(storage) + "/")
 
 
 class StorageIO(FileIO):
-    """Files below one place."""
+    """The files of one storage."""
 
     def __init__(self, storage: Storage) -> None:
         super().__init__()
@@ -66,11 +66,11 @@ class _Input(InputFile):
         return size
 
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Whether the file exists."""
         return self._storage.size(self._name) is not None
 
     def open(self, seekable: bool = True) -> Any:
-        """Its bytes: what is read here is small, or read by other tools."""
+        """The bytes of the file: large files are read elsewhere, by pyarrow."""
         return BytesIO(self._storage.read(self._name))
 
 
@@ -83,20 +83,20 @@ class _Output(OutputFile):
         return len(self.to_input_file())
 
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Whether the file exists."""
         return self.to_input_file().exists()
 
     def to_input_file(self) -> InputFile:
-        """The same file, to read."""
+        """The same file, for reading."""
         return _Input(self._storage, self.location)
 
     def create(self, overwrite: bool = False) -> Any:
-        """A stream whose bytes are the file when it is closed."""
+        """A stream; closing it creates the file."""
         return _Draft(self._storage, self._name)
 
 
 class _Draft:
-    """A draft that becomes the file when it is closed, and is gone if something went wrong before."""
+    """A draft that becomes the file when it is closed, and is deleted after an error."""
 
     def __init__(self, storage: Storage, name: str) -> None:
         self._storage, self._name = storage, name
@@ -118,13 +118,13 @@ class _Draft:
         return self._file.closed
 
     def close(self) -> None:
-        """Keep it."""
+        """Store the draft under its name."""
         if self._file.closed:
             return
         self._file.close()
         try:
             self._storage.keep(self._path, self._name)
-        except FileNotFoundError:  # a run that removes what no version names was faster, and has committed
+        except FileNotFoundError:  # a run with `forget` removed the draft, and has committed
             raise CommitFailedException(f"the draft of {self._name} was removed") from None
         finally:
             self._context.__exit__(None, None, None)
@@ -144,7 +144,7 @@ class _Draft:
 
 
 def staged(storage: Storage) -> list[str]:
-    """Drafts of data files, of runs that were killed or that go on."""
+    """Drafts of data files, of runs that were killed or are under way."""
     return (
         [name for name in storage.names_below(STAGING) if name.endswith(".parquet")]
         if isinstance(storage, DirectoryStorage)

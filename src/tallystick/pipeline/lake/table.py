@@ -1,8 +1,8 @@
-"""The port to a table, whichever format it has: a mark that moves with every append, in the same commit.
+"""The port to a table of any format: every append moves a mark in the same commit.
 
-The mark says whose events the table holds and up to which position. A commit goes on from the version that the mark
-was read from, and fails with `Taken` if anybody has committed since: so an event is in the table once, whoever is
-killed and whoever runs at the same time.
+The mark says whose events the table holds, and up to which position. A commit is made on the version that the mark was
+read from, and fails with `Taken` if another run has committed since. So every event is in the table once, also after a
+kill, and also if several runs work at the same time.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ DELTA, ICEBERG = "delta", "iceberg"
 FORMATS = (DELTA, ICEBERG)
 OWNER, SHARES = "tallystick.store_id", "tallystick.buckets"
 PROJECTION, FINGERPRINT = "tallystick.projection", "tallystick.fingerprint"
-_ONCE = "_tally/once"  # both formats leave out what begins with an underscore
-_BEGUN = frozenset({"_delta_log", "metadata", "_tally", STAGING})
+_ONCE = "_tally/once"  # both formats ignore names that begin with an underscore
+_OWN_FOLDERS = frozenset({"_delta_log", "metadata", "_tally", STAGING})
 _REASON_CHARACTERS_MAX = 300
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m|↳")
-_QUERY = re.compile(r"\?[^\s:]*")  # in an address that an error quotes: a signature may be in it
+_QUERY = re.compile(r"\?[^\s:]*")  # the query of an address in an error: it may hold a signature
 
 
 class TableMark(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose events a table holds, how far, and into how many buckets its streams are put.
+    """Of which store a table holds events, up to which position, and into how many buckets its streams are split.
 
-    Or it holds the rows of a projection, as they were at the position `through`, with this fingerprint.
+    If `projection` is set, the table holds the rows of that projection as of `through`, with this fingerprint.
     """
 
     store_id: str
@@ -46,7 +46,7 @@ class TableMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A data file of the newest version, and what the table says of it. Engines go by that without looking inside."""
+    """A data file of the newest version, with what the table says of it: engines trust that."""
 
     name: str
     rows: int
@@ -61,26 +61,26 @@ class Table(Protocol):
 
     storage: Storage
     format: str
-    commit_events: int  # positions a commit has if nobody says how many
+    commit_events: int  # positions per commit, by default
 
     def mark(self) -> TableMark | None:
-        """The mark of the newest version, which the next commit goes on from; None if there is no table."""
+        """The mark of the newest version, on which the next commit is made; None if there is no table."""
         ...
 
     def begin(self, mark: TableMark, schema: pa.Schema) -> None:
-        """Make a table without rows; `Taken` if there is one."""
+        """Create a table without rows; `Taken` if there is a table."""
         ...
 
     def append(self, rows: Iterator[pa.RecordBatch], *, through: int) -> None:
-        """Add these rows and move the mark, in one commit."""
+        """Add rows and move the mark, in one commit."""
         ...
 
     def replace(self, rows: Iterator[pa.RecordBatch], mark: TableMark, schema: pa.Schema) -> None:
-        """Put these rows in the place of all that are there, and take this mark, in one commit."""
+        """Replace all rows and set the mark, in one commit."""
         ...
 
     def erase(self, positions: Sequence[int]) -> int:
-        """Write again, in one commit, the files that hold payloads at these positions; how many payloads went."""
+        """Rewrite the files with payloads at these positions; the number of payloads removed."""
         ...
 
     def files(self) -> list[ListedFile]:
@@ -88,20 +88,20 @@ class Table(Protocol):
         ...
 
     def hidden(self) -> str | None:
-        """What takes rows away without changing a file, if there is such a thing: another tool did that."""
+        """What removes rows without changing a file, if another tool has added such a thing; otherwise None."""
         ...
 
     def forget(self) -> int:
-        """Remove old versions, and every data file that the newest one does not name; how many files went."""
+        """Remove old versions, and every data file that the newest does not name; the number of files removed."""
         ...
 
     def left(self) -> int:
-        """How many data files are there that the newest version does not name."""
+        """The number of data files that the newest version does not name."""
         ...
 
 
 def table_at(destination: str | Path | Storage, format: str | None = None) -> Table:
-    """The table at a place, in the format that it has or, if there is none yet, that was asked for."""
+    """The table in a storage, in its own format, or in the format that was asked for if it does not exist."""
     storage = storage_at(destination, what="table")
     found = _format_at(storage)
     if format is not None and format not in FORMATS:
@@ -123,7 +123,7 @@ def retry_commit(table: Table, work: Callable[[], Done]) -> Done:
 
 
 def read_mark(table: Table) -> TableMark:
-    """The mark of a table that is there."""
+    """The mark of a table that exists."""
     mark = table.mark()
     if mark is None:
         raise errors.TableNotFound(path=str(table.storage))
@@ -131,7 +131,7 @@ def read_mark(table: Table) -> TableMark:
 
 
 def require_content(table: Table, mark: TableMark, *, projection: str) -> None:
-    """Refuse a table that holds something else; no projection means events."""
+    """Refuse a table with other content; an empty `projection` means events."""
     if mark.projection != projection:
         held = f"the rows of {mark.projection!r}" if mark.projection else "events"
         raise errors.WrongTable(path=str(table.storage), reason=f"it holds {held}")
@@ -139,9 +139,9 @@ def require_content(table: Table, mark: TableMark, *, projection: str) -> None:
 
 def require_empty(table: Table) -> None:
     """Refuse to begin a table where something else is. A run that began one and was killed may have left a draft."""
-    others = [name for name in table.storage.names_below("") if name.partition("/")[0] not in _BEGUN]
+    others = [name for name in table.storage.names_below("") if name.partition("/")[0] not in _OWN_FOLDERS]
     if others and table.mark() is None:
-        raise errors.WrongTable(path=str(table.storage), reason=f"something else is there: {others[0]}")
+        raise errors.WrongTable(path=str(table.storage), reason=f"it has other files: {others[0]}")
 
 
 def require_one_winner(table: Table) -> None:
@@ -150,7 +150,7 @@ def require_one_winner(table: Table) -> None:
 
 
 def remove_old_files(table: Table) -> int:
-    """Remove what no version needs any more; how many data files went."""
+    """Remove what no version needs any more; the number of data files removed."""
 
     def forget() -> int:
         read_mark(table)
@@ -160,13 +160,13 @@ def remove_old_files(table: Table) -> int:
 
 
 def unreachable(table: Table, problem: Exception) -> errors.TableUnreachable:
-    """What a library says, as an error of ours: one line, without what may be secret in it."""
+    """The error for a failure of a library: one line, without parts that may be secret."""
     reason = " ".join(_QUERY.sub("", _COLOURS.sub("", str(problem))).split())
     return errors.TableUnreachable(path=str(table.storage), reason=reason[:_REASON_CHARACTERS_MAX])
 
 
 class GuardedRows(Iterator[pa.RecordBatch]):
-    """Rows as they pass by; and what went wrong with them, which a library would hide."""
+    """Counts the rows that a library reads, and remembers an error in them, which the library would hide."""
 
     def __init__(self, rows: Iterator[pa.RecordBatch]) -> None:
         self._rows = rows
@@ -185,8 +185,8 @@ class GuardedRows(Iterator[pa.RecordBatch]):
         return batch
 
     @contextmanager
-    def clearly(self) -> Iterator[None]:
-        """Raise what went wrong with the rows as it was, and not what the library made of it."""
+    def own_errors(self) -> Iterator[None]:
+        """Raise an error in the rows as it was, instead of the error that the library made of it."""
         try:
             yield
         except Exception:

@@ -1,6 +1,6 @@
-"""The data files of a table, read as they are: by their names, with nothing taken from what is said of them.
+"""Reading the data files of a table by their names, without trusting what the table or their footers say of them.
 
-What the table and the files' footers say of positions is compared with the rows, since every engine goes by it.
+What the table and the footers say of positions is compared with the rows, since every engine trusts it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SAME = {"large_string": "string", "string_view": "string", "large_binary": "bin
 
 
 class RowGroup(msgspec.Struct, frozen=True):
-    """A row group, with the bounds that its positions really have."""
+    """A row group, with the real bounds of its positions."""
 
     number: int
     first: int
@@ -30,21 +30,21 @@ class RowGroup(msgspec.Struct, frozen=True):
 
 
 class ReadableFile(msgspec.Struct, frozen=True):
-    """A file that can be read."""
+    """A file that can be read, and its row groups."""
 
     file: ListedFile
     groups: Sequence[RowGroup]
 
 
 def inside(file: ListedFile) -> ListedFile:
-    """The file, if its name does not lead out of the table. What a table says of itself may be forged."""
+    """The file, if its name does not lead out of the table: the list of files may be forged."""
     if file.name.startswith("/") or ".." in file.name.split("/"):
         raise ValueError("its name leads out of the table")
     return file
 
 
 def look_at(storage: Storage, file: ListedFile) -> tuple[ReadableFile, list[str]]:
-    """Where the rows of a file are, and what is wrong with what is said of them. Raises one of `UNREADABLE`."""
+    """Where the rows of a file are, and what the table or the footer says wrongly. Raises one of `UNREADABLE`."""
     with storage.opened(inside(file).name) as path:
         wrong = [] if next(wrong_statistics(path), None) is None else ["its footer has other bounds than its positions"]
         with pq.ParquetFile(path) as opened:
@@ -63,19 +63,19 @@ def look_at(storage: Storage, file: ListedFile) -> tuple[ReadableFile, list[str]
 
 
 def _misplaced(file: ListedFile, opened: pq.ParquetFile, number: int) -> Iterator[str]:
-    """Partition columns that a file has itself, and that are not those of the partition it is listed in."""
+    """Partition columns inside a file that differ from the partition in which the table lists the file."""
     listed = {"day": file.day, "bucket": file.bucket}
     names = [name for name in PARTITIONS if name in opened.schema_arrow.names]
     for name in names:
         found = opened.read_row_group(number, columns=[name], use_threads=False)[name].unique().to_pylist()
         if found != [listed[name]]:
-            yield f"the table lists it under the {name} {listed[name]}, and it has rows of {found[:3]}"
+            yield f"the table lists it under the {name} {listed[name]}, but it has rows of {found[:3]}"
 
 
 def _misstated(file: ListedFile, rows: int, groups: Sequence[RowGroup]) -> Iterator[str]:
-    """What the table says of a file that is not so. A bound may be missing, and may not leave out a row."""
+    """What the table says wrongly of a file. A bound may be missing, but must not exclude a row."""
     if file.rows != rows:
-        yield f"the table says that it has {file.rows} rows, and it has {rows}"
+        yield f"the table says that it has {file.rows} rows, but it has {rows}"
     if groups:
         first, last = min(group.first for group in groups), max(group.last for group in groups)
         if (file.first is not None and file.first > first) or (file.last is not None and file.last < last):
@@ -83,7 +83,7 @@ def _misstated(file: ListedFile, rows: int, groups: Sequence[RowGroup]) -> Itera
 
 
 def _require_form(found: pa.Schema) -> None:
-    """Refuse a file without the columns of the table. Delta keeps partition columns out of its files."""
+    """Refuse a file without the columns of the table. Delta's files do not have the partition columns."""
     for field in SCHEMA:
         at = found.get_field_index(field.name)
         if at < 0 and field.name not in PARTITIONS:
@@ -99,7 +99,7 @@ def rows_of(storage: Storage, file: ListedFile) -> pa.Table:
 
 
 def rows_between(storage: Storage, known: ReadableFile, first: int, last: int) -> Iterator[pa.Table]:
-    """The rows of a file with positions from `first` to `last`, as they are."""
+    """The rows of a file with positions from `first` to `last`."""
     wanted = [group.number for group in known.groups if group.first <= last and group.last >= first]
     if not wanted:
         return
@@ -110,7 +110,7 @@ def rows_between(storage: Storage, known: ReadableFile, first: int, last: int) -
 
 
 def _formed(file: ListedFile, rows: pa.Table) -> pa.Table:
-    """Rows with all columns of the table, of its types. The partition is what the table says, as engines take it."""
+    """Rows with all columns and types of the table. The partition is the listed one, as every engine reads it."""
     listed = {"day": file.day, "bucket": file.bucket}
     columns = []
     for field in SCHEMA:

@@ -1,7 +1,7 @@
-"""Events out of PostgreSQL as Arrow batches, by ADBC: no Python object is made for any of them.
+"""Events from PostgreSQL as Arrow batches by ADBC, without a Python object for each event.
 
-The log states the question, with its role, its tenant and its bounds; this asks it over a connection of its own. Where
-ADBC is not installed the log itself is read, by psycopg.
+The log supplies the query, with its role, its tenant and its bounds; this module runs it over a connection of its own.
+Where ADBC is not installed, the log itself is read with psycopg.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 import pyarrow as pa
 
 from tallystick import errors
-from tallystick.store.stating import Stated
+from tallystick.store.server_sql import SessionQuery
 
 DRIVER = "adbc_driver_postgresql"
 BATCH_BYTES = 4 << 20
@@ -25,26 +25,26 @@ def is_installed() -> bool:
     return importlib.util.find_spec(DRIVER) is not None
 
 
-def batches(url: str, stated: Stated, schema: pa.Schema, *, shown: str) -> Iterator[pa.RecordBatch]:
-    """The answer, batch after batch. `shown` is the URL without its password."""
+def batches(url: str, question: SessionQuery, schema: pa.Schema, *, shown: str) -> Iterator[pa.RecordBatch]:
+    """The result of a query, batch after batch. `shown` is the URL without its password, for errors."""
     from adbc_driver_postgresql import dbapi
 
     with (
-        _clearly(shown),
+        _translated_errors(shown),
         closing(dbapi.connect(url, autocommit=True)) as connection,
         closing(connection.cursor()) as cursor,
     ):
-        for statement in stated.before:
+        for statement in question.before:
             cursor.execute(statement)
             cursor.fetchall()
         cursor.adbc_statement.set_options(**{_BATCH_BYTES_OPTION: str(BATCH_BYTES)})
-        cursor.execute(stated.query)
+        cursor.execute(question.query)
         for batch in cursor.fetch_record_batch():
             yield _fitted(batch, schema)
 
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch without the driver's notes about types, which Spark would take for another schema."""
+    """The batch without the driver's metadata on types, which Spark would take for another schema."""
     columns = [
         column if column.type == field.type else column.cast(field.type)
         for column, field in zip(batch.columns, schema, strict=True)
@@ -53,8 +53,8 @@ def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 @contextmanager
-def _clearly(url: str) -> Iterator[None]:
-    """Raise what the driver says as an error of ours."""
+def _translated_errors(url: str) -> Iterator[None]:
+    """Raise errors of the driver as `NotReachable` or `StoreFailed`."""
     from adbc_driver_manager import Error, OperationalError
 
     try:

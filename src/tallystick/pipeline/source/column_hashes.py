@@ -1,7 +1,7 @@
-"""The texts that are hashed, of many events at once and without a line of Python for each: by Arrow and numpy.
+"""The hashes of many events at once, by Arrow and numpy, without a line of Python per event.
 
-They are those of `event/chain.py` and of the blocks of an archive, byte for byte. Columns of text may hold what is not
-UTF-8, where something was damaged, and are hashed as they are.
+The hashed texts are those of `event/chain.py` and of the blocks of an archive, byte for byte. A damaged column of text
+may hold bytes that are not UTF-8; it is hashed as it is.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _DOMAIN = pa.scalar(DOMAIN.encode())
 
 
 def column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """A column of a batch, texts as bytes."""
+    """A column of a batch; texts as bytes."""
     found = batch.column(batch.schema.get_field_index(name))
     return found.view(pa.binary()) if pa.types.is_string(found.type) else found
 
 
 def hexes(found: pa.Array) -> pa.Array:
-    """Bytes as lower-case hex; nothing where there are none."""
+    """Bytes as lower-case hex; empty where a value is null."""
     found = found.fill_null(b"") if found.null_count else found
     ends, data = _placed(found)
     text = pa.py_buffer(_HEX[np.frombuffer(data, np.uint8)])
@@ -37,13 +37,13 @@ def hexes(found: pa.Array) -> pa.Array:
 
 
 def lines(positions: pa.Array, links: pa.Array) -> memoryview:
-    """`position ‖ newline ‖ link in hex ‖ newline` of many events, in their order: a block has the digest of these."""
+    """`position ‖ newline ‖ link in hex ‖ newline` of many events: the digest of a block is over these lines."""
     found = pc.binary_join_element_wise(_digits(positions), hexes(links), _NOTHING, _NEWLINE)
     return memoryview(_placed(found)[1])
 
 
 def links_follow(events: pa.RecordBatch, before: pa.Array) -> np.ndarray:
-    """For each event, none of whose parts is missing, whether its link follows from it and the link before."""
+    """For each event whether its link follows from the event and the link before; no column may have nulls."""
     its = [column(events, name) for name in ("stream", "seq", "type", "version", "id", "time", "meta", "checksum")]
     parts = [_part(one) for one in its]
     parts[4], parts[7] = hexes(its[4]), hexes(its[7])
@@ -52,7 +52,7 @@ def links_follow(events: pa.RecordBatch, before: pa.Array) -> np.ndarray:
 
 
 def hash_to(found: pa.Array, hashes: pa.Array) -> np.ndarray:
-    """Which of many bytes have these SHA-256; what is missing has none."""
+    """For each value whether it has this SHA-256; false where the value is null."""
     made = b"".join([sha256(one).digest() for one in _listed(found.fill_null(b"") if found.null_count else found)])
     same = pc.equal(
         pa.FixedSizeBinaryArray.from_buffers(_HASH, len(found), [None, pa.py_buffer(made)]), _hashes(hashes)
@@ -66,7 +66,7 @@ _HASH = pa.binary(HASH_BYTES)
 
 
 def _hashes(found: pa.Array) -> pa.Array:
-    """Hashes as values of one size; null where one has another."""
+    """Hashes as values of one size; null where a hash has another size."""
     if not pc.all(pc.equal(pc.binary_length(found), HASH_BYTES)).as_py() and len(found):
         found = pc.if_else(pc.equal(pc.binary_length(found), HASH_BYTES), found, pa.scalar(None, pa.binary()))
     return found.cast(_HASH)
@@ -86,7 +86,7 @@ def _digits(found: pa.Array) -> pa.Array:
 
 
 def _placed(found: pa.Array) -> tuple[np.ndarray, pa.Buffer | bytes]:
-    """Where each value ends among the bytes of all, and before them where the first begins; and those bytes."""
+    """The offsets of the values in the bytes of all of them, and those bytes."""
     _, offsets, data = found.buffers()
     if not len(found) or data is None:
         return np.zeros(len(found) + 1, np.int32), b""

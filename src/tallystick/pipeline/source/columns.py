@@ -1,7 +1,7 @@
-"""Events as a table: the columns, their types in Spark and in Arrow, and the way from events to Arrow batches.
+"""Events as a table: the columns, their types in Spark and in Arrow, and the conversion of events to Arrow batches.
 
 Hashes and ids are binary, payload and meta are the canonical JSON text, time is in ns, as in the envelope. A payload is
-passed on as it is stored, whether it is valid UTF-8 or not: verification has to see it.
+passed on as it is stored, also if it is not valid UTF-8: verification must see it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def arrow_schema(names: Sequence[str]) -> pa.Schema:
 
 
 def require_columns(schema: StructType) -> tuple[str, ...]:
-    """The names of the columns that a reader was asked for; refused if one is unknown or has another type."""
+    """The names of the columns in a schema; refused if a column is unknown or has another type."""
     for field in schema.fields:
         known = SPARK_TYPES.get(field.name)
         if known is None:
@@ -55,7 +55,7 @@ def require_columns(schema: StructType) -> tuple[str, ...]:
 
 
 def batch_maker(names: Sequence[str]) -> Callable[[Sequence[Event]], pa.RecordBatch]:
-    """A function from events to an Arrow batch of these columns."""
+    """A function that converts events to an Arrow batch of these columns."""
     schema = arrow_schema(names)
 
     def make(events: Sequence[Event]) -> pa.RecordBatch:
@@ -88,13 +88,13 @@ _VALUES: dict[str, Callable[[Sequence[Event]], list[Any]]] = {  # written out: t
 
 
 def to_events(batch: pa.RecordBatch) -> Iterator[Event]:
-    """The events of a batch that has every column."""
+    """The events of a batch; it must have every column."""
     columns = [_values(batch.column(batch.schema.get_field_index(name)), name) for name in COLUMNS]
     return map(Event, *columns)
 
 
 def to_rows(batch: pa.RecordBatch, names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
-    """The values of some columns, row by row."""
+    """The values of the named columns, row by row."""
     return zip(*(_values(batch.column(batch.schema.get_field_index(name)), name) for name in names), strict=True)
 
 

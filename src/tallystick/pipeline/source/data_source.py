@@ -1,7 +1,7 @@
 """The data source: `spark.read.format("tallystick")`, `readStream` and, through `sink.py`, writing.
 
-It never implements `pushFilters`: PySpark 4.3 leaves a filter of one query on the table for the next ones, which is a
-silently wrong answer. Bounds and selections are options instead, and columns are chosen by `.schema(...)`.
+It does not implement `pushFilters`: PySpark 4.3 keeps a filter of one query on the table for later queries, which then
+silently give wrong answers. Bounds and selections are options instead, and `.schema(...)` chooses the columns.
 """
 
 from __future__ import annotations
@@ -19,21 +19,24 @@ from tallystick.pipeline.source.log_query import LogQuery, head_past, named, ope
 from tallystick.pipeline.source.partitions import Range
 from tallystick.pipeline.source.stream_ranges import StreamRange
 from tallystick.pipeline.spark.failures import mark_errors
-from tallystick.store.stating import States, shown
+from tallystick.store import iterate
+from tallystick.store.server_sql import SqlServerLog
+from tallystick.store.store import Store
+from tallystick.store.urls import redacted
 
 NAME = "tallystick"
 _TO_CHECK = ("position", "payload", "checksum")
 
 
 class BatchReader(DataSourceReader):
-    """Reads a log as it is when the table is planned."""
+    """Reads a log up to its head at the time of planning."""
 
     def __init__(self, query: LogQuery, names: tuple[str, ...]) -> None:
         self._query = query
         self._names = names
 
     def partitions(self) -> list[Any]:
-        """Ranges up to the safe head. Spark plans once a table, so that every query of it sees the same events."""
+        """Ranges up to the safe head. Spark plans a table once, so every query of the table sees the same events."""
         with mark_errors(), open_asked(self._query) as store:
             return list(partitions.plan(store, self._query))
 
@@ -45,13 +48,13 @@ class BatchReader(DataSourceReader):
 def read_range(query: LogQuery, names: tuple[str, ...], part: Range | StreamRange) -> columns.Batches:
     """The events of a range as Arrow batches of these columns."""
     with mark_errors(), open_asked(query) as store:
-        if isinstance(part, Range) and isinstance(store.log, States) and adbc.is_installed():
+        if isinstance(part, Range) and isinstance(store.log, SqlServerLog) and adbc.is_installed():
             came = 0
-            for batch in _from_server(store.log, query, names, part):
+            for batch in _from_server(store, store.log, query, names, part):
                 came += batch.num_rows
                 yield batch
             if came or query.over_pruned or store.log.floor() <= part.after:
-                return  # else nothing came, maybe because it was pruned: the log itself says so
+                return  # if nothing came, the range may have been pruned: the log itself reports that below
         make = columns.batch_maker(names)
         if isinstance(part, Range):
             head_past(store, part.until)
@@ -59,31 +62,33 @@ def read_range(query: LogQuery, names: tuple[str, ...], part: Range | StreamRang
             yield make(events)
 
 
-def _from_server(log: States, query: LogQuery, names: tuple[str, ...], part: Range) -> columns.Batches:
+def _from_server(
+    store: Store, log: SqlServerLog, query: LogQuery, names: tuple[str, ...], part: Range
+) -> columns.Batches:
     checks = "payload" in names and not query.unchecked
     asked = (*names, *(name for name in _TO_CHECK if checks and name not in names))
-    stated = log.stated(
+    question = log.session_query(
         asked,
         selection=query.selection,
         after=part.after,
         until=part.until,
         over_pruned=query.over_pruned,
     )
-    for batch in adbc.batches(query.url, stated, columns.arrow_schema(asked), shown=log.url):
+    for batch in adbc.batches(query.url, question, columns.arrow_schema(asked), shown=log.url):
         if checks:
-            _require_fit(log, batch)
+            _require_fit(store, batch)
         yield batch.select(list(names)) if asked != names else batch
 
 
-def _require_fit(log: States, batch: Any) -> None:
-    """Refuse payloads without their checksum. The log itself is asked for the first, so that it names it."""
+def _require_fit(store: Store, batch: Any) -> None:
+    """Refuse payloads without their checksum: the log reads the first such event itself, and raises the error."""
     for position, payload, checksum in columns.to_rows(batch, _TO_CHECK):
         if payload is not None and chain.checksum(payload) != checksum:
-            log.read(after=position - 1, until=position, limit=1, over_pruned=True)
+            iterate.event_at(store.log, position)
 
 
 class TallystickSource(DataSource):
-    """What Spark knows as the format `tallystick`."""
+    """The format `tallystick` of Spark."""
 
     @classmethod
     def name(cls) -> str:
@@ -96,7 +101,7 @@ class TallystickSource(DataSource):
             return catalog_table.schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of a log as it is."""
+        """A reader for one table."""
         with mark_errors():
             return BatchReader(self._asked(schema), columns.require_columns(schema))
 
@@ -130,10 +135,10 @@ class TallystickSource(DataSource):
 def _require_append(options: Any, overwrite: bool) -> None:
     if overwrite:
         reason = "a log is only ever appended to: use mode('append')"
-        raise errors.NotForSpark(what="overwrite", url=shown(str(options.get("url"))), reason=reason)
+        raise errors.NotForSpark(what="overwrite", url=redacted(str(options.get("url"))), reason=reason)
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make the format known to a session. Spark also looks for it by itself, until some other such module is broken."""
+    """Make the format known to a session. Spark also finds it automatically, unless another such module is broken."""
     spark.dataSource.register(TallystickSource)
     return spark

@@ -1,4 +1,4 @@
-"""The events of a live log as a DataFrame, bounds and selection given by name."""
+"""The events of a live log as a DataFrame, with bounds and selection as arguments."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def read_events(
 ) -> DataFrame:
     """The events after `after` up to `until` (None: the safe head when the table is first used).
 
-    `over_pruned` and `over_holes` give what is left of a log that was pruned or damaged, instead of refusing to. Ask
-    anew for newer events: a DataFrame is planned once. `final` is for an `until` that was a safe head of this log,
-    `unchecked` for verification, which names every event that does not hold.
+    `over_pruned` and `over_holes` give what is left of a log that was pruned or damaged; without them it is refused.
+    A DataFrame is planned once: call again for newer events. `final` is for an `until` that was a safe head of this
+    log, `unchecked` for verification, which reports every damaged event.
     """
     options = {"url": absolute(url), "after": str(after), "type": ",".join(types), "stream": ",".join(streams)}
     if until is not None:

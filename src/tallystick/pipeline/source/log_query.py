@@ -1,4 +1,4 @@
-"""What is asked of the source: the options of `spark.read.format("tallystick")`, parsed and checked once."""
+"""What a reader asks of a log: the options of `spark.read.format("tallystick")`, parsed and checked once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import tallystick
 from tallystick import Store, errors
 from tallystick.store import capabilities
 from tallystick.store.selection import Selection
-from tallystick.store.stating import States
+from tallystick.store.server_sql import SqlServerLog
 
-BATCH_EVENTS = 2_000  # about a megabyte: events are made into columns while a core still has them near
+BATCH_EVENTS = 2_000  # about a megabyte: small enough to become columns while it is in a core's cache
 PARTITIONS_MAX = 10_000
 PROOF_SECONDS = 10.0
 _SERVERS = ("postgresql:", "postgres:")
@@ -51,9 +51,9 @@ OPTIONS = frozenset(
 class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which events of which log. `after` is exclusive, `until` inclusive; None means the head.
 
-    `over_pruned` and `over_holes` give what is left of a log; without them a missing range is an error. `final` says
-    that the asker has seen `until` below the safe head: whoever plans need not be able to prove that again. `unchecked`
-    is for verification, which names every event that does not hold instead of stopping at the first.
+    With `over_pruned` and `over_holes` a reader gets what is left of a log; without them a missing range is an error.
+    `final` says that the caller has seen the safe head at or past `until`, so the planner need not prove it again.
+    `unchecked` is for verification, which reports every damaged event instead of stopping at the first.
     """
 
     url: str
@@ -71,7 +71,7 @@ class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(options: Mapping[str, str]) -> LogQuery:
-    """The question that options ask. Names of options are not case-sensitive, as everywhere in Spark."""
+    """The query in a set of options. Names of options are not case-sensitive, as everywhere in Spark."""
     given = named(options)
     for name in given:
         if name not in OPTIONS:
@@ -93,7 +93,7 @@ def parse(options: Mapping[str, str]) -> LogQuery:
 
 
 def named(options: Mapping[str, str]) -> dict[str, str]:
-    """Options by their names in lower case."""
+    """The options, with their names in lower case."""
     return {name.lower(): value for name, value in options.items()}
 
 
@@ -102,8 +102,8 @@ def url_in(given: Mapping[str, str]) -> str:
     url = given.get("url") or given.get("path")
     if not url:
         must = (
-            "the URL of a log, such as files:DIR (of a table that was created with a list of columns, Spark does not "
-            "hand it over: leave the columns out, or ask it WITH (url = '…'))"
+            "the URL of a log, such as files:DIR (Spark does not pass on the URL of a table that was created with a "
+            "list of columns: leave the columns out, or query it WITH (url = '…'))"
         )
         raise errors.InvalidValue(what="option url", value="nothing", must=must)
     return url
@@ -123,7 +123,7 @@ def _selection(given: Mapping[str, str]) -> Selection:
 
 
 def described(selection: Selection) -> str:
-    """What a selection asks for, in words that are the same for the same selection."""
+    """A selection in words; equal selections give the same words."""
     names = {"stream": selection.streams, "type": selection.types, "kind": selection.kinds}
     parts = [f"{name} {', '.join(sorted(found))}" for name, found in names.items() if found]
     meta = {"tenant": selection.org, "app": selection.app, "env": selection.env}
@@ -137,12 +137,12 @@ def _text(number: int | None) -> str | None:
 
 
 def _names(given: Mapping[str, str], name: str) -> frozenset[str]:
-    """Names with commas between: no name holds one."""
+    """Names separated by commas: a name cannot contain one."""
     return frozenset(part.strip() for part in given.get(name, "").split(",") if part.strip())
 
 
 def number_in(given: Mapping[str, str], name: str, *, least: int = 0) -> int | None:
-    """The number that an option is; None if it is not given."""
+    """The value of an option as a number; None if the option is not given."""
     value = given.get(name)
     if value is None:
         return None
@@ -152,7 +152,7 @@ def number_in(given: Mapping[str, str], name: str, *, least: int = 0) -> int | N
 
 
 def _choice(given: Mapping[str, str], name: str) -> bool:
-    """Whether what is missing may be left out: `refuse` (the default) or `skip`."""
+    """Whether missing events are left out (`skip`) or refused (`refuse`, the default)."""
     value = given.get(name, "refuse")
     if value not in ("refuse", "skip"):
         raise errors.InvalidValue(what=f"option {name}", value=value, must="refuse or skip")
@@ -160,53 +160,53 @@ def _choice(given: Mapping[str, str], name: str) -> bool:
 
 
 def absolute(url: str) -> str:
-    """The URL with a whole path: Spark's processes work in other directories than the one who asks."""
+    """The URL with an absolute path: Spark's processes have other working directories than the caller."""
     engine, colon, place = url.partition(":")
     is_path = engine in _PATHS and place and not place.startswith(":")
     return f"{engine}{colon}{os.path.abspath(place)}" if is_path else url
 
 
 def address_of(store: Store) -> str:
-    """The URL that opens the log of a store once more, in whichever process; not to be shown."""
-    return store.log.address if isinstance(store.log, States) else store.log.url
+    """The URL that opens the log of a store in any process. It may hold a password: do not print it."""
+    return store.log.address if isinstance(store.log, SqlServerLog) else store.log.url
 
 
 def open_log(url: str) -> Store:
-    """The log, for reading, in whichever process Spark wants it read."""
+    """Open a log for reading, in any process of Spark."""
     require_shared(url)
     return tallystick.open(url, readonly=True)
 
 
 def open_asked(query: LogQuery) -> Store:
-    """The log that a question is about. A server is told the tenant, so that its row security holds the reader too."""
+    """Open the log of a query. A server gets the tenant too, so that its row security applies to this reader."""
     if query.selection.org is None or not query.url.startswith(_SERVERS):
         return open_log(query.url)
     return tallystick.open(query.url, readonly=True, org=query.selection.org)
 
 
 def head_past(store: Store, seen: int) -> int:
-    """The head of a log that somebody has seen up to `seen`.
+    """The head of a log, once it is at `seen` or past it: another process has seen the log up to there.
 
-    Over PostgreSQL each handle proves the head for itself, and a new one may need a moment to get as far as another did
-    before: until appends that are under way have ended.
+    On PostgreSQL each handle proves the head for itself. A new handle may need a moment until it gets as far as
+    another one: until the appends that are under way have ended.
     """
     head = store.log.head()
     return head if head >= seen else store.log.wait(seen - 1, timeout=PROOF_SECONDS)
 
 
 def require_shared(url: str) -> None:
-    """Refuse a log that lives in one process only."""
+    """Refuse a log that only one process can reach."""
     if url.partition(":")[0] == "memory":
         raise errors.NotForSpark(what="read", url=url, reason="it is in the memory of one process")
 
 
 def has_order(store: Store) -> bool:
-    """Whether positions order a log as a whole."""
+    """Whether positions order the events of all streams of a log."""
     return capabilities.GLOBAL_ORDER in store.log.capabilities
 
 
 def require_order(store: Store, *, what: str) -> None:
-    """Refuse a log whose positions do not order it as a whole."""
+    """Refuse a log whose positions do not order the events of all streams."""
     if not has_order(store):
         reason = f"engine {store.log.engine!r} has no order over all of its streams"
         raise errors.NotForSpark(what=what, url=store.log.url, reason=reason)

@@ -1,8 +1,8 @@
-"""How a log is split for Spark: ranges of positions, fixed when a table is planned, read through the port.
+"""How a log is split for Spark: into ranges of positions, fixed when a table is planned, and read through the port.
 
-A range names positions and no files: whoever reads it opens segments by their identity, so that rotation, sealing and
-compaction between planning and reading change nothing. The upper bound is the safe head of that moment. A log without
-an order over all of its streams (ndjson) is split by stream, each up to its own end.
+A range names positions, not files, so rotation, sealing and compaction between planning and reading do no harm. The
+upper bound is the safe head at the time of planning. A log without an order over all of its streams (ndjson) is split
+by stream, each up to its own end.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tallystick.store import iterate
 from tallystick.store.store import Store
 
 PARTITIONS_A_CORE = 2
-PARTITION_EVENTS_MIN = 25_000  # beginning a task costs Spark as much as ten thousand events
+PARTITION_EVENTS_MIN = 25_000  # to start a task costs Spark as much as ten thousand events
 PARTITION_EVENTS_MAX = 250_000
 PARTITION_BYTES_MAX = 256 << 20
-PARTITION_EVENTS_SAMPLED = 1000  # fewer are one task, whatever their size
+PARTITION_EVENTS_SAMPLED = 1000  # fewer events are one task, whatever their size
 SAMPLES, SAMPLE_EVENTS = 8, 20
-EVENT_BYTES = 200  # of an event without its payload and meta
-_STREAMS_PAGE = 100  # a log remembers the damage of the streams it looked at last
+EVENT_BYTES = 200  # the size of an event without its payload and meta
+_STREAMS_PAGE = 100  # a log remembers only the damage of the streams that it read last
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Range(InputPartition):
 
 
 def split(after: int, until: int, *, partition_events: int | None, cores: int = 2) -> list[Range]:
-    """Ranges of one size that cover (after, until]; none if that is empty. None: a size that suits number and cores."""
+    """Ranges of one size that cover (after, until]. Without `partition_events` the size suits events and cores."""
     count = until - after
     fit = min(max(-(-count // (cores * PARTITIONS_A_CORE)), PARTITION_EVENTS_MIN), PARTITION_EVENTS_MAX)
     size = max(partition_events or fit, -(-count // PARTITIONS_MAX))
@@ -48,7 +48,7 @@ def split(after: int, until: int, *, partition_events: int | None, cores: int = 
 
 
 def plan(store: Store, query: LogQuery) -> Sequence[Range | StreamRange]:
-    """The ranges of a question, up to the safe head as it is now. Never none: Spark would make one up."""
+    """The ranges of a query, up to the safe head of now. Never an empty list: Spark would invent a partition."""
     if not has_order(store):
         return list(by_stream(store, query)) or [Range(query.after, query.after)]
     if query.final and query.until is not None:
@@ -63,12 +63,12 @@ def plan(store: Store, query: LogQuery) -> Sequence[Range | StreamRange]:
 
 
 def _cores(query: LogQuery) -> int:
-    """How many tasks run at a time; if nobody says so, as many as this machine has cores."""
+    """How many tasks run at a time; by default as many as this machine has cores."""
     return query.cores or os.cpu_count() or 1
 
 
 def _size(store: Store, query: LogQuery, until: int) -> int | None:
-    """How many positions a task takes, if anybody says so or events are large; None if their number decides."""
+    """The positions per task, if the query sets it or events are large; None if the number of events decides."""
     count = until - query.after
     if query.partition_events is not None or count <= PARTITION_EVENTS_SAMPLED:
         return query.partition_events
@@ -86,12 +86,12 @@ def _size(store: Store, query: LogQuery, until: int) -> int | None:
 
 
 def bytes_of(event: Event) -> int:
-    """About how many bytes an event is."""
+    """The approximate size of an event in bytes."""
     return len(event.payload or b"") + len(event.meta) + EVENT_BYTES
 
 
 def end_by_bytes(store: Store, query: LogQuery, after: int, until: int) -> int:
-    """How far (after, until] goes with at most `trigger_bytes` of selected events, or with one event that has more."""
+    """The end of a batch in (after, until]: at most `trigger_bytes` of selected events, or one larger event."""
     assert query.trigger_bytes is not None
     left, last = query.trigger_bytes, after
     for events in pages(store, query, Range(after, until)):
@@ -104,7 +104,7 @@ def end_by_bytes(store: Store, query: LogQuery, after: int, until: int) -> int:
 
 
 def by_stream(store: Store, query: LogQuery) -> Iterator[Range]:
-    """The ranges of each stream that may be wanted: the positions of a stream stand together, and are its own."""
+    """The ranges of each selected stream: the positions of a stream are consecutive, and no other stream has them."""
     wanted, name = query.selection.streams, ""
     while found := store.log.streams(after=name, limit=_STREAMS_PAGE):
         for info in found:
@@ -115,7 +115,7 @@ def by_stream(store: Store, query: LogQuery) -> Iterator[Range]:
                 if begin < end:
                     yield from split(begin, end, partition_events=query.partition_events, cores=_cores(query))
         name = found[-1].stream
-        if not query.over_holes:  # a damaged end is in no range: it would be left out without a word
+        if not query.over_holes:  # no range includes a damaged end: it would be left out silently
             _require_whole(store, query)
 
 
@@ -126,16 +126,16 @@ def _require_whole(store: Store, query: LogQuery) -> None:
 
 
 def _before(store: Store, stream: str) -> int:
-    """The position in front of a stream's first event."""
+    """The position before a stream's first event."""
     try:
         (first,) = store.log.read_stream(stream, limit=1)
-    except errors.Damaged as damage:  # the first event itself: the hole begins where it was
+    except errors.Damaged as damage:  # the first event is damaged: the hole begins at its position
         return int(damage.values["first"]) - 1
     return first.position - first.seq
 
 
 def pages(store: Store, query: LogQuery, part: Range | StreamRange) -> Iterator[list[Event]]:
-    """The events of a range, page after page."""
+    """The events of a range, in lists of up to `BATCH_EVENTS`."""
     if isinstance(part, StreamRange):
         yield from stream_ranges.pages(store, query, part)
         return

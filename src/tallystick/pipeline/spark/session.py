@@ -1,6 +1,6 @@
-"""A Spark session that is set up: Java found, the right Python in the workers, quiet, UTC, our package everywhere.
+"""Starting a Spark session that is set up: with Java, the right Python in the workers, UTC, little output, our package.
 
-Only classic sessions: a Connect server has neither a status tracker nor our package.
+Only classic sessions: a Spark Connect server has neither a status tracker nor our package.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from tallystick.pipeline.spark.java import find_java
 
 MASTER = "local[*]"
 SHUFFLE_PARTITIONS_PER_CORE = 4
-COLLECTOR = "-XX:+UseParallelGC"  # jobs want throughput, not short pauses: a tenth less work than Java's own choice
+COLLECTOR = (
+    "-XX:+UseParallelGC"  # jobs need throughput, not short pauses: this takes a tenth less time than the default
+)
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -31,8 +33,8 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "zstd",
-    # Batches to Python are bounded by rows: to bound them by bytes too, Spark adds all up again after every row, which
-    # is a quarter of what it costs to fold row by row. So many of the largest events are 1 GB; so few stay near a core.
+    # Batches to Python are limited by rows: to limit them by bytes too, Spark sums all sizes again after every row,
+    # which costs a quarter of a fold. 1000 of the largest events are 1 GB; 1000 usual ones stay in a core's cache.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
@@ -41,8 +43,8 @@ _SETTINGS = {
 ROWS_A_PART = 100_000
 PARTS_MAX = 10_000
 _JOB_SETTINGS = {
-    # With these two on, every shuffle and every small side of a join is a job of its own. A question over a few hundred
-    # rows has ten of them.
+    # With these two on, every shuffle and every small side of a join is a separate job: ten jobs for a query over a few
+    # hundred rows.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.shuffle.partitions": "1",
@@ -59,10 +61,10 @@ def session(
     settings: Mapping[str, str] | None = None,
     py_files: Sequence[str | Path] = (),
 ) -> SparkSession:
-    """A session with the format `tallystick`. The one that is running is given back if there is one.
+    """A session with the format `tallystick`: the running session, or a new one.
 
-    `settings` are Spark's own and come last. `py_files` are modules and packages for the workers: `.py`, `.zip`, or a
-    directory.
+    `settings` are Spark's own and override ours. `py_files` are modules and packages for the workers: `.py`, `.zip`,
+    or a directory.
     """
     sent = [_sendable(Path(path)) for path in py_files]
     if os.environ.get("SPARK_REMOTE") or os.environ.get("SPARK_CONNECT_MODE_ENABLED"):
@@ -85,14 +87,14 @@ def session(
 
 
 def is_running() -> bool:
-    """Whether this process has a session already."""
+    """Whether this process has a Spark session."""
     return SparkSession.getActiveSession() is not None
 
 
 def _sized(master: str) -> dict[str, str]:
-    """What suits one machine: as many parts of a shuffle as its cores can do in a few rounds, and a collector.
+    """Settings for one machine: shuffle partitions that its cores can do in a few rounds, and a garbage collector.
 
-    Spark's 200 parts are for clusters. Whoever has options of their own for Java chooses the collector too.
+    Spark's 200 partitions are for clusters. The collector is left alone if the user sets options for Java.
     """
     if not master.startswith("local"):
         return {}
@@ -110,7 +112,7 @@ def _sized(master: str) -> dict[str, str]:
 
 @contextmanager
 def _surroundings(is_local: bool) -> Iterator[None]:
-    """The variables that Spark's processes inherit, for as long as it takes to start them."""
+    """Set the variables that Spark's processes inherit, while they start."""
     wanted = {
         "JAVA_HOME": find_java(),
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
@@ -133,18 +135,18 @@ def _surroundings(is_local: bool) -> Iterator[None]:
 
 
 def _root() -> Path:
-    """Where the package was imported from."""
+    """The directory that the package was imported from."""
     return Path(tallystick.__file__).resolve().parent.parent
 
 
 def _send_package(spark: SparkSession) -> None:
-    """Give the package to the executors. The libraries it needs have to be in their Python."""
+    """Send the package to the executors. Their Python must have the libraries that it needs."""
     files = [file for package in _PACKAGES for file in _sources(_root() / package)]
     spark.sparkContext.addPyFile(str(_zipped("tallystick_package", files, _root())))
 
 
 def _sendable(path: Path) -> Path:
-    """What Spark takes as a file of Python: a directory becomes a zip with its packages and modules."""
+    """A file that Spark accepts for `addPyFile`: a directory becomes a zip of its packages and modules."""
     if not path.exists():
         raise errors.InvalidValue(what="a Python file", value=str(path), must="a file or directory that exists")
     if path.is_dir():
@@ -171,9 +173,9 @@ def _zipped(name: str, files: Iterable[Path], root: Path) -> Path:
 
 
 def job_session(spark: SparkSession) -> SparkSession:
-    """A session for a job that asks many small questions: its settings do not change those of `spark`.
+    """A session for a job with many small queries: its settings do not change those of `spark`.
 
-    It shares the context, so cores, files and cached tables. Spark Connect cannot make one, so there it is `spark`.
+    It shares the context: cores, files and cached tables. Spark Connect cannot make one, so there it is `spark`.
     """
     if not isinstance(spark, SparkSession):
         return spark
@@ -184,7 +186,7 @@ def job_session(spark: SparkSession) -> SparkSession:
 
 
 def set_shuffle_partitions(spark: SparkSession, *, rows: int, cores: int) -> None:
-    """Shuffle so many rows in as many parts as they are worth: in one if they are few."""
+    """Set the number of shuffle partitions for this many rows: one partition if the rows are few."""
     if not isinstance(spark, SparkSession):
         return
     parts = 1 if rows <= ROWS_A_PART else max(-(-rows // ROWS_A_PART), cores)

@@ -1,7 +1,7 @@
-"""How a user's code reaches the workers: with the task itself, unless it is installed there.
+"""How a user's code reaches the workers: it is sent with the task, unless it is installed there.
 
-A module of the user's (not in site-packages) is pickled by value, with everything in it that is used, and so are the
-modules of the user's that it has imported. What a function imports only when it runs has to be sent as a file:
+A user's module (one outside of site-packages) is pickled by value, with everything it uses, and so are the user's
+modules that it imports. A module that a function imports only while it runs must be sent as a file:
 `session(py_files=…)`, or `--py-files` on the command line.
 """
 
@@ -21,7 +21,7 @@ _MAIN = "__main__"
 
 
 def only_upcasters(catalog: Catalog | None) -> Catalog:
-    """A catalog for the way to the workers: upcasters are all that reading needs, and models may not travel."""
+    """A catalog with only the upcasters: reading needs no models, and models may not be picklable."""
     slim = Catalog()
     for type_, entry in (catalog.types if catalog is not None else {}).items():
         for version, upcaster in sorted(entry.upcasters.items()):
@@ -30,7 +30,7 @@ def only_upcasters(catalog: Catalog | None) -> Catalog:
 
 
 def ship_modules(*things: Any) -> None:
-    """Let the modules that these come from travel with tasks, and those of the user's that they have imported."""
+    """Send the modules that define these things with every task, and the user's modules that those import."""
     waiting = [module for thing in things for module in _modules(thing)]
     own = {module.__name__ for module in waiting}
     seen: set[str] = set()
@@ -38,30 +38,30 @@ def ship_modules(*things: Any) -> None:
         module = waiting.pop()
         if module.__name__ not in seen and not _is_installed(module):
             seen.add(module.__name__)
-            waiting += [other for value in list(vars(module).values()) for other in _behind(value)]
+            waiting += [other for value in list(vars(module).values()) for other in _source_of(value)]
     for name in seen - {_MAIN}:  # that one always travels by value
         cloudpickle.register_pickle_by_value(sys.modules[name])  # type: ignore[no-untyped-call]
     for name in seen - own - {_MAIN}:
-        _leave_if_unmovable(sys.modules[name])
+        _unregister_if_unpicklable(sys.modules[name])
 
 
-def _leave_if_unmovable(module: ModuleType) -> None:
-    """Leave a module alone that holds what cannot be pickled, such as a lock: workers import it, if they have it."""
+def _unregister_if_unpicklable(module: ModuleType) -> None:
+    """Do not send a module with a value that cannot be pickled, such as a lock: workers import it, if they have it."""
     try:
         cloudpickle.dumps(module)  # type: ignore[no-untyped-call]
     except Exception:  # whatever its objects raise
         cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def _behind(value: Any) -> Iterable[ModuleType]:
-    """The module that a value of another module is, or comes from."""
+def _source_of(value: Any) -> Iterable[ModuleType]:
+    """The module that a value is, or that defines it."""
     if isinstance(value, ModuleType):
         return [value] if value.__name__ in sys.modules else []
     return _named(value if isinstance(value, (type, FunctionType)) else type(value))
 
 
 def _modules(thing: Any) -> Iterable[ModuleType]:
-    """The modules that define a thing: an object's class with its bases, a function, a reducer, a catalog."""
+    """The modules that define a thing: a function, a reducer, a catalog, or an object's class with its bases."""
     if isinstance(thing, Catalog):
         for entry in thing.types.values():
             for upcaster in entry.upcasters.values():
@@ -80,7 +80,7 @@ def _named(part: Any) -> Iterable[ModuleType]:
 
 
 def _is_installed(module: ModuleType) -> bool:
-    """Whether every Python of this kind has the module: ours, the standard library's, an installed one."""
+    """Whether the workers' Python has the module: our own, one of the standard library, or an installed one."""
     if module.__name__.partition(".")[0] in {"tallystick", "builtins", *sys.stdlib_module_names}:
         return True
     path = getattr(module, "__file__", None) or ""

@@ -1,8 +1,8 @@
-"""An archive in a directory, which every process that works on it reaches by the same path.
+"""Storage in a directory, which every process reaches by the same path.
 
-Drafts are written in `staging/` and renamed to their names when they are durable. A name that must be new is linked,
-not renamed: linking fails where somebody has the name. A lock (flock) saves two runs on one machine from doing the same
-work; which of two commits holds is decided by the link alone.
+Drafts are written in `staging/` and renamed when they are durable. A name that must be new is linked, not renamed:
+linking fails if the name exists. A lock (flock) keeps two runs on one machine from doing the same work; which of two
+commits wins is decided by the link alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from tallystick import errors
 from tallystick.pipeline.storage.port import Taken
 
 STAGING = "staging"
-_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})  # what it says without hard links
+_NO_LINKS = frozenset(
+    {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+)  # the errors of a file system without hard links
 _STAGED = re.compile(r"(events|heads|part)-[0-9a-zA-Z.-]+\.(parquet|json)")
 
 
@@ -35,35 +37,35 @@ class DirectoryStorage(msgspec.Struct, frozen=True):
         return str(self.directory)
 
     def names(self, folder: str) -> list[str]:
-        """The files of a folder. What is no file is not ours."""
+        """The files of a folder; anything that is not a file is left out."""
         there = self.directory / folder
         found = there.iterdir() if there.is_dir() else ()
         return sorted(f"{folder}/{path.name}" for path in found if path.is_file())
 
     def names_below(self, folder: str) -> list[str]:
-        """The files of a folder and of all folders in it."""
+        """The files of a folder and of all folders below it."""
         found = (path for path in (self.directory / folder).rglob("*") if path.is_file())
         return sorted(path.relative_to(self.directory).as_posix() for path in found)
 
     def read(self, name: str) -> bytes:
-        """A small file."""
+        """The bytes of a small file."""
         return (self.directory / name).read_bytes()
 
     def size(self, name: str) -> int | None:
-        """The bytes of a file."""
+        """The size of a file in bytes."""
         try:
             return (self.directory / name).stat().st_size
         except FileNotFoundError:
             return None
 
     def put_new(self, name: str, data: bytes) -> None:
-        """Create a file by linking a durable draft to its name."""
+        """Create a file: link a durable draft to its name."""
         with self._written(name, data) as draft:
             self._link(draft, self.directory / name)
         sync_directory((self.directory / name).parent)
 
     def _link(self, draft: Path, path: Path) -> None:
-        """Link it. If the name is that of the draft already, an answer was lost (NFS asks again), and it is ours."""
+        """Link a draft to a name. If the link exists already, NFS repeated a request whose answer was lost."""
         try:
             os.link(draft, path)
         except FileExistsError:
@@ -76,7 +78,7 @@ class DirectoryStorage(msgspec.Struct, frozen=True):
             raise errors.InvalidValue(what="archive", value=str(self), must=must) from None
 
     def put(self, name: str, data: bytes) -> None:
-        """Write a file in place of another, in one step."""
+        """Write or replace a file in one step."""
         with self._written(name, data) as draft:
             draft.rename(self.directory / name)
         sync_directory((self.directory / name).parent)
@@ -97,7 +99,7 @@ class DirectoryStorage(msgspec.Struct, frozen=True):
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Path]:
-        """The file where it is: nobody writes into one that has its name."""
+        """The path of the file itself: nobody writes to a file that has its name."""
         yield self.directory / name
 
     @contextmanager
@@ -112,7 +114,7 @@ class DirectoryStorage(msgspec.Struct, frozen=True):
             draft.unlink(missing_ok=True)
 
     def keep(self, draft: Path, name: str) -> None:
-        """Make a draft durable, and give it its name."""
+        """Make a draft durable and rename it."""
         path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with draft.open("rb") as file:
@@ -122,7 +124,7 @@ class DirectoryStorage(msgspec.Struct, frozen=True):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only run here. The lock ends with the process; what an earlier run left staged goes."""
+        """Be the only run here. The lock ends with the process. Drafts that an earlier run left are removed."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with (self.directory / "lock").open("a") as file:
             try:
@@ -134,22 +136,22 @@ class DirectoryStorage(msgspec.Struct, frozen=True):
             self._clear_staging()
 
     def staged(self) -> list[str]:
-        """What a run has staged; runs of earlier versions did it in folders of their own."""
+        """The drafts in `staging/`; earlier versions put them in folders of their own."""
         found = (path for path in (self.directory / STAGING).rglob("*") if _STAGED.fullmatch(path.name))
         return sorted(str(path.relative_to(self.directory)) for path in found if path.is_file())
 
     def _clear_staging(self) -> None:
-        """Remove what a run left staged, and the folders that are empty then."""
+        """Remove the drafts that a run left, and the folders that are empty then."""
         for name in self.staged():
             self.remove(name)
         folders = [path for path in (self.directory / STAGING).rglob("*") if path.is_dir()]
         for folder in [*sorted(folders, reverse=True), self.directory / STAGING]:
-            with suppress(OSError):  # it holds something of somebody else's, or is not there
+            with suppress(OSError):  # it holds files of others, or does not exist
                 folder.rmdir()
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
+    """Fsync a directory, so that the names in it are durable."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,8 +1,8 @@
-"""An archive in an object store: S3 and what speaks its protocol, Google Cloud Storage, Azure.
+"""Storage in an object store: S3 and stores with its protocol, Google Cloud Storage, Azure.
 
-`put_new` is a conditional write (`If-None-Match: *` on S3), so the store decides which of two commits holds. Files are
-read and written through drafts in the worker's temporary directory that have no name there, so a killed worker leaves
-none behind. Who may do what is for the environment to say (`AWS_…`, `GOOGLE_…`, `AZURE_…`), never for the URL.
+`put_new` is a conditional write (`If-None-Match: *` on S3), so the store decides which of two commits wins. Files are
+read and written through unlinked files in the worker's temporary directory, so a killed worker leaves none of them.
+Credentials and settings come from the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`), never from the URL.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tallystick.pipeline.storage.port import Taken
 _RETRIES: Any = {"max_retries": 8, "retry_timeout": timedelta(seconds=60)}
 _TRIES, _PAUSE_SECONDS = 5, 0.2
 _CHUNK_BYTES = 4 << 20
-_QUERY = re.compile(r"\?[^\s:]*")  # in an address that a store's error quotes: a signature may be in it
+_QUERY = re.compile(r"\?[^\s:]*")  # the query of an address in an error: it may hold a signature
 _REASON_CHARACTERS_MAX = 300
 
 
@@ -38,7 +38,7 @@ class ObjectStorage(msgspec.Struct, frozen=True):
 
     @classmethod
     def at(cls, url: str) -> ObjectStorage:
-        """The place of a URL, if the library that reaches it is there and understands it."""
+        """The storage at a URL; refused if the URL has more than a path, or the library is missing or rejects it."""
         parts = urlsplit(url)
         if parts.query or parts.fragment or not parts.netloc or ":" in parts.netloc:
             must = "SCHEME://BUCKET/PATH and no more; settings and secrets come from the environment"
@@ -52,7 +52,7 @@ class ObjectStorage(msgspec.Struct, frozen=True):
         return self.url
 
     def _store(self) -> Any:
-        """What speaks with the store, one for each process."""
+        """The client of the store, one per process."""
         return _connected(self.url, os.getpid())
 
     def names(self, folder: str) -> list[str]:
@@ -60,31 +60,31 @@ class ObjectStorage(msgspec.Struct, frozen=True):
         return [name for name in self.names_below(folder) if name.rpartition("/")[0] == folder]
 
     def names_below(self, folder: str) -> list[str]:
-        """The files of a folder and of all folders in it."""
-        with self._clearly():
+        """The files of a folder and of all folders below it."""
+        with self._translated_errors():
             found = self._store().list(f"{folder}/" if folder else None)
             return sorted(item["path"] for page in found for item in page)
 
     def read(self, name: str) -> bytes:
-        """A small file."""
-        with self._clearly():
+        """The bytes of a small file."""
+        with self._translated_errors():
             return bytes(self._store().get(name).bytes())
 
     def size(self, name: str) -> int | None:
-        """The bytes of a file."""
+        """The size of a file in bytes."""
         try:
-            with self._clearly():
+            with self._translated_errors():
                 found: int = self._store().head(name)["size"]
                 return found
         except FileNotFoundError:
             return None
 
     def put_new(self, name: str, data: bytes) -> None:
-        """Create a file by a conditional write. If it is there with these bytes, an answer was lost, and it is ours."""
+        """Create a file by a conditional write. If it exists with these bytes, our own write succeeded."""
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         for _ in range(_TRIES):
-            with self._clearly():
+            with self._translated_errors():
                 try:
                     self._store().put(name, data, mode="create")
                     return
@@ -94,8 +94,8 @@ class ObjectStorage(msgspec.Struct, frozen=True):
                 return
             if found is not None:
                 raise Taken
-            time.sleep(_PAUSE_SECONDS)  # a write is under way, which may be our own: nobody has lost yet
-        raise errors.PlaceUnreachable(path=self.url, reason=f"it neither creates {name} nor has it")
+            time.sleep(_PAUSE_SECONDS)  # a write is under way, and it may be our own: try again
+        raise errors.PlaceUnreachable(path=self.url, reason=f"it refuses to create {name}, and does not have it")
 
     def _found(self, name: str) -> bytes | None:
         try:
@@ -105,12 +105,12 @@ class ObjectStorage(msgspec.Struct, frozen=True):
 
     def put(self, name: str, data: bytes) -> None:
         """Write a small file; a store replaces whole objects."""
-        with self._clearly():
+        with self._translated_errors():
             self._store().put(name, data)
 
     def remove(self, name: str) -> None:
         """Remove a file."""
-        with self._clearly():
+        with self._translated_errors():
             try:
                 self._store().delete(name)
             except FileNotFoundError:
@@ -118,9 +118,9 @@ class ObjectStorage(msgspec.Struct, frozen=True):
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Path]:
-        """A copy of the file, which is gone when it is closed."""
+        """A temporary copy of the file, without a name."""
         with tempfile.TemporaryFile() as copy:
-            with self._clearly():
+            with self._translated_errors():
                 for chunk in self._store().get(name).stream(min_chunk_size=_CHUNK_BYTES):
                     copy.write(chunk)
             copy.flush()
@@ -128,37 +128,37 @@ class ObjectStorage(msgspec.Struct, frozen=True):
 
     @contextmanager
     def drafted(self) -> Iterator[Path]:
-        """A file without a name on this machine."""
+        """A temporary file without a name on this machine."""
         with tempfile.TemporaryFile() as draft:
             yield Path(f"/dev/fd/{draft.fileno()}")
 
     def keep(self, draft: Path, name: str) -> None:
         """Send a draft to the store."""
-        with self._clearly(), draft.open("rb") as file:
+        with self._translated_errors(), draft.open("rb") as file:
             self._store().put(name, file)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nothing: a store has no locks that end with a process."""
+        """Nothing: an object store has no locks that end with a process."""
         yield
 
     @contextmanager
-    def _clearly(self) -> Iterator[None]:
-        """Raise what the store says as an error that names the place."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Raise errors of the store as `PlaceUnreachable`, with the URL."""
         from obstore.exceptions import BaseError
 
         try:
             yield
         except FileNotFoundError as problem:
             if "NoSuchBucket" in str(problem):
-                raise errors.PlaceUnreachable(path=self.url, reason="there is no such bucket") from None
+                raise errors.PlaceUnreachable(path=self.url, reason="the bucket does not exist") from None
             raise
         except BaseError as problem:
             raise errors.PlaceUnreachable(path=self.url, reason=_short(str(problem))) from None
 
 
 def _short(text: str) -> str:
-    """The first line of what a store's client says, without what may be secret in it."""
+    """The first line of an error of the client, without parts that may be secret."""
     return _QUERY.sub("", text.partition("\n")[0])[:_REASON_CHARACTERS_MAX]
 
 
@@ -176,5 +176,5 @@ def _connected(url: str, process: int) -> Any:
 
 
 def disconnect() -> None:
-    """Forget what was connected: the environment says something else now."""
+    """Forget all clients; the next use connects with the environment as it is then."""
     _connected.cache_clear()

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from urllib.parse import unquote, urlsplit
 
 from tallystick import errors
-from tallystick.store.stating import is_url, shown
+from tallystick.store.urls import is_url, redacted
 
 _STORES = frozenset({"s3", "s3a", "gs", "abfs", "abfss"})
 _MUST = "a directory by its path, file:///PATH, s3://BUCKET/PATH (or s3a:), gs://BUCKET/PATH or abfss://…"
@@ -134,7 +134,7 @@ def directory_at(given: str | Path, *, what: str) -> Path:
 
 def _redacted(given: str | Path) -> str:
     """The text for an error: without a password, and without a query that may hold a signature."""
-    return shown(str(given)).partition("?")[0]
+    return redacted(str(given)).partition("?")[0]
 
 
 def _is_mangled(given: str | Path) -> bool:

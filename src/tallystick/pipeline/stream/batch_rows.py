@@ -1,12 +1,12 @@
-"""What a task of `stream` does: it folds the events of its keys onto the rows as they are, and fills a batch with them.
+"""A task of `stream`: fold the events of some keys onto their rows, and fill a batch with the results.
 
-The events come sorted by key, a page of Arrow at a time. A key whose events go on in the next page is carried along as
-a row. So a task holds one page of events, and the states of some keys; the driver gets the number of rows.
+The events come sorted by key, one Arrow page at a time. A key whose events continue on the next page is kept as a row.
+So a task holds one page of events and the states of some keys. The driver gets the number of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from itertools import groupby
 from operator import itemgetter
@@ -21,30 +21,30 @@ from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
 from tallystick.pipeline.fold.keys import key_name
 from tallystick.pipeline.source import columns
+from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.projections.row_folder import RowFolder
 from tallystick.store.store import Store
 from tallystick.store.views import Place, Seen, ViewRow
 
 COUNT_DDL = "rows bigint"
-KEYS_MAX = 1000  # whose states are held together
-STATES_BYTES = 16 << 20  # fewer keys are, if their states are large
+KEYS_MAX = 1000  # keys whose states are in memory together
+STATES_BYTES = 16 << 20  # fewer keys if their states are larger than this together
 BUSY_TRIES = 60  # tasks take turns at a database with one writer
 
-Batches = Iterator[pa.RecordBatch]
-_seen: dict[str, Seen] = {}  # by log: a task opens it for itself, and to count all rows in each task takes too long
+_seen: dict[str, Seen] = {}  # per log: every task opens the store, and must not count all rows again
 Keyed = tuple[str | None, Event]
 
 
 class ProjectionJob(msgspec.Struct, frozen=True):
-    """A projection over a log, as workers and driver need it."""
+    """A projection and its log, for the driver and the workers."""
 
     url: str
     projection: Any
     catalog: Catalog
 
     def open(self, *, for_rows: bool = False) -> Store:
-        """The store; `for_rows`: to write rows. A file log's rows lie beside it, and its one writer is not us."""
+        """Open the store; `for_rows`: to write rows. A file log keeps rows in another file, so they need no lease."""
         readonly = not for_rows or self.url.startswith("files:")
         store = tallystick.open(self.url, readonly=readonly, create=False, catalog=self.catalog)
         store.log.views.seen = _seen.setdefault(self.url, set())
@@ -52,7 +52,7 @@ class ProjectionJob(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """One batch: its number, where the rows are before it, and where they are after it."""
+    """One batch: its number, the place of the rows before it, and their position after it."""
 
     number: bytes
     place: Place
@@ -60,7 +60,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 def fill(store: Store, batch: Batch, rows: Sequence[ViewRow]) -> None:
-    """Add rows to the batch. A database with one writer is waited for: other tasks write there too."""
+    """Add rows to the batch. If the database takes one writer at a time, wait for the other tasks."""
     for left in reversed(range(BUSY_TRIES)):
         try:
             store.log.views.fill_batch(batch.place, batch.number, rows)
@@ -71,7 +71,7 @@ def fill(store: Store, batch: Batch, rows: Sequence[ViewRow]) -> None:
 
 
 def refold(job: ProjectionJob, batch: Batch, keys: Sequence[str]) -> int:
-    """Fill the batch with the rows of keys whose states were dropped; says how many: 0 if the rows have moved."""
+    """Fill the batch with the rows of keys whose states were dropped; their number, or 0 if the rows have moved."""
     with suppress(errors.ViewMoved), job.open(for_rows=True) as store:
         rows = RowFolder(store, job.projection).refold(keys, until=batch.until)
         fill(store, batch, rows)
@@ -80,9 +80,9 @@ def refold(job: ProjectionJob, batch: Batch, keys: Sequence[str]) -> int:
 
 
 def filler_task(job: ProjectionJob, batch: Batch) -> Callable[[Batches], Batches]:
-    """The task: from events sorted by key to the number of rows that they changed.
+    """The task: reads events sorted by key, and returns the number of rows that they changed.
 
-    If the rows have moved, another runner was faster, and the driver finds the same when it writes the batch.
+    If the rows have moved, another runner was faster; the driver notices it too when it writes the batch.
     """
 
     def run(batches: Batches) -> Batches:
@@ -137,7 +137,7 @@ class Filler:
         self._put(rows)
 
     def _load(self, keys: Sequence[str]) -> list[ViewRow]:
-        """The rows of keys as they are, or as this task has left them."""
+        """The rows of keys, with the changes that this task has not written yet."""
         own = [row for row in [self._carried] if row is not None and row.key in keys]
         place, others = self._batch.place, [key for key in keys if not own or key != own[0].key]
         if not others:
@@ -153,6 +153,6 @@ class Filler:
         self._keys = max(min(STATES_BYTES // max(size, 1), KEYS_MAX), 1)
 
     def end(self) -> int:
-        """Put the last row; says how many there are."""
+        """Write the last row; the number of rows."""
         self._put([row for row in [self._carried] if row is not None])
         return self._count

@@ -1,7 +1,8 @@
-"""How far a batch of `stream` goes: at most so many bytes of events, counted by the tasks in parallel.
+"""The end of a batch of `stream`: at most so many bytes of events, counted by tasks in parallel.
 
-Each task counts a range of positions, and gives back marks: up to where how many bytes lie. The driver adds them up and
-ends the batch at a mark. So a batch keeps to its bytes, but for one event that has more; and it is nearly full.
+Each task counts a range of positions and returns marks: positions, each with the bytes since the mark before. The
+driver adds them up and ends the batch at a mark. So a batch is nearly full and within its bytes, unless a single event
+has more.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from tallystick.pipeline.source.partitions import EVENT_BYTES, Range, bytes_of, 
 from tallystick.pipeline.spark import tasks
 from tallystick.store.store import Store
 
-MARKS = 64  # how finely the end of a batch is chosen
+MARKS = 64  # marks per batch: how precisely its end is chosen
 
-Mark = tuple[int, int]  # a position, and the bytes of chosen events after the mark before and up to it
+Mark = tuple[int, int]  # a position, and the bytes of selected events since the mark before
 
 
 def end_of_batch(spark: SparkSession, query: LogQuery, after: int, until: int, *, bytes_max: int) -> int:
-    """How far (after, until] goes with so many bytes of chosen events, or with one event that has more."""
+    """The end of a batch in (after, until] with at most `bytes_max` of selected events, or with one larger event."""
     if (until - after) * (EVENT_BYTES_MAX + EVENT_BYTES) <= bytes_max:
         return until
     asked = msgspec.structs.replace(query, unchecked=True)
@@ -39,7 +40,7 @@ def end_of_batch(spark: SparkSession, query: LogQuery, after: int, until: int, *
 
 
 def marks_in(store: Store, query: LogQuery, part: Range, *, bytes_max: int) -> list[Mark]:
-    """The marks of a range, up to where it alone has too many bytes."""
+    """The marks of a range, up to where the range alone has too many bytes."""
     marks: list[Mark] = []
     total = size = 0
     for events in pages(store, query, part):
@@ -56,7 +57,7 @@ def marks_in(store: Store, query: LogQuery, part: Range, *, bytes_max: int) -> l
 
 
 def last_within(marks: Sequence[Mark], after: int, until: int, *, bytes_max: int) -> int:
-    """The last mark with at most so many bytes before it; the first one, which may be one large event, at the least."""
+    """The last mark with at most `bytes_max` before it, but at least the first: it may be one large event."""
     left, last = bytes_max, after
     for position, size in marks:
         left -= size

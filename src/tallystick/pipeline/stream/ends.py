@@ -1,8 +1,8 @@
-"""The source behind `stream`: of each batch only where it ends. What is read is for the rows to say, which may be
+"""The source of the job `stream`: for each batch only its end. Where to read from is decided by the rows, which may be
 behind the checkpoint or ahead of it.
 
-A batch is due when the log has grown, and also when the rows are behind the checkpoint or a state was dropped: then the
-offset keeps its position and counts in `again`, since Spark runs a batch only if the offset is another one.
+A batch is due when the log has grown. It is also due when the rows are behind the checkpoint, or a state was dropped:
+then the offset keeps its position and increments `again`, since Spark runs a batch only if the offset changes.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _SCHEMA = pa.schema([("until", pa.int64())])
 
 
 class EndsReader(LogStreamReader):
-    """Follows a log for one projection, and gives the end of each batch."""
+    """Follows a log for one projection, and returns the end of each batch."""
 
     def __init__(self, query: LogQuery, projection: str) -> None:
         super().__init__(query, (), f"projection {projection}")
         self._projection = projection
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """How far the next batch goes; `start` once more where the rows have not got as far as that."""
+        """The end of the next batch; `start` with a higher `again` if the rows have not reached it."""
         end = super().latestOffset(start, limit)
         if end == start and self._rows_are_behind(start["position"]):
             return start | {"again": start.get("again", 0) + 1}
@@ -50,7 +50,7 @@ class EndsReader(LogStreamReader):
             )
 
     def partitions(self, start: Offset, end: Offset) -> list[Any]:
-        """One, which knows where the batch ends."""
+        """One partition, which has the end of the batch."""
         super().partitions(start, end)
         return [Range(start["position"], end["position"])]
 
@@ -60,7 +60,7 @@ class EndsReader(LogStreamReader):
 
 
 class EndsSource(DataSource):
-    """What Spark knows as the format `tallystick-ends`. Its option `projection` names whose rows are kept current."""
+    """The format `tallystick-ends` of Spark. Its option `projection` names the projection to keep current."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,11 +1,10 @@
-"""A bucket of an archive, held against its manifest, its own chains and the live log.
+"""Checking a bucket of an archive against its manifest, its own chains and the live log.
 
-Nothing is raised for what is wrong: every finding is handed on, so that one file does not hide the next.
+Damage does not raise: every finding is passed on, so that one damaged file does not hide the next.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 from tallystick import errors
 from tallystick.event.chain import checksum as checksum_of
 from tallystick.pipeline.archive import archive_files
-from tallystick.pipeline.archive.bucket_reader import without_payloads, wrong_blocks, wrong_form
+from tallystick.pipeline.archive.bucket_reader import within, without_payloads, wrong_blocks, wrong_form
 from tallystick.pipeline.archive.bucket_writer import HEADS
 from tallystick.pipeline.archive.manifest import BLOCK_POSITIONS, Bucket, DataFile
 from tallystick.pipeline.source.columns import COLUMNS, Batches, arrow_schema, to_rows
@@ -40,11 +39,11 @@ _ROWS_A_BATCH = 8192
 def check(
     query: LogQuery, storage: Storage, bucket: Bucket, erased: Sequence[int], events: ChainChecker
 ) -> Iterator[Found]:
-    """Everything that is wrong with a bucket; its events go on to `events`. Runs in a worker."""
+    """Everything that is wrong with a bucket; its events are passed to `events`. Runs in a worker."""
     if bucket.heads is not None:
         yield from _heads(storage, bucket, bucket.heads)
     rows: list[pa.RecordBatch] = []
-    beside = _BesideLog(query, bucket)
+    comparison = _LogComparison(query, bucket)
     if bucket.events is not None:
         gone = within(erased, bucket.first, bucket.last)
         try:
@@ -54,18 +53,13 @@ def check(
                     batch = without_payloads(batch, gone)
                     rows.append(batch.select(_IN_BLOCKS))
                     yield from events.take(batch)
-                    beside.take(batch)
+                    comparison.take(batch)
             yield {"kind": READABLE, "what": bucket.events.name}
         except (OSError, ValueError, KeyError, pa.ArrowException) as problem:
             yield _about(bucket, why_unreadable(bucket.events, problem))
             return
     table = pa.Table.from_batches(rows, arrow_schema(_IN_BLOCKS)).combine_chunks()
-    yield from map(of_problem, islice(chain(_against_manifest(bucket, table), beside.problems()), PROBLEMS_MAX))
-
-
-def within(positions: Sequence[int], first: int, last: int) -> Sequence[int]:
-    """Those of these positions, which are in order, that lie between."""
-    return positions[bisect_left(positions, first) : bisect_right(positions, last)]
+    yield from map(of_problem, islice(chain(_against_manifest(bucket, table), comparison.problems()), PROBLEMS_MAX))
 
 
 def _about(bucket: Bucket, reason: str) -> Found:
@@ -77,7 +71,7 @@ def _named(file: DataFile) -> str:
 
 
 def why_unreadable(file: DataFile, problem: Exception) -> str:
-    """What the file system or Parquet says of a file, with its name."""
+    """The error of the file system or of Parquet, with the name of the file."""
     if isinstance(problem, FileNotFoundError):
         return f"{_named(file)} is missing"
     return f"{_named(file)} cannot be read: {str(problem).partition(chr(10))[0]}"
@@ -88,7 +82,7 @@ def _heads(storage: Storage, bucket: Bucket, file: DataFile) -> Iterator[Found]:
         with storage.opened(file.name) as path:
             yield from (_about(bucket, reason) for reason in _wrong_rows(path, file))
             if not pq.read_schema(path).equals(HEADS):
-                raise ValueError("it has other columns than the ends of streams")
+                raise ValueError("its columns are not those of stream ends")
             for _ in rows_of(path, HEADS.names):
                 pass
         yield {"kind": READABLE, "what": file.name}
@@ -97,7 +91,7 @@ def _heads(storage: Storage, bucket: Bucket, file: DataFile) -> Iterator[Found]:
 
 
 def _wrong_rows(path: Path, file: DataFile) -> Iterator[str]:
-    """Why a file is not the one that the manifest names."""
+    """How a file differs from the one that the manifest names."""
     if archive_files.hash_of(path) != file.sha256:
         yield f"{_named(file)} is not the file that the manifest names"
     if (rows := archive_files.rows_in(path)) != file.rows:
@@ -105,7 +99,7 @@ def _wrong_rows(path: Path, file: DataFile) -> Iterator[str]:
 
 
 def _wrong_file(path: Path, file: DataFile) -> Iterator[str]:
-    """The same of a file with events; and what it says of its own positions that is not so: other tools go by it."""
+    """How a file with events differs from the manifest, or its statistics from its rows: other tools use those."""
     yield from _wrong_rows(path, file)
     if (reason := wrong_form(pq.read_schema(path))) is not None:
         raise ValueError(reason)
@@ -114,7 +108,7 @@ def _wrong_file(path: Path, file: DataFile) -> Iterator[str]:
 
 
 def wrong_statistics(path: Path) -> Iterator[int]:
-    """The row groups whose statistics of positions are not those of their rows."""
+    """The row groups whose statistics of positions are wrong."""
     with pq.ParquetFile(path) as opened:
         at = opened.metadata.schema.names.index("position")
         for number in range(opened.num_row_groups):
@@ -125,14 +119,14 @@ def wrong_statistics(path: Path) -> Iterator[int]:
 
 
 def rows_of(path: str | Path, names: Sequence[str] = COLUMNS) -> Batches:
-    """Every row of a file, as it is."""
+    """Every row of a file, unchecked."""
     with pq.ParquetFile(path, pre_buffer=False) as opened:
         for batch in opened.iter_batches(_ROWS_A_BATCH, columns=list(names), use_threads=False):
             yield batch.select(list(names))
 
 
 def _against_manifest(bucket: Bucket, rows: pa.Table) -> Iterator[Problem]:
-    """The order of rows, their bounds, and which event stands at which position."""
+    """Whether the rows are in order, within their bounds, and have the digests of their blocks."""
     positions = rows["position"].to_numpy()
     is_ordered = bool(np.all(positions[1:] > positions[:-1]))
     if len(positions) and not (is_ordered and bucket.first <= positions[0] and positions[-1] <= bucket.last):
@@ -140,15 +134,15 @@ def _against_manifest(bucket: Bucket, rows: pa.Table) -> Iterator[Problem]:
         yield Problem("archive", reason, bucket.first)
     for block in wrong_blocks(iter(rows.to_batches()), bucket.blocks):
         first = max(bucket.first, block.number * BLOCK_POSITIONS + 1)
-        reason = f"positions from {first} on do not hold the {block.rows} rows that were archived"
+        reason = f"the positions from {first} on do not have the {block.rows} rows that were archived"
         yield Problem("block", reason, first)
 
 
-class _BesideLog:
-    """A bucket beside what the live log has of it, which is read along.
+class _LogComparison:
+    """Compares a bucket with the live log, which is read in parallel.
 
-    Where both have the same rows, payloads too, nothing is kept of them: those of the archive are checked. Else both
-    are, and are looked at in the end.
+    Rows that are equal in both, payloads included, are dropped: the archive's rows are checked anyway. The others are
+    kept, and compared at the end.
     """
 
     def __init__(self, query: LogQuery, bucket: Bucket) -> None:
@@ -172,7 +166,7 @@ class _BesideLog:
             self._differs(live)
 
     def problems(self) -> Iterator[Problem]:
-        """What the live log still has and the bucket does not, or has otherwise; and what it lacks unpruned."""
+        """Events that the live log has and the bucket lacks or has differently; and events that only the bucket has."""
         self._differs(self._up_to(self._bucket.last))
         yield from self._wrong
         if self._is_over:
@@ -194,7 +188,7 @@ class _BesideLog:
             self._others.append(batch.select(_KEPT))
 
     def _up_to(self, position: int) -> pa.Table:
-        """The live events behind those before, up to a position."""
+        """The next live events, up to a position."""
         found: list[pa.RecordBatch] = []
         try:
             while (batch := self._next if self._next is not None else next(self._live, None)) is not None:
@@ -214,7 +208,7 @@ class _BesideLog:
 
 
 def _payloads(batch: pa.RecordBatch) -> Iterator[Problem]:
-    """Live payloads without their checksum."""
+    """Live payloads that do not have their checksum."""
     for position, stream, seq, _, payload, checksum in to_rows(batch, _LIVE):
         if payload is not None and checksum_of(payload) != checksum:
             reason = "in the live log the payload does not have its checksum"
@@ -222,7 +216,7 @@ def _payloads(batch: pa.RecordBatch) -> Iterator[Problem]:
 
 
 def _others(batch: pa.RecordBatch, rows: pa.Table, is_seen: np.ndarray) -> Iterator[Problem]:
-    """Live events that the archive does not have, or has others instead of."""
+    """Live events that the archive lacks, or has another event instead of."""
     known, live = rows["position"].to_numpy(), batch.column(0).to_numpy()
     at = np.searchsorted(known, live)
     is_there = np.zeros(len(live), bool)
@@ -243,7 +237,7 @@ def _others(batch: pa.RecordBatch, rows: pa.Table, is_seen: np.ndarray) -> Itera
 
 
 def _lost(store: Store, rows: pa.Table) -> Iterator[Problem]:
-    """Archived events that the log does not have any more, and that are in front of no cut or hole."""
+    """Archived events that the log lacks, although they were not pruned and are in no hole."""
     cuts: dict[str, int] = {}
     holes = [(hole.first, hole.last) for hole in store.log.holes()]
     for position, stream, seq in zip(*(rows[name].to_pylist() for name in _KEPT[:3]), strict=True):

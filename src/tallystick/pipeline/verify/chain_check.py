@@ -1,10 +1,10 @@
-"""The events of one piece of a log, checked in order by one task: payloads, sequences and links.
+"""Checking the events of one piece of a log in order, in one task: payloads, sequences and links.
 
-    event → follows the one before it in its stream, and has its payload: nothing is kept of it
-          → does not: a row, for Spark to look at beside everything else
+    event → follows the one before it in its stream, and its payload fits: nothing is kept
+          → otherwise: a row, which Spark compares with the rows of other pieces and with control facts
 
-Where a stream enters a piece, nothing is known of what was before. So each stream leaves one edge there: its first
-event, and where it ended. Spark joins the edges of a stream, which are few, and no event goes through a shuffle.
+Where a stream enters a piece, the event before is unknown. So each stream leaves one edge per piece: its first event,
+and where it ended. Spark joins the edges of a stream, which are few; no event goes through a shuffle.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ _LINKED = tuple(name for name in _ASKED if name not in ("payload", "signature"))
 _CONTROL = CONTROL.encode()
 _BEGIN = chain.DOMAIN.encode() + b"\n"
 _ROWS_A_BATCH = 2000
-_AT_A_TIME = 2000  # rows of Python's own: near a core
+_AT_A_TIME = 2000  # rows: few enough for a core's cache
 
 Found = dict[str, Any]
 Row = Sequence[Any]
 
 
 class _StreamEnd(NamedTuple):
-    """Where a stream is, of the events so far; with the first of them."""
+    """The last event of a stream so far, and the row of its first one."""
 
     seq: int
     link: bytes | None
@@ -86,9 +86,9 @@ class _StreamEnd(NamedTuple):
 
 
 class _Neighbours(NamedTuple):
-    """Of each event of a batch: whether its payload fits, which one is before it in its stream, and if it follows it.
+    """For each event of a batch: whether its payload fits, the event before it in its stream, and whether it follows.
 
-    -1 where no event of the stream is before it in the batch. `last` are the last ones of each stream.
+    `before` is -1 if the batch has no earlier event of the stream. `last` are the last events of each stream.
     """
 
     fits: np.ndarray
@@ -98,19 +98,19 @@ class _Neighbours(NamedTuple):
 
 
 class ChainChecker:
-    """The streams of a piece, as its events pass by."""
+    """Checks the events of a piece, stream by stream."""
 
     def __init__(self) -> None:
         self._last: dict[bytes, _StreamEnd] = {}
         self._events = self._signed = self._community = 0
 
     def take(self, batch: pa.RecordBatch) -> Iterator[Found]:
-        """Check the next events; what is to be said of them."""
+        """Check the next events; yields the rows that others must look at."""
         for begin in range(0, batch.num_rows, _AT_A_TIME):
             yield from self._take(_as_bytes(batch.slice(begin, _AT_A_TIME)))
 
     def _take(self, batch: pa.RecordBatch) -> Iterator[Found]:
-        """Most events follow the one before them, and there is no more to say. The others are looked at one by one."""
+        """Most events follow the one before them, and need no row. The others are checked one by one."""
         self._events += batch.num_rows
         streams = column_hashes.column(batch, "stream").dictionary_encode()
         is_feed, is_other = _kinds(streams)
@@ -134,7 +134,7 @@ class ChainChecker:
                 self._last[stream] = _StreamEnd(seq, link, position, known.first)
 
     def _looked_at(self, row: Row, before: Row | None, is_signed: bool, fits: bool) -> Iterator[Found]:
-        """What there is to say of an event, after `before` in its batch, or after what was before the batch."""
+        """The rows for one event, which comes after `before` in its batch, or after an event of an earlier batch."""
         position, stream, seq, *_, checksum, link, payload, _ = row
         if not fits:
             yield _about(SUSPECT, row) | {"checksum": checksum, "gone": payload is None}
@@ -156,14 +156,14 @@ class ChainChecker:
             }
 
     def close(self) -> Iterator[Found]:
-        """The edges, and how many events there were."""
+        """The edges, and the number of events."""
         for last in self._last.values():
             yield last.first | {"last_seq": last.seq, "last_link": last.link, "last_position": last.position}
         yield {"kind": COUNT, "events": self._events, "signed": self._signed, "community": self._community}
 
 
 def _kinds(streams: pa.DictionaryArray) -> tuple[np.ndarray, np.ndarray]:
-    """Which events are in feeds of a community, and which in those or among control facts."""
+    """Which events are in feeds of a community; and which are in feeds, or are control facts."""
     its = [stream.decode(errors="replace") for stream in streams.dictionary.to_pylist()]
     feeds = np.array([names.is_feed(stream) for stream in its], bool)
     control = np.array([stream.startswith(CONTROL) for stream in its], bool)
@@ -183,7 +183,7 @@ def _beside(batch: pa.RecordBatch, streams: pa.DictionaryArray) -> _Neighbours:
 
 
 def _following(batch: pa.RecordBatch, before: np.ndarray) -> np.ndarray:
-    """Whether each event simply follows the one before it in the batch; not where a part of either is missing."""
+    """Whether each event follows the one before it in the batch; false if a part of either is missing."""
     found, later = np.zeros(len(before), bool), np.flatnonzero(before >= 0)
     if any(column_hashes.column(batch, name).null_count for name in _LINKED):
         return found
@@ -196,13 +196,13 @@ def _following(batch: pa.RecordBatch, before: np.ndarray) -> np.ndarray:
 
 
 def _as_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Texts as bytes: a text that is damaged is not UTF-8, and still has to be hashed as it is."""
+    """The batch with texts as bytes: a damaged text may not be UTF-8, and must be hashed as it is."""
     arrays = [column.view(pa.binary()) if pa.types.is_string(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
 
 
 def _rest(row: Row) -> bytes | None:
-    """The text that a link hashes, behind the link before; None if any part is missing."""
+    """The part of the hashed text of a link after the previous link; None if a value is missing."""
     _, stream, seq, type_, version, id_, time, meta, checksum, _, _, _ = row
     try:
         parts = (stream, seq, type_, version, hexlify(id_), time, meta, hexlify(checksum))
@@ -212,7 +212,7 @@ def _rest(row: Row) -> bytes | None:
 
 
 def _follows(before: _StreamEnd, position: int, seq: int, link: bytes | None, rest: bytes | None) -> bool:
-    """Whether an event simply follows the one before it."""
+    """Whether an event follows the one before it."""
     if rest is None or before.link is None or seq != before.seq + 1 or position <= before.position:
         return False
     return sha256(_BEGIN + hexlify(before.link) + rest).digest() == link
@@ -227,13 +227,13 @@ def _chained(kind: str, row: Row, rest: bytes | None) -> Found:
 
 
 def of_problem(problem: Problem) -> Found:
-    """A finding that is complete as it is."""
+    """A row for a problem that needs no further look."""
     place = {"position": problem.position, "stream": problem.stream, "seq": problem.seq}
     return {"kind": PROBLEM, "what": problem.what, "reason": problem.reason} | place
 
 
 def batches(found: Iterator[Found]) -> Iterator[pa.RecordBatch]:
-    """What was found as rows of `SCHEMA`."""
+    """The rows in batches of `SCHEMA`."""
     rows: list[Found] = []
     for item in found:
         rows.append(item)
@@ -245,8 +245,8 @@ def batches(found: Iterator[Found]) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(rows: list[Found]) -> pa.RecordBatch:
-    told = set().union(*rows)  # most kinds of rows leave most columns empty
-    arrays = [_array(rows, field) if field.name in told else pa.nulls(len(rows), field.type) for field in SCHEMA]
+    used = set().union(*rows)  # most kinds of rows leave most columns empty
+    arrays = [_array(rows, field) if field.name in used else pa.nulls(len(rows), field.type) for field in SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 

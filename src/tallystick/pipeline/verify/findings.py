@@ -1,7 +1,7 @@
-"""What verification asks of a table, each question a DataFrame of what is wrong: (what, reason, position, stream, seq).
+"""The checks of verification, each a DataFrame of what is wrong: (what, reason, position, stream, seq).
 
-The tasks of `piece_check` have seen every event; what they left is asked here, by Spark's own functions. Comparisons
-are null-safe throughout, so that a missing link or checksum is a finding and not a row that no condition is true of.
+The tasks of `piece_check` have read every event; these checks use the rows that they left, by Spark's own functions.
+All comparisons are null-safe, so that a missing link or checksum is a finding, not a row that every condition skips.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from tallystick.event import names
 from tallystick.event.chain import DOMAIN
 from tallystick.pipeline.verify.chain_check import BREAK, EDGE
-from tallystick.store import facts
+from tallystick.store import facts, reasons
+from tallystick.store.reasons import Reason
 
 GENESIS = "0" * 64
 FINDING = ("what", "reason", "position", "stream", "seq")
@@ -28,32 +29,38 @@ def hex_of(name: str) -> Column:
 
 def finding(rows: DataFrame, what: str | Column, reason: Column) -> DataFrame:
     """Rows as findings."""
-    kind = F.lit(what) if isinstance(what, str) else what
-    place = [F.col(name) for name in ("position", "stream", "seq")]
-    return rows.select(kind.alias("what"), reason.alias("reason"), *place)
+    code = F.lit(what) if isinstance(what, str) else what
+    return rows.select(code.alias("what"), reason.alias("reason"), "position", "stream", "seq")
+
+
+def sentence(reason: Reason, **values: Column) -> Column:
+    """The sentence of a reason with the values of each row, which are given in the order of their places."""
+    if not values:
+        return F.lit(reason.sentence)
+    return F.format_string(reason.sentence.format(**dict.fromkeys(values, "%s")), *values.values())
 
 
 # --- what control facts claim ----------------------------------------------------------------------------------------
 
 
 def claims(events: DataFrame, type_: str, schema: str) -> DataFrame:
-    """The control facts of one type: the fields of `schema`, and the fact's own place as `at`."""
-    told = events.where((F.col("type") == type_) & F.col("stream").startswith(_ABOUT))
+    """The control facts of one type: the fields of `schema`, and the fact's own position as `at`."""
+    chosen = events.where((F.col("type") == type_) & F.col("stream").startswith(_ABOUT))
     fact = F.from_json("payload", schema)
-    return told.select(F.col("position").alias("at"), fact.alias("fact")).select("at", "fact.*")
+    return chosen.select(F.col("position").alias("at"), fact.alias("fact")).select("at", "fact.*")
 
 
 def pruned_claims(events: DataFrame) -> DataFrame:
-    """(stream, through, cut_link, …): up to where streams were pruned, every time it was done, and by which archive."""
+    """(stream, through, cut_link, …): up to where a stream was pruned, and by which archive; one row per prune."""
     schema = "stream string, through bigint, link string, count bigint, accepted boolean, archive struct<root: string>"
     found = claims(events, facts.PRUNED, schema)
     return found.select("stream", "through", F.col("link").alias("cut_link"), "count", "accepted", "archive", "at")
 
 
 def relied_on(events: DataFrame) -> DataFrame:
-    """(archive, through): what facts about prunes say of archives, each once."""
-    told = events.where((F.col("type") == facts.PRUNED) & F.col("stream").startswith(_ABOUT))
-    found = told.select(
+    """(archive, through): the archives in facts about prunes, each once."""
+    chosen = events.where((F.col("type") == facts.PRUNED) & F.col("stream").startswith(_ABOUT))
+    found = chosen.select(
         F.get_json_object("payload", "$.archive").alias("archive"),
         F.get_json_object("payload", "$.last_position").try_cast("bigint").alias("through"),
     )
@@ -74,25 +81,25 @@ def sealed_claims(events: DataFrame) -> DataFrame:
 
 
 def places(*named: DataFrame) -> DataFrame:
-    """(stream, seq) of everything that is named, once."""
+    """(stream, seq) of all rows, each once."""
     return reduce(DataFrame.unionAll, [item.select("stream", "seq") for item in named]).distinct()
 
 
 def at_places(events: DataFrame, wanted: DataFrame) -> DataFrame:
-    """(stream, seq, position, found_link) of the events at these places."""
+    """(stream, seq, position, found_link) of the events at these (stream, seq)."""
     links = events.select("stream", "seq", "position", hex_of("link").alias("found_link"))
     return links.join(wanted, ["stream", "seq"], "left_semi")
 
 
 def last_of(checked: DataFrame) -> DataFrame:
-    """(stream, last_seq, last_link): where each stream ended, as the pieces have it."""
+    """(stream, last_seq, last_link): the last event of each stream in the pieces."""
     ends = checked.where(F.col("kind") == EDGE).groupBy("stream")
     last = F.max(F.struct("last_position", "last_seq", "last_link")).alias("last")
     return ends.agg(last).select("stream", "last.last_seq", "last.last_link")
 
 
 def unmatched(heads: DataFrame, ends: DataFrame) -> DataFrame:
-    """(stream, seq, link) of the heads that are not where the stream ended."""
+    """(stream, seq, link) of the heads that are not the last event of their stream."""
     is_there = F.col("seq").eqNullSafe(F.col("last_seq")) & F.col("link").eqNullSafe(F.col("last_link"))
     return heads.join(ends, "stream", "left").where(~is_there).select("stream", "seq", "link")
 
@@ -101,30 +108,29 @@ def unmatched(heads: DataFrame, ends: DataFrame) -> DataFrame:
 
 
 def unexplained(suspects: DataFrame, erased: DataFrame) -> DataFrame:
-    """Of those that do not fit: payloads without their checksum, and missing ones that no fact tells of."""
+    """Suspect payloads without their checksum, and missing payloads that no fact names."""
     claim = erased.groupBy("stream", "seq").agg(F.first("erased_checksum").alias("erased_checksum"))
-    beside = suspects.join(claim, ["stream", "seq"], "left")
+    joined = suspects.join(claim, ["stream", "seq"], "left")
     is_claimed = F.col("erased_checksum").isNotNull()
     other = is_claimed & ~F.col("erased_checksum").eqNullSafe(hex_of("checksum"))
     what = F.when(F.col("gone"), F.lit("erasure")).otherwise(F.lit("checksum"))
     reason = (
-        F.when(~F.col("gone"), "the payload does not have its checksum")
-        .when(~is_claimed, "the payload is gone, and no control fact says that it was erased")
-        .when(other, "a control fact says that it was erased, and names another checksum")
+        F.when(~F.col("gone"), sentence(reasons.CHECKSUM))
+        .when(~is_claimed, sentence(reasons.ERASURE_NOT_CLAIMED))
+        .when(other, sentence(reasons.ERASURE_OF_ANOTHER))
     )
-    return finding(beside.where(reason.isNotNull()), what, reason)
+    return finding(joined.where(reason.isNotNull()), what, reason)
 
 
 def unkept_erasures(found: DataFrame, suspects: DataFrame, erased: DataFrame, pruned: DataFrame) -> DataFrame:
-    """Facts about erasures of events whose payload is still there, or that are neither there nor pruned."""
+    """Erasure facts about events whose payload still exists, or that neither exist nor were pruned."""
     gone = suspects.where("gone").select("stream", "seq")
     cut = pruned.groupBy("stream").agg(F.max("through").alias("through"))
     left = erased.select("stream", "seq").distinct().join(gone, ["stream", "seq"], "left_anti")
     left = left.join(found.dropDuplicates(["stream", "seq"]), ["stream", "seq"], "left").join(cut, "stream", "left")
     is_pruned = F.col("through").isNotNull() & (F.col("seq") <= F.col("through"))
     rows = left.where(F.col("position").isNotNull() | ~is_pruned)
-    still = F.lit("a control fact says that it was erased, and the payload is still there")
-    absent = F.lit("a control fact says that it was erased, and there is no event")
+    still, absent = sentence(reasons.ERASURE_NOT_DONE), sentence(reasons.ERASURE_OF_NOTHING)
     reason = F.when(F.col("position").isNotNull(), still).otherwise(absent)
     return finding(rows.withColumn("position", F.coalesce("position", F.lit(0).cast("bigint"))), "erasure", reason)
 
@@ -133,8 +139,9 @@ def unkept_erasures(found: DataFrame, suspects: DataFrame, erased: DataFrame, pr
 
 
 def stitched(checked: DataFrame) -> DataFrame:
-    """The events that do not simply follow the one before them in their stream, those with a signature or in need of
-    one, and the event before each: within a piece its task saw it, and where a piece ends the next one goes on.
+    """Events that do not follow the one before in their stream, or have or need a signature; with the event before.
+
+    Within a piece the task found them. Between pieces they are found here, from the edges.
     """
     edges = checked.where(F.col("kind") == EDGE)
     order = Window.partitionBy(F.xxhash64("stream"), "stream").orderBy("seq", "position")
@@ -151,7 +158,7 @@ def stitched(checked: DataFrame) -> DataFrame:
 
 
 def with_cuts(beside: DataFrame, pruned: DataFrame) -> DataFrame:
-    """Events of `stitched` beside the cut that they may follow instead."""
+    """Events of `stitched` with the cut that they may follow instead of an event."""
     cut = pruned.groupBy("stream", (F.col("through") + 1).alias("seq")).agg(F.first("cut_link").alias("cut_link"))
     return beside.join(cut, ["stream", "seq"], "left")
 
@@ -168,12 +175,12 @@ def is_community() -> Column:
 
 
 def is_next() -> Column:
-    """Whether the seq is the one behind that of the event before."""
+    """Whether the seq is one more than that of the event before."""
     return F.col("seq").eqNullSafe(F.coalesce("seq_before", F.lit(0)) + 1)
 
 
 def is_behind_cut() -> Column:
-    """Whether an event of `with_cuts` may follow a cut, and not the event before it."""
+    """Whether an event of `with_cuts` may follow a cut instead of the event before it."""
     return F.col("cut_link").isNotNull() & ~is_next()
 
 
@@ -183,23 +190,23 @@ def link_before() -> Column:
 
 
 def signed_text() -> Column:
-    """What the link of an event of `with_cuts` hashes, and its signature signs."""
+    """The text that the link of an event of `with_cuts` hashes and its signature signs."""
     return _text(F.when(is_behind_cut(), F.col("cut_link")).otherwise(link_before()))
 
 
 def wrong_places(beside: DataFrame) -> DataFrame:
-    """Events that do not follow the one before: by seq, by link, or by position."""
+    """Events that do not follow the one before them by seq, link or position."""
     broken = ~F.coalesce(F.unhex(F.sha2(signed_text(), 256)).eqNullSafe(F.col("link")), F.lit(False))
     position, seq = F.coalesce("position_before", F.lit(0)), F.coalesce("seq_before", F.lit(0))
     neighbour = F.concat(F.lit(" (after position "), position.cast("string"), F.lit(")"))
-    follows = F.concat(F.lit("seq "), F.col("seq").cast("string"), F.lit(" follows "), seq.cast("string"), neighbour)
+    follows = F.concat(sentence(reasons.SEQUENCE, seq=F.col("seq"), before=seq), neighbour)
     what = (
         F.when(~is_next() & ~is_behind_cut(), "sequence")
         .when(broken, "link")
         .when(F.col("position") <= F.col("position_before"), "order")
     )
-    unlinked = F.concat(F.lit("the link does not follow from the event and the link before it"), neighbour)
-    unordered = F.concat(F.lit("its position does not rise along its stream"), neighbour)
+    unlinked = F.concat(sentence(reasons.LINK), neighbour)
+    unordered = F.concat(sentence(reasons.ORDER), neighbour)
     reason = F.when(what == "sequence", follows).when(what == "link", unlinked).otherwise(unordered)
     return finding(beside.where(what.isNotNull()), what, reason)
 
@@ -212,46 +219,44 @@ def _text(previous: Column) -> Column:
 
 
 def wrong_seals(found: DataFrame, sealed: DataFrame) -> DataFrame:
-    """Fingerprints over links that are not there, or that do not follow from what they say."""
+    """Fingerprints over links that do not exist, or that do not follow from their link and state hash."""
     made = F.sha2(F.concat(F.col("sealed_link"), F.lit("\n"), F.col("state_hash")), 256)
-    beside = sealed.join(found, ["stream", "seq"], "left")
-    reason = F.when(
-        ~made.eqNullSafe(F.col("fingerprint")), "the fingerprint does not follow from its link and state hash"
-    ).when(
-        F.col("found_link").isNotNull() & (F.col("found_link") != F.col("sealed_link")),
-        "a fingerprint was sealed here over another link",
+    joined = sealed.join(found, ["stream", "seq"], "left")
+    is_other = F.col("found_link").isNotNull() & (F.col("found_link") != F.col("sealed_link"))
+    reason = F.when(~made.eqNullSafe(F.col("fingerprint")), sentence(reasons.FACT_OF_WRONG_SEAL)).when(
+        is_other, sentence(reasons.SEAL_OVER_ANOTHER)
     )
-    rows = beside.withColumn("position", F.coalesce("position", "at"))
+    rows = joined.withColumn("position", F.coalesce("position", "at"))
     return finding(rows.where(reason.isNotNull()), "fingerprint", reason)
 
 
 def wrong_heads(found: DataFrame, expected: DataFrame, pruned: DataFrame) -> DataFrame:
-    """Ends of streams, as somebody else knows them, that are not in the table: a stream is missing, or its tail is."""
+    """Known ends of streams that the table lacks: the whole stream is missing, or its tail."""
     cut = pruned.groupBy("stream").agg(F.max("through").alias("through"))
     known = expected.select("stream", "seq", hex_of("link").alias("expected_link"))
-    beside = known.join(found, ["stream", "seq"], "left").join(cut, "stream", "left")
+    joined = known.join(found, ["stream", "seq"], "left").join(cut, "stream", "left")
     is_gone = F.col("through").isNotNull() & (F.col("seq") <= F.col("through"))
-    wrong = beside.where(
+    wrong = joined.where(
         ~F.col("found_link").eqNullSafe(F.col("expected_link")) & ~(F.col("found_link").isNull() & is_gone)
     )
-    reason = F.when(
-        F.col("found_link").isNull(), "the stream went as far as this, and the event is not there"
-    ).otherwise("the stream has another event here")
+    reason = F.when(F.col("found_link").isNull(), sentence(reasons.HEAD_MISSING)).otherwise(
+        sentence(reasons.HEAD_OF_ANOTHER)
+    )
     rows = wrong.withColumn("position", F.coalesce("position", F.lit(0).cast("bigint")))
     return finding(rows.dropDuplicates(["stream", "seq"]), "head", reason)
 
 
 def unknown_facts(control: DataFrame, known: DataFrame, *, until: int) -> DataFrame:
-    """Control facts up to `until` that the log does not have: it never prunes them, so that somebody made them up."""
+    """Control facts up to `until` that the log lacks: a log never prunes them, so they were made up."""
     ends = known.select("stream", F.col("seq").alias("end"))
-    beside = control.where(F.col("position") <= until).join(ends, "stream", "left")
-    wrong = beside.where(F.col("end").isNull() | (F.col("seq") > F.col("end")))
-    return finding(wrong, "fact", F.lit("the log itself does not have this control fact"))
+    joined = control.where(F.col("position") <= until).join(ends, "stream", "left")
+    wrong = joined.where(F.col("end").isNull() | (F.col("seq") > F.col("end")))
+    return finding(wrong, "fact", sentence(reasons.FACT_UNKNOWN))
 
 
 def unknown_events(archived: DataFrame, ends: DataFrame) -> DataFrame:
-    """Events of an archive behind the ends that were noted for their streams when they were archived."""
+    """Events of an archive after the ends of their streams, as recorded when they were archived."""
     last = ends.groupBy("stream").agg(F.max("seq").alias("end"))
     wrong = archived.select("position", "stream", "seq").join(last, "stream", "left")
     wrong = wrong.where(F.col("end").isNull() | (F.col("seq") > F.col("end")))
-    return finding(wrong, "head", F.lit("the stream did not go as far as this when it was archived"))
+    return finding(wrong, "head", F.lit("the stream ended before this event when it was archived"))

@@ -1,28 +1,27 @@
-"""The pieces that `verify` looks at, a task each: neighbouring buckets of an archive, or a range of the live log.
+"""The pieces that `verify` checks, one task each: neighbouring buckets of an archive, or a range of the live log.
 
-A task reads its events once, in order. What it finds, and what others have to look at, it leaves as rows of
-`chain_check`; nothing is raised for what is wrong, so that one file or one event does not hide the next.
+A task reads its events once, in order. What it finds, and what other steps must look at, become rows of `chain_check`.
+Damage does not raise, so that one file or event does not hide the next.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from tallystick import errors
+from tallystick.pipeline.archive.bucket_reader import within
 from tallystick.pipeline.archive.bucket_writer import HEADS
 from tallystick.pipeline.archive.manifest import Bucket
 from tallystick.pipeline.source.columns import COLUMNS, SPARK_TYPES, Batches
 from tallystick.pipeline.source.data_source import read_range
 from tallystick.pipeline.source.log_query import LogQuery, absolute, open_log
 from tallystick.pipeline.source.partitions import Range, by_stream, split
-from tallystick.pipeline.spark.failures import mark_errors
+from tallystick.pipeline.spark import tasks
 from tallystick.pipeline.storage.port import Storage
 from tallystick.pipeline.verify import bucket_check
-from tallystick.pipeline.verify.bucket_check import within
 from tallystick.pipeline.verify.chain_check import DDL, ChainChecker, Found, batches, of_problem
 from tallystick.pipeline.whole_log import WholeLog
 from tallystick.store.events import Problem
@@ -33,7 +32,7 @@ _PIECE_BUCKETS_MAX = 100
 
 
 class VerifyPiece(msgspec.Struct, frozen=True, kw_only=True):
-    """Some buckets, with the positions in them whose payloads were erased since; or a range of the live log."""
+    """Some buckets, with the positions whose payloads were erased since; or a range of the live log."""
 
     buckets: Sequence[Bucket] = ()
     erased: Sequence[int] = ()
@@ -42,7 +41,7 @@ class VerifyPiece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pieces_of(source: WholeLog, *, cores: int) -> list[VerifyPiece]:
-    """All of it, in order."""
+    """The pieces of the whole log, in order."""
     found: list[VerifyPiece] = []
     waiting: list[Bucket] = []
     for bucket in source.manifest.buckets if source.manifest is not None else ():
@@ -57,7 +56,7 @@ def pieces_of(source: WholeLog, *, cores: int) -> list[VerifyPiece]:
 
 
 def _ranges(source: WholeLog, cores: int) -> list[Range]:
-    """The ranges of the live log; of a log of runs those of each run."""
+    """The ranges of the live log; in a log of runs, those of each run."""
     if not source.by_stream:
         return split(source.through, source.until, partition_events=None, cores=cores)
     with open_log(source.url) as store:
@@ -69,24 +68,16 @@ def _archived(source: WholeLog, buckets: list[Bucket]) -> VerifyPiece:
 
 
 def checked(spark: SparkSession, source: WholeLog, pieces: Sequence[VerifyPiece]) -> DataFrame:
-    """What the tasks leave of the whole log: rows of `chain_check`."""
+    """The rows of `chain_check` for all pieces."""
     query = LogQuery(
         url=absolute(source.url), until=source.until, over_pruned=True, over_holes=True, unchecked=True, final=True
     )
     storage = source.storage
-    packed = [pickle.dumps(piece) for piece in pieces]  # a task makes sense of its own alone
-
-    def run(numbers: Batches) -> Batches:
-        with mark_errors():
-            for batch in numbers:
-                for number in batch.column(0).to_pylist():
-                    yield from batches(check(query, storage, pickle.loads(packed[number])))
-
-    return spark.range(0, len(pieces), 1, max(len(pieces), 1)).mapInArrow(run, DDL)
+    return tasks.table(spark, pieces, lambda piece: batches(check(query, storage, piece)), DDL)
 
 
 def check(query: LogQuery, storage: Storage | None, piece: VerifyPiece) -> Iterator[Found]:
-    """Everything that there is to say of a piece; runs in a worker."""
+    """The rows of one piece; runs in a worker."""
     events = ChainChecker()
     for bucket in piece.buckets:
         assert storage is not None
@@ -106,21 +97,18 @@ def _live(query: LogQuery, piece: VerifyPiece, events: ChainChecker) -> Iterator
 
 
 def stored(spark: SparkSession, storage: Storage, names: Sequence[str]) -> DataFrame:
-    """Which event stands where in files of an archive, wrong ones too; nothing is taken from their statistics."""
+    """The location and link of every event in files of an archive, damaged ones too; statistics are not used."""
     return _rows_of(spark, storage, names, {name: SPARK_TYPES[name] for name in LOCATED})
 
 
 def ends(spark: SparkSession, storage: Storage, names: Sequence[str]) -> DataFrame:
-    """The ends of streams that files of an archive note."""
+    """The ends of streams in files of an archive."""
     return _rows_of(spark, storage, names, {name: SPARK_TYPES[name] for name in HEADS.names})
 
 
 def _rows_of(spark: SparkSession, storage: Storage, names: Sequence[str], columns: dict[str, str]) -> DataFrame:
-    def run(numbers: Batches) -> Batches:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                with mark_errors(), storage.opened(names[number]) as path:
-                    yield from bucket_check.rows_of(path, list(columns))
+    def rows_of(name: str) -> Batches:
+        with storage.opened(name) as path:
+            yield from bucket_check.rows_of(path, list(columns))
 
-    ddl = ", ".join(f"{name} {kind}" for name, kind in columns.items())
-    return spark.range(0, len(names), 1, max(len(names), 1)).mapInArrow(run, ddl)
+    return tasks.table(spark, names, rows_of, ", ".join(f"{name} {kind}" for name, kind in columns.items()))

@@ -1,17 +1,16 @@
-"""Signatures of events, checked in Arrow batches: the one thing of verification that Spark's own functions cannot do.
+"""Checking the signatures of events in Arrow batches: the one check that Spark's own functions cannot do.
 
-What is signed is the text that the link hashes, which Spark makes; `community/signatures.py` says by whom.
+A signature is over the text that the link hashes, which Spark computes. `community/signatures.py` names the signer.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.community.signatures import why_not
+from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.pipeline.verify.findings import is_community, signed_text
 
@@ -27,17 +26,15 @@ _SCHEMA = pa.schema(
 )
 _COLUMNS = ("position", "stream", "seq", "signature", "is_community", "text")
 
-Batches = Iterator[pa.RecordBatch]
-
 
 def wrong_signatures(beside: DataFrame) -> DataFrame:
-    """Events of `findings.with_cuts` that lack a signature, or whose signature is not that of their author."""
+    """Events of `findings.with_cuts` that lack a signature, or whose signature is not their author's."""
     community = is_community()
     asked = beside.where(F.col("signature").isNotNull() | community)
-    told_ = asked.select(
+    signed = asked.select(
         "position", "stream", "seq", "signature", community.alias("is_community"), signed_text().alias("text")
     )
-    return told_.mapInArrow(_check, FINDINGS_DDL)
+    return signed.mapInArrow(_check, FINDINGS_DDL)
 
 
 def _check(batches: Batches) -> Batches:

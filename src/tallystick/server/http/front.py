@@ -16,7 +16,6 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tallystick import errors
-from tallystick.server.express import Express
 from tallystick.server.http import problems
 from tallystick.server.service import Service
 
@@ -49,7 +48,6 @@ class Front:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
-        self._express = Express(service)
         self._hosts = LOOPBACK_NAMES | {service.settings.host} | {name.lower() for name in service.settings.allow_hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,8 +68,7 @@ class Front:
     async def _answer(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         try:
             self._check(scope)
-            if not await self._express.serve(scope, receive, answer.send):
-                await self._app(scope, receive, answer.send)
+            await self._app(scope, receive, answer.send)
         except errors.TallyError as problem:
             self._service.meter.refused(code=problems.code_of(type(problem)))
             problems.log(problem, answer.request_id.decode())

@@ -17,12 +17,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
 from tallystick import errors
 from tallystick.event import canonical, names
-from tallystick.server.access import Principal
+from tallystick.server.http.route import Request
 from tallystick.server.service import Service
 from tallystick.store.commit import Transaction
 from tallystick.store.idempotency import CommandKey, CommandRecord
@@ -31,7 +30,7 @@ HEADER = b"idempotency-key"
 REPLAYED = {"idempotent-replayed": "true"}
 
 
-class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
+class StoredResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     """An answer as the record of its command keeps it."""
 
     status: int
@@ -39,7 +38,7 @@ class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
     location: str = ""
 
     @classmethod
-    def of(cls, response: Response) -> Stored:
+    def of(cls, response: Response) -> StoredResponse:
         """What is kept of an answer."""
         return cls(response.status_code, bytes(response.body).decode(), response.headers.get("location", ""))
 
@@ -70,9 +69,9 @@ def endpoint_of(request: Request) -> str:
     return f"{request.method} {request.scope['route'].path}"
 
 
-def hash_of(asked: Any) -> bytes:
+def hash_of(content: Any) -> bytes:
     """What a request is known by."""
-    return hashlib.sha256(canonical.encode_state(msgspec.to_builtins(asked))).digest()
+    return hashlib.sha256(canonical.encode_state(msgspec.to_builtins(content))).digest()
 
 
 def require_same(stored: CommandRecord, key: CommandKey, request_hash: bytes) -> None:
@@ -81,7 +80,7 @@ def require_same(stored: CommandRecord, key: CommandKey, request_hash: bytes) ->
         raise errors.IdempotencyKeyReuse(**msgspec.structs.asdict(key))
 
 
-async def once(request: Request, who: Principal, asked: Any, act: Act) -> Response:
+async def once(request: Request, body: Any, act: Act) -> Response:
     """The answer of `act`, or the stored one if the same request took effect before under its key.
 
     `act` is given what makes the record, if there is a key. It hands that in with its own commit and answers with what
@@ -90,16 +89,16 @@ async def once(request: Request, who: Principal, asked: Any, act: Act) -> Respon
     key = key_of(request)
     if key is None:
         return await act(None)
-    service: Service = request.app.state.service
+    service, who = request.service, request.principal
     if service.store.log.readonly:
         raise errors.ReadOnly(reason="it was opened for reading, so no key can be recorded")
     claimed = CommandKey(who.org or "", who.actor, endpoint_of(request), key)
-    request_hash = hash_of([dict(request.path_params), asked])
+    request_hash = hash_of([dict(request.path_params), body])
     made: list[CommandRecord] = []
 
     def record(response: Response) -> CommandRecord:
-        body = msgspec.json.encode(Stored.of(response))
-        made.append(CommandRecord(claimed, request_hash, canonical.encode_state(canonical.decode(body)), now))
+        stored = msgspec.json.encode(StoredResponse.of(response))
+        made.append(CommandRecord(claimed, request_hash, canonical.encode_state(canonical.decode(stored)), now))
         return made[0]
 
     turn = service.turns.setdefault(claimed, asyncio.Lock())
@@ -125,7 +124,7 @@ async def _stored(service: Service, key: CommandKey, request_hash: bytes) -> Res
     if record is None:
         return None
     require_same(record, key, request_hash)
-    return msgspec.json.decode(record.response, type=Stored).response(service.secrets.find(key))
+    return msgspec.json.decode(record.response, type=StoredResponse).response(service.secrets.find(key))
 
 
 def _commit(service: Service, record: CommandRecord) -> None:

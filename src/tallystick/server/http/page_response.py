@@ -13,33 +13,33 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tallystick.server.access import CONNECTION
-from tallystick.server.gate import Entry
+from tallystick.server.gate import Admission
 from tallystick.server.service import Service
 
 SLICE_BYTES = 256 << 10
 JSON = "application/json"
 
 
-class Page(Response):
+class PageResponse(Response):
     """JSON that was made in a thread."""
 
     media_type = JSON
 
-    def __init__(self, body: bytes, entry: Entry, *, seconds: float) -> None:
+    def __init__(self, body: bytes, admission: Admission, *, seconds: float) -> None:
         super().__init__(body)
-        self._entry = entry
+        self._admission = admission
         self._seconds = seconds
 
     @classmethod
-    async def of(cls, service: Service, read: Callable[..., bytes], *given: Any, **named: Any) -> Page:
+    async def of(cls, service: Service, read: Callable[..., bytes], *given: Any, **named: Any) -> PageResponse:
         """What a reading for this service gives; `Overloaded` if too many are under way."""
-        entry = service.reads.enter()
+        admission = service.reads.enter()
         try:
             body = await service.in_thread(read, service, *given, **named)
-            entry.grow(len(body))
-            return cls(body, entry, seconds=service.limits.page_seconds)
+            admission.grow(len(body))
+            return cls(body, admission, seconds=service.limits.page_seconds)
         except BaseException:
-            entry.leave()
+            admission.leave()
             raise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,7 +51,7 @@ class Page(Response):
             if CONNECTION in scope:
                 scope[CONNECTION].abort()
         finally:
-            self._entry.leave()
+            self._admission.leave()
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

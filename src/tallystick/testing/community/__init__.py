@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tallystick.testing.community.simulation import Settings, Simulation
+from tallystick.testing.community.simulation import Simulation, SimulationSettings
 
-__all__ = ["Settings", "Simulation"]
+__all__ = ["Simulation", "SimulationSettings"]

@@ -21,7 +21,7 @@ verify = lru_cache(maxsize=1 << 14)(identity.verify)
 """Every node verifies every event; in one process the answer is the same, and found once."""
 
 
-class Journal:
+class NodeJournal:
     """What a node has on disk: commits, in order, and the snapshot it began with, if it did."""
 
     def __init__(self, base: Base | None = None, states: dict[str, bytes] | None = None) -> None:
@@ -33,7 +33,7 @@ class Journal:
 class SimulatedNode(GossipNode):
     """A node with its key, its journal and the three shipped views."""
 
-    def __init__(self, community: str, keys: KeyPair, journal: Journal) -> None:
+    def __init__(self, community: str, keys: KeyPair, journal: NodeJournal) -> None:
         super().__init__(Replica(community, node=keys.node, base=journal.base, verify=verify, surplus_max=4))
         self.keys = keys
         self.journal = journal
@@ -52,7 +52,7 @@ class SimulatedNode(GossipNode):
         return self.keys.node
 
     def store(self, plan: JudgedBatch) -> None:
-        """Journal before taking in."""
+        """NodeJournal before taking in."""
         self.journal.commits.append((list(plan.new), list(plan.forks)))
 
     def append(self, type_: str, data: dict[str, Any], *, id: bytes, time: int) -> FeedEntry:
@@ -71,13 +71,13 @@ class SimulatedNode(GossipNode):
         self.take_in(JudgedBatch(new=[entry]))
         return entry
 
-    def declare_floor(self, lamport: int, *, id: bytes, time: int) -> Journal:
+    def declare_floor(self, lamport: int, *, id: bytes, time: int) -> NodeJournal:
         """Settle what is not past a lamport; returns the disk of a newcomer that begins there."""
         covered = floors.cover(self.replica, floors.heads_at(self.replica, lamport))
         assert covered is not None, "a node has what it would cover"
         states = pack(self.engine.states_of(covered))
         event = self.append(POLICY, floors.payload_of(covered.base, self.replica.base.floor), id=id, time=time)
-        newcomer = Journal(covered.base, states)
+        newcomer = NodeJournal(covered.base, states)
         below = covered.base.heads.get(self.name, NOTHING).seq
         tail = self.replica.feed(self.name).between(below, event.seq)
         newcomer.commits.append((tail, []))  # it keeps the declaration from the start, so that it cannot be lost alone

@@ -16,13 +16,13 @@ from tallystick.community.session import SyncSession, Talk, answer
 from tallystick.community.types import Event
 from tallystick.testing.community.adversary import Adversary
 from tallystick.testing.community.network import Network
-from tallystick.testing.community.nodes import Journal, SimulatedNode
+from tallystick.testing.community.nodes import NodeJournal, SimulatedNode
 
 PAST_NS = 1_700_000_000_000_000_000
 QUIET_ROUNDS_MAX = 12
 
 
-class Settings(msgspec.Struct, frozen=True):
+class SimulationSettings(msgspec.Struct, frozen=True):
     """What a run is made of. `reconciles` off leaves the ends of feeds; `heads_only` leaves what the heads say."""
 
     steps: int = 40
@@ -36,14 +36,14 @@ class Settings(msgspec.Struct, frozen=True):
 class Simulation:
     """One run. Everything that happens follows from the seed."""
 
-    def __init__(self, seed: int, settings: Settings | None = None) -> None:
-        self.settings = settings or Settings()
+    def __init__(self, seed: int, settings: SimulationSettings | None = None) -> None:
+        self.settings = settings or SimulationSettings()
         self.random = Random(seed)
         self.network = Network(self.random)
         count = self.random.randint(3, self.settings.nodes_max)
         self._keys = [KeyPair(self.random.randbytes(32)) for _ in range(count)]
         self.community = self._keys[0].node
-        self.journals = [Journal() for _ in self._keys]
+        self.journals = [NodeJournal() for _ in self._keys]
         self.nodes = [self._start(number) for number in range(count)]
         self._talks: dict[int, Talk] = {}
         self._talk_count = 0

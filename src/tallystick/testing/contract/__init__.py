@@ -17,15 +17,15 @@ THEMES = (
     "expectations",
     "retry",
     "atomicity",
-    "reading",
-    "iterating",
+    "reads",
+    "iteration",
     "filters",
     "orgs_and_sources",
     "profiles",
     "leases",
     "checkpoints",
     "cursors",
-    "reopening",
+    "durability",
     "concurrency",
     "processes",
     "limits",
@@ -36,9 +36,9 @@ THEMES = (
     "projections",
     "commands",
     "damage",
-    "moving",
+    "transfer",
     "readers",
-    "tampering",
+    "tampered",
     "vanished",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
@@ -51,10 +51,11 @@ from tallystick.testing.contract.commands import RunningCommandContract  # noqa:
 from tallystick.testing.contract.concurrency import ConcurrencyContract  # noqa: E402
 from tallystick.testing.contract.cursors import CursorContract  # noqa: E402
 from tallystick.testing.contract.damage import DamageContract  # noqa: E402
+from tallystick.testing.contract.durability import DurabilityContract  # noqa: E402
 from tallystick.testing.contract.expectations import ExpectationContract  # noqa: E402
 from tallystick.testing.contract.filters import FilterContract  # noqa: E402
 from tallystick.testing.contract.harness import EngineHarness, UrlHarness, needs  # noqa: E402
-from tallystick.testing.contract.iterating import IteratingContract  # noqa: E402
+from tallystick.testing.contract.iteration import IterationContract  # noqa: E402
 from tallystick.testing.contract.leases import LeaseContract  # noqa: E402
 from tallystick.testing.contract.limits import LimitContract  # noqa: E402
 from tallystick.testing.contract.maintenance import (  # noqa: E402
@@ -63,54 +64,18 @@ from tallystick.testing.contract.maintenance import (  # noqa: E402
     PruningContract,
     SnapshotContract,
 )
-from tallystick.testing.contract.moving import MovingContract  # noqa: E402
 from tallystick.testing.contract.neighbours import NeighbourContract  # noqa: E402
 from tallystick.testing.contract.orgs_and_sources import OrgAndSourceContract  # noqa: E402
 from tallystick.testing.contract.processes import ProcessContract  # noqa: E402
 from tallystick.testing.contract.profiles import ProfileContract  # noqa: E402
 from tallystick.testing.contract.projections import ConsumerContract, ProjectionContract  # noqa: E402
 from tallystick.testing.contract.readers import ReaderContract  # noqa: E402
-from tallystick.testing.contract.reading import ReadingContract  # noqa: E402
-from tallystick.testing.contract.reopening import ReopeningContract  # noqa: E402
+from tallystick.testing.contract.reads import ReadContract  # noqa: E402
 from tallystick.testing.contract.retry import RetryContract  # noqa: E402
-from tallystick.testing.contract.tampering import TamperingContract  # noqa: E402
+from tallystick.testing.contract.tampered import TamperedContract  # noqa: E402
+from tallystick.testing.contract.transfer import TransferContract  # noqa: E402
 from tallystick.testing.contract.vanished import VanishedContract  # noqa: E402
 from tallystick.testing.contract.views import DeadLetterContract, ViewContract  # noqa: E402
-
-CONTRACTS = (
-    AppendContract,
-    ExpectationContract,
-    RetryContract,
-    AtomicityContract,
-    ReadingContract,
-    IteratingContract,
-    FilterContract,
-    OrgAndSourceContract,
-    ProfileContract,
-    LeaseContract,
-    CheckpointContract,
-    CursorContract,
-    ReopeningContract,
-    ConcurrencyContract,
-    ProcessContract,
-    LimitContract,
-    BadInputContract,
-    NeighbourContract,
-    PruningContract,
-    ErasureContract,
-    SnapshotContract,
-    CommandContract,
-    ViewContract,
-    DeadLetterContract,
-    ProjectionContract,
-    ConsumerContract,
-    RunningCommandContract,
-    DamageContract,
-    MovingContract,
-    ReaderContract,
-    TamperingContract,
-    VanishedContract,
-)
 
 
 class AllContracts(
@@ -118,15 +83,15 @@ class AllContracts(
     ExpectationContract,
     RetryContract,
     AtomicityContract,
-    ReadingContract,
-    IteratingContract,
+    ReadContract,
+    IterationContract,
     FilterContract,
     OrgAndSourceContract,
     ProfileContract,
     LeaseContract,
     CheckpointContract,
     CursorContract,
-    ReopeningContract,
+    DurabilityContract,
     ConcurrencyContract,
     ProcessContract,
     LimitContract,
@@ -142,12 +107,16 @@ class AllContracts(
     ConsumerContract,
     RunningCommandContract,
     DamageContract,
-    MovingContract,
+    TransferContract,
     ReaderContract,
-    TamperingContract,
+    TamperedContract,
     VanishedContract,
 ):
     """Everything an engine must do."""
+
+
+CONTRACTS = AllContracts.__bases__
+"""The contract of each theme."""
 
 
 __all__ = ["CONTRACTS", "THEMES", "AllContracts", "EngineHarness", "UrlHarness", "needs"]

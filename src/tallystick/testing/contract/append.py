@@ -18,7 +18,7 @@ class AppendContract(Contract):
     """Sequences, positions, links and the envelope."""
 
     def test_a_new_store_is_empty(self, store: Store) -> None:
-        """A store that was just made has no events, no streams and no damage."""
+        """A new store has no events, no streams and no damage."""
         assert (store.head(), store.floor(), store.streams(), store.holes()) == (0, 0, [], [])
         assert store.read().events == []
 
@@ -30,7 +30,7 @@ class AppendContract(Contract):
 
     @needs(ANY_STREAM)
     def test_each_stream_counts_for_itself(self, store: Store) -> None:
-        """CP-02: the sequence is gapless inside (aggregate type, aggregate id), whatever others do."""
+        """CP-02: the sequence has no gaps inside (aggregate type, aggregate id), whatever other writers do."""
         for number in range(4):
             store.append("order/a", event(number))
             store.append("order/b", events(2))
@@ -111,7 +111,7 @@ class AppendContract(Contract):
             assert head.link == previous
 
     def test_the_chain_text_has_the_fixed_form(self, store: Store) -> None:
-        """The first link, computed here from the ten lines of the format and from nothing else."""
+        """The first link, computed here only from the ten lines of the format."""
         store.append("run/a", named(1, time=5, meta={"org": "acme"}))
         found = store.read_stream("run/a")[0]
         checksum = hashlib.sha256(b'{"n":1}').hexdigest()
@@ -119,7 +119,7 @@ class AppendContract(Contract):
         assert found.link.hex() == hashlib.sha256("\n".join([*lines, checksum]).encode()).hexdigest()
 
     def test_an_append_may_be_one_event_or_any_iterable(self, store: Store) -> None:
-        """A single event, a list, a tuple and a generator are all taken."""
+        """A single event, a list, a tuple and a generator are all accepted."""
         store.append("run/a", event(1))
         store.append("run/a", [event(2)])
         store.append("run/a", (event(3), event(4)))

@@ -1,4 +1,4 @@
-"""Contract: a commit happens whole or not at all, and those that are committed together do not share their fate."""
+"""Contract: a commit happens whole or not at all. Requests that are committed together succeed or fail on their own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AtomicityContract(Contract):
     """All or nothing."""
 
     def test_one_bad_event_refuses_the_whole_append(self, store: Store) -> None:
-        """CP-05: of an append of several events, none is stored if one is refused, wherever it stands."""
+        """CP-05: if one event of an append is refused, wherever it is, none is stored."""
         for place in range(3):
             new = events(3)
             new[place] = NewEvent("thing.happened", {"x": float("inf")})
@@ -47,7 +47,7 @@ class AtomicityContract(Contract):
 
     @needs(ANY_STREAM, MULTI_STREAM)
     def test_several_streams_commit_together(self, store: Store) -> None:
-        """CP-05: append_all writes every part, in the order given, and returns where each went."""
+        """CP-05: append_all writes every part, in the order given, and returns the position of each."""
         done = store.append_all([("order/b", events(2), NO_STREAM), ("order/a", events(1), NO_STREAM)])
         assert [(found.stream, found.first_seq, found.last_seq) for found in done] == [
             ("order/b", 1, 2),
@@ -63,7 +63,7 @@ class AtomicityContract(Contract):
     @pytest.mark.parametrize("bad", BAD_PARTS.values(), ids=BAD_PARTS.keys())
     @pytest.mark.parametrize("first", [True, False], ids=["in front", "behind"])
     def test_one_bad_part_refuses_the_whole_commit(self, store: Store, bad: tuple[Any, ...], first: bool) -> None:
-        """CP-05: one refused part, for whatever reason, leaves nothing of the others."""
+        """CP-05: if one part is refused, for any reason, nothing of the others is stored."""
         store.append("order/old", [named(1, meta={"org": "acme"})])
         head, streams = store.head(), store.streams()
         good: tuple[Any, ...] = ("order/a", events(2), NO_STREAM)
@@ -132,7 +132,7 @@ class AtomicityContract(Contract):
             store.append_all([])
 
     def test_outcomes_are_results_and_not_copies_of_the_request(self, store: Store) -> None:
-        """Each outcome that is no error is a list of Appended, one a part."""
+        """Each outcome that is not an error is a list of Appended, one per part."""
         outcome = store.submit([_request("run/a", event())])[0]
         assert isinstance(outcome, list)
         assert [type(item) for item in outcome] == [Appended]

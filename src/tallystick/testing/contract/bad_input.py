@@ -1,4 +1,4 @@
-"""Contract: whatever is handed in, the answer is an event stored exactly or a typed error and an unchanged store."""
+"""Contract: for any input, the event is stored exactly, or there is a typed error and the store is unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tallystick.testing.contract.harness import Contract, EngineHarness, needs
 
 
 def _refused_untouched(store: Store, use: Callable[[], Any]) -> errors.TallyError:
-    """The typed error of a use that must change nothing, and that can be shown and sent."""
+    """The typed error of a call that must change nothing. The error can be printed and sent as JSON."""
     head, streams = store.head(), store.streams()
     with pytest.raises(errors.TallyError) as refused:
         use()
@@ -35,20 +35,20 @@ def _kind(value: Any) -> str:
 
 
 class BadInputContract(Contract):
-    """The event body, then everything around it."""
+    """The body of an event, then everything around it."""
 
     @pytest.mark.parametrize("value", hostile.REFUSED_VALUES.values(), ids=hostile.REFUSED_VALUES.keys())
     @pytest.mark.parametrize("shape", [lambda x: {"x": x}, lambda x: {"x": [1, {"y": x}]}], ids=["flat", "nested"])
     def test_a_value_without_a_canonical_form_is_refused(
         self, shared: Store, value: Any, shape: Callable[[Any], Any]
     ) -> None:
-        """A payload or meta that JSON cannot say exactly is refused, with its place, and nothing is written."""
+        """A payload or meta that JSON cannot express exactly is refused with its path, and nothing is written."""
         _refused_untouched(shared, lambda: shared.append("run/a", NewEvent("thing.happened", shape(value))))
         _refused_untouched(shared, lambda: shared.append("run/a", event(meta=shape(value))))
 
     @pytest.mark.parametrize("root", hostile.REFUSED_ROOTS.values(), ids=hostile.REFUSED_ROOTS.keys())
     def test_a_root_that_is_no_object_is_refused(self, shared: Store, root: Any) -> None:
-        """A payload is a JSON object and nothing else."""
+        """A payload must be a JSON object."""
         _refused_untouched(shared, lambda: shared.append("run/a", NewEvent("thing.happened", root)))
 
     @pytest.mark.parametrize("text", hostile.REFUSED_TEXTS.values(), ids=hostile.REFUSED_TEXTS.keys())
@@ -60,7 +60,7 @@ class BadInputContract(Contract):
 
     @pytest.mark.parametrize(("value", "exact"), hostile.ACCEPTED_VALUES.values(), ids=hostile.ACCEPTED_VALUES.keys())
     def test_unusual_values_are_kept_exactly(self, store: Store, value: Any, exact: bytes) -> None:
-        """What has a canonical form is stored as exactly those bytes, as a value, as text and as meta."""
+        """A value that has a canonical form is stored as exactly those bytes, given as a value, as text and as meta."""
         store.append("run/a", [NewEvent("thing.happened", value), NewEvent("thing.happened", exact)])
         store.append("run/a", NewEvent("thing.happened", json.dumps(value, indent=1), meta=value))
         found = store.read_stream("run/a")
@@ -69,14 +69,14 @@ class BadInputContract(Contract):
         assert all(item.data == value for item in found)
 
     def test_a_key_of_64_kib_is_kept_exactly(self, store: Store) -> None:
-        """A long key is a key; the event is past the advised size and says so."""
+        """A long key is accepted. The event is over the advised size and warns."""
         with pytest.warns(errors.LargeEventWarning):
             store.append("run/a", NewEvent("thing.happened", {hostile.LONG_KEY: 1}))
         assert store.read_stream("run/a")[0].payload == b'{"' + hostile.LONG_KEY.encode() + b'":1}'
 
     @pytest.mark.parametrize("stream", hostile_arguments.BAD_STREAMS.values(), ids=hostile_arguments.BAD_STREAMS.keys())
     def test_a_bad_stream_name_is_refused(self, shared: Store, stream: Any) -> None:
-        """A stream is `kind/name` in its form, matched whole; for reading too."""
+        """A stream name must have the form `kind/name`, also for reading."""
         for use in (
             lambda: shared.append(stream, event()),
             lambda: shared.read_stream(stream),
@@ -90,21 +90,21 @@ class BadInputContract(Contract):
         "stream", ["a/0", "a-b_c.d0/A:b@c=d+e-f_g.h", "a" * 96 + "/" + "b" * 191, "a/con", "a/0.."]
     )
     def test_the_longest_and_oddest_names_are_taken(self, store: Store, stream: str) -> None:
-        """Every name of the form is a name, also those that would mean something to a file system."""
+        """Every name of this form is accepted, also one that means something to a file system."""
         assert store.append(stream, event()).seq == 1
         assert len(store.read_stream(stream)) == 1
         assert [info.stream for info in store.streams()] == [stream]
 
     @pytest.mark.parametrize("fields", hostile_arguments.BAD_FIELDS.values(), ids=hostile_arguments.BAD_FIELDS.keys())
     def test_a_bad_field_is_refused(self, shared: Store, fields: dict[str, Any]) -> None:
-        """Types, versions, ids, times, metas and signatures outside of their form are typed errors."""
+        """Types, versions, ids, times, metas and signatures of the wrong form are typed errors."""
         given = {"type": "thing.happened", "payload": {}} | fields
         error = _refused_untouched(shared, lambda: shared.append("run/a", NewEvent(**given)))
         assert isinstance(error, errors.InvalidInput)
 
     @pytest.mark.parametrize("time", [1.76e18, -1, 1 << 63, True, None, "now"], ids=repr)
     def test_a_clock_that_gives_no_time_is_refused(self, harness: EngineHarness, time: Any) -> None:
-        """SAFE-05: an event is not acknowledged with a time that it cannot carry, nor recorded at one."""
+        """SAFE-05: an event is not acknowledged with a time that its field cannot hold, and not recorded at one."""
         clock = ManualClock()
         store = harness.open(clock=clock)
         store.append("run/a", event())
@@ -130,7 +130,7 @@ class BadInputContract(Contract):
         "given", [[], (), None, 5, "event", b"", {}, [None], [event(), 1], [[event()]], [{}]], ids=_kind
     )
     def test_something_that_is_no_event_is_refused(self, shared: Store, given: Any) -> None:
-        """An append takes NewEvents, at least one."""
+        """An append needs at least one NewEvent."""
         for use in (
             lambda: shared.append("run/a", given),
             lambda: shared.append_all([("run/a", given, 0)]),
@@ -151,17 +151,17 @@ class BadInputContract(Contract):
 
     @pytest.mark.parametrize("conditions", hostile_arguments.BAD_CONDITIONS, ids=repr)
     def test_a_bad_filter_is_refused(self, shared: Store, conditions: dict[str, Any]) -> None:
-        """A condition that no event could meet by its form is an error and not an empty answer."""
+        """A condition that no event could ever meet is an error, not an empty answer."""
         assert isinstance(_refused_untouched(shared, lambda: select(**conditions)), errors.InvalidInput)
 
     @pytest.mark.parametrize(
         "id_", [b"", b"x" * 15, b"x" * 17, "x", "0" * 31, " " + "1" * 31, "8" * 26, None, 5, []], ids=_kind
     )
     def test_a_bad_id_is_not_looked_for(self, shared: Store, id_: Any) -> None:
-        """find() takes an id and nothing else."""
+        """find() accepts only an id."""
         assert isinstance(_refused_untouched(shared, lambda: shared.find(id_)), errors.InvalidValue)
 
     @pytest.mark.parametrize("after", [5, b"x", "a\ud800", "x\0", ["a"]], ids=_kind)
     def test_a_bad_place_in_the_listing_is_refused(self, shared: Store, after: Any) -> None:
-        """The listing of streams goes on behind a text."""
+        """The listing of streams continues after a text."""
         assert isinstance(_refused_untouched(shared, lambda: shared.streams(after=after)), errors.InvalidValue)

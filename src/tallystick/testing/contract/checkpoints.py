@@ -1,4 +1,4 @@
-"""Contract: a consumer's place is kept, moves by compare-and-set, and is refused on another history."""
+"""Contract: a checkpoint is kept, moves by compare-and-set, and is refused on another history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tallystick.testing.contract.harness import Contract, EngineHarness, needs
 
 
 def _forge(store: Store, name: str, **changed: Any) -> None:
-    """Put a checkpoint in place that this store would not have made."""
+    """Store a checkpoint that this store would not have made."""
     stored = store.log.checkpoints.load(name)
     assert stored is not None
     store.log.checkpoints.save(msgspec.structs.replace(stored, **changed), previous=stored.position)
@@ -29,7 +29,7 @@ class CheckpointContract(Contract):
         assert store.log.checkpoints.names() == []
 
     def test_a_checkpoint_is_kept_and_moves(self, store: Store) -> None:
-        """CP-07, CP-08: each consumer has its own place."""
+        """CP-07, CP-08: each consumer has its own checkpoint."""
         store.append("run/a", events(5))
         positions = [found.position for found in store.read_stream("run/a")]
         for position in positions:
@@ -40,7 +40,7 @@ class CheckpointContract(Contract):
         assert store.log.checkpoints.names() == ["lister", "other"]
 
     def test_a_checkpoint_may_stand_at_zero(self, store: Store) -> None:
-        """CP-08: a consumer that starts from scratch saves 0, and goes on from there."""
+        """CP-08: a consumer that starts from the beginning saves 0, and continues from there."""
         position = store.append("run/a", event()).position
         store.save_checkpoint("lister", 0)
         assert store.load_checkpoint("lister") == 0
@@ -63,14 +63,14 @@ class CheckpointContract(Contract):
         assert store.load_checkpoint("lister") == second
 
     def test_a_checkpoint_can_be_deleted(self, store: Store) -> None:
-        """CP-08: a rebuild from scratch forgets the place; deleting what is not there does no harm."""
+        """CP-08: a rebuild deletes the checkpoint. Deleting one that does not exist does nothing."""
         store.save_checkpoint("lister", store.append("run/a", event()).position)
         for _ in range(2):
             store.log.checkpoints.delete("lister")
             assert store.load_checkpoint("lister") == 0
 
     def test_a_place_past_the_head_is_refused(self, store: Store) -> None:
-        """CP-07: nobody can have seen what is not there."""
+        """CP-07: no consumer can have seen an event that does not exist."""
         head = store.append("run/a", event()).position
         for position in (head + 1, -1, 1 << 70, "1", None, True, 1.0):
             with pytest.raises(errors.InvalidValue):
@@ -79,7 +79,7 @@ class CheckpointContract(Contract):
 
     @pytest.mark.parametrize("name", ["", "a\nb", "\0", "\ud800", "x" * 1001, None, 7, b"x"])
     def test_a_name_that_is_no_text_is_refused(self, store: Store, name: Any) -> None:
-        """A checkpoint's name is a printable text."""
+        """The name of a checkpoint must be printable text."""
         with pytest.raises(errors.InvalidValue):
             store.save_checkpoint(name, 0)
         with pytest.raises(errors.InvalidValue):
@@ -87,14 +87,14 @@ class CheckpointContract(Contract):
 
     @pytest.mark.parametrize("name", ["a", "a/b:c", "Größe", "x'; DROP TABLE events;--", "../../x", "x" * 1000])
     def test_any_printable_name_will_do(self, store: Store, name: str) -> None:
-        """Names are data: quotes, slashes and accents mean nothing in them."""
+        """Names are data: quotes, slashes and accents have no special meaning."""
         position = store.append("run/a", event()).position
         store.save_checkpoint(name, position)
         assert store.load_checkpoint(name) == position
         assert store.log.checkpoints.names() == [name]
 
     def test_a_checkpoint_of_another_store_is_refused(self, store: Store) -> None:
-        """CP-07: a place in one store means nothing in another."""
+        """CP-07: a checkpoint of one store means nothing in another."""
         store.save_checkpoint("lister", store.append("run/a", event()).position)
         _forge(store, "lister", store_id=bytes(16))
         with pytest.raises(errors.WrongStore):
@@ -110,7 +110,7 @@ class CheckpointContract(Contract):
             store.load_checkpoint("lister")
 
     def test_a_checkpoint_past_the_end_of_the_log_is_refused(self, store: Store) -> None:
-        """CP-07: a log that is shorter than its consumer's place was restored from before it."""
+        """CP-07: a log that ends before the checkpoint was restored from an older backup."""
         store.save_checkpoint("lister", store.append("run/a", event()).position)
         _forge(store, "lister", position=store.head() + 1, link_position=store.head() + 1)
         with pytest.raises(errors.WrongStore):
@@ -131,7 +131,7 @@ class CheckpointContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_a_consumer_that_is_handed_its_pages_skips_nothing(self, store: Store) -> None:
-        """SAFE-07: what is appended while a page is handled is in a later one; a page that failed comes again."""
+        """SAFE-07: events appended while a page is handled come in a later page. A page that failed comes again."""
         wanted, seen = select(type="thing.happened"), []
         store.append("order/a", events(10))
         for page in store.consume("mailer", selection=wanted, batch_events=4):

@@ -1,4 +1,4 @@
-"""Contract: commands take effect once on this engine, however often and from however many sides they come."""
+"""Contract: commands take effect once on this engine, however often and from however many clients they come."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RunningCommandContract(Contract):
 
     @needs(COMMANDS, ANY_STREAM)
     def test_another_request_under_the_key_is_refused(self, store: Store) -> None:
-        """CP-06: `idempotency_key_reuse`; with any part of the key changed it is another command."""
+        """CP-06: `idempotency_key_reuse`. If any part of the key differs, it is another command."""
         _run(store)
         with pytest.raises(errors.IdempotencyKeyReuse) as refused:
             _run(store, request={"app": "web", "replicas": 4})
@@ -61,7 +61,7 @@ class RunningCommandContract(Contract):
 
     @needs(COMMANDS, ANY_STREAM)
     def test_a_handler_that_fails_stores_nothing(self, store: Store) -> None:
-        """CP-06: neither a record nor an event, and the next try runs."""
+        """CP-06: neither a record nor an event is stored, and the next attempt runs."""
 
         def failing(context: Context) -> Decision:
             raise RuntimeError("no")
@@ -86,13 +86,13 @@ class RunningCommandContract(Contract):
 
     @needs(COMMANDS, ANY_STREAM)
     def test_a_command_may_append_nothing(self, store: Store) -> None:
-        """CP-06: its response is stored all the same."""
+        """CP-06: its response is stored anyway."""
         assert _run(store, handler=lambda context: Decision([], ["nothing", "to", "do"])).response[0] == "nothing"
         assert _run(store).repeated
 
     @needs(COMMANDS, ANY_STREAM)
     def test_a_handler_decides_again_after_a_conflict(self, store: Store) -> None:
-        """CP-06: what it looked at has changed; a bounded number of times."""
+        """CP-06: what it read has changed. It tries a limited number of times."""
         calls: list[int] = []
 
         def disturbed(context: Context) -> Decision:
@@ -107,14 +107,14 @@ class RunningCommandContract(Contract):
 
     @needs(COMMANDS, ANY_STREAM)
     def test_events_say_who_asked_for_them(self, store: Store) -> None:
-        """CP-03, CP-06: actor, org and idempotency key stand in the meta."""
+        """CP-03, CP-06: actor, org and idempotency key are in the meta."""
         _run(store)
         meta = store.read_stream("app/web")[0].metadata
         assert meta == {"org": "acme", "actor_id": "ada", "idempotency_key": "k1"}
 
     @needs(COMMANDS, ANY_STREAM)
     def test_racing_callers_have_one_effect(self, store: Store) -> None:
-        """CP-06: many threads with one key: one runs it, all get its response."""
+        """CP-06: many threads use one key. One runs the command, all get its response."""
         answers: list[Answer] = []
         together = threading.Barrier(6)
 
@@ -136,7 +136,7 @@ class RunningCommandContract(Contract):
 
     @needs(COMMANDS, ANY_STREAM)
     def test_records_are_kept_a_day_and_not_for_ever(self, store: Store) -> None:
-        """CP-06: at least 24 h, and bounded."""
+        """CP-06: for at least 24 h, and not without limit."""
         _run(store)
         now = store.clock()
         with pytest.raises(errors.InvalidValue):

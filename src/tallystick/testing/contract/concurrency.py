@@ -1,4 +1,4 @@
-"""Contract: any number of threads may use one store; exactly one of those that expect the same seq wins."""
+"""Contract: any number of threads can use one store. Of those that expect the same seq, exactly one wins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ APPENDS = 50
 
 
 def _together(work: Callable[[int], int]) -> list[int]:
-    """Run `work` in every thread at the same time, and raise what it raises."""
+    """Run `work` in every thread at once, and raise what it raises."""
     start = threading.Barrier(THREADS)
 
     def begin(number: int) -> int:
@@ -35,7 +35,7 @@ def _together(work: Callable[[int], int]) -> list[int]:
 
 
 def _follow(store: Store, done: threading.Event, *, limit: int) -> list[Event]:
-    """Everything a reader sees that goes on after `through` until the writers are done and nothing is left."""
+    """Everything a reader sees that continues after `through` until the writers are done and nothing is left."""
     found: list[Event] = []
     after = 0
     while True:
@@ -52,14 +52,14 @@ class ConcurrencyContract(Contract):
 
     @pytest.fixture
     def eager_threads(self) -> Iterator[None]:
-        """Let threads take turns as often as the interpreter can, so that a race shows."""
+        """Switch threads as often as the interpreter can, so that races show."""
         before = sys.getswitchinterval()
         sys.setswitchinterval(1e-6)
         yield
         sys.setswitchinterval(before)
 
     def test_exactly_one_of_those_that_expect_the_same_wins(self, store: Store) -> None:
-        """CP-02: with exact expectations the number of wins is the seq of the stream, without gap or repeat."""
+        """CP-02: with exact expectations the number of wins is the seq of the stream, with no gap or repeat."""
 
         def work(number: int) -> int:
             wins = 0
@@ -82,7 +82,7 @@ class ConcurrencyContract(Contract):
 
     @needs(ANY_STREAM)
     def test_nothing_is_lost_between_streams(self, store: Store) -> None:
-        """CP-02: threads that append to their own streams with ANY lose nothing and disturb nobody."""
+        """CP-02: threads that append to their own streams with ANY lose nothing."""
 
         def work(number: int) -> int:
             for attempt in range(APPENDS):
@@ -122,7 +122,7 @@ class ConcurrencyContract(Contract):
 
     @needs(ANY_STREAM, GLOBAL_ORDER)
     def test_a_reader_beside_the_writers_misses_nothing(self, store: Store) -> None:
-        """CP-04, EVT-06: a reader that goes on after `through` sees every event once, in ascending position."""
+        """CP-04, EVT-06: a reader that continues after `through` sees every event once, in ascending position."""
         done = threading.Event()
         with ThreadPoolExecutor(2) as pool:
             followers = [pool.submit(_follow, store, done, limit=limit) for limit in (3, 1000)]

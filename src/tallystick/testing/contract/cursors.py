@@ -1,4 +1,4 @@
-"""Contract: a place in the log that readers keep as a text fits the history that it was made in, and no other."""
+"""Contract: a cursor is accepted by the history that it was made in, and by no other."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tallystick.testing.contract.harness import Contract, EngineHarness, needs
 
 
 class CursorContract(Contract):
-    """Cursors that readers keep: they fit one history, and no other."""
+    """Cursors: positions in one history, as text."""
 
     def test_a_cursor_is_a_place_in_its_own_history(self, store: Store) -> None:
-        """CP-07: the place behind an event, or behind any position, by whichever way it was made."""
+        """CP-07: the position after an event, or after any position, however the cursor was made."""
         store.append("run/a", events(3))
         found = store.read_stream("run/a")
         for each in found:
@@ -31,7 +31,7 @@ class CursorContract(Contract):
         "cursor", ["", "x", "-1", "1.", "1.2", "1.2.3", "²", "1" * 20, None, 1.5, b"1", "2.3." + "A" * 28]
     )
     def test_what_is_no_cursor_is_refused(self, store: Store, cursor: Any) -> None:
-        """CP-07: a cursor that was cut off, or never was one."""
+        """CP-07: text that was cut off, or that never was a cursor."""
         with pytest.raises(errors.InvalidInput):
             store.after(cursor)
 
@@ -56,7 +56,7 @@ class CursorContract(Contract):
 
     @needs(MAINTENANCE, GLOBAL_ORDER)
     def test_a_cursor_outlives_the_pruning_of_its_event(self, store: Store) -> None:
-        """CP-07: what was pruned took place in this history; a cursor made later rests on what is left."""
+        """CP-07: a pruned event belongs to this history. A cursor made later is based on what is left."""
         store.append("order/a", events(3))
         store.append("order/b", event())
         before = [store.cursor(position) for position in range(store.head() + 1)]

@@ -1,4 +1,4 @@
-"""Contract: what was found damaged stays on record and refuses appends, until a recorded decision clears it."""
+"""Contract: damage that was found stays on record and stops appends, until a recorded decision clears it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DamageContract(Contract):
     """The record of damage (`store/damage.py`)."""
 
     def test_appends_are_refused_by_name_while_damage_is_on_record(self, store: Store) -> None:
-        """SAFE-02: the refusal names what was found, nothing is written, and reading goes on."""
+        """SAFE-02: the refusal names what was found, nothing is written, and reads still work."""
         store.append("run/a", events(3))
         whole = store.read().events
         store.log.damage.keep([FOUND])
@@ -40,7 +40,7 @@ class DamageContract(Contract):
         assert examine(store.log).ok
 
     def test_what_is_on_record_is_reported(self, store: Store) -> None:
-        """SAFE-02: doctor, health and verify show it, also when this run finds nothing."""
+        """SAFE-02: doctor, health and verify show it, also if this run finds nothing."""
         store.append("run/a", events(3))
         assert store.report().problems == ()
         store.log.damage.keep([FOUND, ELSEWHERE])
@@ -63,7 +63,7 @@ class DamageContract(Contract):
 
     @needs(DURABLE)
     def test_what_is_on_record_outlives_the_process(self, harness: EngineHarness) -> None:
-        """SAFE-02: a store that is opened again knows what was found before, and opens for reading."""
+        """SAFE-02: a reopened store knows what was found before, and opens for reading."""
         with harness.open() as store:
             store.append("run/a", events(3))
             store.log.damage.keep([ELSEWHERE])
@@ -78,7 +78,9 @@ class DamageContract(Contract):
 
     @needs(DURABLE)
     def test_what_another_handle_finds_stops_the_writer(self, harness: EngineHarness) -> None:
-        """SAFE-02: `tally verify` beside a running service opens for reading, and its findings bind the service."""
+        """SAFE-02: `tally verify` opens for reading while a service runs. Its findings stop the appends of the
+        service.
+        """
         writer = harness.open()
         writer.append("run/a", events(3))
         reader = harness.open(readonly=True)
@@ -88,7 +90,7 @@ class DamageContract(Contract):
         assert writer.log.damage.known() == [FOUND]
 
     def test_the_record_is_cleared_by_verifying_everything_with_a_fact(self, store: Store) -> None:
-        """SAFE-02: if nothing is wrong any more, a control fact says what was on record, and appends go on."""
+        """SAFE-02: if nothing is wrong any more, a control fact lists what was on record, and appends work again."""
         store.append("run/a", events(3))
         assert repair(store) is None
         store.log.damage.keep([FOUND, ELSEWHERE])
@@ -103,7 +105,7 @@ class DamageContract(Contract):
         assert verify(store.log).ok
 
     def test_what_is_found_during_a_repair_stays_on_record(self, store: Store) -> None:
-        """SAFE-02: a finding that the verification did not look at is not cleared with what it did look at."""
+        """SAFE-02: clearing removes only the findings that the verification looked at."""
         store.append("run/a", events(3))
         store.log.damage.keep([FOUND])
         with suppress(errors.Damaged):  # or the repair says itself that it cannot end
@@ -120,7 +122,7 @@ class DamageContract(Contract):
         assert store.append("run/a", event()).seq == 4
 
     def test_what_is_found_while_the_record_is_cleared_stays_on_record(self, harness: EngineHarness) -> None:
-        """SAFE-02: also if another handle finds it, behind the control fact."""
+        """SAFE-02: also if another handle finds it, after the control fact."""
         store = harness.open()
         store.append("run/a", events(3))
         other = harness.open(readonly=True) if DURABLE in store.log.capabilities else store
@@ -133,7 +135,7 @@ class DamageContract(Contract):
 
     @needs(DURABLE)
     def test_what_several_find_at_once_is_all_kept(self, harness: EngineHarness) -> None:
-        """SAFE-02: who puts a finding on record takes nobody else's off it."""
+        """SAFE-02: a handle that records a finding removes none of the others."""
         store = harness.open()
         store.append("run/a", events(3))
         handles = [harness.open(readonly=True) for _ in range(4)]
@@ -151,7 +153,7 @@ class DamageContract(Contract):
         assert set(store.log.damage.known()) == {problem for mine in findings for problem in mine}
 
     def test_a_clearing_that_fails_leaves_the_record(self, store: Store) -> None:
-        """SAFE-02: the record goes only after its fact is durable."""
+        """SAFE-02: the record is deleted only after its fact is durable."""
         store.append("run/a", events(3))
         store.log.damage.keep([FOUND])
         with pytest.raises(errors.TallyError):

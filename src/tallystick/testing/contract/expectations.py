@@ -16,7 +16,7 @@ class ExpectationContract(Contract):
     """Exact seq, NO_STREAM, ANY."""
 
     def test_the_exact_seq_is_accepted(self, store: Store) -> None:
-        """An append that expects the seq the stream is at goes through, again and again."""
+        """An append that expects the current seq of the stream is accepted, again and again."""
         for seq in range(4):
             assert store.append("run/a", event(seq), expected=seq).seq == seq + 1
 
@@ -28,14 +28,14 @@ class ExpectationContract(Contract):
         assert (refused.value.expected, refused.value.actual) == (0, 2)
 
     def test_any_is_always_accepted(self, store: Store) -> None:
-        """ANY appends to a new stream and to an old one, and is the default."""
+        """ANY appends to a new or an existing stream, and is the default."""
         assert store.append("run/a", event(), expected=ANY).seq == 1
         assert store.append("run/a", event(), expected=ANY).seq == 2
         assert store.append("run/a", event()).seq == 3
 
     @pytest.mark.parametrize("expected", [0, 1, 2, 4, 5, 1 << 62, (1 << 63) - 1])
     def test_a_wrong_seq_is_a_conflict_with_both_numbers(self, store: Store, expected: int) -> None:
-        """The conflict names the stream, what was expected and what is, and the stream stays as it was."""
+        """The conflict names the stream, the expected seq and the actual one. The stream does not change."""
         store.append("run/a", events(3))
         before = store.stream_head("run/a")
         with pytest.raises(errors.Conflict) as refused:
@@ -68,7 +68,7 @@ class ExpectationContract(Contract):
         assert store.append("order/a", event(), expected=1).seq == 2
 
     def test_a_demanded_link_is_judged_in_the_commit(self, store: Store) -> None:
-        """COM-03: what was signed elsewhere follows one link; on another the append is refused whole."""
+        """COM-03: an event that was signed elsewhere follows one link. On another link the whole append is refused."""
         done = store.append("run/a", event())
         for link, accepted in ((b"x" * 32, False), (done.link, True)):
             transaction = store._preparer.prepare([Request([Part("run/a", [event(2)])])])[0]

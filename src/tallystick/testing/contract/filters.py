@@ -1,4 +1,4 @@
-"""Contract: filters choose events; they never change the order, and never hide how far was looked."""
+"""Contract: filters choose events. They never change the order, and never hide how far the log was scanned."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MANY = [
 
 
 def _plain_match(found: Event, wanted: dict[str, Any]) -> bool:
-    """The conditions, said again without the code under test."""
+    """The conditions, written again without the code under test."""
     meta = found.metadata
     return (
         found.stream in wanted.get("streams", {found.stream})
@@ -79,7 +79,7 @@ class FilterContract(Contract):
     @needs(ANY_STREAM, GLOBAL_ORDER)
     @pytest.mark.parametrize("limit", [1, 2, 5, 50])
     def test_filtered_pages_miss_nothing_and_move_on(self, store: Store, limit: int) -> None:
-        """CP-04, CP-09: `through` moves on under a filter, so that pages together are the filtered log."""
+        """CP-04, CP-09: `through` advances under a filter, so that all pages together are the filtered log."""
         whole = _fill(store)
         wanted: dict[str, Any] = {"org": "acme", "types": frozenset({"thing"})}
         after, found = 0, []
@@ -93,7 +93,7 @@ class FilterContract(Contract):
 
     @needs(ANY_STREAM, GLOBAL_ORDER)
     def test_a_filter_that_lets_nothing_pass_still_moves_on(self, store: Store) -> None:
-        """A filtered reader's checkpoint reaches the head although no event was for it."""
+        """The checkpoint of a filtered reader reaches the head, although no event matched."""
         _fill(store)
         for wanted in (select(org="nobody"), select(stream="order/none"), select(type="never"), select(kind="none")):
             page = store.read(selection=wanted)
@@ -101,7 +101,7 @@ class FilterContract(Contract):
 
     @needs(ANY_STREAM, GLOBAL_ORDER)
     def test_a_full_filtered_page_ends_at_its_last_event(self, store: Store) -> None:
-        """`through` of a page that reached its limit does not run past what the page did not hold."""
+        """`through` of a full page does not go past matching events that the page does not hold."""
         whole = [found for found in _fill(store) if found.type == "thing"]
         page = store.read(selection=select(type="thing"), limit=3)
         assert page.events == whole[:3]
@@ -109,7 +109,7 @@ class FilterContract(Contract):
 
     @needs(ANY_STREAM, GLOBAL_ORDER)
     def test_windows_hold_under_filters(self, store: Store) -> None:
-        """CP-15: after and until bound a filtered read as they bound any other."""
+        """CP-15: after and until limit a filtered read like any other."""
         whole = _fill(store)
         after, until = whole[20].position, whole[70].position
         page = store.read(after=after, until=until, selection=select(org="acme"))
@@ -126,13 +126,13 @@ class FilterContract(Contract):
 
     @needs(ANY_STREAM, GLOBAL_ORDER)
     def test_an_event_without_scope_matches_no_scope(self, store: Store) -> None:
-        """CP-10: an event that names no org is not in the reading of any org, whatever its stream belongs to."""
+        """CP-10: an event that names no org matches no org, whatever org its stream belongs to."""
         store.append("order/1", [event(1, meta={"org": "acme"}), event(2), event(3, meta={"org": "acme"})])
         assert [found.data["n"] for found in store.read(selection=select(org="acme")).events] == [1, 3]
 
     @needs(ANY_STREAM, GLOBAL_ORDER)
     def test_a_scope_is_the_whole_text(self, store: Store) -> None:
-        """CP-10: orgs that contain each other, or wildcards and quotes, are kept apart."""
+        """CP-10: orgs that contain each other, wildcards or quotes are not confused."""
         orgs = ["a", "aa", "a%", "a_", "%", "a'b", 'a"b', "A", "a\\", "á"]
         for number, org in enumerate(orgs):
             store.append(f"order/{number}", event(number, meta={"org": org}))

@@ -1,4 +1,4 @@
-"""What a contract test is given: a place for one store, which it can open again and again."""
+"""What a contract test gets: a place for one store, which it can open any number of times."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ import tallystick
 from tallystick.store import capabilities
 from tallystick.store.events import EventLog
 from tallystick.store.store import Store
-from tallystick.testing import tampering
+from tallystick.testing import tamper
 from tallystick.testing.builders import event
-from tallystick.testing.tampering import Change
+from tallystick.testing.tamper import Change
 
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
 
 class EngineHarness(Protocol):
-    """A place for one store of an engine. `many_writers`: several handles may write to it at the same time."""
+    """A place for one store of an engine. `many_writers`: several handles can be open for writing at the same time."""
 
     @property
     def url(self) -> str: ...
     @property
     def many_writers(self) -> bool: ...
     def open(self, **options: Any) -> Store:
-        """Another handle on the same place, with the options of `tallystick.open`."""
+        """Open another handle on the same place, with the options of `tallystick.open`."""
 
     def projector(self, store: Store) -> Store:
-        """The handle that runs projections with tables: `store`, unless the engine wants a login for them alone."""
+        """The handle that runs projections with tables: `store`, unless the engine needs a separate login for them."""
 
     def close(self) -> None:
         """Close every handle that is still open."""
 
     @property
     def forges_hashes(self) -> bool:
-        """Whether `tamper` also has to forge a hash that the medium has over all fields of an event."""
+        """Whether the medium has a hash over all fields of an event, which `tamper` also forges."""
 
     def tamper(self, stream: str, seq: int, change: Change) -> None:
-        """Change a stored event underneath, past the engine: `testing/tampering.py` says how ours do it."""
+        """Change a stored event in storage, without the engine. `testing/tamper.py` does it for our engines."""
 
     def tamper_beside(self, statement: str) -> None:
-        """Change what is stored beside the events, in `views`, `view_rows` or `checkpoints`, past the engine."""
+        """Change `views`, `view_rows` or `checkpoints` in storage with a statement of SQLite, without the engine."""
 
 
 class UrlHarness:
@@ -56,27 +56,27 @@ class UrlHarness:
         self._opened: list[Store] = []
 
     def open(self, **options: Any) -> Store:
-        """Open the place once more."""
+        """Open another handle."""
         store = tallystick.open(self.url, **options)
         self._opened.append(store)
         return store
 
     def projector(self, store: Store) -> Store:
-        """Any handle may run projections with tables."""
+        """Any handle can run projections with tables."""
         return store
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close every handle that is still open."""
         while self._opened:
             self._opened.pop().close()
 
     def tamper(self, stream: str, seq: int, change: Change) -> None:
-        """Change a stored event underneath, past the engine."""
-        tampering.tamper(self.url, stream, seq, change)
+        """Change a stored event in storage, without the engine."""
+        tamper.tamper(self.url, stream, seq, change)
 
     def tamper_beside(self, statement: str) -> None:
-        """Change what is stored beside the events, past the engine."""
-        tampering.tamper_beside(self.url, statement)
+        """Change `views`, `view_rows` or `checkpoints` in storage, without the engine."""
+        tamper.tamper_beside(self.url, statement)
 
 
 def needs(*names: str) -> Callable[[_Test], _Test]:
@@ -92,7 +92,7 @@ def needs(*names: str) -> Callable[[_Test], _Test]:
 
 
 class Contract:
-    """The fixtures of every theme. An engine's test class says how to make a harness."""
+    """The fixtures of every theme. The test class of an engine defines `make_harness`."""
 
     @classmethod
     def make_harness(cls, place: Path) -> EngineHarness:
@@ -127,7 +127,7 @@ class Contract:
     @pytest.fixture(scope="class")
     @classmethod
     def shared(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-        """One store for all tests of an engine that must leave it unchanged."""
+        """One store that all tests of an engine share. They must leave it unchanged."""
         harness = cls.make_harness(tmp_path_factory.mktemp("shared"))
         store = harness.open()
         store.append("run/kept", event())

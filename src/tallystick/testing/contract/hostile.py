@@ -1,4 +1,4 @@
-"""Event bodies that users, peers and attackers hand in: what must be refused, and what is odd and kept exactly."""
+"""Event bodies from users, peers and attackers: those that must be refused, and odd ones that must be kept exactly."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import msgspec
 
 
 class Text(str):
-    """A text that is not quite one."""
+    """A subclass of str."""
 
 
 class Number(int):
-    """A number that is not quite one."""
+    """A subclass of a number."""
 
 
 class Colour(enum.Enum):
@@ -32,11 +32,11 @@ class Size(enum.IntEnum):
 
 
 class Mapping(dict[str, Any]):
-    """A mapping that is not quite a dict."""
+    """A mapping that is not a dict."""
 
 
 class Sequence(list[Any]):
-    """A sequence that is not quite a list."""
+    """A sequence that is not a list."""
 
 
 def nested(depth: int, leaf: Any = 1) -> Any:

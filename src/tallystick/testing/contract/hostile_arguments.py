@@ -1,4 +1,4 @@
-"""Everything around an event's body that can be wrong: names, ids, versions, times, metas, windows, filters."""
+"""Everything around the body of an event that can be wrong: names, ids, versions, times, metas, windows, filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contract: one writer a run. A lease has a number, and who lost it is fenced off whatever it expects."""
+"""Contract: one writer per run. A lease has a number, and a writer that lost it is fenced off, whatever it expects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tallystick.testing.contract.harness import Contract, EngineHarness, needs
 
 
 def _second_handle(harness: EngineHarness) -> Store | None:
-    """Another writing handle, or None where the lock of the whole store already keeps it out."""
+    """Another writing handle, or None if the lock of the whole store prevents one."""
     if harness.many_writers:
         return harness.open()
     with pytest.raises(errors.StoreLocked):
@@ -20,7 +20,7 @@ def _second_handle(harness: EngineHarness) -> Store | None:
 
 
 def _taken_over(harness: EngineHarness, stream: str) -> tuple[Store, Store]:
-    """A handle that holds a lease and lives, and one that took it away: as after a pause that was too long."""
+    """A live handle that held a lease, and one that took it over, as after a long pause."""
     old = harness.open()
     old.append(stream, event(1))
     new = harness.open()
@@ -32,7 +32,7 @@ class LeaseContract(Contract):
     """Writer leases of `run/…` streams."""
 
     def test_a_handle_keeps_its_lease_over_many_appends(self, store: Store) -> None:
-        """EVT-09: the first append takes the lease, the next ones and an explicit acquire find it held."""
+        """EVT-09: the first append takes the lease. Later appends and an explicit acquire use it."""
         store.append("run/a", event())
         store.acquire_lease("run/a")
         store.append("run/a", event())
@@ -44,7 +44,7 @@ class LeaseContract(Contract):
 
     @needs(DURABLE)
     def test_a_second_writer_is_refused_while_the_first_lives(self, harness: EngineHarness) -> None:
-        """EVT-09: an append without the lease is refused whatever its expectation says, and names the holder."""
+        """EVT-09: an append without the lease is refused, whatever its expectation, and the error names the holder."""
         harness.open().append("run/a", event())
         second = _second_handle(harness)
         if second is not None:
@@ -58,7 +58,7 @@ class LeaseContract(Contract):
 
     @needs(DURABLE, ANY_STREAM)
     def test_a_lease_is_for_its_run_alone(self, harness: EngineHarness) -> None:
-        """EVT-09: other runs, and streams that are no runs, are free for a second handle."""
+        """EVT-09: other runs, and streams that are not runs, are free for a second handle."""
         first = harness.open()
         first.append("run/a", event())
         second = _second_handle(harness)
@@ -85,7 +85,7 @@ class LeaseContract(Contract):
 
     @needs(DURABLE)
     def test_a_released_lease_is_free(self, harness: EngineHarness) -> None:
-        """EVT-09: a lease that was given back can be taken at once by another handle."""
+        """EVT-09: another handle can take a released lease at once."""
         first = harness.open()
         first.append("run/a", event(1))
         first.release_lease("run/a")
@@ -97,7 +97,7 @@ class LeaseContract(Contract):
 
     @needs(DURABLE)
     def test_a_fenced_writer_is_refused(self, harness: EngineHarness) -> None:
-        """EVT-09: a writer that was taken over, and wakes up again, is refused by number until it asks anew."""
+        """EVT-09: a writer whose lease was taken over is refused by number until it acquires the lease again."""
         if not harness.many_writers:
             return  # the lock of the whole store ends with its holder, so there is nobody to wake up
         old, new = _taken_over(harness, "run/a")
@@ -114,7 +114,7 @@ class LeaseContract(Contract):
 
     @needs(DURABLE)
     def test_a_refused_request_for_a_lease_does_not_lift_the_fence(self, harness: EngineHarness) -> None:
-        """EVT-09: asking for the lease in vain leaves a fenced writer fenced."""
+        """EVT-09: a refused request for the lease leaves a fenced writer fenced."""
         if not harness.many_writers:
             return
         old, new = _taken_over(harness, "run/a")
@@ -127,7 +127,7 @@ class LeaseContract(Contract):
 
     @needs(DURABLE)
     def test_a_second_acquire_does_not_lift_the_fence(self, harness: EngineHarness) -> None:
-        """EVT-09: a holder that asked twice for its lease is fenced off like any other."""
+        """EVT-09: a holder that acquired its lease twice is fenced off like any other."""
         if not harness.many_writers:
             return
         old = harness.open()
@@ -140,7 +140,7 @@ class LeaseContract(Contract):
 
     @needs(DURABLE)
     def test_a_retry_needs_no_lease(self, harness: EngineHarness) -> None:
-        """What is stored is confirmed to whoever sends it again; nothing is written, so nothing is fenced."""
+        """A stored append is confirmed to anyone who sends it again. Nothing is written, so nothing is fenced."""
         holder = harness.open()
         done = holder.append("run/a", named(1))
         other = _second_handle(harness)
@@ -148,7 +148,7 @@ class LeaseContract(Contract):
             assert other.append("run/a", named(1)).link == done.link
 
     def test_only_runs_have_leases(self, store: Store) -> None:
-        """A lease on anything but a well-named run is refused."""
+        """A lease on anything except a run with a valid name is refused."""
         for stream in ("order/1", "run", "run/A", "", "run/a\n"):
             with pytest.raises(errors.InvalidInput):
                 store.acquire_lease(stream)

@@ -1,4 +1,4 @@
-"""Contract: what is too large is refused with its size and the limit; what is only large is stored with a warning."""
+"""Contract: an event that is too large is refused with its size and the limit. A large one is stored with a warning."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LimitContract(Contract):
         assert store.head() == 0
 
     def test_an_event_at_the_hard_limit_is_stored_with_a_warning(self, store: Store) -> None:
-        """LH-04: exactly 1 MiB is taken whole and comes back whole."""
+        """LH-04: exactly 1 MiB is accepted and read back unchanged."""
         with pytest.warns(errors.LargeEventWarning):
             store.append("run/a", _sized(1 << 20))
         found = store.read_stream("run/a")[0]
@@ -39,7 +39,7 @@ class LimitContract(Contract):
         assert len(found.payload) + len(found.meta) == 1 << 20
 
     def test_past_the_advised_size_there_is_a_warning_that_names_the_caller(self, store: Store) -> None:
-        """LH-04: from 64 KiB + 1 on the event is stored, and the warning points at the line that appended it."""
+        """LH-04: above 64 KiB the event is stored, and the warning points to the line that appended it."""
         with pytest.warns(errors.LargeEventWarning, match=r"event 1 .* 65537 bytes") as caught:
             store.append("run/a", [event(), _sized((64 << 10) + 1)])
         assert [item.filename for item in caught] == [__file__]
@@ -53,7 +53,7 @@ class LimitContract(Contract):
         assert len(store.read_stream("run/a")) == 1
 
     def test_meta_counts_too(self, store: Store) -> None:
-        """LH-04: the limit is on payload and meta together."""
+        """LH-04: the limit is for payload and meta together."""
         new = NewEvent("thing.happened", {"x": "a" * 600_000}, meta={"note": "b" * 600_000})
         with pytest.raises(errors.TooLarge):
             store.append("run/a", new)
@@ -66,7 +66,7 @@ class LimitContract(Contract):
         assert store.head() == 0
 
     def test_a_payload_is_limited_by_its_bytes_alone(self, store: Store) -> None:
-        """LH-04: 20,001 numbers in 40 KB pass, and so does everything else within the bytes."""
+        """LH-04: 20,001 numbers in 40 KB are accepted, and so is everything else within the limit of bytes."""
         store.append("run/a", NewEvent("thing.happened", {"x": [0] * 20_001}))
         with pytest.warns(errors.LargeEventWarning):
             store.append("run/a", NewEvent("thing.happened", {"x": [0] * (limits.EVENT_BYTES_MAX // 2 - 10)}))
@@ -75,7 +75,7 @@ class LimitContract(Contract):
             store.append("run/a", NewEvent("thing.happened", {"x": [{}] * limits.NODES_MAX}))
 
     def test_a_commit_has_a_bound_of_bytes(self, harness: EngineHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-        """LH-04: many events, each of them small enough, are refused together past the bound of a commit."""
+        """LH-04: many events, each small enough, are refused if together they exceed the limit of a commit."""
         monkeypatch.setattr(limits, "COMMIT_BYTES_MAX", 1000)
         store = harness.open()
         with pytest.raises(errors.TooLarge) as refused:
@@ -85,7 +85,7 @@ class LimitContract(Contract):
         store.append("run/a", [_sized(100)] * 10)
 
     def test_a_commit_has_a_bound_of_events(self, harness: EngineHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The bound is on the whole commit, over all of its streams."""
+        """The limit is for the whole commit, over all its streams."""
         monkeypatch.setattr(limits, "COMMIT_EVENTS_MAX", 10)
         store = harness.open()
         for parts in ([("run/a", events(11), -1)], [("run/a", events(6), -1), ("run/b", events(5), -1)]):
@@ -96,14 +96,14 @@ class LimitContract(Contract):
         store.append("run/a", events(10))
 
     def test_a_large_commit_is_one_commit(self, store: Store) -> None:
-        """Several megabytes in one append are there whole, chained and in order."""
+        """Several megabytes in one append are stored completely, chained and in order."""
         done = store.append("run/a", [NewEvent("thing.happened", {"n": n, "x": "a" * 1000}) for n in range(3000)])
         assert (done.first_seq, done.last_seq) == (1, 3000)
         found = store.read_stream("run/a", limit=5000)
         assert [item.data["n"] for item in found] == list(range(3000))
 
     def test_names_that_are_found_by_an_index_count_in_bytes(self, store: Store) -> None:
-        """LH-04: an org or a source of 1,000 bytes is taken, one of 1,001 is refused before anything is written."""
+        """LH-04: an org or a source of 1,000 bytes is accepted, one of 1,001 is refused before anything is written."""
         fits, too_long = "ü" * 500, "ü" * 500 + "x"
         for key in ("org", "source"):
             with pytest.raises(errors.TooLarge) as refused:

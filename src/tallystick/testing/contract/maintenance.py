@@ -1,4 +1,4 @@
-"""Contract: what is pruned or erased is gone, what is left is whole, and everything that must survive it does."""
+"""Contract: pruned and erased data is gone, the rest is intact, and everything that must survive does."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PruningContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM)
     def test_a_pruned_prefix_is_refused_by_name(self, store: Store) -> None:
-        """EVT-03: a read of the stream that begins in the pruned part says which seqs are gone; behind it goes on."""
+        """EVT-03: a read of the stream that begins in the pruned part names the pruned seqs. A read after it works."""
         store.append("order/1", events(5))
         upkeep.prune(store, "order/1", 3)
         with pytest.raises(errors.HistoryPruned) as refusal:
@@ -66,7 +66,9 @@ class PruningContract(Contract):
     def test_what_is_pruned_while_it_is_read_is_no_damage(
         self, store: Store, monkeypatch: pytest.MonkeyPatch, read: Callable[[Store], Sequence[Event]]
     ) -> None:
-        """SAFE-01: an event whose predecessor went between reading and checking is served, and nothing is on record."""
+        """SAFE-01: an event whose predecessor is pruned between reading and checking is served, and no damage is
+        recorded.
+        """
         store.append("order/1", events(6))
         begun: list[str] = []
         for name in ("page", "hashed_page", "stream", "link_before", "event"):
@@ -78,7 +80,9 @@ class PruningContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM)
     def test_the_log_below_the_floor_is_refused_unless_what_is_left_is_wanted(self, store: Store) -> None:
-        """A reader that starts below a pruned event is refused; with over_pruned it gets what is left, in order."""
+        """A reader that starts below a pruned event is refused; with over_pruned it gets the remaining events, in
+        order.
+        """
         store.append("order/1", events(3))
         store.append("order/2", events(2))
         cut = upkeep.prune(store, "order/1", 2)
@@ -93,7 +97,7 @@ class PruningContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM)
     def test_readers_of_other_streams_lose_nothing(self, store: Store) -> None:
-        """What was pruned of one stream is no concern of a reader of another."""
+        """Pruning one stream does not affect the readers of another."""
         store.append("order/1", events(3))
         store.append("order/2", events(2))
         upkeep.prune(store, "order/1", 3)
@@ -103,7 +107,7 @@ class PruningContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM)
     def test_head_and_order_survive_a_prune_of_everything(self, store: Store) -> None:
-        """Settled 3: seq, link, org and positions go on where they were, though no event is left."""
+        """Settled 3: seq, link, org and positions continue where they were, though no event is left."""
         done = store.append("order/1", events(4, meta={"org": "acme"}))
         head = store.head()
         upkeep.prune(store, "order/1", 4)
@@ -119,7 +123,7 @@ class PruningContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM)
     def test_a_pruned_event_is_not_recorded_again(self, store: Store) -> None:
-        """A retry of what was pruned is refused by name: it must not become a second event."""
+        """A retry of a pruned event is refused by name: it must not become a second event."""
         store.append("order/1", [named(1), named(2)])
         gone = store.read_stream("order/1")[0]
         upkeep.prune(store, "order/1", 1)
@@ -131,7 +135,7 @@ class PruningContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM)
     def test_a_source_keeps_its_number_through_a_prune(self, store: Store) -> None:
-        """LH-03: the sequence of a source goes on, though its events are gone."""
+        """LH-03: the sequence of a source continues, though its events are gone."""
         store.append("order/1", [event(meta={"source": "s", "source_seq": 7})])
         upkeep.prune(store, "order/1", 1)
         store.log.reclaim(compress_before=None, progress=lambda done: None)
@@ -140,7 +144,7 @@ class PruningContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM)
     def test_a_prune_goes_forward_only(self, store: Store) -> None:
-        """A cut lies behind the one before it and not past the head; control facts are never cut."""
+        """A cut is after the one before it and not past the head. Control facts are never cut."""
         store.append("order/1", events(5))
         first = upkeep.prune(store, "order/1", 2)
         for through in (1, 2, 6):
@@ -158,7 +162,7 @@ class PruningContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM)
     def test_a_prune_moves_a_checkpoint_nowhere(self, store: Store) -> None:
-        """CP-07: a consumer whose last event was pruned goes on where it was."""
+        """CP-07: a consumer whose last event was pruned continues where it was."""
         store.append("order/1", events(3))
         position = store.read_stream("order/1")[1].position
         store.save_checkpoint("lister", position)
@@ -167,7 +171,7 @@ class PruningContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM)
     def test_what_is_pruned_has_no_recording_time(self, harness: EngineHarness) -> None:
-        """Retention asks for the recording time of what is there; settled 26."""
+        """Settled 26: retention asks for recording times of existing events only."""
         clock = ManualClock()
         store = harness.open(clock=clock)
         store.append("order/1", events(2))
@@ -178,7 +182,7 @@ class PruningContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM, DURABLE)
     def test_a_prune_survives_reopening_and_reclaiming(self, harness: EngineHarness) -> None:
-        """EVT-05: after closing, reclaiming and opening again the same is gone, and the facts are all there."""
+        """EVT-05: after closing, reclaiming and reopening, the same events are gone, and all facts are there."""
         store = harness.open()
         store.append("order/1", events(6))
         store.append("order/2", events(3))
@@ -200,7 +204,7 @@ class ErasureContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM)
     def test_an_erased_payload_reads_as_null(self, store: Store) -> None:
-        """EVT-14, settled 25: the payload is gone from every way of reading; envelope, checksum and link stay."""
+        """EVT-14, settled 25: no way of reading returns the payload. Envelope, checksum and link stay."""
         store.append("order/1", events(3))
         before = store.read_stream("order/1")[1]
         upkeep.erase(store, "order/1", 2)
@@ -213,7 +217,7 @@ class ErasureContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM)
     def test_a_retry_of_an_erased_event_is_recognised(self, store: Store) -> None:
-        """The checksum stays, so the same event is stored already and another one is not."""
+        """The checksum stays, so a retry of the same event is recognised, and another event is not."""
         store.append("order/1", named(1))
         upkeep.erase(store, "order/1", 1)
         assert store.append("order/1", named(1)).stored == 1
@@ -222,7 +226,7 @@ class ErasureContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM)
     def test_what_is_not_there_is_not_erased(self, store: Store) -> None:
-        """An erasure names an event that exists, with its checksum, once; control facts cannot be erased."""
+        """An erasure names an existing event with its checksum, once. Control facts cannot be erased."""
         store.append("order/1", events(2))
         erasure = upkeep.erase(store, "order/1", 1)
         for wrong in (erasure, msgspec.structs.replace(erasure, seq=2), msgspec.structs.replace(erasure, id=bytes(16))):
@@ -235,7 +239,7 @@ class ErasureContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM, DURABLE)
     def test_an_erasure_survives_reopening_and_reclaiming(self, harness: EngineHarness) -> None:
-        """EVT-14: it stays erased, and verification still says so."""
+        """EVT-14: it stays erased, and verification still reports it."""
         store = harness.open()
         store.append("order/1", events(4))
         upkeep.erase(store, "order/1", 2)
@@ -265,7 +269,7 @@ class SnapshotContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM)
     def test_a_refused_commit_leaves_no_body(self, store: Store) -> None:
-        """A snapshot stands or falls with its commit."""
+        """If its commit is refused, a snapshot is not stored."""
         store.append("order/1", events(2))
         made = upkeep.snapshot_of(store, "order/1", b"{}")
         with pytest.raises(errors.Conflict):
@@ -277,7 +281,7 @@ class SnapshotContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM)
     def test_a_dropped_body_is_gone(self, store: Store) -> None:
-        """LH-14: what a fact says was dropped is not there any more."""
+        """LH-14: a snapshot that a fact lists as dropped is gone."""
         store.append("order/1", event())
         kept, dropped = upkeep.snapshot(store, "order/1"), upkeep.snapshot(store, "order/1", reducer="other")
         upkeep.drop(store, dropped)
@@ -296,7 +300,7 @@ class SnapshotContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM, DURABLE)
     def test_bodies_survive_reopening(self, harness: EngineHarness) -> None:
-        """LH-12: they are on disk when the commit is."""
+        """LH-12: they are as durable as the commit."""
         store = harness.open()
         store.append("order/1", event())
         made = upkeep.snapshot(store, "order/1")
@@ -309,7 +313,7 @@ class CommandContract(Contract):
 
     @needs(COMMANDS, ANY_STREAM)
     def test_a_command_is_recorded_with_its_events(self, store: Store) -> None:
-        """CP-05, CP-06: the record holds hash, response and what was appended."""
+        """CP-05, CP-06: the record holds the hash, the response and the appended events."""
         assert store.log.commands.load(KEY) is None
         _run(store, _command())
         record = store.log.commands.load(KEY)
@@ -324,7 +328,7 @@ class CommandContract(Contract):
 
     @needs(COMMANDS, ANY_STREAM)
     def test_a_command_runs_once(self, store: Store) -> None:
-        """CP-06: the second one appends nothing; another key, actor, endpoint or org is another command."""
+        """CP-06: the second run appends nothing. Another key, actor, endpoint or org makes another command."""
         _run(store, _command())
         with pytest.raises(errors.CommandRepeated):
             _run(store, _command())
@@ -336,7 +340,7 @@ class CommandContract(Contract):
 
     @needs(COMMANDS, ANY_STREAM)
     def test_two_of_one_group_run_once(self, store: Store) -> None:
-        """CP-06: also when both arrive in one commit."""
+        """CP-06: also if both arrive in one commit."""
         twice = [Request([Part("order/1", [event()])], command=_command()) for _ in range(2)]
         first, second = store.submit(twice)
         assert isinstance(first, list)
@@ -344,7 +348,7 @@ class CommandContract(Contract):
 
     @needs(COMMANDS, ANY_STREAM)
     def test_old_commands_are_forgotten(self, store: Store) -> None:
-        """CP-06: kept for a time and bounded; what is forgotten may run again."""
+        """CP-06: kept for a limited time. A forgotten command can run again."""
         _run(store, _command(recorded=5))
         _run(store, _command(msgspec.structs.replace(KEY, key="k2"), recorded=9))
         assert store.log.commands.forget(before=9, limit=10) == 1
@@ -353,7 +357,9 @@ class CommandContract(Contract):
 
     @needs(MAINTENANCE, COMMANDS, ANY_STREAM)
     def test_an_erasure_takes_the_response_and_not_the_command(self, store: Store) -> None:
-        """Settled 25, CP-06: what may repeat an erased payload goes in the same commit; it runs once all the same."""
+        """Settled 25, CP-06: a response that may repeat an erased payload is deleted in the same commit. The command
+        still runs once.
+        """
         _run(store, _command())
         record = store.log.commands.load(KEY)
         assert record is not None

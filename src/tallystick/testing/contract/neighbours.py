@@ -1,4 +1,4 @@
-"""Contract: what one writer hands in neither fails nor changes the appends that share its commit."""
+"""Contract: one writer's input neither fails nor changes the appends that share its commit."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def dense(size: int, *, seed: int) -> str:
-    """A text of `size` bytes in UTF-8, about half of them of characters that are longer than one byte; no index can
-    make it smaller.
+    """A text of `size` bytes in UTF-8, about half of them in characters of more than one byte. No index can
+    compress it.
     """
     dice = random.Random(seed)
     return "".join(dice.choice("äöüßéèêøæþðñçščžř") + dice.choice(_LETTERS) * 2 for _ in range(size // 4))
@@ -49,7 +49,7 @@ def _command(key: CommandKey) -> CommandRecord:
 
 
 def _malformed(_: Store) -> Iterator[tuple[str, Request]]:
-    """Requests that nobody needs to look at the store for."""
+    """Requests that are wrong whatever the store holds."""
     for name, value in hostile.REFUSED_VALUES.items():
         yield f"payload: {name}", _asked(NewEvent(TYPE, {"x": [value]}))
         yield f"meta: {name}", _asked(event(meta={"x": value}))
@@ -77,7 +77,7 @@ def _malformed(_: Store) -> Iterator[tuple[str, Request]]:
 
 
 def _contradicting(store: Store) -> Iterator[tuple[str, Request]]:
-    """Requests that the store says no to, as `_prepared` left it; some only where commits have several streams."""
+    """Requests that contradict the store as `_prepared` left it. Some need commits with several streams."""
     is_shared = MULTI_STREAM in store.log.capabilities
     yield "another seq", _asked(event(), stream="run/before", expected=7)
     yield "a stream that is there", _asked(event(), stream="run/before", expected=0)
@@ -94,7 +94,7 @@ def _contradicting(store: Store) -> Iterator[tuple[str, Request]]:
 
 
 def _extreme(store: Store) -> Iterator[tuple[str, Request]]:
-    """Requests at the edge of what is taken."""
+    """Requests at the limit of what is accepted."""
     is_shared = MULTI_STREAM in store.log.capabilities
     long = {key: dense(1000, seed=number) for number, key in enumerate(("org", "source"))}
     yield "names of 1,000 bytes", _asked(event(meta=long | {"source_seq": 1}), stream="run/long")
@@ -122,7 +122,7 @@ def _extreme(store: Store) -> Iterator[tuple[str, Request]]:
 
 
 def _beyond() -> Iterator[tuple[str, Request]]:
-    """Requests past our own limits, which the test takes away: what an engine itself cannot hold."""
+    """Requests past our own limits, which the test removes: values that an engine itself cannot hold."""
     for size in (3000, 60_000):
         yield f"an org of {size} bytes", _asked(event(meta={"org": dense(size, seed=size)}), stream=f"run/o{size}")
         yield f"a source of {size} bytes", _asked(event(meta={"source": dense(size, seed=size), "source_seq": 1}))
@@ -138,7 +138,7 @@ def _prepared(store: Store) -> None:
 
 
 def _grown() -> Catalog:
-    """A catalog with an upcaster that fails on what its model takes."""
+    """A catalog with an upcaster that fails on events that its model accepts."""
     catalog = Catalog()
     for version in (1, 2):
         catalog.register(GROWN, shipped.CommandEvent, version=version)
@@ -151,7 +151,7 @@ def _grown() -> Catalog:
 
 
 class _Counted(Projection):
-    """How many events each stream has, unless one says that it does not want to be counted."""
+    """Counts the events of each stream. Fails on an event that says so."""
 
     types = (TYPE, GROWN)
     key = "stream"
@@ -166,7 +166,7 @@ class _Counted(Projection):
 
 
 class _Group:
-    """Good requests with one bad one among them, again and again; `check` says what became of the good ones."""
+    """Submits good requests with a bad one among them, repeatedly. `check` asserts what happened to the good ones."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -181,7 +181,7 @@ class _Group:
     def submit(
         self, name: str, bad: Request, *, warned: Literal["ignore", "error"] = "ignore"
     ) -> errors.TallyError | None:
-        """The refusal of the bad one, if it is refused; fails if anything becomes of its neighbours."""
+        """The refusal of the bad request, if it is refused. Asserts that its neighbours are unaffected."""
         before = self._done
         with warnings.catch_warnings():
             warnings.simplefilter(warned, UserWarning)
@@ -193,7 +193,7 @@ class _Group:
         return outcomes[2] if isinstance(outcomes[2], errors.TallyError) else None
 
     def check(self) -> None:
-        """Everything good is there as it was handed in."""
+        """Assert that every good event is stored as it was given."""
         assert [item.payload for item in self._store.read_stream("run/good")] == self._payloads
         assert verify(self._store.log).ok
 
@@ -212,8 +212,8 @@ class NeighbourContract(Contract):
     def test_what_is_refused_fails_alone(
         self, harness: EngineHarness, requests: Callable[[Store], Iterator[tuple[str, Request]]]
     ) -> None:
-        """SAFE-09: each bad request of a group is refused, its neighbours stand where they would without it, and the
-        answer says nothing of the engine.
+        """SAFE-09: each bad request of a group is refused, its neighbours are stored as if it were absent, and the
+        refusal reveals nothing about the engine.
         """
         store = harness.open()
         _prepared(store)
@@ -225,7 +225,9 @@ class NeighbourContract(Contract):
         group.check()
 
     def test_what_is_only_just_taken_harms_no_neighbour(self, harness: EngineHarness) -> None:
-        """SAFE-09: names, tags, numbers, sizes and keys at their limits are taken, and what shares the commit too."""
+        """SAFE-09: names, tags, numbers, sizes and keys at their limits are accepted, and so is the rest of the
+        commit.
+        """
         store = harness.open()
         group = _Group(store)
         refusals = {name: str(refusal) for name, bad in _extreme(store) if (refusal := group.submit(name, bad))}
@@ -235,7 +237,7 @@ class NeighbourContract(Contract):
     def test_what_the_engine_cannot_hold_fails_alone(
         self, harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """SAFE-09: even what our own limits let through, were they to have a gap, costs no neighbour anything."""
+        """SAFE-09: even a value that our own limits should stop harms no neighbour."""
         monkeypatch.setattr(names, "LABEL_MAX", 1 << 20)
         monkeypatch.setattr(idempotency, "KEY_BYTES_MAX", 1 << 20)
         group = _Group(harness.open())
@@ -246,7 +248,7 @@ class NeighbourContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_what_code_of_the_store_fails_on_fails_alone(self, harness: EngineHarness) -> None:
-        """SAFE-09: an event that a model, an upcaster or an inline projection cannot take harms no neighbour."""
+        """SAFE-09: an event on which a model, an upcaster or an inline projection fails harms no neighbour."""
         store = harness.open(catalog=_grown())
         run_inline(store, _Counted())
         group = _Group(store)
@@ -256,7 +258,7 @@ class NeighbourContract(Contract):
         group.check()
 
     def test_what_is_warned_of_fails_alone_where_warnings_are_errors(self, harness: EngineHarness) -> None:
-        """SAFE-09: a large event, or a secret in a store that only warns of them, among the events of others."""
+        """SAFE-09: a large event, or a secret in a store that only warns about secrets, among the events of others."""
         store = harness.open(secrets="warn")
         group = _Group(store)
         for bad in (NewEvent(TYPE, {"x": "a" * 70_000}), NewEvent(TYPE, {"token": "ghp_" + "a1" * 18})):
@@ -275,7 +277,7 @@ class NeighbourContract(Contract):
 
     @needs(MULTI_STREAM)
     def test_an_id_that_two_of_a_group_claim_goes_to_the_first(self, harness: EngineHarness) -> None:
-        """SAFE-09: who repeats an id of a neighbour is refused, and the neighbour is not."""
+        """SAFE-09: a request that repeats an id of its neighbour is refused, and the neighbour is not."""
         store = harness.open()
         given = [_asked(named(number, id=1), stream=f"run/{number}") for number in (1, 2)]
         good = _asked(event(), stream="run/3")
@@ -286,7 +288,7 @@ class NeighbourContract(Contract):
         assert found.stream == "run/1"
 
     def test_threads_that_share_a_commit_with_a_hostile_one_do_not_fail(self, harness: EngineHarness) -> None:
-        """SAFE-09: the same where the engine makes the group out of what its threads append."""
+        """SAFE-09: the same if the engine forms the group from the appends of its threads."""
         store = harness.open()
         _prepared(store)
 

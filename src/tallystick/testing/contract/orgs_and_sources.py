@@ -1,4 +1,4 @@
-"""Contract: a stream belongs to one org, and a source counts its events without ever going back."""
+"""Contract: a stream belongs to one org, and the sequence of a source never goes back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class OrgAndSourceContract(Contract):
     """Orgs and source sequences."""
 
     def test_the_first_event_that_names_an_org_fixes_it(self, store: Store) -> None:
-        """CP-10: events without an org pass before and after, and do not decide."""
+        """CP-10: events without an org are accepted before and after, and do not decide."""
         store.append("run/a", event())
         assert _org(store, "run/a") is None
         store.append("run/a", [event(), event(meta={"org": "acme"}), event()])
@@ -40,7 +40,7 @@ class OrgAndSourceContract(Contract):
         assert [info.org for info in store.streams()] == ["acme"]
 
     def test_an_event_of_another_org_is_refused(self, store: Store) -> None:
-        """CP-10: a stream of one org takes no event of another, whatever the expectation, and says whose it is."""
+        """CP-10: a stream of one org refuses events of another, whatever the expectation, and names its org."""
         store.append("run/a", event(meta={"org": "acme"}))
         for expected in (-1, 1):
             with pytest.raises(errors.OrgMismatch) as refused:
@@ -49,14 +49,14 @@ class OrgAndSourceContract(Contract):
         assert len(store.read_stream("run/a")) == 1
 
     def test_one_append_cannot_name_two_orgs(self, store: Store) -> None:
-        """CP-10: two orgs in the first append of a stream are refused, and the stream is not made."""
+        """CP-10: two orgs in the first append of a stream are refused, and the stream is not created."""
         with pytest.raises(errors.OrgMismatch):
             store.append("run/a", [event(meta={"org": "acme"}), event(meta={"org": "bolt"})])
         assert store.stream_head("run/a") is None
 
     @needs(DURABLE)
     def test_the_org_of_a_stream_is_kept_over_reopening(self, harness: EngineHarness) -> None:
-        """CP-10: who a stream belongs to is part of what is stored."""
+        """CP-10: the org of a stream is stored."""
         with harness.open() as store:
             store.append("run/a", [event(meta={"org": "acme"}), event()])
         store = harness.open()
@@ -92,7 +92,7 @@ class OrgAndSourceContract(Contract):
         store.append("run/a", [event(meta=_from("till", 2)), event(meta=_from("till", 3))])
 
     def test_a_refused_append_uses_up_no_number(self, harness: EngineHarness) -> None:
-        """LH-03: the next number of a source is not lost to an append that was refused."""
+        """LH-03: a refused append does not use up a number of the source."""
         store = harness.open(profile="lighthouse")
         store.append("run/a", event(meta=_from("till")))
         with pytest.raises(errors.Conflict):
@@ -101,13 +101,13 @@ class OrgAndSourceContract(Contract):
         assert _source_seqs(store.read_stream("run/a")) == [1, 2]
 
     def test_outside_of_lighthouse_a_source_is_not_numbered(self, store: Store) -> None:
-        """A plain store adds nothing to the meta that its author gave."""
+        """A plain store adds nothing to the given meta."""
         store.append("run/a", event(meta=_from("till")))
         assert store.read_stream("run/a")[0].metadata == {"source": "till"}
 
     @needs(DURABLE)
     def test_source_sequences_are_kept_over_reopening(self, harness: EngineHarness) -> None:
-        """LH-03: the sequence goes on after a restart, and a repeat is still refused."""
+        """LH-03: the sequence continues after a restart, and a repeat is still refused."""
         with harness.open(profile="lighthouse") as store:
             store.append("run/a", [event(meta=_from("till")), event(meta=_from("web", 5))])
         store = harness.open()
@@ -118,7 +118,7 @@ class OrgAndSourceContract(Contract):
 
     @needs(ANY_STREAM)
     def test_the_numbers_of_a_source_are_those_of_one_org(self, store: Store) -> None:
-        """CP-10, LH-03, SAFE-09: what one org does with the name of a source neither moves nor shows the numbers of
+        """CP-10, LH-03, SAFE-09: what one org does with the name of a source neither changes nor reveals the numbers of
         another.
         """
         highest = (1 << 63) - 1
@@ -134,7 +134,7 @@ class OrgAndSourceContract(Contract):
 
     @needs(ANY_STREAM, DURABLE)
     def test_the_numbers_of_each_org_are_kept_over_reopening(self, harness: EngineHarness) -> None:
-        """CP-10, LH-03: after a restart each org goes on behind its own last number."""
+        """CP-10, LH-03: after a restart each org continues after its own last number."""
         metas = [_from("till", 41) | {"org": "beta"}, _from("till") | {"org": "acme"}, _from("till")]
         with harness.open(profile="lighthouse") as store:
             for number, meta in enumerate(metas):

@@ -1,6 +1,6 @@
-"""The other process of a contract test: this file run by itself, `other_process.py WHAT URL …`.
+"""The other process of a contract test. It runs this file: `other_process.py WHAT URL …`.
 
-It writes one line when it is ready, waits for a line or the end of its input, and writes its answer as a last line.
+It prints one line when it is ready, waits for a line or the end of its input, and prints its answer as a last line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tallystick.testing.builders import event
 
 
 class OtherProcess:
-    """A second process that uses the same place; use it in a `with` block."""
+    """A second process on the same place. Use it in a `with` block."""
 
     def __init__(self, what: str, url: str, *arguments: object) -> None:
         command = [sys.executable, "-P", __file__, what, url, *map(str, arguments)]
@@ -29,17 +29,17 @@ class OtherProcess:
         return json.loads(self.process.stdout.readline() or '"it ended"')
 
     def go(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
     def answer(self) -> Any:
-        """What it says in the end."""
+        """Its answer."""
         return self._line()
 
     def kill(self) -> None:
-        """SIGKILL: nothing of it gets to clean up."""
+        """Send SIGKILL. Nothing is cleaned up."""
         self.process.kill()
         self.process.wait(60)
 
@@ -62,7 +62,7 @@ def _say(what: Any) -> None:
 
 
 def _compete(url: str, stream: str, attempts: str) -> None:
-    """Append with exact expectations and say how often that went well."""
+    """Append with exact expectations and return how often that succeeded."""
     with tallystick.open(url) as store:
         _say("ready")
         sys.stdin.readline()
@@ -85,7 +85,7 @@ def _hold(url: str, stream: str) -> None:
 
 
 def _follow(url: str, count: str) -> None:
-    """Read beside the writer until `count` events were seen, and say their numbers."""
+    """Read while another process writes, until `count` events were seen. Returns their numbers."""
     with tallystick.open(url, readonly=True) as store:
         _say("ready")
         found: list[int] = []
@@ -99,7 +99,7 @@ def _follow(url: str, count: str) -> None:
 
 
 def _try(url: str) -> None:
-    """Try to open for writing and say what became of it."""
+    """Try to open for writing and return the outcome."""
     try:
         tallystick.open(url).close()
         _say("opened")

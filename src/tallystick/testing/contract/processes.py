@@ -1,4 +1,4 @@
-"""Contract: other processes. They share a store where the engine allows it, and are told so where it does not."""
+"""Contract: other processes. They share a store if the engine allows it, and are refused by name if not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IN_CHILD: dict[str, Callable[[Store], object]] = {
 
 
 def _refused_in_child(store: Store) -> int:
-    """Fork; the child's status is 0 if everything that it asks of the store is refused at once."""
+    """Fork. The status of the child is 0 if everything it asks of the store is refused at once."""
     pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -53,7 +53,7 @@ class ProcessContract(Contract):
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
     @pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
     def test_a_forked_child_is_refused_and_leaves_its_parent_alone(self, harness: EngineHarness) -> None:
-        """SAFE-04: a child that inherits a handle is told at once, whatever its parent does."""
+        """SAFE-04: a child that inherits a handle is refused at once, whatever its parent does."""
         store = harness.open()
         store.append("run/a", event())
         ending, done = threading.Event(), list[int]()
@@ -75,7 +75,9 @@ class ProcessContract(Contract):
 
     @needs(DURABLE, ANY_STREAM)
     def test_writers_in_several_processes_share_or_are_refused(self, harness: EngineHarness) -> None:
-        """EVT-09, CP-02: with many writers wins add up to the seq; with one, a second process gets StoreLocked."""
+        """EVT-09, CP-02: with many writers, the successful appends add up to the seq. With one, a second process gets
+        StoreLocked.
+        """
         store = harness.open()
         if not harness.many_writers:
             with OtherProcess("try", harness.url) as other:
@@ -108,7 +110,7 @@ class ProcessContract(Contract):
 
     @needs(DURABLE)
     def test_a_run_is_free_again_when_its_writer_was_killed(self, harness: EngineHarness) -> None:
-        """EVT-09: a run is held while its writer lives, and taken over with a higher number after its death."""
+        """EVT-09: a run is held while its writer is alive, and taken over with a higher number after it died."""
         with OtherProcess("hold", harness.url, "run/a") as other:
             assert other.said == 1
             expected = errors.LeaseHeld if harness.many_writers else errors.StoreLocked

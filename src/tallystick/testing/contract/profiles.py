@@ -1,4 +1,4 @@
-"""Contract: what a profile requires, the streams that are the store's own, and settings that are facts."""
+"""Contract: what a profile requires, the reserved streams, and settings as control facts."""
 
 from __future__ import annotations
 
@@ -50,26 +50,26 @@ class ProfileContract(Contract):
 
     @pytest.mark.parametrize("profile", ["lighthouse", "run"])
     def test_what_was_filled_in_does_not_spoil_a_retry(self, harness: EngineHarness, profile: str) -> None:
-        """An event whose meta the store completed is recognised when its author sends it again."""
+        """An event whose meta the store completed is recognised when it is sent again."""
         store = harness.open(profile=profile)
         meta = {"source": "till"} if profile == "lighthouse" else {}
         first = store.append("run/a", named(1, meta=meta))
         assert store.append("run/a", named(1, meta=meta)).link == first.link
 
     def test_defaults_are_added_to_every_event(self, harness: EngineHarness) -> None:
-        """CP-03: what the opener gives as defaults counts, and an event's own value wins."""
+        """CP-03: the defaults given to `open` are added, and the value of an event wins."""
         store = harness.open(profile="control-plane", defaults=COMPLETE["control-plane"])
         store.append("run/a", [event(), event(meta={"actor_id": "u-2"})])
         assert [found.metadata["actor_id"] for found in store.read_stream("run/a")] == ["u-1", "u-2"]
 
     def test_an_unknown_profile_is_refused(self, harness: EngineHarness) -> None:
-        """A profile that does not exist is refused before anything is made."""
+        """A profile that does not exist is refused before anything is created."""
         with pytest.raises(errors.InvalidValue):
             harness.open(profile="lighthouses")
 
     @needs(DURABLE)
     def test_the_profile_is_fixed_when_the_store_is_made(self, harness: EngineHarness) -> None:
-        """Another profile is refused afterwards; naming none or the same one opens the store with its own."""
+        """Another profile is refused later. Naming none, or the same one, opens the store with its own."""
         harness.open(profile="lighthouse").close()
         with pytest.raises(errors.InvalidValue) as refused:
             harness.open(profile="run")
@@ -87,13 +87,13 @@ class ProfileContract(Contract):
 
     @needs(ANY_STREAM)
     def test_kinds_that_only_look_reserved_are_free(self, store: Store) -> None:
-        """The reserved kinds start with `tally.`, and no others are taken away."""
+        """Only kinds that start with `tally.` are reserved."""
         for stream in ("tally/1", "tallystick/1", "x.tally.store/1"):
             assert store.append(stream, event()).seq == 1
 
     @needs(ANY_STREAM)
     def test_a_setting_is_recorded_as_a_control_fact(self, store: Store) -> None:
-        """EVT-05: a change of the secret guard is an event in the store itself; no change is none."""
+        """EVT-05: a change of the secret guard is an event in the store itself. Setting the same value again is not."""
         store.configure(secrets="warn")
         store.configure(secrets="warn")
         facts = list(control.audit(store.log))
@@ -123,13 +123,13 @@ class ProfileContract(Contract):
 
     @needs(ANY_STREAM)
     def test_control_facts_need_no_meta(self, harness: EngineHarness) -> None:
-        """What a profile requires of users it does not require of the store's own facts."""
+        """The requirements of a profile do not apply to control facts."""
         store = harness.open(profile="lighthouse")
         store.configure(secrets="off")
         assert store.read().events[0].type == control.SETTING_CHANGED
 
     def test_a_correction_is_a_new_event(self, harness: EngineHarness) -> None:
-        """CP-12: what is stored stays; a correction is appended, labelled, and names what it corrects."""
+        """CP-12: stored events stay. A correction is appended, labelled, and names what it corrects."""
         store = harness.open()
         store.append("run/a", named(1))
         before = store.read_stream("run/a")[0]

@@ -1,4 +1,4 @@
-"""Contract: projections and consumers on this engine. However they are run, rows and effects are the same."""
+"""Contract: projections and consumers on this engine. Rows and effects are the same however they run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tallystick.testing.shop import (
 
 
 def fill(store: Store, count: int = 30, *, first: int = 0) -> int:
-    """Append events of a small shop; the last position."""
+    """Append events of a small shop and return the last position."""
     position = 0
     for number in range(first, first + count):
         kind = (PLACED, PAID, NOTED)[number % 3]
@@ -45,7 +45,7 @@ def fill(store: Store, count: int = 30, *, first: int = 0) -> int:
 
 
 def folded(store: Store, projection: Any) -> dict[str, bytes]:
-    """What the rows must be: a fold of the whole log, as simple as can be."""
+    """What the rows must be: a simple fold of the whole log."""
     states: dict[str, Any] = {}
     for event in store.events():
         if event.type in projection.types and not (event.erased and projection.key != "stream"):
@@ -65,7 +65,7 @@ class ProjectionContract(Contract):
     @needs(GLOBAL_ORDER, ANY_STREAM)
     @pytest.mark.parametrize("projection", [OrderTotals(), CustomerBalance()], ids=lambda item: item.name)
     def test_a_live_projection_catches_up(self, store: Store, projection: Any) -> None:
-        """CP-08: rows equal a fold of the log, whatever the batches, and go on from their checkpoint."""
+        """CP-08: rows equal a fold of the log, whatever the batches, and continue from their checkpoint."""
         fill(store)
         assert Live(store, projection, batch_events=7).catch_up() == store.head()
         assert stored(store, projection) == folded(store, projection)
@@ -75,15 +75,15 @@ class ProjectionContract(Contract):
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_inline_live_and_rebuilt_rows_are_the_same(self, store: Store) -> None:
-        """CP-08: written once, run three ways: the same rows and the same fingerprint."""
+        """CP-08: one definition, run three ways, gives the same rows and the same fingerprint."""
 
-        class Inline(OrderTotals):
+        class InlineTotals(OrderTotals):
             pass
 
-        run_inline(store, Inline())
+        run_inline(store, InlineTotals())
         fill(store)
         Live(store, OrderTotals()).catch_up()
-        inline, live = ViewReader(store, "Inline").fingerprint(), ViewReader(store, "OrderTotals").fingerprint()
+        inline, live = ViewReader(store, "InlineTotals").fingerprint(), ViewReader(store, "OrderTotals").fingerprint()
         assert (inline.digest, inline.position) == (live.digest, store.head())
         assert rebuild(store, OrderTotals(), batch_events=4).position == store.head()
         assert ViewReader(store, "OrderTotals").fingerprint() == live
@@ -91,7 +91,9 @@ class ProjectionContract(Contract):
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_inline_rows_are_there_with_the_append(self, store: Store) -> None:
-        """CP-08, CP-13: an append that returned shows in the rows, also after others appended without them."""
+        """CP-08, CP-13: an append that returned shows in the rows, also after others appended without the
+        projection.
+        """
         run_inline(store, OrderTotals())
         reader = ViewReader(store, "OrderTotals")
         for amount in range(1, 5):
@@ -125,14 +127,16 @@ class ProjectionContract(Contract):
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_only_stream_keys_run_inline(self, store: Store) -> None:
-        """CP-08: under another key the rows would see another order than the log's."""
+        """CP-08: under another key the rows would see the events in another order than the log."""
         for projection in (CustomerBalance(), MergedFeed()):
             with pytest.raises(errors.ProjectionInvalid):
                 run_inline(store, projection)
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_a_rebuild_takes_the_place_of_the_old_rows(self, store: Store) -> None:
-        """CP-08: wrong rows are replaced whole, nothing of the old epoch is left, and the live runner goes on."""
+        """CP-08: wrong rows are replaced completely, nothing of the old epoch is left, and the live runner
+        continues.
+        """
         fill(store)
         live = Live(store, OrderTotals())
         live.catch_up()
@@ -150,7 +154,7 @@ class ProjectionContract(Contract):
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_another_definition_is_refused(self, store: Store) -> None:
-        """CP-08: rows of version 1 are not continued by version 2; a rebuild replaces them, and 1 is refused then."""
+        """CP-08: version 2 does not continue rows of version 1. A rebuild replaces them, and then 1 is refused."""
 
         class Second(OrderTotals):
             name = "OrderTotals"
@@ -168,7 +172,7 @@ class ProjectionContract(Contract):
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_rows_of_another_history_are_refused(self, store: Store) -> None:
-        """CP-07, CP-08: a restored backup: its log is not the one that the rows were made from."""
+        """CP-07, CP-08: the log of a restored backup is not the one that the rows were made from."""
         fill(store)
         Live(store, OrderTotals()).catch_up()
         place = store.log.views.place("OrderTotals")
@@ -182,7 +186,9 @@ class ProjectionContract(Contract):
 
     @needs(MAINTENANCE, GLOBAL_ORDER, ANY_STREAM)
     def test_a_pruned_history_is_refused(self, store: Store) -> None:
-        """Settled 17: nothing is folded from what is left; rows that are past the gap go on from their checkpoint."""
+        """Settled 17: nothing is folded from the remaining events. Rows that are past the gap continue from their
+        checkpoint.
+        """
         fill(store)
         live = Live(store, OrderTotals())
         live.catch_up()
@@ -199,7 +205,7 @@ class ProjectionContract(Contract):
     @needs(MAINTENANCE, GLOBAL_ORDER, ANY_STREAM)
     @pytest.mark.parametrize("projection", [OrderTotals(), CustomerBalance()], ids=lambda item: item.name)
     def test_an_erased_payload_leaves_the_rows(self, store: Store, projection: Any) -> None:
-        """Settled 25: a row that the payload went into is dropped with it, and folded again without it."""
+        """Settled 25: a row that used the payload is dropped with it, and folded again without it."""
         fill(store)
         Live(store, projection).catch_up()
         before = stored(store, projection)
@@ -216,7 +222,7 @@ class ProjectionContract(Contract):
 
     @needs(MAINTENANCE, GLOBAL_ORDER, ANY_STREAM)
     def test_a_batch_read_before_an_erasure_is_not_stored_after_it(self, store: Store) -> None:
-        """Settled 25: a runner that holds the erased payload in its hands loses the race."""
+        """Settled 25: a runner that has read the erased payload cannot store what it computed."""
         fill(store)
         done: list[Any] = []
 
@@ -247,7 +253,7 @@ class ProjectionContract(Contract):
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_two_runners_do_the_work_once(self, store: Store) -> None:
-        """CP-08: two live runners beside a writer leave exactly the rows of a fold."""
+        """CP-08: two live runners, while a writer appends, leave exactly the rows of a fold."""
         fill(store)
         failures: list[BaseException] = []
 
@@ -270,7 +276,9 @@ class ProjectionContract(Contract):
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_lag_is_visible_and_waiting_is_bounded(self, store: Store) -> None:
-        """CP-13, CP-14: lag in events and seconds; read-your-writes waits for a position, and no longer than told."""
+        """CP-13, CP-14: lag in events and seconds; read-your-writes waits for a position, and no longer than its time
+        limit.
+        """
         fill(store, 10)
         live, reader = Live(store, OrderTotals()), ViewReader(store, "OrderTotals")
         assert (reader.lag().events, reader.lag().position) == (store.head(), 0)
@@ -289,7 +297,7 @@ class ProjectionContract(Contract):
     @needs(GLOBAL_ORDER, ANY_STREAM)
     @pytest.mark.parametrize("customer", [None, 7, True, 1.5, ["c"], {"c": 1}, "x" * 501])
     def test_a_key_that_is_no_text_is_refused_by_name(self, store: Store, customer: Any) -> None:
-        """CP-08: the runner stops at that event, and says which it is and what it found, not the value."""
+        """CP-08: the runner stops at that event. The error names the event and the type it found, not the value."""
         fill(store, 5)
         done = store.append("order/9", order_event(PLACED, customer=customer))
         with pytest.raises(errors.ProjectionKeyInvalid) as refused:
@@ -302,7 +310,7 @@ class ConsumerContract(Contract):
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_a_consumer_sees_every_event_in_order(self, store: Store) -> None:
-        """CP-07: catch-up, then what came since; the cursor is durable and the consumer's own."""
+        """CP-07: it catches up, then sees new events. Its checkpoint is durable and its own."""
         fill(store)
         seen: list[int] = []
         consumer = Consumer(store, "mailer", lambda event: seen.append(event.position))
@@ -315,7 +323,7 @@ class ConsumerContract(Contract):
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_the_cursor_is_saved_after_the_effect(self, store: Store) -> None:
-        """CP-07: a consumer that dies in the middle repeats what was not saved, and skips nothing."""
+        """CP-07: a consumer that dies in the middle repeats what it had not saved, and skips nothing."""
         fill(store)
         seen: list[int] = []
 
@@ -333,7 +341,7 @@ class ConsumerContract(Contract):
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_a_poison_event_is_parked_and_the_rest_goes_on(self, store: Store) -> None:
-        """CP-07: tried n times, parked with its reason, replayed or dropped later."""
+        """CP-07: it is tried n times, stored as a dead letter with the reason, and replayed or dropped later."""
         fill(store, 6)
         poison = [event.position for event in store.events()][2]
         tried: list[int] = []
@@ -361,7 +369,7 @@ class ConsumerContract(Contract):
 
     @needs(MAINTENANCE, GLOBAL_ORDER, ANY_STREAM)
     def test_a_letter_does_not_keep_what_was_erased(self, store: Store) -> None:
-        """Settled 25: the reason of a dead letter may quote the payload, and goes with it."""
+        """Settled 25: the reason of a dead letter may quote the payload, and is deleted with it."""
         fill(store, 3)
 
         def quoting(event: Event) -> None:
@@ -374,7 +382,7 @@ class ConsumerContract(Contract):
 
     @needs(GLOBAL_ORDER, ANY_STREAM, DURABLE)
     def test_a_consumer_goes_on_after_a_restart(self, harness: EngineHarness) -> None:
-        """CP-07: in another process it goes on behind what was saved."""
+        """CP-07: in another process it continues after what was saved."""
         seen: list[int] = []
         for _ in range(3):
             with harness.open() as store:

@@ -1,4 +1,4 @@
-"""Contract: what nobody runs any more can be dropped, what must begin elsewhere reset; both are recorded."""
+"""Contract: projections and consumers that nobody runs can be dropped, others reset. Both are recorded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tallystick.testing.contract.harness import Contract, EngineHarness, needs
 
 
 class Total(Projection):
-    """Adds numbers up, by stream."""
+    """Adds up numbers, by stream."""
 
     types = (TYPE,)
 
@@ -39,7 +39,7 @@ class Total(Projection):
 
 
 class Numbers(TableProjection):
-    """The same in a table of its own."""
+    """The same in its own table."""
 
     types = (TYPE,)
     tables = ("numbers",)
@@ -77,7 +77,7 @@ class ReaderContract(Contract):
 
     @needs(GLOBAL_ORDER, MULTI_STREAM, ANY_STREAM)
     def test_a_dropped_projection_is_gone_and_blocks_nothing(self, store: Store) -> None:
-        """CP-07, settled 17: it kept the log from being pruned; dropped, in every epoch, it does no longer."""
+        """CP-07, settled 17: it kept the log from being pruned. Once it is dropped, in every epoch, it does not."""
         store.append("order/1", events(5))
         Live(store, Total()).catch_up()
         rebuild(store, Total())
@@ -108,7 +108,7 @@ class ReaderContract(Contract):
 
     @needs(GLOBAL_ORDER, MULTI_STREAM, ANY_STREAM)
     def test_tables_of_a_projection_go_with_it(self, store: Store, harness: EngineHarness) -> None:
-        """CP-07: also where a projection owns tables."""
+        """CP-07: also if a projection owns tables."""
         store.append("order/1", events(3))
         runner = TableRunner(harness.projector(store), Numbers())
         runner.catch_up()
@@ -123,7 +123,7 @@ class ReaderContract(Contract):
 
     @needs(GLOBAL_ORDER, MULTI_STREAM, ANY_STREAM)
     def test_a_dropped_consumer_is_gone_and_blocks_nothing(self, store: Store) -> None:
-        """CP-07: its place and, if that is said, what it could not handle."""
+        """CP-07: its checkpoint and, if requested, its dead letters."""
         store.append("order/1", events(10))
         store.save_checkpoint("mailer", 2)
         for position in (1, 2):
@@ -143,7 +143,7 @@ class ReaderContract(Contract):
 
     @needs(GLOBAL_ORDER, MULTI_STREAM, ANY_STREAM)
     def test_a_consumer_without_a_place_is_dropped_too(self, store: Store) -> None:
-        """CP-07: it parked something before it kept its first place."""
+        """CP-07: it stored a dead letter before its first checkpoint."""
         store.append("order/1", events(1))
         store.log.dead_letters.park(DeadLetter("mailer", 1, "order/1", 1, TYPE, 3, 0, "refused"))
         assert [(gauge.name, gauge.dead_letters) for gauge in gauges(store)] == [("mailer", 1)]
@@ -152,7 +152,7 @@ class ReaderContract(Contract):
 
     @needs(GLOBAL_ORDER, MULTI_STREAM, ANY_STREAM)
     def test_a_consumer_goes_on_where_it_is_put(self, store: Store) -> None:
-        """CP-07: back or forth, not behind the head and not into what was pruned."""
+        """CP-07: forward or back, but not past the head and not into pruned events."""
         store.append("order/1", events(10))
         store.save_checkpoint("mailer", 7)
         for position in (0, 9):
@@ -168,7 +168,7 @@ class ReaderContract(Contract):
 
     @needs(GLOBAL_ORDER, MULTI_STREAM, ANY_STREAM)
     def test_what_is_not_there_is_refused_by_name(self, store: Store) -> None:
-        """CP-07: nothing is recorded of what was not done; our own places are not for anybody to move."""
+        """CP-07: nothing is recorded about what was not done. Nobody can move our own checkpoints."""
         for act in (drop_projection, drop_consumer):
             with pytest.raises(errors.ReaderNotFound):
                 act(store, "nobody")

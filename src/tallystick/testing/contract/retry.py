@@ -1,4 +1,4 @@
-"""Contract: an append with ids can be tried again after any outcome, and its events are there exactly once."""
+"""Contract: an append with ids can be retried after any outcome, and its events are stored exactly once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RetryContract(Contract):
         assert store.head() == head
 
     def test_a_retry_comes_before_the_expectation(self, store: Store) -> None:
-        """A stored append is confirmed although the stream has moved past what it expected."""
+        """A stored append is confirmed, although the stream is past what it expected."""
         store.append("run/a", named(1), expected=NO_STREAM)
         store.append("run/a", event())
         for expected in (NO_STREAM, 1, 2, 99):
@@ -46,7 +46,7 @@ class RetryContract(Contract):
         assert len(store.read_stream("run/a")) == 2
 
     def test_a_retry_without_a_time_is_the_same_event(self, harness: EngineHarness) -> None:
-        """The time that the clock filled in is not something the author gave, so a later retry still matches."""
+        """A time that the clock filled in was not given by the author, so a later retry still matches."""
         clock = ManualClock()
         store = harness.open(clock=clock)
         store.append("run/a", named(1))
@@ -55,7 +55,7 @@ class RetryContract(Contract):
 
     @pytest.mark.parametrize("changed", OTHER_CONTENT.values(), ids=OTHER_CONTENT.keys())
     def test_an_id_with_other_content_is_refused(self, store: Store, changed: dict[str, Any]) -> None:
-        """An id names one event for ever: another payload, type, version, meta or time is DuplicateId."""
+        """An id names one event permanently. Another payload, type, version, meta or time is DuplicateId."""
         original: dict[str, Any] = {
             "type": "thing.happened",
             "payload": {"n": 1},
@@ -79,7 +79,7 @@ class RetryContract(Contract):
         assert store.stream_head("order/b") is None
 
     def test_an_id_twice_in_one_append_is_refused(self, store: Store) -> None:
-        """One append cannot hold an id twice, with the same content or with other, and says which id it is."""
+        """One append cannot hold an id twice, with the same or other content. The error names the id."""
         for second in (named(1), named(2, id=1)):
             with pytest.raises(errors.DuplicateId) as refused:
                 store.append("run/a", [named(1), second])
@@ -88,13 +88,13 @@ class RetryContract(Contract):
 
     @needs(ANY_STREAM, MULTI_STREAM)
     def test_an_id_twice_in_one_commit_is_refused(self, store: Store) -> None:
-        """Nor can one commit over two streams."""
+        """The same holds for one commit over two streams."""
         with pytest.raises(errors.DuplicateId):
             store.append_all([("order/a", [named(1)], NO_STREAM), ("order/b", [named(1)], NO_STREAM)])
         assert store.head() == 0
 
     def test_a_stored_prefix_is_confirmed_and_the_rest_written(self, store: Store) -> None:
-        """An append whose first events are stored at the end of the stream adds the others behind them."""
+        """If the first events of an append are stored at the end of the stream, the others are added after them."""
         store.append("run/a", event(), expected=0)
         store.append("run/a", [named(1), named(2)], expected=1)
         done = store.append("run/a", [named(1), named(2), named(3), named(4)], expected=1)
@@ -103,7 +103,7 @@ class RetryContract(Contract):
 
     @pytest.mark.parametrize("expected", [0, 1, 2, 3])
     def test_a_stored_prefix_that_is_not_the_end_is_a_conflict(self, store: Store, expected: int) -> None:
-        """If others have appended since, the rest of a half-stored append does not fit any exact expectation."""
+        """If others have appended since, the rest of a half-stored append matches no exact expectation."""
         store.append("run/a", [named(1), named(2)])
         store.append("run/a", [event(8), event(9)])
         with pytest.raises(errors.Conflict) as refused:
@@ -112,7 +112,7 @@ class RetryContract(Contract):
         assert len(store.read_stream("run/a")) == 4
 
     def test_a_stored_event_behind_a_new_one_is_refused(self, store: Store) -> None:
-        """Events cannot be put in front of what is stored, nor next to each other when they are not."""
+        """New events cannot be put before stored ones, and stored events cannot be made adjacent if they are not."""
         store.append("run/a", [named(1), named(2), named(3)])
         for wrong in ([named(4), named(1)], [named(1), named(3)], [named(2), named(1)]):
             with pytest.raises(errors.DuplicateId):

@@ -1,4 +1,4 @@
-"""Contract: rows and dead letters are counted, so one that vanished underneath, or came from nowhere, is missed."""
+"""Contract: rows and dead letters are counted, so one that vanished from storage, or was added there, is noticed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tallystick.projections.retire import drop_projection
 from tallystick.store import deadletters
 from tallystick.store.capabilities import ANY_STREAM, DURABLE, GLOBAL_ORDER
 from tallystick.store.deadletters import DeadLetter
-from tallystick.store.kept_check import problems_beside
+from tallystick.store.side_check import side_problems
 from tallystick.store.verify import verify
 from tallystick.store.views import Definition, Place, ViewRow
 from tallystick.testing.builders import event, events
 from tallystick.testing.contract.harness import Contract, EngineHarness, needs
-from tallystick.testing.contract.tampering import Counted
+from tallystick.testing.contract.tampered import EventCount
 
 ROWS_GONE = {
     "a row": "DELETE FROM view_rows WHERE key = 'run/a'",
@@ -44,14 +44,14 @@ def _letter(position: int, consumer: str = "mailer") -> DeadLetter:
 
 
 class VanishedContract(Contract):
-    """What is beside the log is as many as it was."""
+    """Rows and dead letters are as many as were written."""
 
     def _robbed(self, harness: EngineHarness, statement: str) -> Store:
-        """A store with rows of two keys, behind which somebody was."""
+        """A store with rows of two keys, one of which was deleted in storage."""
         with harness.open() as store:
             store.append("run/a", events(3))
             store.append("run/b", events(2))
-            Live(store, Counted()).catch_up()
+            Live(store, EventCount()).catch_up()
         harness.tamper_beside(statement)
         return harness.open()
 
@@ -59,48 +59,52 @@ class VanishedContract(Contract):
     @pytest.mark.security
     @pytest.mark.parametrize("gone", ROWS_GONE)
     def test_rows_that_vanished_are_missed(self, harness: EngineHarness, gone: str) -> None:
-        """SAFE-01: no listing leaves one out, nobody is told that a key has none, and no state begins again."""
+        """SAFE-01: no listing is incomplete, no lookup says that the key has no row, and no state starts again from
+        nothing.
+        """
         store = self._robbed(harness, ROWS_GONE[gone])
-        view = ViewReader(store, "Counted")
+        view = ViewReader(store, "EventCount")
         store.append("run/new", event())
         for use in (
             lambda: dict(view.items()),
             lambda: view.rows(limit=10),
             lambda: view.get("run/nobody"),
             view.fingerprint,
-            Live(store, Counted()).catch_up,
+            Live(store, EventCount()).catch_up,
         ):
             with pytest.raises(errors.RowsDamaged):
                 use()
-        assert [problem.what for problem in problems_beside(store.log)] == ["rows"]
+        assert [problem.what for problem in side_problems(store.log)] == ["rows"]
         assert verify(store.log).ok
-        rebuild(store, Counted())
+        rebuild(store, EventCount())
         assert dict(view.items()) == {"run/a": {"n": 3}, "run/b": {"n": 2}, "run/new": {"n": 1}}
-        assert problems_beside(store.log) == []
+        assert side_problems(store.log) == []
 
     @needs(DURABLE, GLOBAL_ORDER)
     @pytest.mark.security
     @pytest.mark.parametrize("gone", ["a row", "all rows"])
     def test_a_reader_that_has_read_everything_misses_them(self, harness: EngineHarness, gone: str) -> None:
-        """SAFE-01: a whole listing and a fingerprint are counted each time."""
+        """SAFE-01: a complete listing and a fingerprint count the rows each time."""
         store = harness.open()
         store.append("run/a", events(3))
         store.append("run/b", events(2))
-        Live(store, Counted()).catch_up()
-        view = ViewReader(store, "Counted")
+        Live(store, EventCount()).catch_up()
+        view = ViewReader(store, "EventCount")
         assert (dict(view.items()), view.get("run/c")) == ({"run/a": {"n": 3}, "run/b": {"n": 2}}, None)
         harness.tamper_beside(ROWS_GONE[gone])
         for use in (lambda: dict(view.items()), view.fingerprint):
             with pytest.raises(errors.RowsDamaged):
                 use()
-        drop_projection(store, "Counted")
-        Live(store, Counted()).catch_up()
+        drop_projection(store, "EventCount")
+        Live(store, EventCount()).catch_up()
         assert dict(view.items()) == {"run/a": {"n": 3}, "run/b": {"n": 2}}
 
     @needs(GLOBAL_ORDER)
     @pytest.mark.parametrize("seed", range(4))
     def test_the_count_is_kept_whatever_is_done(self, store: Store, seed: int) -> None:
-        """CP-08: rows that are written, written over, removed, dropped and folded again; epochs that are discarded."""
+        """CP-08: it holds for rows that are written, overwritten, removed, dropped and refolded, and for discarded
+        epochs.
+        """
         dice, views = random.Random(seed), store.log.views
         place = Place(projection="p", epoch=1, live=True, definition=DEFINITION, store_id=store.log.store_id)
         views.begin(place)
@@ -138,7 +142,7 @@ class VanishedContract(Contract):
     @pytest.mark.security
     @pytest.mark.parametrize("gone", LETTERS_GONE)
     def test_dead_letters_that_vanished_are_missed(self, harness: EngineHarness, gone: str) -> None:
-        """SAFE-01: listings are refused until somebody has them counted again, which is recorded."""
+        """SAFE-01: listings are refused until an operator has them counted again, which is recorded."""
         store = self._parked(harness, LETTERS_GONE[gone])
         letters = store.log.dead_letters
         for use in (
@@ -149,18 +153,18 @@ class VanishedContract(Contract):
         ):
             with pytest.raises(errors.DeadLettersDamaged):
                 use()
-        assert [problem.what for problem in problems_beside(store.log)] == ["dead letters"]
+        assert [problem.what for problem in side_problems(store.log)] == ["dead letters"]
         left = letters.counts().found
         assert sum(gauge.dead_letters for gauge in gauges(store)) == left
         letters.park(_letter(6))
         fact = recount_letters(store, reason="the disk was replaced")
         assert (fact.found, len(letters.letters(limit=100))) == (left + 1, left + 1)
         assert [found.data["reason"] for found in store.read_stream("tally.store/readers")] == ["the disk was replaced"]
-        assert problems_beside(store.log) == []
+        assert side_problems(store.log) == []
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_letters_are_counted(self, store: Store) -> None:
-        """CP-07: parked twice is one letter, and one that is taken away twice was one."""
+        """CP-07: storing a letter twice, or removing it twice, counts once."""
         letters = store.log.dead_letters
         for letter in (_letter(3), _letter(5), _letter(3, "other"), _letter(5)):
             letters.park(letter)

@@ -1,4 +1,6 @@
-"""Contract: the rows of projections. They move with their place by compare-and-set, and an epoch is switched whole."""
+"""Contract: the rows of projections. They change with their checkpoint by compare-and-set, and epochs are switched
+atomically.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +44,11 @@ def _rows(*keys: str, state: bytes = b"{}") -> list[ViewRow]:
 
 
 class ViewContract(Contract):
-    """Rows and places."""
+    """Rows and checkpoints."""
 
     @needs(GLOBAL_ORDER)
     def test_there_is_nothing_at_first(self, store: Store) -> None:
-        """CP-08: a projection that never ran has no place and no rows."""
+        """CP-08: a projection that never ran has no checkpoint and no rows."""
         views = store.log.views
         assert (views.place("p"), views.places()) == (None, [])
         assert views.rows("p").place is None
@@ -68,7 +70,7 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_a_batch_is_filled_in_parts_and_seen_whole(self, store: Store) -> None:
-        """PIPE-07: nobody sees a batch before it is written; a part that comes twice counts once; gone keys go."""
+        """PIPE-07: a batch is invisible until it is written. A repeated part counts once. Removed keys are deleted."""
         views, place = store.log.views, _begun(store, live=True)
         views.write(_moved(place, 5), _rows("a", "b"), previous=0)
         at = _moved(place, 5)
@@ -90,7 +92,7 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_half_a_batch_is_not_written(self, store: Store) -> None:
-        """PIPE-07: where a row is missing, or there is one too many, neither rows nor place change."""
+        """PIPE-07: if a row is missing, or there is one too many, neither rows nor checkpoint change."""
         views, place = store.log.views, _begun(store, live=True)
         views.fill_batch(place, b"one", _rows("a", "b"))
         for count in (1, 3):
@@ -102,7 +104,7 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_an_older_batch_is_neither_filled_nor_written(self, store: Store) -> None:
-        """PIPE-07: a task or a driver that is late finds the place moved, and changes nothing."""
+        """PIPE-07: a late task or driver finds that the checkpoint has moved, and changes nothing."""
         views, place = store.log.views, _begun(store, live=True)
         views.fill_batch(place, b"old", _rows("a", state=b"1"))
         views.fill_batch(place, b"new", _rows("a", state=b"2"))
@@ -115,7 +117,7 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_a_drop_and_a_discard_empty_batches(self, store: Store) -> None:
-        """PIPE-07: what tasks computed may repeat what was erased, and is not stored after it."""
+        """PIPE-07: rows that tasks computed before an erasure may contain the payload, and are not stored after it."""
         views, place = store.log.views, _begun(store, live=True)
         views.fill_batch(place, b"one", _rows("a"))
         views.drop("p", ["b"])
@@ -134,7 +136,7 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_two_writers_of_one_epoch_are_noticed(self, store: Store) -> None:
-        """CP-08: a write whose place has moved stores neither rows nor place."""
+        """CP-08: a write whose checkpoint has moved stores neither rows nor checkpoint."""
         views, place = store.log.views, _begun(store, live=True)
         views.write(_moved(place, 5), _rows("a"), previous=0)
         for previous in (0, 4, 6):
@@ -146,7 +148,7 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_one_epoch_is_live(self, store: Store) -> None:
-        """CP-08: an epoch is made once, and no second one is live."""
+        """CP-08: an epoch is created once, and only one is live."""
         _begun(store, 1, live=True)
         for epoch, live in ((1, False), (1, True), (2, True)):
             with pytest.raises(errors.ViewMoved):
@@ -161,7 +163,7 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_a_staged_epoch_is_not_seen(self, store: Store) -> None:
-        """CP-08: a rebuild beside the live rows shows nothing until it takes their place."""
+        """CP-08: a rebuild next to the live rows is invisible until it replaces them."""
         views, live, staged = store.log.views, _begun(store, 1, live=True), _begun(store, 2)
         views.write(_moved(live, 5), _rows("old"), previous=0)
         views.write(_moved(staged, 9), _rows("new"), previous=0)
@@ -173,7 +175,7 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_a_runner_does_not_go_on_in_an_epoch_that_was_switched_away(self, store: Store) -> None:
-        """CP-08, PIPE-07: what it wrote there nobody would see, and it would say that the rows are at the end."""
+        """CP-08, PIPE-07: nobody would see what it wrote there, and it would report that the rows are up to date."""
         views, live, staged = store.log.views, _begun(store, 1, live=True), _begun(store, 2)
         views.fill_batch(live, b"one", _rows("a"))
         views.switch("p", 2, over=1)
@@ -189,7 +191,7 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_readers_never_go_back_in_time(self, store: Store) -> None:
-        """CP-08: an epoch that is behind the live one cannot take its place, nor one that is gone or not expected."""
+        """CP-08: an epoch that lags behind the live one cannot replace it, nor can one that is gone or not expected."""
         views, live, staged = store.log.views, _begun(store, 1, live=True), _begun(store, 2)
         views.write(_moved(live, 5), [], previous=0)
         views.write(_moved(staged, 4), [], previous=0)
@@ -204,14 +206,16 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_a_first_epoch_becomes_live(self, store: Store) -> None:
-        """CP-08: a rebuild may come before any live runner."""
+        """CP-08: a rebuild can run before any live runner."""
         _begun(store, 1)
         store.log.views.switch("p", 1, over=None)
         assert store.log.views.place("p") is not None
 
     @needs(GLOBAL_ORDER)
     def test_an_epoch_is_discarded_in_steps(self, store: Store) -> None:
-        """CP-08: nobody can write or switch to it once that has begun, and its number is taken until all rows went."""
+        """CP-08: once that has begun, nobody can write or switch to it. Its number is in use until all rows are
+        deleted.
+        """
         views, place = store.log.views, _begun(store, 1)
         views.write(_moved(place, 5), _rows(*"abcde"), previous=0)
         assert views.discard("p", 1, limit=2) == 2
@@ -229,7 +233,7 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_a_live_epoch_is_not_discarded_by_mistake(self, store: Store) -> None:
-        """CP-08: an unfinished rebuild that became live meanwhile is kept by whoever wanted to clear it away."""
+        """CP-08: an unfinished rebuild that became live in the meantime is not discarded."""
         views, place = store.log.views, _begun(store, 1, live=True)
         views.write(_moved(place, 5), _rows("a", "b"), previous=0)
         assert views.discard("p", 1, limit=9) == 0
@@ -241,7 +245,7 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_rows_are_read_by_key_and_by_range(self, store: Store) -> None:
-        """CP-08: ranges are in the order of the keys' UTF-8 bytes, open below and closed above, page by page."""
+        """CP-08: ranges are in the order of the UTF-8 bytes of the keys, open below and closed above, in pages."""
         views, place = store.log.views, _begun(store, 1, live=True)
         views.write(_moved(place, 5), _rows(*TEXTS), previous=0)
         ordered = sorted(TEXTS, key=str.encode)
@@ -255,7 +259,7 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_a_state_is_kept_byte_for_byte(self, store: Store) -> None:
-        """CP-08: states are canonical bytes of any JSON value, and come back as they are."""
+        """CP-08: states are the canonical bytes of any JSON value, and are returned unchanged."""
         views, place = store.log.views, _begun(store, 1, live=True)
         states = [b"null", b'{"a":1.0}', b"-0.0", '"Größe"'.encode(), b'{"big":9007199254740993}', b"[]"]
         rows = [ViewRow(str(number), state) for number, state in enumerate(states)]
@@ -264,7 +268,7 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_a_row_without_a_state_is_removed(self, store: Store) -> None:
-        """Settled 25: a key of which no event is left has no row."""
+        """Settled 25: a key with no event left has no row."""
         views, place = store.log.views, _begun(store, 1, live=True)
         views.write(_moved(place, 5), _rows("a", "b"), previous=0)
         views.write(_moved(place, 6), [ViewRow("a", None), ViewRow("b", b"1")], previous=5)
@@ -272,7 +276,9 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_dropped_states_are_gone_in_every_epoch(self, store: Store) -> None:
-        """Settled 25: what may repeat an erased payload is removed, and whoever computed with it cannot store that."""
+        """Settled 25: states that may contain an erased payload are removed, and a runner that used it cannot store its
+        rows.
+        """
         views, live, staged = store.log.views, _begun(store, 1, live=True), _begun(store, 2)
         for place in (live, staged):
             views.write(_moved(place, 5), _rows("a", "b"), previous=0)
@@ -287,7 +293,7 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER, DURABLE)
     def test_rows_survive_reopening(self, harness: EngineHarness) -> None:
-        """CP-08: a projection goes on where it was."""
+        """CP-08: a projection continues where it was."""
         with harness.open() as store:
             place = _begun(store, 1, live=True)
             store.log.views.write(_moved(place, 5), _rows("a"), previous=0)
@@ -300,7 +306,7 @@ def _letter(consumer: str = "mailer", position: int = 3, **changed: Any) -> Dead
 
 
 class DeadLetterContract(Contract):
-    """What consumers could not handle."""
+    """Dead letters of consumers."""
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_a_letter_is_kept_until_it_is_removed(self, store: Store) -> None:
@@ -319,14 +325,14 @@ class DeadLetterContract(Contract):
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_a_letter_is_parked_once(self, store: Store) -> None:
-        """CP-07: parking again replaces what was there, so a repeated delivery does no harm."""
+        """CP-07: storing it again replaces it, so a repeated delivery does no harm."""
         store.log.dead_letters.park(_letter())
         store.log.dead_letters.park(_letter(attempts=6, reason="still no"))
         assert store.log.dead_letters.letters(limit=100) == [_letter(attempts=6, reason="still no")]
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_reasons_can_be_taken_out(self, store: Store) -> None:
-        """Settled 25: a reason may quote an erased payload, for whichever consumer."""
+        """Settled 25: the reason of any consumer may quote an erased payload."""
         for letter in (_letter(), _letter("other"), _letter(position=7)):
             store.log.dead_letters.park(letter)
         store.log.dead_letters.redact(3, "erased")
@@ -334,7 +340,7 @@ class DeadLetterContract(Contract):
 
     @needs(GLOBAL_ORDER, ANY_STREAM, DURABLE)
     def test_letters_survive_reopening(self, harness: EngineHarness) -> None:
-        """CP-07: a letter is as durable as the cursor that went past its event."""
+        """CP-07: a letter is as durable as the checkpoint that passed its event."""
         with harness.open() as store:
             store.log.dead_letters.park(_letter())
         assert harness.open().log.dead_letters.letters(limit=100) == [_letter()]

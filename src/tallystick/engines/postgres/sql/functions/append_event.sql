@@ -18,8 +18,9 @@ DECLARE
     own_org text;
     new_checksum bytea := sha256(convert_to(new_payload, 'UTF8'));
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') = 'off' THEN
-        PERFORM tally.require_safe(); -- asked twice, because the call costs more than the question
+    IF current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('synchronous_commit') = 'off' THEN
+        PERFORM tally.require_safe(); -- asked here first: the call costs more than the question
     END IF;
     IF starts_with(to_stream, 'tally.') THEN
         PERFORM tally.require_control(to_stream);
@@ -27,7 +28,7 @@ BEGIN
     IF (new_type ~ '^[A-Za-z][A-Za-z0-9_.-]{0,127}$' AND new_version > 0 AND new_time >= 0 AND new_recorded >= 0
             AND tally.is_object(new_payload) AND octet_length(new_payload) + octet_length(new_meta) <= 1048576
         ) IS NOT TRUE THEN
-        PERFORM tally.refuse_row(to_stream, 0, 'its type, version, time or payload is not one of an event');
+        PERFORM tally.refuse_row(to_stream, 0, 'its type, version, time or payload is not valid for an event');
     END IF;
     LOCK TABLE tally_locks.appending IN ROW EXCLUSIVE MODE;
     IF NOT pg_try_advisory_xact_lock(1952541811, hashtext(to_stream)) THEN
@@ -36,7 +37,7 @@ BEGIN
     IF new_meta <> '{}' THEN
         meta := new_meta::jsonb;
         IF (tally.is_object(new_meta) AND tally.is_about(meta)) IS NOT TRUE THEN
-            PERFORM tally.refuse_row(to_stream, 0, 'its meta is not one of an event');
+            PERFORM tally.refuse_row(to_stream, 0, 'its meta is not valid for an event');
         END IF;
         own_org := meta ->> 'org';
     END IF;
@@ -44,7 +45,7 @@ BEGIN
         status := 'foreign';
         RETURN;
     END IF;
-    IF id_given THEN -- not one condition with the next: what holds a query is never quick, even where it is not needed
+    IF id_given THEN -- not joined with the next: a condition with a query in it is slow, even if it is not needed
         IF EXISTS (SELECT FROM tally.events AS stored WHERE stored.id = new_id) THEN
             status := 'judge';
             RETURN;

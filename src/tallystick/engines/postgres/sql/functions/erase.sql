@@ -1,5 +1,6 @@
 -- Erase a payload. `fact` is the id of the control fact that names it.
-CREATE OR REPLACE FUNCTION tally.erase("position" bigint, of_stream text, seq bigint, checksum bytea, fact uuid) RETURNS void
+CREATE OR REPLACE FUNCTION tally.erase("position" bigint, of_stream text, seq bigint, checksum bytea, fact uuid)
+RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN

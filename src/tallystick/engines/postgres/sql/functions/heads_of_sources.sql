@@ -1,5 +1,6 @@
 -- The last sequence of each source within its org. A number that is left in `tally.sources` counts for every org.
-CREATE OR REPLACE FUNCTION tally.heads_of_sources(orgs text[], names text[]) RETURNS TABLE (org text, source text, seq bigint)
+CREATE OR REPLACE FUNCTION tally.heads_of_sources(orgs text[], names text[])
+RETURNS TABLE (org text, source text, seq bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT asked.org, asked.source, greatest(known.seq, before.seq)
     FROM unnest(orgs, names) AS asked(org, source)

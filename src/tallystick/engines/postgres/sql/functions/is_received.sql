@@ -1,6 +1,8 @@
 -- Whether an erasure is taken over from another store: its event came without a payload. Its control fact is stored,
 -- or comes with the rest of the transfer, after the end of the log. check_erasures.sql looks whether it came.
-CREATE OR REPLACE FUNCTION tally.is_received(erased bigint, of_stream text, of_seq bigint, with_checksum bytea, fact bigint)
+CREATE OR REPLACE FUNCTION tally.is_received(
+    erased bigint, of_stream text, of_seq bigint, with_checksum bytea, fact bigint
+)
 RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (

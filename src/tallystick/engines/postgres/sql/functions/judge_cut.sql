@@ -16,7 +16,7 @@ BEGIN
     ) THEN
         reason := 'no control fact of the same transaction names it';
     ELSIF NEW.through <= before.through OR NEW.first_position <> before.first_position THEN
-        reason := 'it does not lie behind the cut before it';
+        reason := 'it does not follow the previous cut';
     ELSIF before.stream IS NULL AND NOT EXISTS (
         SELECT FROM tally.events WHERE stream = NEW.stream AND seq = 1 AND position = NEW.first_position
     ) THEN
@@ -25,10 +25,10 @@ BEGIN
         SELECT FROM tally.events
         WHERE stream = NEW.stream AND seq = NEW.through AND link = NEW.link AND position = NEW.last_position
     ) THEN
-        reason := 'there is no such event that it goes up to';
+        reason := 'there is no such event at its end';
     ELSIF tally.is_foreign(NEW.org)
         OR NEW.org IS DISTINCT FROM (SELECT org FROM tally.streams WHERE stream = NEW.stream) THEN
-        reason := 'the stream is of another org';
+        reason := 'the stream belongs to another org';
     END IF;
     IF reason IS NOT NULL THEN
         RAISE EXCEPTION 'the cut of % at % is refused: %', NEW.stream, NEW.through, reason USING ERRCODE = 'TL403';

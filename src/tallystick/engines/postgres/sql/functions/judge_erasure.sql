@@ -16,7 +16,7 @@ BEGIN
         reason := 'there is no such payload';
     ELSIF tally.is_foreign(NEW.org)
         OR NEW.org IS DISTINCT FROM (SELECT org FROM tally.streams WHERE stream = NEW.stream) THEN
-        reason := 'the stream is of another org';
+        reason := 'the stream belongs to another org';
     END IF;
     IF reason IS NOT NULL THEN
         RAISE EXCEPTION 'the erasure of % of % is refused: %', NEW.seq, NEW.stream, reason USING ERRCODE = 'TL403';

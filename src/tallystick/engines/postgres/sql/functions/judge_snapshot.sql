@@ -9,10 +9,10 @@ BEGIN
     WHERE id = NEW.id AND type = 'tally.snapshotted' AND stream LIKE 'tally.%';
     IF fact IS NULL OR (fact ->> 'stream', fact ->> 'body_hash')
         IS DISTINCT FROM (NEW.stream, encode(sha256(NEW.body), 'hex')) THEN
-        RAISE EXCEPTION 'the snapshot % is refused: no control fact tells of it', NEW.id USING ERRCODE = 'TL403';
+        RAISE EXCEPTION 'the snapshot % is refused: no control fact names it', NEW.id USING ERRCODE = 'TL403';
     END IF;
     IF tally.is_foreign(NEW.org) THEN
-        RAISE EXCEPTION 'the snapshot % is refused: it is of another org', NEW.id USING ERRCODE = 'TL403';
+        RAISE EXCEPTION 'the snapshot % is refused: it belongs to another org', NEW.id USING ERRCODE = 'TL403';
     END IF;
     RETURN NEW;
 END

@@ -4,7 +4,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM unnest(orgs, names) AS given(org, source) WHERE tally.is_foreign(org)
         OR (source <> '' AND octet_length(source) <= 1000 AND octet_length(org) <= 1000) IS NOT TRUE) THEN
-        RAISE EXCEPTION 'the sequence of a source is refused: it is of another org, or its name is too long'
+        RAISE EXCEPTION 'the sequence of a source is refused: it belongs to another org, or its name is too long'
             USING ERRCODE = 'TL409';
     END IF;
     INSERT INTO tally.org_sources AS known (org, source, seq)

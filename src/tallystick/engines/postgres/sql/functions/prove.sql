@@ -20,7 +20,7 @@ DECLARE
     present text[];
 BEGIN
     SELECT greatest(head, published.position) INTO head FROM tally.proven AS published;
-    -- With one snapshot for everything, what ended since is not seen; and locks are not replayed on a standby.
+    -- A transaction with one snapshot does not see what ended since, and a standby does not have the locks.
     IF current_setting('transaction_isolation') <> 'read committed' OR pg_is_in_recovery() THEN
         RETURN;
     END IF;

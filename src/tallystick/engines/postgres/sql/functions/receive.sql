@@ -12,9 +12,9 @@ DECLARE
 BEGIN
     PERFORM tally.require_safe();
     IF nullif(current_setting('tally.org', true), '') IS NOT NULL THEN
-        RAISE EXCEPTION 'who acts for one org takes over nothing' USING ERRCODE = 'TL403';
+        RAISE EXCEPTION 'a session with an org cannot receive a log' USING ERRCODE = 'TL403';
     END IF;
-    PERFORM tally.lock_log(); -- alone: nobody else has drawn a position, or draws one
+    PERFORM tally.lock_log();
     IF (SELECT coalesce(max(position), 0) FROM tally.events) <> (part ->> 'after')::bigint THEN
         RAISE EXCEPTION 'the log does not end at position %', part ->> 'after' USING ERRCODE = 'TL409';
     END IF;
@@ -22,7 +22,7 @@ BEGIN
         SELECT FROM json_to_recordset(part -> 'pruned') AS gone(position bigint, id uuid)
         WHERE (position > (part ->> 'after')::bigint AND position <= (part ->> 'until')::bigint) IS NOT TRUE
     ) THEN
-        RAISE EXCEPTION 'the positions of the part are not its own' USING ERRCODE = 'TL409';
+        RAISE EXCEPTION 'a position lies outside of the part' USING ERRCODE = 'TL409';
     END IF;
     INSERT INTO tally.cuts
     SELECT stream, through, decode(link, 'hex'), first_position, last_position, count, org, fact_position
@@ -48,10 +48,10 @@ BEGIN
         about := CASE WHEN given.meta <> '{}' THEN given.meta::jsonb END;
         reason := CASE
             WHEN given.position <= (part ->> 'after')::bigint OR given.position > (part ->> 'until')::bigint
-                THEN 'it does not belong to this part'
+                THEN 'its position lies outside of the part'
             WHEN (given.type ~ '^[A-Za-z][A-Za-z0-9_.-]{0,127}$' AND given.version > 0 AND given.time >= 0
                     AND octet_length(coalesce(given.payload, '')) + octet_length(given.meta) <= 1048576) IS NOT TRUE
-                THEN 'its type, version, time or size is not one of an event'
+                THEN 'its type, version, time or size is not valid for an event'
             WHEN head.seq IS NULL AND tally.is_stream(given.stream) IS NOT TRUE THEN 'it is not the name of a stream'
             WHEN given.seq IS DISTINCT FROM coalesce(head.seq, 0) + 1 THEN 'it does not follow'
             WHEN given.meta <> '{}' AND (tally.is_object(given.meta) AND tally.is_about(about)) IS NOT TRUE
@@ -60,12 +60,12 @@ BEGIN
                 THEN 'its payload is not a JSON object'
             WHEN given.payload IS NULL AND given.stream LIKE 'tally.%' THEN 'a control fact is never erased'
             WHEN given.payload IS NOT NULL AND given.checksum IS DISTINCT FROM sha256(convert_to(given.payload, 'UTF8'))
-                THEN 'its payload does not have its checksum'
+                THEN 'its payload does not match its checksum'
             WHEN given.link IS DISTINCT FROM tally.link(
                 coalesce(head.link, decode(repeat('00', 32), 'hex')), given.stream, given.seq, given.type,
                 given.version, given.id, given.time, given.meta, given.checksum
             ) THEN 'its link does not follow'
-            WHEN about ->> 'org' <> head.org THEN 'it is of another org'
+            WHEN about ->> 'org' <> head.org THEN 'it belongs to another org'
         END;
         IF reason IS NOT NULL THEN
             PERFORM tally.refuse_row(given.stream, given.seq, reason);

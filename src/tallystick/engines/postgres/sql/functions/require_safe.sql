@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION tally.require_safe() RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_catalog.current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'appends need READ COMMITTED: what the lock protects must be read after it was taken'
+        RAISE EXCEPTION 'appends need READ COMMITTED, to read what a lock protects after they have taken it'
             USING ERRCODE = 'TL409';
     END IF;
     IF pg_catalog.current_setting('synchronous_commit') = 'off' THEN

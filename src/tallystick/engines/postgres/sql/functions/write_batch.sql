@@ -19,22 +19,22 @@ BEGIN
     PERFORM tally.require_safe();
     LOCK TABLE tally_locks.appending IN ROW EXCLUSIVE MODE;
     IF size IS NULL OR size < 1 OR new_recorded < 0 THEN
-        PERFORM tally.refuse_row(new_streams[1], 0, 'a batch has events, and a time of recording');
+        PERFORM tally.refuse_row(new_streams[1], 0, 'a batch needs events and a time of recording');
     END IF;
     IF (tally.is_list(new_stream, size) AND tally.is_list(new_place, size) AND tally.is_list(new_seq, size)
             AND tally.is_list(new_type, size) AND tally.is_list(new_meta, size) AND tally.is_list(new_link, size)
         ) IS NOT TRUE THEN
-        PERFORM tally.refuse_row(new_streams[1], 0, 'its arrays are not lists of its events, counted from 1');
+        PERFORM tally.refuse_row(new_streams[1], 0, 'its arrays do not have one element per event, counted from 1');
     END IF;
     SELECT stream INTO wrong FROM unnest(new_streams) AS named(stream) WHERE starts_with(stream, 'tally.') LIMIT 1;
     IF wrong IS NOT NULL THEN
         PERFORM tally.require_control(wrong);
     END IF;
     IF (new_type[1] ~ '^[A-Za-z][A-Za-z0-9_.-]{0,127}$') IS NOT TRUE THEN
-        PERFORM tally.refuse_row(new_streams[1], 0, 'its type is not one of an event');
+        PERFORM tally.refuse_row(new_streams[1], 0, 'its type is not valid for an event');
     END IF;
     IF new_meta[1] <> '{}' AND (tally.is_object(new_meta[1]) AND tally.is_about(new_meta[1]::jsonb)) IS NOT TRUE THEN
-        PERFORM tally.refuse_row(new_streams[1], 0, 'its meta is not one of an event');
+        PERFORM tally.refuse_row(new_streams[1], 0, 'its meta is not valid for an event');
     END IF;
     PERFORM tally.take_turns(new_streams);
     first := tally.draw(size);
@@ -46,7 +46,7 @@ BEGIN
         LEFT JOIN tally.streams AS head ON head.stream = named.stream
     ), given AS (
         SELECT each.*,
-            each.number_before IS NOT DISTINCT FROM each.number AS goes_on,
+            each.number_before IS NOT DISTINCT FROM each.number AS continues,
             sha256(convert_to(each.payload, 'UTF8')) AS checksum,
             CASE WHEN each.meta <> '{}' THEN each.meta::jsonb END AS about
         FROM unnest(
@@ -58,20 +58,20 @@ BEGIN
             number, place, seq, type, version, id, time, payload, meta, link, signature, number_before, place_before,
             seq_before, link_before
         )
-        OFFSET 0 -- computed once a row, not once a mention
+        OFFSET 0 -- computed once per row, not once per use
     ), written AS (
         INSERT INTO tally.events
         SELECT first + given.place - 1, head.stream, given.seq, given.type, given.version, given.id, given.time,
             given.payload, given.meta, given.checksum,
             CASE
-                WHEN given.seq IS DISTINCT FROM CASE WHEN given.goes_on THEN given.seq_before ELSE head.seq END + 1
+                WHEN given.seq IS DISTINCT FROM CASE WHEN given.continues THEN given.seq_before ELSE head.seq END + 1
                     THEN tally.refuse_row(head.stream, given.seq, 'it does not follow')
-                WHEN given.goes_on AND given.place <= given.place_before
-                    THEN tally.refuse_row(head.stream, given.seq, 'it stands before the event that it follows')
+                WHEN given.continues AND given.place <= given.place_before
+                    THEN tally.refuse_row(head.stream, given.seq, 'its position is not after that of its predecessor')
                 WHEN head.is_new AND tally.is_stream(head.stream) IS NOT TRUE
                     THEN tally.refuse_row(head.stream, given.seq, 'it is not the name of a stream')
                 WHEN given.link IS DISTINCT FROM tally.link(
-                    CASE WHEN given.goes_on THEN given.link_before ELSE head.link END, head.stream, given.seq,
+                    CASE WHEN given.continues THEN given.link_before ELSE head.link END, head.stream, given.seq,
                     given.type, given.version, given.id, given.time, given.meta, given.checksum
                 ) THEN tally.refuse_row(head.stream, given.seq, 'its link does not follow')
                 WHEN (tally.is_object(given.payload) AND given.version > 0 AND given.time >= 0
@@ -79,15 +79,16 @@ BEGIN
                         AND (given.type = new_type[1] OR given.type ~ '^[A-Za-z][A-Za-z0-9_.-]{0,127}$')
                     ) IS NOT TRUE
                         THEN tally.refuse_row(
-                            head.stream, given.seq, 'its type, version, time or payload is not one of an event'
+                            head.stream, given.seq, 'its type, version, time or payload is not valid for an event'
                         )
                 WHEN given.meta <> '{}' AND given.meta IS DISTINCT FROM new_meta[1]
                         AND (tally.is_object(given.meta) AND tally.is_about(given.about)) IS NOT TRUE
-                        THEN tally.refuse_row(head.stream, given.seq, 'its meta is not one of an event')
+                        THEN tally.refuse_row(head.stream, given.seq, 'its meta is not valid for an event')
                 WHEN scope IS NOT NULL AND (
-                        given.about ->> 'org' IS DISTINCT FROM scope OR NOT head.is_new AND head.org IS DISTINCT FROM scope
+                        given.about ->> 'org' IS DISTINCT FROM scope
+                        OR NOT head.is_new AND head.org IS DISTINCT FROM scope
                     )
-                    THEN tally.refuse_row(head.stream, given.seq, 'it is of another org')
+                    THEN tally.refuse_row(head.stream, given.seq, 'it belongs to another org')
                 ELSE given.link
             END,
             given.signature, new_recorded, given.about ->> 'org', given.about ->> 'app', given.about ->> 'env'
@@ -112,9 +113,9 @@ BEGIN
     INTO wrong, lowest, highest
     FROM ends JOIN moved ON moved.stream = ends.stream;
     IF wrong IS NOT NULL THEN
-        PERFORM tally.refuse_row(wrong, 0, 'it is of another org, or does not end where it says');
+        PERFORM tally.refuse_row(wrong, 0, 'it belongs to another org, or does not end where it says');
     END IF;
-    -- No position stands twice, so these two say that exactly those that were drawn were taken.
+    -- Positions are unique, so these two bounds show that exactly the drawn ones were used.
     IF lowest IS DISTINCT FROM first OR highest IS DISTINCT FROM first + size - 1 THEN
         PERFORM tally.refuse_row(new_streams[1], 0, 'its positions are not those that were drawn');
     END IF;

@@ -8,7 +8,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
     IF EXISTS (SELECT FROM unnest(orgs) AS named(org) WHERE tally.is_foreign(named.org)) THEN
-        RAISE EXCEPTION 'the command is refused: it is of another org' USING ERRCODE = 'TL409';
+        RAISE EXCEPTION 'the command is refused: it belongs to another org' USING ERRCODE = 'TL409';
     END IF;
     WITH given AS (
         SELECT *

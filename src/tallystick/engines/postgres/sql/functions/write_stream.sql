@@ -18,12 +18,12 @@ BEGIN
         PERFORM tally.require_control(to_stream);
     END IF;
     LOCK TABLE tally_locks.appending IN ROW EXCLUSIVE MODE;
-    IF NOT pg_try_advisory_xact_lock(1952541811, hashtext(to_stream)) THEN -- whoever judged before has it already
+    IF NOT pg_try_advisory_xact_lock(1952541811, hashtext(to_stream)) THEN -- a caller that judged has it already
         PERFORM tally.take_turn(1952541811, hashtext(to_stream));
     END IF;
     IF size < 1 OR (tally.is_list(new_type, size) AND tally.is_list(new_meta, size) AND tally.is_list(new_link, size))
             IS NOT TRUE THEN
-        PERFORM tally.refuse_row(to_stream, first_seq, 'a batch has events, and a link for each, counted from 1');
+        PERFORM tally.refuse_row(to_stream, first_seq, 'a batch needs events, each with a type, meta and link');
     END IF;
     SELECT seq, link, org INTO head FROM tally.streams WHERE stream = to_stream;
     IF first_seq IS DISTINCT FROM coalesce(head.seq, 0) + 1 THEN
@@ -33,7 +33,7 @@ BEGIN
         PERFORM tally.refuse_row(to_stream, first_seq, 'it is not the name of a stream');
     END IF;
     IF scope IS NOT NULL AND head.seq IS NOT NULL AND head.org IS DISTINCT FROM scope THEN
-        PERFORM tally.refuse_row(to_stream, first_seq, 'it is of another org');
+        PERFORM tally.refuse_row(to_stream, first_seq, 'it belongs to another org');
     END IF;
     IF new_recorded < 0 THEN
         PERFORM tally.refuse_row(to_stream, first_seq, 'its time of recording is negative');
@@ -44,10 +44,10 @@ BEGIN
         FROM unnest(new_meta) AS each(meta) WHERE meta <> '{}' AND meta::jsonb ->> 'org' IS NOT NULL LIMIT 1;
     END IF;
     IF (new_type[1] ~ '^[A-Za-z][A-Za-z0-9_.-]{0,127}$') IS NOT TRUE THEN
-        PERFORM tally.refuse_row(to_stream, 0, 'its type is not one of an event');
+        PERFORM tally.refuse_row(to_stream, 0, 'its type is not valid for an event');
     END IF;
     IF new_meta[1] <> '{}' AND (tally.is_object(new_meta[1]) AND tally.is_about(new_meta[1]::jsonb)) IS NOT TRUE THEN
-        PERFORM tally.refuse_row(to_stream, 0, 'its meta is not one of an event');
+        PERFORM tally.refuse_row(to_stream, 0, 'its meta is not valid for an event');
     END IF;
     first := tally.draw(size);
     INSERT INTO tally.events
@@ -62,12 +62,14 @@ BEGIN
                     AND octet_length(given.payload) + octet_length(given.meta) <= 1048576
                     AND (given.type = new_type[1] OR given.type ~ '^[A-Za-z][A-Za-z0-9_.-]{0,127}$')
                 ) IS NOT TRUE
-                THEN tally.refuse_row(to_stream, given.seq, 'its type, version, time or payload is not one of an event')
+                THEN tally.refuse_row(
+                    to_stream, given.seq, 'its type, version, time or payload is not valid for an event'
+                )
             WHEN given.meta <> '{}' AND given.meta IS DISTINCT FROM new_meta[1]
                     AND (tally.is_object(given.meta) AND tally.is_about(given.about)) IS NOT TRUE
-                THEN tally.refuse_row(to_stream, given.seq, 'its meta is not one of an event')
+                THEN tally.refuse_row(to_stream, given.seq, 'its meta is not valid for an event')
             WHEN given.about ->> 'org' <> of_org OR scope IS NOT NULL AND given.about ->> 'org' IS DISTINCT FROM scope
-                THEN tally.refuse_row(to_stream, given.seq, 'it is of another org')
+                THEN tally.refuse_row(to_stream, given.seq, 'it belongs to another org')
             ELSE given.link
         END,
         given.signature, new_recorded, given.about ->> 'org', given.about ->> 'app', given.about ->> 'env'
@@ -79,7 +81,7 @@ BEGIN
             new_type, new_version, new_id, new_time, new_payload, new_meta, new_link, new_signature,
             array_prepend(coalesce(head.link, decode(repeat('00', 32), 'hex')), new_link[:size - 1])
         ) WITH ORDINALITY AS each(type, version, id, time, payload, meta, link, signature, link_before, place)
-        OFFSET 0 -- computed once a row, not once a mention
+        OFFSET 0 -- computed once per row, not once per use
     ) AS given;
     INSERT INTO tally.streams (stream, seq, link, org)
     VALUES (to_stream, first_seq - 1 + size, new_link[size], of_org)

@@ -1,4 +1,4 @@
--- The last position at which a control fact that names a cut or an erasure stands, or will.
+-- The last position that a cut or an erasure gives for its control fact, which may still be missing.
 SELECT greatest(
     (SELECT coalesce(max(fact_position), 0) FROM tally.cuts),
     (SELECT coalesce(max(fact_position), 0) FROM tally.erasures)

@@ -1,4 +1,4 @@
--- Cuts that no control fact names or that do not grow, ids that are pruned and there, and pruned events that are too few.
+-- Cuts that no control fact names or that do not grow, pruned ids that are still stored, and too few pruned events.
 SELECT 'cut', 'no control fact at position ' || fact_position || ' names this cut', 0, stream, through
 FROM tally.cuts
 WHERE NOT EXISTS (
@@ -8,7 +8,7 @@ WHERE NOT EXISTS (
             = (cuts.stream, cuts.through::text, encode(cuts.link, 'hex'))
 )
 UNION ALL
-SELECT 'cut', 'it does not lie behind the cut before it', 0, stream, through
+SELECT 'cut', 'it does not follow the previous cut', 0, stream, through
 FROM (
     SELECT stream, through, last_position, first_position,
         lag(last_position) OVER earlier AS last_before,
@@ -21,7 +21,7 @@ UNION ALL
 SELECT 'cut', 'its id was pruned, and must not be recorded again', events.position, stream, seq
 FROM tally.pruned JOIN tally.events USING (id)
 UNION ALL
-SELECT 'cut', ids || ' events are noted as pruned, but the cuts say ' || cut, 0, '', 0
+SELECT 'cut', ids || ' events are recorded as pruned, but the cuts say ' || cut, 0, '', 0
 FROM (SELECT count(*) AS ids FROM tally.pruned) AS noted,
     (SELECT coalesce(sum(through), 0) AS cut FROM (
         SELECT max(through) AS through FROM tally.cuts GROUP BY stream

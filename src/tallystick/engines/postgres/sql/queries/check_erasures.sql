@@ -5,7 +5,7 @@ WHERE payload IS NULL AND NOT EXISTS (
     SELECT FROM tally.erasures WHERE erasures.position = events.position AND erasures.checksum = events.checksum
 )
 UNION ALL
-SELECT 'erasure', 'it is noted as erased, but there is no such event, and it was not pruned', position, stream, seq
+SELECT 'erasure', 'it is recorded as erased, but there is no such event, and it was not pruned', position, stream, seq
 FROM tally.erasures
 WHERE NOT EXISTS (
         SELECT FROM tally.events
@@ -16,7 +16,7 @@ WHERE NOT EXISTS (
         SELECT FROM tally.cuts WHERE cuts.stream = erasures.stream AND cuts.through >= erasures.seq
     )
 UNION ALL
-SELECT 'erasure', 'it is noted as erased, but the payload is still there', erasures.position, erasures.stream,
+SELECT 'erasure', 'it is recorded as erased, but the payload is still stored', erasures.position, erasures.stream,
     erasures.seq
 FROM tally.erasures JOIN tally.events ON events.position = erasures.position
 WHERE events.payload IS NOT NULL

@@ -1,4 +1,4 @@
--- What keeps the log safe must be there: triggers, row-level security, and no right that nobody should have.
+-- What protects the log: triggers, row-level security, indexes, and no right that nobody should have.
 SELECT 'schema', 'the trigger ' || wanted.name || ' is missing or not always on', 0, '', 0
 FROM (VALUES
     ('tally.events', 'events_are_not_changed'), ('tally.events', 'events_are_not_truncated'),
@@ -34,7 +34,7 @@ FROM unnest(ARRAY[
         'tally.snapshots', 'tally.commands', 'tally.command_ranges', 'tally.damage'
     ]) AS of_table
 WHERE has_table_privilege(role, of_table, privilege)
-    -- the other three can do what tally_app can: it is said once
+    -- the other three can do what tally_app can: report that once
     AND NOT (role IN ('tally_control', 'tally_projector', 'tally_maintenance')
         AND has_table_privilege('tally_app', of_table, privilege))
 UNION ALL

@@ -1,5 +1,5 @@
--- Snapshots that no control fact tells of, or whose body is another.
-SELECT 'snapshot', 'no control fact tells of the snapshot ' || id || ' as it is', 0, stream, seq
+-- Snapshots that no control fact describes, or whose body differs.
+SELECT 'snapshot', 'no control fact describes the snapshot ' || id || ' as it is', 0, stream, seq
 FROM tally.snapshots
 WHERE NOT EXISTS (
     SELECT FROM tally.events AS fact

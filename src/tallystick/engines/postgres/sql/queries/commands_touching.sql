@@ -1,4 +1,4 @@
--- No commit appends more than `span` events, so no range that holds `seq` ends further behind it.
+-- No commit appends more than `span` events, so no range that holds `seq` ends further after it.
 SELECT known.org, known.actor, known.endpoint, known.key
 FROM tally.commands AS known
 WHERE known.number IN (

@@ -1,5 +1,5 @@
--- What was counted first, under no name; then what each consumer has. One statement, so both are of one moment. A session
--- of one org may not see the letters, nor how many there are.
+-- First the recorded count, under no name, then the letters of each consumer. One statement, so that both are of one
+-- moment. A session with an org may see neither the letters nor their number.
 SELECT NULL::text AS consumer, CASE WHEN nullif(current_setting('tally.org', true), '') IS NULL
     THEN (SELECT number FROM tally.kept_counts WHERE what = 'dead_letters')
     ELSE (SELECT count(*) FROM tally.dead_letters)

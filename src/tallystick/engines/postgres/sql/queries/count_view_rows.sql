@@ -1,4 +1,4 @@
--- The place, what was counted, what is there, and how many have a state: of one moment.
+-- The place, the recorded count, the number of rows, and how many have a state, all of one moment.
 SELECT projection, epoch, live, convert_to(definition, 'UTF8'), uuid_send(store_id), position, link_position, link, drops,
     checksum, row_count, kept.number, kept.served
 FROM tally.views, LATERAL (

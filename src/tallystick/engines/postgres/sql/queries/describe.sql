@@ -1,4 +1,4 @@
--- What is worth knowing of the database, as pairs. `events_per_day` is the rate of the newest 10,000 positions.
+-- Facts about the database, as pairs. `events_per_day` is the rate of the newest 10,000 positions.
 SELECT 'server', current_setting('server_version')
 UNION ALL SELECT 'format', (SELECT max(number) FROM tally.migrations)::text
 UNION ALL SELECT 'role', current_user::text

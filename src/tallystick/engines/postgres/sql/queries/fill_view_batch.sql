@@ -1,4 +1,4 @@
--- The lock lets other tasks of the batch in, and keeps the place where it is until this statement is committed.
+-- The lock admits other tasks of the batch, and keeps the place from moving until this statement is committed.
 WITH place AS MATERIALIZED (
     SELECT number FROM tally.views
     WHERE projection = %(projection)s AND epoch = %(epoch)s AND position = %(position)s AND drops = %(drops)s

@@ -1,10 +1,10 @@
--- What the login can do or become besides what the owner of the tables of projections can.
+-- What the login can do or become that the owner of the tables of projections cannot.
 SELECT more
 FROM (
     SELECT 1 AS rank, 'is ' || attribute AS more
     FROM pg_roles, LATERAL (VALUES
-        (rolsuper, 'a superuser'), (rolcreaterole, 'allowed to make roles'), (rolcreatedb, 'allowed to make databases'),
-        (rolreplication, 'allowed to replicate'), (rolbypassrls, 'not held by row-level security')
+        (rolsuper, 'a superuser'), (rolcreaterole, 'allowed to create roles'), (rolcreatedb, 'allowed to create databases'),
+        (rolreplication, 'allowed to replicate'), (rolbypassrls, 'exempt from row-level security')
     ) AS had(it, attribute)
     WHERE rolname = session_user AND it
     UNION ALL

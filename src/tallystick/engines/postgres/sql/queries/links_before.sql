@@ -1,4 +1,4 @@
--- The links of the events before these, and what was pruned up to there.
+-- The links of the events before these, from the cut if the event before was pruned.
 SELECT asked.position, before.link
 FROM unnest(%s::bigint[], %s::text[], %s::bigint[]) AS asked (position, stream, seq)
 JOIN tally.events AS before ON before.stream = asked.stream AND before.seq = asked.seq - 1

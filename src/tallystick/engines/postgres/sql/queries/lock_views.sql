@@ -1,4 +1,4 @@
--- In one order, so that nobody who does the same waits for the other.
+-- In one order, so that two sessions that do this do not wait for each other.
 SELECT projection, epoch, live, convert_to(definition, 'UTF8'), uuid_send(store_id), position, link_position, link, drops,
     checksum
 FROM tally.views

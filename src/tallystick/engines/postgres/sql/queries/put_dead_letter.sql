@@ -1,4 +1,4 @@
--- As in `write_view`, `xmax` tells a letter that was there before.
+-- As in `write_view`, `xmax` shows whether the letter existed before.
 WITH stored AS (
     INSERT INTO tally.dead_letters AS letter (consumer, position, stream, seq, type, attempts, parked, reason)
     VALUES (%s, %s, %s, %s, %s, %s, %s, %s)

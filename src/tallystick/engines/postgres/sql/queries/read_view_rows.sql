@@ -1,4 +1,4 @@
--- The place first, then its rows: one statement, so both are of one moment.
+-- The place first, then its rows: one statement, so that both are of one moment.
 WITH place AS MATERIALIZED (
     SELECT number, projection, epoch, live, convert_to(definition, 'UTF8'), uuid_send(store_id), position, link_position, link, drops,
         checksum

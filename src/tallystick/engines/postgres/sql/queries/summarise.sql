@@ -1,5 +1,5 @@
--- A payload that is gone has to be noted as erased; one that is there has to have its checksum. OFFSET 0 has each
--- payload looked into once. The answer is empty if a part of the log was pruned: both are seen with one snapshot.
+-- A missing payload must be recorded as erased; any other must match its checksum. OFFSET 0 makes PostgreSQL look into
+-- each payload once. The answer is empty if a part of the log was pruned: both are seen with one snapshot.
 SELECT key, win, min(position), min(refused), min(unsound)/* the aggregates */
 FROM (
     SELECT */* the ranks */

@@ -1,5 +1,5 @@
--- Compare, move, store and count in one statement. Whoever is second waits for the first, and then finds the place
--- elsewhere. A row that was there before is told by `xmax`: what an upsert has replaced, it had locked.
+-- Compare, move, store and count in one statement. Of two sessions, the second waits for the first, and then finds that
+-- the place has moved. `xmax` shows whether a row existed before: an upsert locks the row that it replaces.
 WITH place AS MATERIALIZED (
     SELECT number FROM tally.views
     WHERE projection = %(projection)s AND epoch = %(epoch)s AND position = %(previous)s AND drops = %(drops)s

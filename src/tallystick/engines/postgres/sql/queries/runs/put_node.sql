@@ -1,4 +1,4 @@
--- A worker is known from several runs: the oldest registration and the latest sign of life stay.
+-- Several runs may know a worker: the oldest registration and the latest heartbeat stay.
 INSERT INTO nodes (id, tenant_id, name, status, registered_at, seen_at, hardware, attestation, attestation_type,
     attested_at)
 VALUES (%(id)s, %(tenant_id)s, %(name)s, %(status)s, %(registered_at)s, %(seen_at)s, %(hardware)s, %(attestation)s,
