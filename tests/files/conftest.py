@@ -11,7 +11,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, Store
 from tallystick.engines.disk import Disk
-from tallystick.engines.files import index_file, queries, section_cache
+from tallystick.engines.files import engine, index_file
 from tallystick.store.filesystem import File
 from tallystick.testing.builders import text
 from tallystick.testing.faults import FaultyFile, FaultyFileSystem
@@ -104,9 +104,9 @@ def rot(flip: Callable[..., None]) -> Callable[[Path, str], None]:
     """Flip one bit in the middle of a section of an index file."""
 
     def rot_(path: Path, section: str) -> None:
-        data, at = path.read_bytes(), index_file._HEADER_SIZE
-        for number, name in enumerate(index_file._NAMES):
-            size = index_file._SECTION.unpack_from(data, index_file._FIELDS.size + number * index_file._SECTION.size)[0]
+        data, at = path.read_bytes(), index_file.HEADER_SIZE
+        for number, name in enumerate(index_file.NAMES):
+            size = index_file.SECTION.unpack_from(data, index_file.FIELDS.size + number * index_file.SECTION.size)[0]
             if name == section:
                 assert size
                 flip(path, at + size // 2)
@@ -120,7 +120,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From now on nothing stays in the caches of index sections and of stream heads: all is read from the files."""
 
     def forget() -> None:
-        monkeypatch.setattr(section_cache.SectionCache, "get", lambda self, key: None)
-        monkeypatch.setattr(queries.FileQueries, "_note_heads", lambda self, heads: self._heads.clear())
+        monkeypatch.setattr(index_file.SectionCache, "get", lambda self, key: None)
+        monkeypatch.setattr(engine.FilesLog, "_note_heads", lambda self, heads: self._heads.clear())
 
     return forget

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tallystick import errors
+from tallystick.engines.files.engine import FilesLog
 from tallystick.engines.files.index import GrowingIndex
-from tallystick.engines.files.queries import FileQueries
 from tallystick.store import combining
 from tallystick.store.commit import Appended
 from tallystick.store.verify import verify
@@ -52,7 +52,7 @@ def test_an_interrupt_behind_the_sync_poisons_the_writer(
     if moment == "sync":
         interrupt_after_the_sync(hooked)
     else:
-        interrupt_once(monkeypatch, *((GrowingIndex, "add") if moment == "index" else (FileQueries, "_note_heads")))
+        interrupt_once(monkeypatch, *((GrowingIndex, "add") if moment == "index" else (FilesLog, "_note_heads")))
     with pytest.raises(KeyboardInterrupt):
         store.append("order/1", events(1, first=2))
     hooked.after = None

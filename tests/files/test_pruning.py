@@ -144,7 +144,7 @@ def test_an_org_that_only_the_cut_remembers_holds(opened: Any) -> None:
     store = opened()
     store.append("order/1", [event(meta={"org": "acme"}), event(2)])
     upkeep.prune(store, "order/1", 1)
-    store.log._heads._heads.clear()
+    store.log._heads.clear()
     assert store.stream_head("order/1").org == "acme"
 
 

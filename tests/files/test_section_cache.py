@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tallystick.engines.files.section_cache import SectionCache
+from tallystick.engines.files.index_file import SectionCache
+from tallystick.engines.files.stream_entries import StreamEntries
 
 
 def _held(cache: SectionCache, count: int) -> list[int]:
@@ -17,9 +18,9 @@ def test_it_holds_what_its_bytes_allow_and_lets_go_of_the_oldest() -> None:
     assert cache.get((0, "ids")) == bytes(10)
     assert _held(cache, 3) == [0, 1, 2]
     cache.get((0, "ids"))
-    cache.put((3, "entries"), (b"1", b""))
+    cache.put((3, "entries"), StreamEntries(b"1", b""))
     assert _held(cache, 3) == [0, 2]
-    assert cache.get((3, "entries")) == (b"1", b"")
+    assert cache.get((3, "entries")) == StreamEntries(b"1", b"")
 
 
 def test_a_section_larger_than_the_cache_is_held_alone() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tallystick import NewEvent
 from tallystick.engines.disk import Disk
 from tallystick.engines.files import frame as frames
-from tallystick.engines.files import scan, segment, single
+from tallystick.engines.files import scan, segment
 from tallystick.engines.files.compressed import open_segment
 from tallystick.engines.files.frame import Frame, FrameBuffer
 from tallystick.engines.files.scan import Scanner, next_valid_frame
@@ -64,7 +64,7 @@ FULL = {
     "two events": (row(), row(position=2)),
     "erased": ((*row()[:7], None, *row()[8:]),),
     "far": (row(position=1 << 48),),
-    "large": (row(b'{"text":"' + b"x" * single.CONTENT_BYTES_MAX + b'"}'),),
+    "large": (row(b'{"text":"' + b"x" * frames.CONTENT_BYTES_MAX + b'"}'),),
     "recorded far from its time": (row(time=-(1 << 63)),),
 }
 

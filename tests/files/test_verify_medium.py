@@ -16,7 +16,7 @@ import tallystick
 from tallystick import errors
 from tallystick.engines.disk import Disk
 from tallystick.engines.files import frame as frames
-from tallystick.engines.files import index_file, segment
+from tallystick.engines.files import index_file, index_writer, segment
 from tallystick.engines.files.index import GrowingIndex
 from tallystick.engines.files.scan import Scanner
 from tallystick.store.verify import verify
@@ -181,7 +181,7 @@ def test_a_forged_index_with_right_hashes_is_found(
     opened: Any, directory: Path, forge: Callable[[GrowingIndex], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SAFE-04: an index is held against its segment section by section, and not against its own hashes alone."""
-    encode = index_file.encode
+    encode = index_writer.encode
 
     def forged(base: Any, grown: GrowingIndex, **options: Any) -> bytes:
         forge(grown)
@@ -192,7 +192,7 @@ def test_a_forged_index_with_right_hashes_is_found(
             store.append("order/1", events(1, first=number))
         store.acquire_lease("run/1")
         assert verify(store.log).ok
-        monkeypatch.setattr(index_file, "encode", forged)
+        monkeypatch.setattr(index_writer, "encode", forged)
     monkeypatch.undo()
     with tallystick.open(f"files:{directory}") as store:
         found = verify(store.log)
@@ -221,13 +221,13 @@ def test_what_cannot_be_decoded_is_found(opened: Any, directory: Path, section: 
 
 def _forge(file: Path, section: str, content: bytes) -> None:
     """Put other bytes in place of a section, under hashes that fit."""
-    data, fields, names = file.read_bytes(), index_file._FIELDS.size, index_file._NAMES
-    at, sections = index_file._HEADER_SIZE, {}
+    data, fields, names = file.read_bytes(), index_file.FIELDS.size, index_file.NAMES
+    at, sections = index_file.HEADER_SIZE, {}
     for number, name in enumerate(names):
-        length, _ = index_file._SECTION.unpack_from(data, fields + number * index_file._SECTION.size)
+        length, _ = index_file.SECTION.unpack_from(data, fields + number * index_file.SECTION.size)
         sections[name], at = data[at : at + length], at + length
     sections[section] = content
     header = data[:fields] + b"".join(
-        index_file._SECTION.pack(len(body), hashlib.sha256(body).digest()) for body in sections.values()
+        index_file.SECTION.pack(len(body), hashlib.sha256(body).digest()) for body in sections.values()
     )
     file.write_bytes(header + hashlib.sha256(header).digest() + b"".join(sections.values()))

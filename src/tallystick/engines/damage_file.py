@@ -1,10 +1,11 @@
-"""The record of damage as a small file beside the log. It is there only while something is on record.
+"""The record of damage as a small file next to the log. It exists only while something is on record.
 
     {"check":"<64 hex>","format":1,"problems":[{"position":…,"reason":…,"seq":…,"stream":…,"what":…}]}
 
-`check` is the SHA-256 of the other values, `[format, problems]`, as JSON without spaces. The file is replaced as a
-whole and synced with its directory, under the lock of a file that is removed again. A file that cannot be read refuses
-appends too: it was written for a reason.
+Invariants:
+- `check` is the SHA-256 of the other values, `[format, problems]`, as JSON without spaces.
+- The file is replaced as a whole and synced with its directory, under the lock of a file that is removed again.
+- A file that cannot be read refuses appends too: it was written because something was damaged.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _WAIT_S, _POLL_S = 10, 0.005
 
 
 class DamageFile(KeptDamage):
-    """The record in the file `name` of a directory. Any process may write it: the last one to find something does."""
+    """The record in the file `name` of a directory. Any process that finds damage may write it."""
 
     def __init__(self, files: FileSystem, directory: str, name: str = NAME) -> None:
         super().__init__()
@@ -63,17 +64,17 @@ class DamageFile(KeptDamage):
         try:
             yield
         finally:
-            if not self._files.pins_open_files:  # one that stays does no harm
+            if not self._files.pins_open_files:  # a lock file that stays does no harm
                 with suppress(OSError):
                     self._files.unlink(path)
             lock.release()
 
     def _locked(self, path: str) -> Lock:
-        """The lock of this file. It counts if the name still leads to it: who was done before removed the name."""
+        """The lock of this file. It counts only if the name still leads to it: the process before removed the name."""
         deadline = time.monotonic() + _WAIT_S
         while True:
             try:
-                lock = self._files.lock(path, alone=True)
+                lock = self._files.lock(path, file_only=True)
                 if lock.is_held:
                     return lock
                 lock.release()
@@ -85,7 +86,7 @@ class DamageFile(KeptDamage):
                 raise errors.NotRecorded(path=self._path, reason=str(problem)) from problem
 
     def _store(self, problems: list[Problem]) -> None:
-        staged = f"{self._name}.{secrets.token_hex(4)}"  # a reader beside the writer may be keeping something too
+        staged = f"{self._name}.{secrets.token_hex(4)}"  # another process may be writing the record too
         try:
             stage_file(self._files, self._directory, staged, encode(problems))
             self._files.rename(f"{self._directory}/{staged}.tmp", self._path)
@@ -110,13 +111,13 @@ def encode(problems: list[Problem]) -> bytes:
 
 
 def decode(data: bytes) -> list[Problem]:
-    """What is on record. A file that is not what was written is a ValueError."""
+    """What is on record; raises ValueError if the file is not what was written."""
     document = msgspec.json.decode(data)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError("its format is not known")
     found = document.get("problems")
     if document.get("check") != _check(found):
-        raise ValueError("its check does not fit what it says")
+        raise ValueError("its check does not fit its content")
     return msgspec.convert(found, list[Problem])
 
 

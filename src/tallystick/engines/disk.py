@@ -1,6 +1,6 @@
 """The file system of this machine: Linux, macOS and Windows behind one port.
 
-What differs is here and nowhere else: positioned reads and writes, full fsync, fsync of a directory, locks.
+All differences between them are here: positioned reads and writes, full fsync, fsync of a directory, locks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tallystick import errors
-from tallystick.engines.mounts import is_mounted_alone
+from tallystick.engines.mounts import is_file_mount
 from tallystick.store.backoff import Backoff
 from tallystick.store.filesystem import File, FileSystem, Lock
 
@@ -57,7 +57,7 @@ class DiskFile:
 
     @property
     def descriptor(self) -> int:
-        """What the system knows the file by."""
+        """The number of the open file."""
         return self._descriptor
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class DiskFile:
 
 
 class SeekingFile(DiskFile):
-    """A file where the system has no positioned reads and writes (Windows): seek and act under a lock."""
+    """A file for a system without positioned reads and writes (Windows): seek and act under a lock."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
@@ -104,14 +104,14 @@ def full_sync(descriptor: int) -> None:
 
 
 class DiskLock:
-    """An exclusive lock on a whole file, and unless `alone` on its directory where that can be held open.
+    """An exclusive lock on a whole file, and on its directory where that can be held open, unless `file_only`.
 
-    flock and not lockf: lockf is dropped as soon as the same process closes the file anywhere. The pid in the file is
-    for people; whether the lock is free is for the system to say. A lock file that is removed or moved away leaves the
-    directory locked. A forked child gives its copies back at once, so that the lock is that of one process.
+    It uses flock, because lockf is dropped as soon as the same process closes the file anywhere. The pid in the file is
+    for people; only the system knows whether the lock is free. If the lock file is removed or moved away, the directory
+    stays locked. A forked child closes its copies at once, so that one process holds the lock.
     """
 
-    def __init__(self, path: str, name: str, *, directory: int | None = None, alone: bool = False) -> None:
+    def __init__(self, path: str, name: str, *, directory: int | None = None, file_only: bool = False) -> None:
         self._name, self._directory = name, directory
         self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _BINARY, 0o600, dir_fd=directory)
         self._held = [self._descriptor]
@@ -122,13 +122,13 @@ class DiskLock:
             holder = os.read(self._descriptor, 64).decode(errors="replace").strip() or "another process"
             self._close()
             raise errors.StoreLocked(path=path, owner=holder) from None
-        self._directory_is_locked = directory is not None and not alone and self._lock_directory(path, directory)
+        self._directory_is_locked = directory is not None and not file_only and self._lock_directory(path, directory)
         _locks.add(self)
-        told = f"pid {os.getpid()}\n".encode()
-        if os.read(self._descriptor, 64) != told:  # who locks again and again need not wait for the disk each time
+        owner = f"pid {os.getpid()}\n".encode()
+        if os.read(self._descriptor, 64) != owner:  # a process that locks often need not write each time
             os.ftruncate(self._descriptor, 0)
             os.lseek(self._descriptor, 0, os.SEEK_SET)
-            os.write(self._descriptor, told)
+            os.write(self._descriptor, owner)
 
     def _lock_directory(self, path: str, directory: int) -> bool:
         """Lock the directory too; False where the system has no such locks."""
@@ -145,7 +145,7 @@ class DiskLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether nobody else can take this lock: its directory is locked, or its name still leads to it."""
+        """Whether no other process can take this lock: its directory is locked, or its name still leads to it."""
         return self._directory_is_locked or _leads_to(self._name, self._directory, self._descriptor)
 
     def release(self) -> None:
@@ -175,7 +175,7 @@ if hasattr(os, "register_at_fork"):
 def _lock(descriptor: int) -> None:
     if WINDOWS:
         msvcrt: Any = __import__("msvcrt")
-        os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # lock a byte behind the text, so that others can read who it is
+        os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # lock a byte after the text, so that others can read the owner
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         os.lseek(descriptor, 0, os.SEEK_SET)
     else:
@@ -185,16 +185,15 @@ def _lock(descriptor: int) -> None:
 
 
 def _when_free(act: Callable[[], None]) -> None:
-    """Change a name; where files that are open keep theirs, somebody may have it open for a moment."""
-    backoff = Backoff("change of a name", tries_max=TRIES_MAX if WINDOWS else 0)
+    """Change a name. On Windows another process may have the file open for a moment, and then its name stays."""
+    backoff = None
     while True:
         try:
-            act()
+            return act()
         except PermissionError:
+            backoff = backoff or Backoff("change of a name", tries_max=TRIES_MAX if WINDOWS else 0)
             if not backoff.pause():
                 raise
-        else:
-            return
 
 
 def _unlock(descriptor: int) -> None:
@@ -216,15 +215,12 @@ class Disk:
     """The real file system."""
 
     def __init__(self) -> None:
+        self.pins_open_files = WINDOWS
         self._file = DiskFile if hasattr(os, "pread") else SeekingFile
 
     def _place(self, path: str) -> tuple[str, int | None]:
-        """A path as the system is asked for it: a name, and the open directory that it is relative to."""
+        """A path for a system call: a name, and the open directory that it is relative to."""
         return path, None
-
-    @property
-    def pins_open_files(self) -> bool:
-        return WINDOWS
 
     def make_dir(self, path: str) -> None:
         if not self._is_dir(path):
@@ -296,7 +292,7 @@ class Disk:
         status = self._stat(path)
         if status is None or not stat.S_ISREG(status.st_mode):
             return False
-        return status.st_nlink > 1 or is_mounted_alone(path)
+        return status.st_nlink > 1 or is_file_mount(path)
 
     def sync_dir(self, path: str) -> None:
         if WINDOWS:  # a directory cannot be opened there; the rename itself is journalled by NTFS
@@ -308,9 +304,9 @@ class Disk:
         finally:
             os.close(descriptor)
 
-    def lock(self, path: str, *, alone: bool = False) -> Lock:
+    def lock(self, path: str, *, file_only: bool = False) -> Lock:
         name, directory = self._place(path)
-        return DiskLock(path, name, directory=directory, alone=alone)
+        return DiskLock(path, name, directory=directory, file_only=file_only)
 
     def free_bytes(self, path: str) -> int:
         name, directory = self._place(path)
@@ -323,11 +319,11 @@ class Disk:
         return False
 
     def release(self) -> None:
-        """There is nothing to give back."""
+        """Nothing is held."""
 
 
 class AnchoredDisk(Disk):
-    """The real file system, with one directory held open: what is in it is found there, wherever it is moved."""
+    """The real file system, with one directory held open: its files are found even if it is moved."""
 
     def __init__(self, root: str) -> None:
         super().__init__()
@@ -336,7 +332,7 @@ class AnchoredDisk(Disk):
         self._descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | _BINARY)
 
     def _place(self, path: str) -> tuple[str, int | None]:
-        if self._descriptor < 0:  # given back
+        if self._descriptor < 0:  # released
             return path, None
         if path.startswith(self._below):
             return path[len(self._below) :] or ".", self._descriptor

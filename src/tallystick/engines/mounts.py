@@ -1,6 +1,6 @@
-"""Files that are mounted one by one (`mount --bind a.db b.db`, `docker run -v a.db:/b.db`): what is beside them is not.
+"""Files that are mounted one by one (`mount --bind a.db b.db`, `docker run -v a.db:/b.db`), without their neighbours.
 
-A write-ahead log, a mark or a lock would then be made beside the one name, where nobody sees it from the other.
+A write-ahead log, a mark or a lock would be made next to one name, and could not be seen from the other.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import re
 
-_MOUNTS = "/proc/self/mountinfo"  # where there is no such file, nothing is known of mounts
-_POINT = 4  # the field with the place of a mount; blanks, tabs, newlines and backslashes in it are octal
+_MOUNTS = "/proc/self/mountinfo"  # without this file, nothing is known of mounts
+_POINT = 4  # the field with the path of a mount; blanks, tabs, newlines and backslashes in it are octal
 
 
-def is_mounted_alone(path: str) -> bool:
-    """Whether a mount leads to this very file, and to no directory around it."""
+def is_file_mount(path: str) -> bool:
+    """Whether this file itself is mounted, and not only a directory that contains it."""
     path = os.path.realpath(path)
     try:
         with open(_MOUNTS, "rb") as file:

@@ -19,13 +19,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tallystick import errors
 from tallystick.community import (
-    ChatView,
     EventLog,
     Fanout,
     HttpClient,
     KeyPair,
-    MarketplaceView,
-    MembersView,
     OwnHead,
     Peer,
     ReplayEngine,
@@ -35,6 +32,7 @@ from tallystick.community import (
 from tallystick.community import config as places
 from tallystick.community.settings import settings
 from tallystick.community.upkeep import NodeUpkeep
+from tallystick.community.views import shipped_views
 from tallystick.server import logs
 from tallystick.store.store import Store
 
@@ -63,9 +61,7 @@ class Community:
         self._client_of = written.client
         self.log = EventLog(store, id_, node=node, base=base.base if base is not None else None, ask=own_head)
         self._engine = ReplayEngine(self.log)
-        self._engine.register("chat", ChatView(), ChatView.types)
-        self._engine.register("marketplace", MarketplaceView(), MarketplaceView.types)
-        self._engine.register("members", MembersView(lambda: self.log.replica.roster), MembersView.types)
+        self._engine.register_all(shipped_views(lambda: self.log.replica.roster))
         if base is not None:
             self._engine.restart(base.states, floor=base.base.floor)
         listed = frozenset(peer.key for peer in self.peers)

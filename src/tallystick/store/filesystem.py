@@ -1,7 +1,7 @@
-"""The file-system port: every operation that an engine does on files, so that tests can record, fail or tear each.
+"""The file-system port: every operation of an engine on files, so that tests can record, fail or tear each of them.
 
-Rules an engine may rely on, and no others: data is durable after `sync` of its file, a name after `sync_dir` of its
-directory, and `rename` replaces at once or not at all. Everything else may be lost, torn, zeroed or reordered.
+An engine may rely on three rules only. Data is durable after `sync` of its file. A name is durable after `sync_dir` of
+its directory. `rename` replaces at once or not at all. Everything else may be lost, torn, zeroed or reordered.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class File(Protocol):
         """Up to `size` bytes; fewer only at the end of the file."""
 
     def write_at(self, offset: int, data: bytes | bytearray) -> int:
-        """Write at an offset and say how many bytes were taken: it may be fewer than given."""
+        """Write at an offset; returns how many bytes were written, which may be fewer than given."""
 
     def size(self) -> int: ...
     def sync(self) -> None:
-        """Make data and size durable, through the drive's own cache too where the system can."""
+        """Make data and size durable, also through the drive's own cache where the system can."""
 
     def truncate(self, size: int) -> None: ...
     def close(self) -> None: ...
@@ -40,20 +40,20 @@ class Lock(Protocol):
 
     @property
     def is_held(self) -> bool:
-        """Whether nobody else can take it, whatever was done to the lock file."""
+        """Whether no other process can take it, whatever was done to the lock file."""
 
     def release(self) -> None: ...
 
 
 class FileSystem(Protocol):
-    """Names and directories. Paths are texts with `/`; opening a name that is no regular file is refused."""
+    """Names and directories. Paths are texts with `/`. Only regular files can be opened."""
 
     @property
     def pins_open_files(self) -> bool:
-        """Whether a file that anybody has open can be neither renamed, replaced nor removed (Windows)."""
+        """Whether a file that any process has open cannot be renamed, replaced or removed (Windows)."""
 
     def make_dir(self, path: str) -> None:
-        """Make a directory and its parents; no harm if it is there."""
+        """Make a directory and its parents, unless they exist."""
 
     def exists(self, path: str) -> bool: ...
     def list(self, path: str) -> list[str]:
@@ -64,17 +64,17 @@ class FileSystem(Protocol):
         """Open an existing file for reading and writing."""
 
     def create(self, path: str) -> File:
-        """Make a new, empty file; an old one of that name is emptied."""
+        """Make an empty file; an existing one of that name is emptied."""
 
     def rename(self, old: str, new: str) -> None: ...
     def unlink(self, path: str) -> None: ...
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
 
-    def lock(self, path: str, *, alone: bool = False) -> Lock:
+    def lock(self, path: str, *, file_only: bool = False) -> Lock:
         """Take the exclusive lock of this file, or raise `StoreLocked` at once.
 
-        The directory is locked with it, where it is held open, unless `alone`: then a removed name is a lost lock.
+        The directory is locked with it where it is held open, unless `file_only`: then removing the name ends the lock.
         """
 
     def free_bytes(self, path: str) -> int: ...
@@ -82,20 +82,20 @@ class FileSystem(Protocol):
         """Whether this name still leads to an open file."""
 
     def has_other_names(self, path: str) -> bool:
-        """Whether other names lead to this file too: a hard link, or a mount of this file alone."""
+        """Whether other names lead to this file too: a hard link, or a mount of this file only."""
 
     def anchored(self, directory: str) -> FileSystem:
-        """This file system with a directory held open: its paths lead there, also when it is moved. Until `release`."""
+        """This file system with a directory held open until `release`: its paths lead there, also after it is moved."""
 
     def is_moved(self, directory: str) -> bool:
-        """Whether the path of a directory that is held open leads elsewhere now."""
+        """Whether the path of a directory that is held open now leads elsewhere."""
 
     def release(self) -> None:
-        """Give back what `anchored` holds."""
+        """Close what `anchored` holds open."""
 
 
 class NamedFile:
-    """A file to read that is opened for each read only, so that it can be replaced in between."""
+    """A file that is opened for each read, so that it can be replaced in between."""
 
     def __init__(self, files: FileSystem, path: str) -> None:
         self._files = files
@@ -122,32 +122,35 @@ class NamedFile:
         raise OSError(errno.EBADF, "it is open for reading", self._path)
 
     def sync(self) -> None:
-        """There is nothing to make durable."""
+        """Nothing was written."""
 
     def close(self) -> None:
-        """It is open during a read alone."""
+        """It is open only during a read."""
 
 
 def open_replaceable(files: FileSystem, path: str) -> File:
-    """Open a file to be read for long, so that a writer can replace it meanwhile."""
+    """Open a file that is read for a long time, so that a writer can replace it meanwhile."""
     return NamedFile(files, path) if files.pins_open_files else files.open_read(path)
 
 
 def write_fully(file: File, offset: int, data: bytes | bytearray) -> None:
-    """Write all of `data`, going on after short writes and what is transient, with pauses and a bound."""
-    done, backoff = 0, Backoff("write")
+    """Write all of `data`. What is transient is retried with pauses; there is a bound on tries without progress."""
+    done, backoff = 0, None
     while done < len(data):
+        failure = OSError(errno.EIO, "the file takes no more bytes")
         try:
             taken = file.write_at(offset + done, data[done:] if done else data)
         except OSError as problem:
-            if problem.errno not in TRANSIENT or not backoff.pause():
+            if problem.errno not in TRANSIENT:
                 raise
-            continue
-        if taken:
-            backoff.begin_again()
-        elif not backoff.pause():
-            raise OSError(errno.EIO, "the file takes no more bytes")
+            taken, failure = 0, problem
         done += taken
+        if not taken:
+            backoff = backoff or Backoff("write")
+            if not backoff.pause():
+                raise failure
+        elif backoff is not None:
+            backoff.begin_again()
 
 
 def pieces(file: File, begin: int, end: int) -> Iterator[bytes]:
@@ -158,7 +161,7 @@ def pieces(file: File, begin: int, end: int) -> Iterator[bytes]:
 
 
 def stage_file(files: FileSystem, directory: str, name: str, data: bytes | Iterable[bytes]) -> None:
-    """Write a file beside its place, durably: what may fail for want of room fails here."""
+    """Write a file under a temporary name, durably. If the disk is full, this is what fails."""
     file = files.create(f"{directory}/{name}.tmp")
     try:
         at = 0
@@ -171,12 +174,12 @@ def stage_file(files: FileSystem, directory: str, name: str, data: bytes | Itera
 
 
 def publish_file(files: FileSystem, directory: str, name: str) -> None:
-    """Put a staged file in its place, durably."""
+    """Rename a staged file to its name, durably."""
     files.rename(f"{directory}/{name}.tmp", f"{directory}/{name}")
     files.sync_dir(directory)
 
 
 def replace_file(files: FileSystem, directory: str, name: str, data: bytes | Iterable[bytes]) -> None:
-    """Put a whole file in place so that a crash leaves the old one or the new one."""
+    """Replace a whole file, so that a crash leaves the old one or the new one."""
     stage_file(files, directory, name, data)
     publish_file(files, directory, name)

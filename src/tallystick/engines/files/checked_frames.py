@@ -1,8 +1,8 @@
-"""What was checked in a frame need not be hashed again as long as the frame has the same bytes.
+"""Frames whose events were checked before: they are not hashed again while the frame has the same bytes.
 
-Whenever a frame is read, its SHA-256 is computed and compared. If it is that of a frame whose payloads, or whose part
-of a stream, were checked before, then they are the very bytes that were checked. Somebody who changes an event and
-hashes the frame again makes another frame, and that one is checked.
+Whenever a frame is read, its SHA-256 is computed and compared. If its payloads, or its events of one stream, were
+checked under the same SHA-256 before, they are the same bytes. An attacker who changes an event and hashes the frame
+again makes another frame, which is checked.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ FRAMES_MAX = 1 << 15
 
 
 class FrameEvents(msgspec.Struct, frozen=True):
-    """Events that an answer takes from one frame, in their order."""
+    """Events that an answer takes from one frame, in order."""
 
     body: Body
     events: list[Event]
 
     def is_all_of(self, those: Sequence[Event]) -> bool:
-        """Whether these are exactly those events of the frame, as they are stored, and none was erased."""
+        """Whether these are exactly those events of the frame, as they are stored, with none erased."""
         alike = len(self.events) == len(those) and all(map(is_, self.events, those))
         return alike and all(event.payload is not None for event in those)
 
 
 class CheckedFrames:
-    """The frames whose payloads hold, and the parts of streams whose payloads and links hold. Bounded in number."""
+    """Frames whose payloads hold, and those whose events of one stream hold with their links. Bounded in number."""
 
     def __init__(self) -> None:
         self._payloads: set[bytes] = set()
@@ -44,7 +44,7 @@ class CheckedFrames:
         return [event for part in parts if part.body.digest not in self._payloads for event in part.events]
 
     def note_payloads(self, parts: Iterable[FrameEvents]) -> None:
-        """The payloads of these parts hold."""
+        """Remember that the payloads of these parts have their checksums."""
         for part in parts:
             if part.body.digest not in self._payloads and part.is_all_of(part.body.events):
                 if len(self._payloads) >= FRAMES_MAX:
@@ -54,7 +54,7 @@ class CheckedFrames:
     def problems(
         self, parts: Iterable[FrameEvents], link: bytes | None, evidence: checked.Evidence, *, after: int
     ) -> list[Problem]:
-        """What is wrong with events of one stream behind the seq `after`, whose link is `link`."""
+        """What is wrong with events of one stream after the seq `after`, whose link is `link`."""
         wrong: list[Problem] = []
         seq = after
         for part in parts:
@@ -67,7 +67,7 @@ class CheckedFrames:
         return wrong
 
     def _follows(self, part: FrameEvents, link: bytes | None, *, after: int) -> bool:
-        """Whether this part, or a longer one that it belongs to, was found to follow this link."""
+        """Whether this part, or a longer one that contains it, was found to follow this link before."""
         events = part.events
         known = self._streams.get((part.body.digest, events[0].stream))
         if known is None or (events[0].seq, events[-1].seq) != (after + 1, after + len(events)):

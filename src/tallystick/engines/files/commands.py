@@ -1,4 +1,4 @@
-"""Commands of a file log. The record stands in the frame of its events; an index leads there by a digest of its key."""
+"""Commands of a file log. The record is in the frame of its events; an index finds the frame by a digest of the key."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tallystick.store.idempotency import CommandKey, CommandRecord
 
 
 class FileCommands:
-    """The commands of a log as its view shows them. `forget_all` commits that digests are forgotten."""
+    """The commands of an open log. `forget_all` commits that digests are forgotten."""
 
     def __init__(self, view: LogView, forget_all: Callable[[tuple[bytes, ...]], None]) -> None:
         self._view = view
         self._forget_all = forget_all
-        self._younger: dict[bytes, int] = {}  # sealed segments -> a time before which they hold no command any more
+        self._younger: dict[bytes, int] = {}  # by id of a sealed segment: a time before which it holds no command
 
     def load(self, key: CommandKey) -> CommandRecord | None:
         self._view.refresh()
@@ -29,14 +29,14 @@ class FileCommands:
         place = self._place(side.digest(key))
         if place is None:
             return None
-        wanted = list(msgspec.structs.astuple(key))  # a frame may hold a thousand commands: one is made of its record
+        wanted = list(msgspec.structs.astuple(key))  # a frame may hold a thousand commands: only one is decoded
         found = [
             record for record in self._view.reader.side_at(*place) if record[0] == "command" and record[1] == wanted
         ]
         return side.decode(found[:1]).commands[0] if found else None
 
     def _place(self, digest: bytes) -> tuple[Segment, int] | None:
-        """The segment and the frame where a command was recorded last, unless it was forgotten since."""
+        """The segment and the offset of the frame that recorded a command last; None if it was forgotten since."""
         for item in reversed(self._view.segments):
             place = item.command(digest)
             if place is not None:
@@ -44,11 +44,11 @@ class FileCommands:
         return None
 
     def is_held(self, digest: bytes, item: Segment, offset: int) -> bool:
-        """Whether this is the frame where a command was recorded last, and it was not forgotten since."""
+        """Whether this frame recorded a command last, and the command was not forgotten since."""
         return self._place(digest) == (item, offset)
 
     def is_outdated(self, item: Segment, offset: int) -> bool:
-        """Whether a command of this frame was forgotten since, or recorded anew."""
+        """Whether a command of this frame was forgotten or recorded again since."""
         records = self._records(item, offset)
         return not all(self.is_held(side.digest(record.key), item, offset) for record in records)
 
@@ -78,7 +78,7 @@ class FileCommands:
         return len(old)
 
     def _old(self, before: int) -> Iterator[bytes]:
-        """The digests of commands that were made before a time, those of older segments first."""
+        """The digests of commands that were recorded before a time, those of older segments first."""
         for item in self._view.segments:
             segment_id = item.header.segment_id
             if self._younger.get(segment_id, 0) >= before:

@@ -1,12 +1,13 @@
-"""A compressed segment, read in place. Behind its header of 188 bytes stand gzip members, then a table of them:
+"""A compressed segment, read in place. After its header of 188 bytes come gzip members, then a table of them:
 
     gzip members, each of whole frames, about 32 KiB uncompressed
     for each member: offset in the file u64 | length in the file u32 | offset uncompressed u64
     number of members u32 | SHA-256 of the segment's identity, the entries and their number
 
-`CompressedFile` shows the bytes as if they were not compressed: offsets are those of the plain segment, so that
-scanner, reader and index need not know. A member that cannot be read shows as zeros, which are no frames: damage of a
-member is a hole where its frames were. A table that cannot be read is made again by walking over the members.
+Invariants:
+- Offsets are those of the plain segment, so that scanner, reader and index need not know of the compression.
+- A member that cannot be read reads as zeros, which are not frames: a damaged member is a hole where its frames were.
+- The table can be made again by walking over the members, and is, if it cannot be read.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _FOOT = _COUNT.size + 32
 
 
 class GzipMember(msgspec.Struct, frozen=True, gc=False):
-    """Where a member stands in the file, and where its bytes begin when they are uncompressed."""
+    """Where a member is in the file, and where its bytes begin when they are uncompressed."""
 
     offset: int
     length: int
@@ -63,7 +64,7 @@ def as_plain(file: File, header: Header) -> File:
 
 
 class CompressedFile:
-    """Reads a compressed segment by its uncompressed offsets. Threads may share it: what it keeps is replaced whole."""
+    """Reads a compressed segment by its uncompressed offsets. Threads may share it: its cache is replaced in one."""
 
     def __init__(self, file: File, header: Header) -> None:
         assert header.ending is not None
@@ -105,7 +106,7 @@ class CompressedFile:
         self._file.close()
 
     def _piece(self, offset: int, end: int) -> bytes:
-        """The bytes from an offset on, to the end of its member at most: zeros if they cannot be had."""
+        """The bytes from an offset on, to the end of its member at most; zeros if the member cannot be read."""
         members = self._table()
         number = bisect.bisect_right(members, offset, key=lambda member: member.begin) - 1
         following = members[number + 1].begin if number + 1 < len(members) else self._end
@@ -119,7 +120,7 @@ class CompressedFile:
         return data[offset - member.begin : end - member.begin]
 
     def _inflated(self, member: GzipMember, size: int) -> bytes:
-        """A member's bytes; none, if they are not as many as there must be."""
+        """A member's bytes; empty if their number is wrong."""
         packed = self._file.read_at(member.offset, member.length)
         unpacking = zlib.decompressobj(_GZIP_BITS)
         try:
@@ -149,7 +150,7 @@ class CompressedFile:
         return [GzipMember(*fields) for fields in _ENTRY.iter_unpack(entries)]
 
     def _walk(self) -> Iterator[GzipMember]:
-        """The members from the first to the last that can be read one after the other."""
+        """The members from the first on, up to the first that cannot be read."""
         offset, begin = segment.SIZE_MAX, segment.SIZE_MAX
         with contextlib.suppress(zlib.error):
             while begin < self._end:
@@ -160,7 +161,7 @@ class CompressedFile:
                 offset, begin = offset + length, begin + size
 
     def _measure(self, offset: int) -> tuple[int, int]:
-        """The length of the member at an offset of the file, and of its bytes uncompressed; zeros if it is cut off."""
+        """The length of the member at an offset of the file, compressed and uncompressed; zeros if it is cut off."""
         unpacking, length, size = zlib.decompressobj(_GZIP_BITS), 0, 0
         while not unpacking.eof:
             packed = self._file.read_at(offset + length, _WALK_BYTES)
@@ -175,9 +176,9 @@ class CompressedFile:
 
 
 class Packer:
-    """Writes the frames of a new generation, plain or compressed, one after the other; the header goes in last.
+    """Writes the frames of a new generation, plain or compressed. The header is written last.
 
-    Until then the file has none and is no segment. `end` is where the next frame begins, uncompressed.
+    Until then the file has no header and is not a segment. `end` is where the next frame begins, uncompressed.
     """
 
     def __init__(self, file: File, identity: bytes, *, encoding: int) -> None:

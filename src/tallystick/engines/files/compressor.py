@@ -1,8 +1,8 @@
 """Compression of sealed segments, in a thread of its own, so that no append waits for it.
 
-Sealing a segment begins it, and so does opening a log that has one left to do. Segments of less than `bytes_min` are
-left to retention, which compresses by age. What fails leaves the segment as it was, is said in the report, and is tried
-again after the next sealing or opening. Closing the log waits for the segment that is under way.
+It starts when a segment is sealed, and when a log is opened that has an uncompressed one. Segments of less than
+`bytes_min` are left to retention, which compresses by age. A failure leaves the segment as it was and is reported; the
+next sealing or opening tries again. Closing the log waits for the segment that is being compressed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ COMPRESS_BYTES_MIN = 64 << 10
 
 
 class Compressor:
-    """Compresses what is sealed. `require_writer` raises if nothing may be written."""
+    """Compresses sealed segments. `require_writer` raises if nothing may be written."""
 
     def __init__(self, reclaimer: Reclaimer, bytes_min: int, require_writer: Callable[[], object]) -> None:
         self._reclaimer = reclaimer
         self._bytes_min = bytes_min
         self._require_writer = require_writer
-        self._lock = threading.Lock()  # nothing else is taken while it is held
+        self._lock = threading.Lock()  # no other lock is taken while it is held
         self._wanted = False
         self._thread: threading.Thread | None = None
         self.problem = ""  # why something was not compressed
@@ -50,7 +50,7 @@ class Compressor:
         self.begin([sealed])
 
     def wait(self) -> None:
-        """Come back when there is nothing to do."""
+        """Wait until there is nothing to do."""
         with self._lock:  # it is started under this lock
             thread = self._thread
         if thread is not None:

@@ -1,7 +1,7 @@
 """What is left of a damaged log, segment by segment: runs of valid frames, and gaps between them.
 
-Looks at every frame of every segment and changes nothing. A segment that is missing, or whose header is, becomes one
-whose id and bounds follow from its neighbours and the synced mark; valid frames of a file without a header still count.
+Every frame of every segment is looked at, and nothing is changed. A segment that is missing, or that has lost its
+header, gets its id and bounds from its neighbours and the synced mark. Valid frames of a file without a header count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tallystick.store.filesystem import File
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Valid frames one behind the other: offsets, and the positions they cover."""
+    """Valid frames, one after the other: their offsets, and the positions that they cover."""
 
     begin: int
     end: int
@@ -35,14 +35,14 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Positions that are lost. None, if the lost bytes held no event: then `next` equals `first`."""
+    """Positions that are lost. If the lost bytes held no event, `next` equals `first`."""
 
     first: int
     next: int
 
 
 class SurveyedSegment(msgspec.Struct):
-    """One segment of the log as it should be, and what is left of it. Without a file all of it is lost."""
+    """One segment as it should be, and what is left of it. Without a file all of it is lost."""
 
     header: Header
     name: str
@@ -54,7 +54,7 @@ class SurveyedSegment(msgspec.Struct):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether something of it is lost, be it the header alone."""
+        """Whether something of it is lost, even if only the header."""
         return self.item is None or any(isinstance(piece, Gap) for piece in self.left)
 
     @property
@@ -70,7 +70,7 @@ class SurveyedSegment(msgspec.Struct):
 
 
 def survey(found: Discovery, handles: Handles, marked: SegmentMark | None) -> list[SurveyedSegment]:
-    """Every segment in order, those that are missing put in between."""
+    """Every segment in order, with those that are missing in their places."""
     parts: list[SurveyedSegment] = []
     expected, previous = 1, None
     for number, item in enumerate(found.segments):
@@ -90,7 +90,7 @@ def survey(found: Discovery, handles: Handles, marked: SegmentMark | None) -> li
 
 
 def _is_missing(marked: SegmentMark, found: Discovery) -> bool:
-    """Whether the segment that was written last is gone, or has no header any more."""
+    """Whether the segment that was written last is gone, or has lost its header."""
     return all(item.header.segment_id != marked.segment_id for item in found.segments)
 
 
@@ -107,7 +107,7 @@ def _part(item: Segment, handles: Handles, marked: SegmentMark | None, following
     known_end = item.known_end
     if marked is not None and marked.segment_id == header.segment_id:
         known_next, known_end = max(known_next, marked.next_position), max(known_end, marked.end)
-    left = what_is_left(
+    left = runs_and_gaps(
         file, header.identity, begin=header.size, end=end, position=header.first_position, known_next=known_next
     )
     if _is_cut(left, known_end):
@@ -117,15 +117,15 @@ def _part(item: Segment, handles: Handles, marked: SegmentMark | None, following
 
 
 def _is_cut(left: list[Run | Gap], known_end: int) -> bool:
-    """Whether frames without events are gone from the end: all positions are there, and it ended later."""
+    """Whether frames without events are missing at the end: all positions are there, but the segment ended later."""
     last = left[-1] if left else None
     return isinstance(last, Run) and last.end < known_end
 
 
-def what_is_left(
+def runs_and_gaps(
     file: File, identity: bytes, *, begin: int, end: int, position: int, known_next: int
 ) -> list[Run | Gap]:
-    """Runs and gaps of a file. Bytes behind the last valid frame are a gap only if it is known what they held."""
+    """Runs and gaps of a file. Bytes after the last valid frame are a gap only if it is known what they held."""
     left: list[Run | Gap] = []
     while begin < end:
         scanner = Scanner(file, identity, offset=begin, end=end, position=position)
@@ -136,11 +136,11 @@ def what_is_left(
         position = scanner.position or position
         if scanner.clean:
             break
-        behind = next_valid_frame(file, identity, begin=scanner.offset + 1, end=end, position=position)
-        if behind is None:
+        valid = next_valid_frame(file, identity, begin=scanner.offset + 1, end=end, position=position)
+        if valid is None:
             break
-        left.append(Gap(position, behind.first_position))
-        begin, position = behind.offset, behind.first_position
+        left.append(Gap(position, valid.first_position))
+        begin, position = valid.offset, valid.first_position
     if position < known_next:
         left.append(Gap(position, known_next))
     return left
@@ -149,7 +149,7 @@ def what_is_left(
 def _missing(
     found: Discovery, handles: Handles, previous: Segment | None, item: Segment, first: int, next_: int
 ) -> SurveyedSegment:
-    """The segment that must have stood before this one."""
+    """The segment that must have been before this one."""
     header = Header(
         store_id=item.header.store_id,
         segment_id=item.header.previous_id,
@@ -165,7 +165,7 @@ def _missing(
 def _missing_last(
     found: Discovery, handles: Handles, previous: Segment, marked: SegmentMark, first: int
 ) -> SurveyedSegment:
-    """The segment that the mark speaks of, when it is gone."""
+    """The segment that the mark names, when it is gone."""
     header = Header(
         store_id=previous.header.store_id,
         segment_id=marked.segment_id,
@@ -179,31 +179,31 @@ def _missing_last(
 
 
 def _salvaged(found: Discovery, handles: Handles, header: Header, next_: int) -> SurveyedSegment:
-    """What can be had of a segment from a file whose header is damaged; nothing, if there is no such file."""
+    """What is left of a segment in a file whose header is damaged; nothing if there is no such file."""
     for name in found.headless:
         path = f"{handles.directory}/{name}"
         file = handles.files.open_read(path)
         for identity in {header.segment_id, _indexed_identity(handles, name)}:
-            behind = next_valid_frame(file, identity, begin=0, end=file.size(), position=header.first_position)
-            if behind is None or behind.first_position >= next_:
+            valid = next_valid_frame(file, identity, begin=0, end=file.size(), position=header.first_position)
+            if valid is None or valid.first_position >= next_:
                 continue
-            left = what_is_left(
+            left = runs_and_gaps(
                 file,
                 identity,
-                begin=behind.offset,
+                begin=valid.offset,
                 end=file.size(),
-                position=behind.first_position,
+                position=valid.first_position,
                 known_next=next_,
             )
-            if behind.first_position > header.first_position:
-                left.insert(0, Gap(header.first_position, behind.first_position))
+            if valid.first_position > header.first_position:
+                left.insert(0, Gap(header.first_position, valid.first_position))
             return SurveyedSegment(header, name, left, file, identity, None, left[-1].next)
         file.close()
     return SurveyedSegment(header, "", [Gap(header.first_position, next_)], next_position=next_)
 
 
 def indexes(handles: Handles, store_id: bytes) -> list[SealedIndex]:
-    """Every index that can be read: it outlives a segment that is gone or cut."""
+    """Every index that can be read. An index may outlive its segment."""
     found: list[SealedIndex] = []
     for name in handles.files.list(f"{handles.directory}/index"):
         file = handles.files.open_read(f"{handles.directory}/index/{name}")
@@ -217,7 +217,7 @@ def indexes(handles: Handles, store_id: bytes) -> list[SealedIndex]:
 
 
 def _indexed_identity(handles: Handles, name: str) -> bytes:
-    """The identity of the segment that the index of this name is of; none, if it does not say."""
+    """The identity of the segment that an index file belongs to; `NO_SEGMENT` if it cannot be read."""
     path = f"{handles.directory}/index/{name.removesuffix('.log')}.idx"
     if not handles.files.exists(path):
         return segment.NO_SEGMENT

@@ -30,7 +30,7 @@ from tallystick.store.page import Hole
 OWN_NAMES = frozenset({segment.CURRENT, MARK_NAME, "lock", "index", "snapshots", "quarantine"})
 BESIDE_THE_LOG = (BESIDE, damage_file.NAME)
 OF_THE_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM, errno.ENOSPC})
-"""Why a file cannot be opened just now, which says nothing of the file."""
+"""Reasons of this process or machine why a file cannot be opened. They say nothing about the file."""
 
 UNKNOWN_END = "the synced mark is lost too, so it is not known how far the log reached"
 
@@ -39,7 +39,7 @@ TEMPORARY = (f"{segment.CURRENT}.tmp", f"{MARK_NAME}.tmp")
 
 
 class Discovery(msgspec.Struct):
-    """The result of looking."""
+    """What was found in a directory."""
 
     segments: list[Segment]
     holes: list[Hole]
@@ -49,38 +49,38 @@ class Discovery(msgspec.Struct):
     current_damage: str = ""
     superfluous: list[str] = []
     absorbed: list[str] = []
-    is_open_ended: bool = False  # the end is lost, and the mark that says how far the log reached
+    is_open_ended: bool = False  # the end is lost, and so is the mark that says how far the log reached
     headless: list[str] = []
 
 
 def discover(handles: Handles, mark: SegmentMark | None) -> Discovery:
-    """Look at a directory. Reads headers and index headers, not the segments."""
+    """Look at a directory. This reads the headers of segments and indexes, but no frame."""
     names = handles.files.list(handles.directory)
     found = Discovery([], [], [], [name for name in names if is_temporary(name)])
     for name in names:
         if name == segment.CURRENT or segment.SEALED.fullmatch(name):
-            _take(handles, name, found)
+            _add_segment(handles, name, found)
         elif name not in OWN_NAMES and not is_temporary(name) and not name.startswith(BESIDE_THE_LOG):
             found.unknown.append(name)
     _sort(found.segments)
     _keep_one_store(found)
-    _set_apart(found, handles)
+    _leave_out(found, handles)
     for number, item in enumerate(found.segments):
         older = found.segments[:number]
         item.org_before = functools.partial(org_in, older)
-        _bound(item, found.segments[number + 1] if number + 1 < len(found.segments) else None)
+        _set_end(item, found.segments[number + 1] if number + 1 < len(found.segments) else None)
         item.load_index()
     _find_gaps(found, mark, handles)
     return found
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file is one that we were about to put in place."""
+    """Whether a file was staged, and not yet put in place."""
     return name in TEMPORARY or segment.STAGED.fullmatch(name) is not None
 
 
-def _take(handles: Handles, name: str, found: Discovery) -> None:
-    """Read one segment's header; a file that has none becomes a hole where its positions are missing."""
+def _add_segment(handles: Handles, name: str, found: Discovery) -> None:
+    """Read the header of one segment. Without it the file is unknown, and its positions will be a hole."""
     path = f"{handles.directory}/{name}"
     try:
         header, file = open_segment(handles.files, path)
@@ -101,7 +101,7 @@ def _take(handles: Handles, name: str, found: Discovery) -> None:
 
 
 def _keep_one_store(found: Discovery) -> None:
-    """Leave out segments of another store: the current segment says which store this is, else the majority."""
+    """Leave out segments of another store. The current segment says which store this is, or the majority."""
     stores = [item.header.store_id for item in found.segments]
     if len(set(stores)) <= 1:
         return
@@ -113,14 +113,14 @@ def _keep_one_store(found: Discovery) -> None:
 
 
 def _sort(segments: list[Segment]) -> None:
-    """Put segments in order. One without events begins where the next one does: there the headers say the order."""
+    """Put segments in order. Where a segment without events begins with the next one, headers say the order."""
     segments.sort(key=lambda item: (item.header.first_position, item.name == segment.CURRENT))
     groups = [list(same) for _, same in itertools.groupby(segments, key=lambda item: item.header.first_position)]
     segments[:] = [item for same in groups for item in _linked(same)]
 
 
 def _linked(same: list[Segment]) -> list[Segment]:
-    """Segments that begin at one position, each behind the one that its header names."""
+    """Segments that begin at one position, each after the one that its header names."""
     followers: dict[bytes, list[Segment]] = {}
     ids = {item.header.segment_id for item in same}
     for item in same:
@@ -134,8 +134,8 @@ def _linked(same: list[Segment]) -> list[Segment]:
     return ordered + [item for rest in followers.values() for item in rest]
 
 
-def _set_apart(found: Discovery, handles: Handles) -> None:
-    """Leave out older generations and copies of segments that are there, and segments that were joined to one."""
+def _leave_out(found: Discovery, handles: Handles) -> None:
+    """Leave out older generations, copies, and segments that were joined to another one that is there."""
     try:
         for item in _superfluous(found.segments, handles):
             found.segments.remove(item)
@@ -182,8 +182,8 @@ def _same_bytes(one: Segment, other: Segment, handles: Handles) -> bool:
         )
 
 
-def _bound(item: Segment, following: Segment | None) -> None:
-    """A sealed segment ends where it says itself, or else the next one, whatever its file holds behind that."""
+def _set_end(item: Segment, following: Segment | None) -> None:
+    """A sealed segment ends where its own header says, or the next one's, whatever its file holds after that."""
     item.end = min(item.end, _known_end(item, following) or item.end)
 
 
@@ -220,7 +220,7 @@ def _find_gaps(found: Discovery, mark: SegmentMark | None, handles: Handles) -> 
 
 
 def _compare_with_mark(found: Discovery, mark: SegmentMark | None, handles: Handles) -> None:
-    """A current.log that cannot be read, or a mark for a segment that is gone: the end of the log is missing.
+    """If current.log cannot be read, or the mark names a segment that is gone, the end of the log is missing.
 
     No crash leaves a log without both: a mark is put in place with the first current.log, and is never removed.
     """
@@ -236,7 +236,7 @@ def _compare_with_mark(found: Discovery, mark: SegmentMark | None, handles: Hand
 
 
 def _next_position(item: Segment, handles: Handles) -> int:
-    """The position behind a sealed segment's last, from its index if that covers it, else by scanning."""
+    """The position after the last one of a sealed segment: from its index if that covers it, otherwise by a scan."""
     if item.base is not None and item.base.covered_end == item.end:
         return item.base.next_position
     if item.header.ending is not None and item.header.ending.end == item.end:
@@ -256,9 +256,9 @@ def _next_position(item: Segment, handles: Handles) -> int:
 def require_segments(
     found: Discovery, directory: str, mark: SegmentMark | None, known: Sequence[KnownPosition]
 ) -> None:
-    """Refuse a directory whose segments are all unreadable: there is nothing to open."""
+    """Refuse a directory without a readable segment."""
     if found.segments:
         return
     last = max((mark.next_position if mark else 2) - 1, 1, *(reached.position for reached in known))
-    reason = f"no segment of {directory} can be read: " + ("; ".join(found.unknown) or "there is none")
+    reason = f"no segment of {directory} can be read: " + ("; ".join(found.unknown) or "the directory has no segments")
     raise errors.Damaged(first=1, last=last, reason=reason)

@@ -1,4 +1,4 @@
-"""What a donor gives for a gap, as frames: with the side records of a copy of this log, or with those that follow."""
+"""The frames that a donor gives for a gap. Side records come from a copy of this log, or follow from control facts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tallystick.engines.files import side
 from tallystick.engines.files.damage import Gap
 from tallystick.engines.files.engine import FilesLog
 from tallystick.engines.files.frame import Body, Frame
-from tallystick.engines.files.rewrite import FrameDraft, piece_of
+from tallystick.engines.files.rewrite import FrameDraft, kept_frame
 from tallystick.engines.files.side import SideRecords
 from tallystick.event.model import Event
 from tallystick.store import facts
@@ -31,7 +31,7 @@ def copy_of_this(donor: Donor, store_id: bytes) -> FilesLog | None:
 
 
 class DonorEvents:
-    """The events and frames that a donor gives for gaps."""
+    """The events and frames that fill gaps."""
 
     def __init__(self, donor: Donor, *, store_id: bytes) -> None:
         self._donor = donor
@@ -43,13 +43,13 @@ class DonorEvents:
         if gap.next > gap.first:
             yield from self._donor.events(gap.first, gap.next - 1)
 
-    def pieces(self, gap: Gap, *, recorded: int) -> Iterator[FrameDraft]:
-        """The frames of a gap. `recorded` is when the one before it was, for want of something better."""
+    def frames(self, gap: Gap, *, recorded: int) -> Iterator[FrameDraft]:
+        """The frames of a gap. `recorded` is the time of the frame before it, used where the donor has no time."""
         if gap.next == gap.first:
             return
-        yield from self._pieces_of_copy(self._copy, gap) if self._copy is not None else self._made(gap, recorded)
+        yield from self._frames_of_copy(self._copy, gap) if self._copy is not None else self._new_frames(gap, recorded)
 
-    def _pieces_of_copy(self, log: FilesLog, gap: Gap) -> Iterator[FrameDraft]:
+    def _frames_of_copy(self, log: FilesLog, gap: Gap) -> Iterator[FrameDraft]:
         reached = gap.first
         for last, body in log.bodies(after=gap.first - 1, until=gap.next - 1):
             assert not isinstance(body, Hole)
@@ -58,18 +58,18 @@ class DonorEvents:
             yield FrameDraft(reached, end, body.recorded, events, list(body.side))
             reached = end
 
-    def _made(self, gap: Gap, recorded: int) -> Iterator[FrameDraft]:
-        """Frames of a few hundred events each. They cover all positions of the gap, though some may be pruned."""
+    def _new_frames(self, gap: Gap, recorded: int) -> Iterator[FrameDraft]:
+        """Frames of at most `PIECE_EVENTS_MAX` events. They cover every position of the gap, also pruned ones."""
         waiting: list[Event] = []
         first = gap.first
         for event in self.events(gap):
             if len(waiting) == PIECE_EVENTS_MAX:
-                yield self._piece(first, event.position, recorded, waiting)
+                yield self._draft(first, event.position, recorded, waiting)
                 first, waiting = event.position, []
             waiting.append(event)
-        yield self._piece(first, gap.next, recorded, waiting)
+        yield self._draft(first, gap.next, recorded, waiting)
 
-    def _piece(self, first: int, next_: int, recorded: int, events: list[Event]) -> FrameDraft:
+    def _draft(self, first: int, next_: int, recorded: int, events: list[Event]) -> FrameDraft:
         log = self._donor.log
         known = log.recorded_at(events[-1].position) if log is not None and events else None
         return FrameDraft(first, next_, known or recorded, events, side.encode(records_of(events)))
@@ -105,18 +105,18 @@ def records_of(events: Iterable[Event]) -> SideRecords:
 
 
 class ClaimsFilter:
-    """What control facts leave of given events: nothing of what was pruned, no payload or answer of what was erased."""
+    """What control facts leave of events: nothing of what was pruned, no payload and no response of what was erased."""
 
     def __init__(self, claims: Claims) -> None:
         self._claims = claims
 
-    def applied(self, piece: FrameDraft) -> FrameDraft:
-        """A piece without what is gone."""
-        frame = Frame(0, 0, piece.first_position, piece.next_position)
-        return piece_of(frame, Body(piece.recorded, piece.events, list(map(self._answered, piece.side))), self)
+    def kept(self, draft: FrameDraft) -> FrameDraft:
+        """A frame without what is gone."""
+        frame = Frame(0, 0, draft.first_position, draft.next_position)
+        return kept_frame(frame, Body(draft.recorded, draft.events, list(map(self._answered, draft.side))), self)
 
     def _answered(self, record: Any) -> Any:
-        """A record as it is; that of a command which appended what was erased since, without its response."""
+        """A record as it is. A command that appended an event which was erased since loses its response."""
         if record[0] != "command":
             return record
         command = msgspec.convert(record[1:], CommandRecord)

@@ -8,27 +8,29 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
-from tallystick.engines.files import check, known_positions, opener, side
+from tallystick.engines.files import inspection, known_positions, opener, side
 from tallystick.engines.files.change_signal import ChangeSignal, poll
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.compressor import Compressor
 from tallystick.engines.files.queries import FileQueries
-from tallystick.engines.files.reclaim import Reclaimer, brings_erasures
+from tallystick.engines.files.reclaim import Reclaimer, has_erasures
 from tallystick.engines.files.side import SideRecords
-from tallystick.engines.files.snapshots import FileSnapshots, brings_snapshots
+from tallystick.engines.files.snapshots import FileSnapshots, has_snapshots
 from tallystick.engines.files.view import LogView
 from tallystick.engines.files.writer import SegmentWriter
 from tallystick.engines.tables.side_tables import SideTables
 from tallystick.store import capabilities, leases, transfer
-from tallystick.store.combining import Combiner, apart, by_bytes, commit_each
+from tallystick.store.combining import Combiner, commit_groups
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, with_known
 from tallystick.store.events import Problem, Report
 from tallystick.store.filesystem import FULL
 from tallystick.store.idempotency import CommandKey, CommandRecord
-from tallystick.store.ledger import Holder, Ledger
+from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.maintenance import Reclaimed
 from tallystick.store.transfer import Received, Transfer
+
+HEADS_MAX = 1 << 16
 
 
 class FilesLog(FileQueries, SideTables):
@@ -56,7 +58,7 @@ class FilesLog(FileQueries, SideTables):
         files = opened.handles.files
         beside = f"{directory}/{known_positions.BESIDE}"
         damage = DamageFile(files, directory)
-        self._combiner = Combiner(self._commit)
+        self._combiner = Combiner(functools.partial(commit_groups, commit=self._commit))
         view = LogView(opened, url=self.url, readonly=readonly, lock=self._combiner.lock, damage=damage)
         FileQueries.__init__(self, view, damage)
         SideTables.__init__(self, beside, is_moved=functools.partial(files.is_moved, directory), has_mark=True)
@@ -68,7 +70,7 @@ class FilesLog(FileQueries, SideTables):
         self._compressor = Compressor(self._reclaimer, compress_bytes_min, self._require_writer)
         self._writer: SegmentWriter | None = None
         if opened.mark_file is not None and opened.lock is not None:
-            opened.recovered += self.snapshots.tidy()
+            opened.recovered += self.snapshots.remove_orphans()
             opened.recovered += self.quarantine_side_tables(f"{directory}/quarantine", time_ns=clock())
             self._writer = SegmentWriter(
                 view,
@@ -86,31 +88,26 @@ class FilesLog(FileQueries, SideTables):
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        self._view.birthplace.require()
+        self._view.process.require()
         for transaction in transactions:
             if transaction.maintenance is not None:
                 return self._commit_with_maintenance(transactions)
         return self._combiner.commit(transactions)
 
     def _commit_with_maintenance(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        erases, keeps = brings_erasures(transactions), brings_snapshots(transactions)
+        erases, keeps = has_erasures(transactions), has_snapshots(transactions)
         if erases or keeps:
             self._require_writer()
         if erases:
             self.note_drops(transactions)
         commit = self._combiner.commit
-        outcomes = self.snapshots.around(transactions, commit) if keeps else commit(transactions)
+        outcomes = self.snapshots.commit_with_files(transactions, commit) if keeps else commit(transactions)
         if erases:
             self._reclaimer.finish_erasures()
             self.apply_noted_drops(self.read, transactions)
         return outcomes
 
-    def _commit(self, transactions: list[Transaction]) -> list[Outcome]:
-        if len(transactions) == 1:
-            return apart(self._commit_group, transactions)
-        return commit_each(by_bytes(transactions), functools.partial(apart, self._commit_group))
-
-    def _commit_group(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+    def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         writer = self._require_writer()
         ledger = Ledger(self, next_position=writer.next_position, holder=self._holder)
         outcomes: list[Outcome] = []
@@ -119,14 +116,14 @@ class FilesLog(FileQueries, SideTables):
                 outcomes.append(ledger.judge(transaction))
             except errors.TallyError as refusal:
                 outcomes.append(refusal)
-        records = side.of_ledger(ledger, self.commands.load)
+        records = side.NOTHING if ledger.only_appends else side.of_ledger(ledger, self.commands.load)
         if ledger.rows or records is not side.NOTHING:
             with self.projecting(ledger.rows):
                 self._write(writer, ledger, records)
         return outcomes
 
     def receive(self, part: Transfer) -> None:
-        self._view.birthplace.require()
+        self._view.process.require()
         with self._combiner.lock:
             writer = self._require_writer()
             received = transfer.judge(self, part, head=writer.next_position - 1)
@@ -140,25 +137,32 @@ class FilesLog(FileQueries, SideTables):
             self._write(writer, nothing, SideRecords(forgotten=digests))
 
     def _write(self, writer: SegmentWriter, ledger: Ledger | Received, records: SideRecords) -> None:
-        """Make a commit durable, with everything that belongs to it, and tell those who wait."""
+        """Make a commit durable, with the snapshots that belong to it, and wake the threads that wait for it."""
         try:
             if records.snapshots:
                 self._publish(writer, records)
             count = len(ledger.rows) if isinstance(ledger, Ledger) else ledger.until - ledger.after
             writer.append(ledger.rows, ledger.heads, ledger.sources, records, count=count)
             self._note_heads(ledger.heads)
-            ledger.committed()
+            if records.leases:
+                ledger.committed()
         except errors.NoSpace:
             self.snapshots.withdraw(records.snapshots)
             raise
         except errors.TallyError:
             raise
-        except BaseException as interruption:  # Ctrl-C in the middle: what is on disk is for recovery to say
+        except BaseException as interruption:  # Ctrl-C in the middle: only recovery can say what is on disk
             writer.poison("an interrupted append", interruption)
             raise
         if records.dropped:
             self.snapshots.remove(records.dropped)
         self._changed.notify()
+
+    def _note_heads(self, heads: dict[str, Head]) -> None:
+        """Remember the ends of streams that were just written to. The oldest entries are forgotten."""
+        self._heads |= heads
+        while len(self._heads) > HEADS_MAX:
+            del self._heads[next(iter(self._heads))]
 
     def _publish(self, writer: SegmentWriter, records: SideRecords) -> None:
         try:
@@ -198,27 +202,27 @@ class FilesLog(FileQueries, SideTables):
     def command(self, key: CommandKey) -> CommandRecord | None:
         return self.commands.load(key)
 
+    # --- state -----------------------------------------------------------------------------------------------------
+
     def wait(self, after: int, *, timeout: float) -> int:
         if self.readonly:
             return poll(self.head, after, timeout)
         self._changed.wait_for(lambda: self._view.closed or self.head() > after, timeout)
         return self.head()
 
-    # --- state -----------------------------------------------------------------------------------------------------
-
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         self._view.refresh()
-        yield from check.problems(self._view, progress)
+        yield from inspection.problems(self._view, progress)
 
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
-        self._view.birthplace.require()
+        self._view.process.require()
         self._require_writer()
         return self._reclaimer.reclaim(compress_before=compress_before, progress=progress)
 
     def report(self) -> Report:
         self._view.refresh()
-        facts = check.facts(self._view, writing=self._writer is not None)
-        facts |= check.upkeep_facts(self._view.life, self.snapshots, self._compressor.problem, self._writer)
+        facts = inspection.facts(self._view, writing=self._writer is not None)
+        facts |= inspection.upkeep_facts(self._view.life, self.snapshots, self._compressor.problem, self._writer)
         found = with_known(list(map(problem_of, self._view.holes)), self.damage.known())
         if self._writer is not None and self._writer.poisoned is not None:
             found.append(Problem("writer", self._writer.poisoned.message))
@@ -226,7 +230,7 @@ class FilesLog(FileQueries, SideTables):
         return Report(self.engine, facts, (*self._view.opened.recovered, *self.lost_side_writes()), tuple(found))
 
     def close(self) -> None:
-        if not self._view.birthplace.is_current:  # a forked child: its parent may hold the locks
+        if not self._view.process.is_current:  # a forked child owns nothing of it, and its locks may be held
             self._view.closed = True
             return
         self._reclaimer.is_ending = True
@@ -240,12 +244,12 @@ class FilesLog(FileQueries, SideTables):
         self._changed.notify()
 
     def _leave(self) -> None:
-        """Give leases back, and end the writing."""
+        """Give leases back, and close the writer."""
         writer = self._writer
         if writer is None:
             return
         healthy = writer.poisoned is None and not self._view.holes
         if healthy and self._holder.held:
-            with contextlib.suppress(errors.TallyError, OSError):  # nothing is lost: the next opening finds them
+            with contextlib.suppress(errors.TallyError, OSError):  # the next opening takes them over
                 self._commit([Transaction([], release=tuple(self._holder.held))])
         writer.close(clean=healthy)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tallystick import errors
 from tallystick.engines.files import segment
 from tallystick.engines.files.compressed import open_segment
-from tallystick.engines.files.section_cache import SectionCache
+from tallystick.engines.files.index_file import SectionCache
 from tallystick.store.filesystem import File, FileSystem
 from tallystick.store.page import Hole
 

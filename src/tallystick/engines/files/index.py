@@ -1,7 +1,7 @@
 """The index of a segment: everything in it follows from the segment and can be rebuilt from it.
 
-While a segment grows its index grows in memory (`GrowingIndex`); at sealing and at a clean close it is written and
-then read in place (`SealedIndex`, in index_file.py). Both answer the same questions, with offsets of frames.
+While a segment grows, its index grows in memory (`GrowingIndex`). At sealing and at a clean close it is written to a
+file, and then read in place (`SealedIndex`, in index_file.py). Both answer the same questions, with offsets of frames.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tallystick.store import leases
 from tallystick.store.ledger import Head, Source
 
 POSTING = struct.Struct(">QI")  # the first seq of a stream in a frame, and the frame's offset
-FRAME_STEP_BYTES = 32 << 10  # frames are noted this far apart; the way between is scanned
+FRAME_STEP_BYTES = 32 << 10  # frames are listed this far apart; what is between is scanned
 
 CommandPlace: TypeAlias = tuple[int, int]
 """The offset of the frame that holds a command, and when it was recorded."""
 
-FORGOTTEN: CommandPlace = (0, 0)  # no frame is there
+FORGOTTEN: CommandPlace = (0, 0)  # no frame has this offset
 
 FarRange: TypeAlias = tuple[str, int, int, int]
 """Stream, first and last seq of a command, and the offset of its frame, which does not hold all of these events."""
@@ -82,14 +82,14 @@ class SegmentIndex(Protocol):
 
     def stream(self, name: str) -> StreamEntry | None: ...
     def names(self, after: str) -> Iterator[Named]:
-        """The streams behind a name, in order."""
+        """The streams after a name, in order."""
 
     def each_id(self) -> Iterator[bytes]: ...
     def source(self, org: str, name: str) -> int: ...
     def lease(self, stream: str) -> leases.Lease | None: ...
     def lifecycle(self) -> Lifecycle: ...
     def command(self, digest: bytes) -> CommandPlace | None:
-        """Where the command is that has this digest; FORGOTTEN if it was forgotten here."""
+        """Where the command with this digest is; FORGOTTEN if it was forgotten here."""
 
     def commands(self) -> Iterator[tuple[bytes, CommandPlace]]:
         """Every command that was made or forgotten here, in no order."""
@@ -118,7 +118,7 @@ class GrowingIndex:
         self.made: dict[bytes, CommandPlace] = {}
         self.far: list[FarRange] = []
         self.gone: set[bytes] = set()
-        self._names: list[str] = []  # in order, as of the last time that somebody asked
+        self._names: list[str] = []  # in order, as of the last question
         self.added = 0  # events
         self._last_id = b""
 
@@ -157,7 +157,7 @@ class GrowingIndex:
     def _add_records(self, records: SideRecords, first_seqs: dict[str, int], offset: int) -> None:
         self.leases |= {lease.stream: lease for lease in records.leases}
         self.life.take(records)
-        for end in (end for loss in records.losses for end in loss.ends):  # events that may follow go on from there
+        for end in (end for loss in records.losses for end in loss.ends):  # later events may continue from there
             head, entry = Head(end.seq, end.link, end.org), self.streams.get(end.stream)
             if entry is None:
                 self.streams[end.stream] = StreamEntry(head, bytearray())
@@ -178,7 +178,7 @@ class GrowingIndex:
     def _add_ids(self, ids: list[bytes], offset: int) -> None:
         if ids and ids[0] > self._last_id and all(map(operator.lt, ids, ids[1:])):
             self._last_id = ids[-1]
-            self.ids += b"".join(ids)  # before the offsets, which say to readers how many ids there are
+            self.ids += b"".join(ids)  # before the offsets: their number says to readers how many ids there are
             self.id_offsets.extend([offset] * len(ids))
         else:
             self.strays |= dict.fromkeys(ids, offset)
@@ -189,7 +189,7 @@ class GrowingIndex:
 
     @property
     def repeated(self) -> bool:
-        """Whether an id stands in two places."""
+        """Whether an id is in two places."""
         return self.added != len({id_ for id_, _ in self.all_ids()})
 
     def find(self, id_: bytes) -> int | None:
@@ -216,8 +216,8 @@ class GrowingIndex:
         names = self._names
         if len(names) != len(self.streams):
             names = self._names = sorted(self.streams)
-        behind = itertools.islice(names, bisect.bisect_right(names, after), None)
-        return ((name, self.streams[name].head) for name in behind)
+        following = itertools.islice(names, bisect.bisect_right(names, after), None)
+        return ((name, self.streams[name].head) for name in following)
 
     def source(self, org: str, name: str) -> int:
         return side.last_of(self.sources, org, name)
@@ -242,7 +242,7 @@ class GrowingIndex:
 
 
 def facts_of(events: Sequence[Event], org_before: dict[str, str | None]) -> tuple[dict[str, Head], dict[Source, int]]:
-    """The heads and source sequences that follow from scanned events; orgs before them are given."""
+    """The heads and source sequences that follow from scanned events, given the orgs of their streams before them."""
     heads: dict[str, Head] = {}
     sources: dict[Source, int] = {}
     for event in events:

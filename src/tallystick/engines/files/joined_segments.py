@@ -1,14 +1,15 @@
-"""Joining sealed segments that lie side by side below the floor, so that their number does not grow with the days.
+"""Joining neighbouring sealed segments below the floor, so that their number does not grow with every day.
 
-What is left of a segment after a prune is little: control facts, ids of pruned events, side records. Such segments are
-written as one, the next generation of the last of them: it has that one's id and name, so its follower still names it,
-and begins where the first one began. A side record names the ids of the others. In this order, each step durable:
+Little is left of a segment after a prune: control facts, ids of pruned events, side records. Such segments are written
+as one, the next generation of the last of them. It has the id and the name of that segment, so that its follower still
+names it, and it begins where the first one began. A side record lists the ids of the others. Each step is durable
+before the next one:
 
-1. the joined segment is written beside its name, synced, read back, and renamed over the last one
-2. for each of the others: its index is removed, then its file
+1. The joined segment is staged as NAME.log.tmp, synced, read back, and renamed over the last segment.
+2. For each of the others, its index is removed, and then its file.
 
-A crash leaves the old segments, or the joined one and some of the old ones beside it. A segment that a joined one names
-and covers is no part of the log any more: it is left out by everyone who opens the log, and removed by the writer.
+A crash leaves the old segments, or the joined one and some of the old ones. A segment that a joined one names and
+covers is no longer part of the log: everyone who opens the log leaves it out, and the writer removes it.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from tallystick.engines.files.segment import Header
 from tallystick.engines.files.segments import Segment
 from tallystick.store.filesystem import FileSystem
 
-JOINED_BYTES_MAX = 4 << 20  # uncompressed; what is larger stays alone
+JOINED_BYTES_MAX = 4 << 20  # uncompressed; a larger segment is not joined
 RECORD = "joined"
 
 
 def runs(sealed: Iterable[Segment], *, floor: int) -> Iterator[list[Segment]]:
-    """Neighbours below the floor that together are small enough to be one segment."""
+    """Neighbours below the floor that are together small enough for one segment."""
     run: list[Segment] = []
     size = 0
     for item in sealed:
@@ -61,21 +62,19 @@ def header_of(run: list[Segment]) -> Header:
     )
 
 
-def pieces_of(
-    run: list[Segment], handles: Handles, remains_of: Callable[[Segment], KeepFilter]
-) -> Iterator[FrameDraft]:
-    """The frames of all of them as they shall be kept, the first of them with the ids of those that are joined."""
-    kept = (rewrite.pieces_of(item, handles, remains_of(item)) for item in run)
-    pieces = rewrite.joined(itertools.chain.from_iterable(kept))
+def frames_of(run: list[Segment], handles: Handles, keep_of: Callable[[Segment], KeepFilter]) -> Iterator[FrameDraft]:
+    """The frames to keep of all of them. The first frame lists the ids of the segments that are joined."""
+    kept = (rewrite.frames_of(item, handles, keep_of(item)) for item in run)
+    drafts = rewrite.with_empty_joined(itertools.chain.from_iterable(kept))
     at, created = run[0].header.first_position, run[0].header.created
-    first = next(pieces, FrameDraft(at, at, created, [], []))
+    first = next(drafts, FrameDraft(at, at, created, [], []))
     first.side.append((RECORD, b"".join(item.header.segment_id for item in run[:-1])))
     yield first
-    yield from pieces
+    yield from drafts
 
 
 def absorbed(segments: list[Segment], handles: Handles) -> list[Segment]:
-    """Those of these segments, in order, that are in a joined one which is there too."""
+    """Those of these segments, in order, that were joined into another one of them."""
     firsts = [item.header.first_position for item in segments]
     found: list[Segment] = []
     for whole in segments:
@@ -108,12 +107,10 @@ def _joined_ids(whole: Segment, handles: Handles) -> Iterator[bytes]:
 
 
 def remove(handles: Handles, names: list[str]) -> list[str]:
-    """Remove the files of absorbed segments, durably; returns those that somebody has open where that forbids it."""
+    """Remove the files of absorbed segments, durably; returns those that cannot be removed while they are open."""
     files, directory = handles.files, handles.directory
-    if not names:
-        return []
     bare = [name for name in names if _is_removed(files, f"{directory}/index/{name.removesuffix('.log')}.idx")]
-    files.sync_dir(f"{directory}/index")  # first: no index is left without a segment, for no one would remove it
+    files.sync_dir(f"{directory}/index")  # first: nobody would remove an index that is left without its segment
     gone = [name for name in bare if _is_removed(files, f"{directory}/{name}")]
     files.sync_dir(directory)
     return [name for name in names if name not in gone]

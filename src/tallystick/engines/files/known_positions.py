@@ -1,7 +1,8 @@
-"""What knows how far a log reached, besides its segments and its mark: indexes, snapshots, checkpoints, projections.
+"""How far a log must have reached: positions known to its indexes, snapshots, checkpoints and projections.
 
-Each of them was written after what it speaks of was durable, and positions are never used twice. So a log that ends
-before one of them has lost its end, whatever its segments say. What belongs to another store says nothing.
+Each of these was written after the position that it names was durable, and positions are never used twice. So a log
+that ends before one of them has lost its end, whatever its segments and its mark say. Positions of another store do not
+count.
 """
 
 from __future__ import annotations
@@ -9,17 +10,18 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 
 import msgspec
 
 from tallystick.engines.files import index_file
-from tallystick.engines.files.segments import Segments
+from tallystick.engines.files.segments import Segment
 from tallystick.engines.tables.side_tables import recorded_checkpoints
 from tallystick.store.filesystem import File, FileSystem
 from tallystick.store.page import Hole
 
 BESIDE = "beside.db"
-SNAPSHOTS_MAX = 16  # the newest by name: their names rise with time
+SNAPSHOTS_MAX = 16  # the newest, because their names rise with time
 _HEAD_BYTES = 4096
 _GZIP = zlib.MAX_WBITS | 16
 _POSITION = re.compile(
@@ -28,7 +30,7 @@ _POSITION = re.compile(
 
 
 class KnownPosition(msgspec.Struct, frozen=True):
-    """A position that was durable, who says so, and the store it was in (empty: it does not say)."""
+    """A position that was durable, the file that says so, and its store (empty if the file does not say)."""
 
     position: int
     by: str
@@ -37,7 +39,7 @@ class KnownPosition(msgspec.Struct, frozen=True):
 
 
 def gather(files: FileSystem, directory: str) -> list[KnownPosition]:
-    """Everything that says how far the log in a directory reached."""
+    """Every position that is known of the log in a directory."""
     beside = f"{directory}/{BESIDE}"
     found = [*_of_indexes(files, directory), *_of_snapshots(files, directory)]
     if files.exists(beside):
@@ -48,17 +50,16 @@ def gather(files: FileSystem, directory: str) -> list[KnownPosition]:
     return found
 
 
-def farthest(known: Sequence[KnownPosition], segments: Segments) -> KnownPosition | None:
-    """What is farthest behind the end of the log; None if nothing is."""
-    last = segments[-1]
-    ours = [each for each in known if each.store_id in (b"", last.header.store_id)]
-    found = max(ours, key=lambda each: each.position, default=None)
-    return found if found is not None and found.position >= last.next_position else None
+def farthest(known: Sequence[KnownPosition], last: Segment, end: int) -> KnownPosition | None:
+    """The farthest known position of this store; None if none is at or after `end`, where its last segment ends."""
+    ours = [each for each in known if each.store_id in (b"", last.header.store_id) and each.position >= end]
+    return max(ours, key=lambda each: each.position, default=None)
 
 
-def with_lost_end(holes: Sequence[Hole], known: Sequence[KnownPosition], segments: Segments) -> list[Hole]:
-    """The holes, and the end of the log that is lost: one that is known already may reach further."""
-    found, end = farthest(known, segments), segments[-1].next_position
+def with_lost_end(holes: Sequence[Hole], known: Sequence[KnownPosition], last: Segment) -> list[Hole]:
+    """The holes, and one for the lost end of the log, unless a hole reaches as far."""
+    end = last.next_position
+    found = farthest(known, last, end)
     if found is None or found.position <= max([0, *(hole.last for hole in holes)]):
         return list(holes)
     kept = [hole for hole in holes if hole.first < end]
@@ -75,7 +76,7 @@ def _of_indexes(files: FileSystem, directory: str) -> Iterator[KnownPosition]:
 
 
 def _of_snapshots(files: FileSystem, directory: str) -> Iterator[KnownPosition]:
-    """Full ones: a difference is further than what it builds on, but says so behind its body."""
+    """Those of full snapshots. A difference names its position only after its body."""
     for name, file in _opened(files, f"{directory}/snapshots", ".snap", newest=SNAPSHOTS_MAX):
         try:
             head = zlib.decompressobj(wbits=_GZIP).decompress(file.read_at(0, _HEAD_BYTES), _HEAD_BYTES)
@@ -86,14 +87,10 @@ def _of_snapshots(files: FileSystem, directory: str) -> Iterator[KnownPosition]:
 
 
 def _opened(files: FileSystem, folder: str, suffix: str, *, newest: int = 0) -> Iterator[tuple[str, File]]:
-    """The files of a folder, opened one after the other; what cannot be read says nothing."""
-    names = [name for name in files.list(folder) if name.endswith(suffix)] if files.exists(folder) else []
+    """The files of a folder, opened one after the other; those that cannot be opened are left out."""
+    names: list[str] = []
+    with suppress(FileNotFoundError):
+        names = [name for name in files.list(folder) if name.endswith(suffix)]
     for name in names[-newest:]:
-        try:
-            file = files.open_read(f"{folder}/{name}")
-        except OSError:
-            continue
-        try:
+        with suppress(OSError), closing(files.open_read(f"{folder}/{name}")) as file:
             yield name, file
-        finally:
-            file.close()

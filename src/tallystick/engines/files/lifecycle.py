@@ -1,6 +1,6 @@
-"""What became of events after they were recorded: pruned, erased; and which snapshots belong to the log.
+"""What became of events after they were recorded: pruned, erased, lost. And which snapshots belong to the log.
 
-It follows from side records alone. An index holds it for its segment, the log for all of them together.
+All of it follows from side records. An index holds it for one segment, an open log for all of them together.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _POSITION_BYTES = 8
 class Lifecycle:
     """Cuts by stream, positions of erased events, and of each snapshot whether it is still there.
 
-    Only the holder of the log's lock changes it, and before the head moves past what changed it: whoever saw the
-    control fact finds here what it says.
+    Only the holder of the log's lock changes it, and before the head moves: a reader that sees the control fact finds
+    here what the fact says.
     """
 
     def __init__(self) -> None:
         self.cuts: dict[str, Cut] = {}
         self.erased: set[int] = set()
-        self.snapshots: dict[bytes, bool] = {}  # False: dropped, maybe in a segment before this one
+        self.snapshots: dict[bytes, bool] = {}  # False: dropped, perhaps from an older segment
         self.floor = 0
-        self.announced = 0  # up to here control facts about what was taken over may still come
+        self.announced = 0  # up to here, control facts about events that were taken over may still come
         self.losses: list[Loss] = []
-        self.touched = 0  # behind this position no event is pruned or erased
+        self.touched = 0  # no event after this position is pruned or erased
 
     def take(self, records: SideRecords) -> None:
-        """Take in the side records of the next frame."""
+        """Apply the side records of the next frame."""
         for cut in records.cuts:
             self._prune(cut)
         for erasure in records.erasures:
@@ -48,7 +48,7 @@ class Lifecycle:
         self.snapshots |= dict.fromkeys(records.dropped, False)
 
     def merge(self, newer: Lifecycle) -> None:
-        """Take in what happened behind everything that is known here."""
+        """Apply what newer frames did."""
         for cut in newer.cuts.values():
             self._prune(cut)
         for position in newer.erased:
@@ -67,7 +67,7 @@ class Lifecycle:
         self.touched = max(self.touched, position)
 
     def visible(self, events: list[Event]) -> list[Event]:
-        """Of events in order of position those that were not pruned, without what was erased."""
+        """Those of these events, in order of position, that were not pruned; erased ones without their payloads."""
         if not events or events[0].position > self.touched:
             return events
         cuts, erased = self.cuts, self.erased
@@ -78,7 +78,7 @@ class Lifecycle:
         ]
 
     def head(self, stream: str, found: Head | None) -> Head | None:
-        """The end of a stream, given what is left of it: the cut remembers what its pruned events said."""
+        """The end of a stream, given the end of what is left of it. A cut remembers the end of the pruned part."""
         cut = self.cuts.get(stream)
         if cut is None:
             return found
@@ -113,7 +113,7 @@ def decode(fields: dict[str, Any]) -> Lifecycle:
 
 
 def merged(parts: Iterable[Lifecycle]) -> Lifecycle:
-    """Parts of a log in their order as one."""
+    """The lifecycles of parts of a log, in order, as one."""
     found = Lifecycle()
     for part in parts:
         found.merge(part)

@@ -1,8 +1,8 @@
-"""Accepting the loss of what is damaged in a file log: an empty frame with a `lost` record stands for each gap.
+"""Accepting the loss of damaged ranges of a file log: each gap becomes an empty frame with a `lost` record.
 
-The frame covers the positions of the gap, so none is used again. What an index knew of the range stays as side records:
-the ends of streams, the ids of lost events, the last sequences of sources, leases, cuts, and which snapshots there are.
-The damaged files are kept in quarantine, whole, as are files of snapshots that only lost frames named.
+The frame covers the positions of the gap, so none of them is used again. What an index knew of the range stays as side
+records: the ends of streams, the ids of lost events, the last sequences of sources, leases, cuts, and the list of
+snapshots. The damaged files are kept in quarantine, whole, and so are files of snapshots that only lost frames named.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tallystick.store.loss import Loss, LostEnd
 
 
 def accept(files: FileSystem, directory: str, *, clock: Callable[[], int], dry_run: bool) -> Acceptance:
-    """Put lost ranges in the place of every gap of a log that is not open for writing; says what is lost."""
+    """Replace every gap of a log that is not open for writing with a lost range; returns what is lost."""
     lock = files.lock(f"{directory}/lock")
     handles = Handles(files, directory)
     try:
-        found, marked, parts = refill.look(handles)
+        found, marked, parts = refill.survey_log(handles)
         if (reason := refill.why_no_end(found, marked)) is not None:
             raise errors.AcceptRefused(url=f"files:{directory}", reason=reason)
         plan = LossPlan(parts, damage.indexes(handles, parts[0].header.store_id))
@@ -54,25 +54,25 @@ def accept(files: FileSystem, directory: str, *, clock: Callable[[], int], dry_r
 class LossPlan:
     """What is left of a log, and a lost range for each gap."""
 
-    is_copy = True  # what stood in a gap is lost, and is said elsewhere
+    is_copy = True  # the result lists what was in a gap
 
     def __init__(self, parts: list[SurveyedSegment], indexes: list[SealedIndex]) -> None:
         self.parts = parts
         self.claims = Claims()
-        self.source = "nobody"
+        self.source = "none"
         self._records: dict[Gap, SideRecords] = {}
-        left = _Left()
+        left = _StreamRemains()
         for part in parts:
-            events = left.take(part)
-            known = _knowing(indexes, part)
+            events = left.add_events(part)
+            known = _covering_index(indexes, part)
             for number, gap in enumerate(gap for gap in part.gaps if gap.next > gap.first):
                 self._records[gap] = _records(gap, part, known, events, is_first=not number)
         self._note_orgs(left, indexes)
         losses = [loss for records in self._records.values() for loss in records.losses]
         self.acceptance = Acceptance(tuple(losses), *left.lost(losses))
 
-    def _note_orgs(self, left: _Left, indexes: list[SealedIndex]) -> None:
-        """Of a stream that began where no index is left, later indexes may know the org."""
+    def _note_orgs(self, left: _StreamRemains, indexes: list[SealedIndex]) -> None:
+        """Find the orgs of streams that began where no index is left: later indexes may know them."""
         for gap, records in self._records.items():
             (loss,) = records.losses
             if not loss.is_indexed:
@@ -82,18 +82,18 @@ class LossPlan:
                 self._records[gap] = msgspec.structs.replace(records, losses=(loss,))
 
     @property
-    def given(self) -> LossPlan:
+    def fill(self) -> LossPlan:
         """What fills the gaps."""
         return self
 
-    def pieces(self, gap: Gap, *, recorded: int) -> Iterator[FrameDraft]:
+    def frames(self, gap: Gap, *, recorded: int) -> Iterator[FrameDraft]:
         """One frame without events."""
         if gap.next > gap.first:
             yield FrameDraft(gap.first, gap.next, recorded, [], side.encode(self._records[gap]))
 
 
-class _Left:
-    """What is left of each stream, and what is missing between."""
+class _StreamRemains:
+    """What is left of each stream, and which seqs are missing."""
 
     def __init__(self) -> None:
         self._ends: dict[str, Event] = {}
@@ -101,7 +101,7 @@ class _Left:
         self._missing: list[LostSeqs] = []
         self._cuts: dict[str, int] = {}
 
-    def take(self, part: SurveyedSegment) -> list[Event]:
+    def add_events(self, part: SurveyedSegment) -> list[Event]:
         """Look at the events of the next part, and return them without their payloads."""
         found: list[Event] = []
         for run in [piece for piece in part.left if isinstance(piece, Run)]:
@@ -119,7 +119,7 @@ class _Left:
         return found
 
     def begun_before(self, gap: Gap) -> list[Event]:
-        """The first event that is left of each stream that must have begun in a gap, or before it."""
+        """The first event that is left of each stream that began in a gap or before it."""
         return [event for event in self._begun if event.position >= gap.next]
 
     def lost(self, losses: list[Loss]) -> tuple[tuple[LostSeqs, ...], tuple[str, ...]]:
@@ -137,8 +137,8 @@ class _Left:
         return tuple(lost for lost in kept if lost.first <= lost.last), tuple(sorted(uncertain))
 
 
-def _knowing(indexes: list[SealedIndex], part: SurveyedSegment) -> SealedIndex | None:
-    """An index that was made while the part could be read, and covers all of its gaps."""
+def _covering_index(indexes: list[SealedIndex], part: SurveyedSegment) -> SealedIndex | None:
+    """An index that was made while the segment could be read, and covers all of its gaps."""
     gaps = [gap for gap in part.gaps if gap.next > gap.first]
     for index in indexes:
         try:
@@ -155,7 +155,7 @@ def _knowing(indexes: list[SealedIndex], part: SurveyedSegment) -> SealedIndex |
 def _records(
     gap: Gap, part: SurveyedSegment, index: SealedIndex | None, left: list[Event], *, is_first: bool
 ) -> SideRecords:
-    """What stays of a gap. What an index knew of the whole part stands at its first gap."""
+    """What stays of a gap. The first gap of a segment gets what an index knew of the whole segment."""
     reason = f"{part.name or 'a segment that is gone'} was damaged, and the loss accepted"
     first, last = gap.first, gap.next - 1
     if index is None:
@@ -178,7 +178,7 @@ def _records(
 
 
 def _begun(event: Event, indexes: list[SealedIndex]) -> LostEnd:
-    """Where a stream was before the first event that is left of it. Its link there is known to nobody."""
+    """The end of a stream before the first event that is left of it. Its link is not known."""
     org = None
     for index in indexes:
         with suppress(BadIndex):
@@ -188,7 +188,7 @@ def _begun(event: Event, indexes: list[SealedIndex]) -> LostEnd:
 
 
 def _keep_snapshots(handles: Handles, writing: Replacement, clock: Callable[[], int]) -> list[str]:
-    """Copy the files of snapshots that no frame names any more to quarantine: the next opening removes them."""
+    """Copy files of snapshots that no frame names to quarantine: the next opening removes the files."""
     life = lifecycle.merged(item.lifecycle() for item in writing.segments)
     names = FileSnapshots(handles.files, handles.directory, lambda: life).orphans()
     copy = quarantine.copy

@@ -11,12 +11,13 @@ log as recovery does.
 from __future__ import annotations
 
 import struct
+from contextlib import closing
 
 import msgspec
 
 from tallystick.engines import mark_slots
 from tallystick.engines.mark_slots import MarkFile
-from tallystick.store.filesystem import FileSystem, replace_file
+from tallystick.store.filesystem import FileSystem, replace_file, write_fully
 
 NAME = "synced"
 SLOT_BYTES = 512
@@ -44,24 +45,20 @@ def decode(data: bytes) -> SegmentMark | None:
 
 
 def _valid(data: bytes) -> list[SegmentMark]:
-    return mark_slots.valid_slots(data, _decode_slot, slots=2, slot_bytes=SLOT_BYTES)
-
-
-def _decode_slot(data: bytes) -> SegmentMark | None:
-    values = mark_slots.unseal(_FIELDS, data)
-    if values is None:
-        return None
-    counter, segment_id, end, next_position = values
-    return SegmentMark(segment_id, end, next_position, counter)
+    slots = [mark_slots.unseal(_FIELDS, data[at : at + SLOT_BYTES]) for at in (0, SLOT_BYTES)]
+    return [
+        SegmentMark(segment_id, end, next_position, counter)
+        for counter, segment_id, end, next_position in filter(None, slots)
+    ]
 
 
 def load(files: FileSystem, directory: str) -> SegmentMark | None:
-    """The mark of a log; None if there is none that can be read."""
+    """The mark of a log; None if it cannot be read."""
     return decode(_read(files, directory))
 
 
 def load_whole(files: FileSystem, directory: str) -> SegmentMark | None:
-    """The mark of a log, if nothing is wrong with it. A slot that is being written just now is read again."""
+    """The mark of a log, if nothing is wrong with it. A slot that is being written now is read again."""
     for _ in range(LOOKS_MAX):
         data = _read(files, directory)
         if len(_valid(data)) == 2:
@@ -70,14 +67,12 @@ def load_whole(files: FileSystem, directory: str) -> SegmentMark | None:
 
 
 def _read(files: FileSystem, directory: str) -> bytes:
-    path = f"{directory}/{NAME}"
-    if not files.exists(path):
-        return b""
-    file = files.open_read(path)
     try:
+        file = files.open_read(f"{directory}/{NAME}")
+    except FileNotFoundError:
+        return b""
+    with closing(file):
         return file.read_at(0, 2 * SLOT_BYTES)
-    finally:
-        file.close()
 
 
 class SegmentMarkFile(MarkFile):
@@ -88,16 +83,11 @@ class SegmentMarkFile(MarkFile):
         self._counter = start.counter
         slot = encode(start).ljust(SLOT_BYTES, b"\0")
         replace_file(files, directory, NAME, slot + slot)
-        self._files, self._path = files, f"{directory}/{NAME}"
-        super().__init__(files.open_write(self._path))
-
-    @property
-    def is_in_place(self) -> bool:
-        """Whether readers find this mark."""
-        return self._files.leads_to(self._path, self._file)
+        self.file = files.open_write(f"{directory}/{NAME}")
+        super().__init__(self.file)
 
     def advance(self, segment_id: bytes, end: int, next_position: int) -> None:
         """Note that the log is on disk up to here. Called after the sync, never before."""
         self._counter += 1
         slot = mark_slots.seal(_FIELDS, self._counter, segment_id, end, next_position)
-        self._write_slot(self._counter % 2, slot, SLOT_BYTES)
+        write_fully(self.file, SLOT_BYTES * (self._counter % 2), slot)

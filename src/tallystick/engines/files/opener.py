@@ -1,4 +1,4 @@
-"""Opening a file log: find it or make it, take the lock, recover, and hand over what the engine works with."""
+"""Opening a file log: find or create it, take the lock, recover, and return what the engine works with."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tallystick.store.filesystem import FileSystem, Lock, replace_file
 from tallystick.store.page import Hole
 
 DIRECTORIES = ("index", "snapshots", "quarantine")
-LEFT = (known_positions.BESIDE, damage_file.NAME)  # files that are made only beside a log
+LEFT = (known_positions.BESIDE, damage_file.NAME)  # files that exist only next to a log
 LOOKS_MAX, LOOK_SECONDS = 200, 0.003
 NO_MARK = "the synced mark is missing, damaged or of another segment: read to the last whole frame, as recovery would"
 
@@ -32,7 +32,7 @@ class OpenedLog(msgspec.Struct):
     handles: Handles
     holes: list[Hole]
     unknown: list[str]
-    recovered: list[str]
+    recovered: list[str] = []
     lock: Lock | None = None
     mark_file: SegmentMarkFile | None = None
     superfluous: list[str] = []
@@ -41,7 +41,7 @@ class OpenedLog(msgspec.Struct):
 
 
 def exists(files: FileSystem, directory: str) -> bool:
-    """Whether a directory holds a file log, or what is left of one: a store is made only where nothing is left."""
+    """Whether a directory holds a file log or remains of one. A store is created only where nothing remains."""
     if any(files.exists(f"{directory}/{name}") for name in (segment.CURRENT, mark.NAME)):
         return True
     return files.exists(directory) and (
@@ -51,15 +51,15 @@ def exists(files: FileSystem, directory: str) -> bool:
 
 
 def open_for_reading(files: FileSystem, directory: str) -> OpenedLog:
-    """Open beside a writer. Changes nothing; sees what is synced.
+    """Open for reading while another process may write. Changes nothing, and sees what is synced.
 
-    A writer may seal a segment while its directory is being looked at: what looks like damage is looked at again, until
-    it looks the same twice.
+    A writer may seal a segment while its directory is being read. So apparent damage is looked at again, until it looks
+    the same twice.
     """
     seen: object = None
     for _ in range(LOOKS_MAX):
         with contextlib.suppress(Renamed, FileNotFoundError):  # sealed or rewritten while it was looked at
-            opened, vanished = _look(files, directory)
+            opened, vanished = _open_once(files, directory)
             now = (files.list(directory), [(hole.first, hole.last) for hole in opened.holes])
             if not vanished and (not opened.holes or now == seen):
                 return opened
@@ -68,28 +68,40 @@ def open_for_reading(files: FileSystem, directory: str) -> OpenedLog:
     raise errors.ReadFailed(path=f"files:{directory}", reason="its segments keep changing")
 
 
-def _look(files: FileSystem, directory: str) -> tuple[OpenedLog, bool]:
+def _open_once(files: FileSystem, directory: str) -> tuple[OpenedLog, bool]:
+    """The log as it is now, and whether it changed while it was read."""
     handles = Handles(files, directory)
-    known = known_positions.gather(files, directory)  # before the mark: it cannot be further than that
+    known = known_positions.gather(files, directory)  # before the mark, so that it cannot be ahead of it
     whole, marked = mark.load_whole(files, directory), mark.load(files, directory)
     found = discovery.discover(handles, marked)
     if found.vanished and not found.segments:
-        return OpenedLog((), handles, found.holes, found.unknown, []), True
+        return _opened(found, handles), True
     discovery.require_segments(found, directory, marked, known)
     for item in found.segments[:-1]:
-        if item.base is not None and item.base.covered_end < item.end:  # of the time when it was written to
+        if item.base is not None and item.base.covered_end < item.end:  # it dates from when this segment was written to
             item.rebuild(instead_of=item.base)
     last = found.segments[-1]
-    opened = OpenedLog(tuple(found.segments), handles, found.holes, found.unknown, [])
-    opened.superfluous, opened.is_open_ended = found.superfluous, found.is_open_ended
+    opened = _opened(found, handles)
     if last.header.ending is None and (whole is None or whole.segment_id != last.header.segment_id):
-        if mark.load_whole(files, directory) != whole:  # a writer went on meanwhile, so the mark was an old one
+        if mark.load_whole(files, directory) != whole:  # a writer was active meanwhile, so the mark was old
             return opened, True
         _end_without_mark(opened, last, marked)
     else:
         _end_at_mark(opened, last, whole)
-    opened.holes = known_positions.with_lost_end(opened.holes, known, opened.segments)
+    opened.holes = known_positions.with_lost_end(opened.holes, known, last)
     return opened, found.vanished
+
+
+def _opened(found: discovery.Discovery, handles: Handles, lock: Lock | None = None) -> OpenedLog:
+    return OpenedLog(
+        segments=tuple(found.segments),
+        handles=handles,
+        holes=found.holes,
+        unknown=found.unknown,
+        lock=lock,
+        superfluous=found.superfluous,
+        is_open_ended=found.is_open_ended,
+    )
 
 
 def _end_at_mark(opened: OpenedLog, last: Segment, marked: SegmentMark | None) -> None:
@@ -104,18 +116,18 @@ def _end_at_mark(opened: OpenedLog, last: Segment, marked: SegmentMark | None) -
 
 
 def _end_without_mark(opened: OpenedLog, last: Segment, marked: SegmentMark | None) -> None:
-    """Show the newest segment to its last whole frame, synced here: nothing else says what a crash could take back."""
+    """Show the newest segment up to its last whole frame, and sync it: without a mark, a crash could take it back."""
     file = opened.handles.get(last)
     examined = recovery.examine(last, file, marked)
     opened.holes += examined.holes
     last.end = examined.end
-    if examined.end > segment.SIZE:  # a segment that was just begun has no mark yet
+    if examined.end > segment.SIZE:  # a segment that has just begun has no mark yet
         file.sync()
         opened.recovered.append(NO_MARK)
 
 
 def open_for_writing(files: FileSystem, directory: str, *, profile: str, clock: Callable[[], int]) -> OpenedLog:
-    """Take the lock, recover, and make the end of the log durable. Damage opens it read-only instead."""
+    """Take the lock, recover, and make the end of the log durable. A damaged log is opened read-only."""
     for name in DIRECTORIES:
         files.make_dir(f"{directory}/{name}")
     lock = files.lock(f"{directory}/lock")
@@ -130,10 +142,10 @@ def open_for_writing(files: FileSystem, directory: str, *, profile: str, clock: 
 
 
 def _require_one_name(files: FileSystem, directory: str) -> None:
-    """Refuse to write to a file that another log has too: a copy by hard links, say, with a lock of its own."""
+    """Refuse to write to a file that another log shares, such as a copy by hard links, which has its own lock."""
     for name in (segment.CURRENT, mark.NAME, known_positions.BESIDE):
-        if files.exists(f"{directory}/{name}") and files.has_other_names(f"{directory}/{name}"):
-            reason = f"{name} has another name (a hard link, or a mount of this file alone), and would change there too"
+        if files.has_other_names(f"{directory}/{name}"):
+            reason = f"{name} has another name (a hard link, or a mount of only this file), and would change there too"
             advice = f"copy it: cp {name} {name}.new && mv {name}.new {name}"
             raise errors.UnknownUrl(url=f"files:{directory}", reason=f"{reason}; {advice}")
 
@@ -155,24 +167,24 @@ def _recover(files: FileSystem, directory: str, lock: Lock, clock: Callable[[], 
     marked = mark.load(files, directory)
     found = discovery.discover(handles, marked)
     discovery.require_segments(found, directory, marked, known)
-    opened = OpenedLog(tuple(found.segments), handles, found.holes, found.unknown, [], lock)
-    opened.superfluous, opened.is_open_ended = found.superfluous, found.is_open_ended
+    opened = _opened(found, handles, lock)
     last = found.segments[-1]
     examined = recovery.examine(last, handles.get(last), marked)
     last.end = examined.end
     opened.holes += examined.holes
-    opened.holes = known_positions.with_lost_end(opened.holes, known, opened.segments)
+    opened.holes = known_positions.with_lost_end(opened.holes, known, last)
     if opened.holes:
         return opened
     indexes = [f"index/{name}" for name in files.list(f"{directory}/index") if name.endswith(".idx.tmp")]
     for name in (*found.temporary, *indexes):
         files.unlink(f"{directory}/{name}")
-    opened.absorbed = joined_segments.remove(handles, found.absorbed)
-    _settle(opened, last, examined, marked, clock, replaced=segment.CURRENT in found.superfluous)
+    if found.absorbed:
+        opened.absorbed = joined_segments.remove(handles, found.absorbed)
+    _finish(opened, last, examined, marked, clock, replaced=segment.CURRENT in found.superfluous)
     return opened
 
 
-def _settle(
+def _finish(
     opened: OpenedLog,
     last: Segment,
     examined: recovery.Recovery,
@@ -183,17 +195,13 @@ def _settle(
 ) -> None:
     """Finish what a crash interrupted, now that nothing is damaged.
 
-    `replaced`: there is a current.log, but a later generation of it stands under a dated name.
+    `replaced`: there is a current.log, but a later generation of it has a dated name.
     """
     files, directory = opened.handles.files, opened.handles.directory
     if last.header.ending is None:
-        file = files.open_write(f"{directory}/{last.name}")
-        try:
-            opened.recovered += recovery.settle(files, directory, last, file, examined, time_ns=clock())
-        finally:
-            file.close()
-    absent = replaced or not files.exists(f"{directory}/{segment.CURRENT}")
-    if last.name != segment.CURRENT and absent:  # the crash came between sealing and the new current.log
+        opened.recovered += recovery.finish(opened.handles, last, examined, clock=clock)
+    if last.name != segment.CURRENT and (replaced or not files.exists(f"{directory}/{segment.CURRENT}")):
+        # the crash came between sealing and the new current.log
         begun = following(last, opened.handles, clock=clock)
         replace_file(files, directory, segment.CURRENT, segment.encode(begun.header))
         opened.segments = (*opened.segments, begun)

@@ -1,7 +1,7 @@
-"""The quarantine: files that are kept because nothing is thrown away, and that no longer belong to the log.
+"""The quarantine: files that no longer belong to the log, and are kept because nothing is thrown away.
 
-Torn tails, damaged segments, copies. An erased payload must not survive here either: it is overwritten with zeros where
-it follows the id of its event. A compressed file is removed if it holds such an id, or cannot be searched for it.
+They are torn tails, damaged segments and copies. An erased payload must not survive here either: it is overwritten with
+zeros where it follows the id of its event. A compressed file is removed if it holds such an id, or cannot be searched.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from tallystick.event.model import Event
 from tallystick.store.filesystem import PIECE_BYTES, File, FileSystem, pieces, publish_file, stage_file, write_fully
 
 FOLDER = "quarantine"
-GZIP_MAGIC = b"\x1f\x8b\x08" + bytes(5)  # as a compressed segment's members begin: no flags, no time
+GZIP_MAGIC = b"\x1f\x8b\x08" + bytes(5)  # the first bytes of each member of a compressed segment: no flags, no time
 _ID_BYTES = 16
 _BETWEEN_BYTES = 9 + 5  # the time, and the head of the payload, in MessagePack
 
 
 def move(handles: Handles, name: str, *, time_ns: int) -> str:
-    """Move a file of the log's directory into the quarantine; says so."""
+    """Move a file of the log's directory into the quarantine; returns a line that says so."""
     files, directory = handles.files, handles.directory
     kept = f"{name}.{time_ns}"
     files.rename(f"{directory}/{name}", f"{directory}/{FOLDER}/{kept}")
     files.sync_dir(f"{directory}/{FOLDER}")
     files.sync_dir(directory)
-    return f"{name} is no part of the log any more: moved to {FOLDER}/{kept}"
+    return f"{name} is no longer part of the log: moved to {FOLDER}/{kept}"
 
 
 def copy(files: FileSystem, directory: str, name: str, *, time_ns: int, folder: str = ".") -> str:
@@ -53,9 +53,9 @@ def copy(files: FileSystem, directory: str, name: str, *, time_ns: int, folder: 
 
 
 def blank(files: FileSystem, directory: str, events: list[Event], erased: list[int]) -> list[str]:
-    """Take the payloads of these events out of every file of the quarantine; says which files were changed.
+    """Remove the payloads of these events from every file of the quarantine; returns a line for each changed file.
 
-    A file that is a segment also tells by itself what it holds at the erased positions.
+    Events at erased positions are also found in files that are segments.
     """
     done: list[str] = []
     for name in files.list(f"{directory}/{FOLDER}"):
@@ -93,14 +93,14 @@ def _held(file: File, erased: frozenset[int]) -> Iterator[Event]:
                 if event.position in erased and event.payload is not None:
                     yield event
         position = scanner.position or position
-        behind = next_valid_frame(plain, header.identity, begin=scanner.offset + 1, end=plain.size(), position=position)
-        if behind is None:
+        valid = next_valid_frame(plain, header.identity, begin=scanner.offset + 1, end=plain.size(), position=position)
+        if valid is None:
             return
-        offset, position = behind.offset, behind.first_position
+        offset, position = valid.offset, valid.first_position
 
 
 def _holds_packed(file: File, events: list[Event]) -> bool:
-    """Whether one of these events stands in a gzip member of a file, or may stand in one that is damaged."""
+    """Whether one of these events is in a gzip member of a file, or may be in a damaged one."""
     ids = [event.id for event in events]
     at = next(_found(file, [GZIP_MAGIC]), None)
     while at is not None:
@@ -112,7 +112,7 @@ def _holds_packed(file: File, events: list[Event]) -> bool:
 
 
 def _member_without(file: File, offset: int, ids: list[bytes]) -> int | None:
-    """How long a gzip member is that unpacks, and holds none of these ids; None otherwise."""
+    """The length of a gzip member that can be unpacked and holds none of these ids; None otherwise."""
     unpacking, end, before = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16), offset, b""
     for packed in pieces(file, offset, file.size()):
         end += len(packed)
@@ -130,7 +130,7 @@ def _member_without(file: File, offset: int, ids: list[bytes]) -> int | None:
 
 
 def _found(file: File, needles: list[bytes], *, begin: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Where each of these stands in a file, which is read in pieces. They come in order, but for those of one piece."""
+    """Where each of these is in a file, which is read in pieces. Only within one piece they are not in order."""
     overlap = max(map(len, needles), default=1) - 1
     before = b""
     for piece in pieces(file, begin, file.size()):
@@ -145,7 +145,7 @@ def _found(file: File, needles: list[bytes], *, begin: int = 0) -> Iterator[tupl
 
 
 def _ranges(file: File, events: list[Event]) -> list[tuple[int, int]]:
-    """What stands behind every id of these events, as far as a payload may reach, whole or cut off, and is not zero."""
+    """The bytes after every id of these events, as far as a payload may reach, if they are not zeros already."""
     lengths = {event.id: _BETWEEN_BYTES + len(event.payload or b"") + len(event.meta) for event in events}
     found = [(at + len(id_), at + len(id_) + lengths[id_]) for at, id_ in _found(file, list(lengths))]
     return sorted({(begin, end) for begin, end in found if any(file.read_at(begin, end - begin))})

@@ -28,7 +28,6 @@ from tallystick.store.maintenance import Cut, before_cut, require_history, requi
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 
-HEADS_MAX = 1 << 16
 T = TypeVar("T")
 
 
@@ -124,18 +123,14 @@ class FileQueries:
         return found
 
     def stream_head(self, stream: str) -> Head | None:
-        self._view.refresh()
         head = self._heads.get(stream)
-        if head is None:
-            head = self._stored_head(stream)
-            self._require_end(stream, head)
+        if head is not None and not self._view.closed:
+            self._view.process.require()
+            return head
+        self._view.refresh()
+        head = self._stored_head(stream)
+        self._require_end(stream, head)
         return head
-
-    def _note_heads(self, heads: dict[str, Head]) -> None:
-        """Remember the ends of streams that were just written to. The oldest entries are forgotten."""
-        self._heads |= heads
-        while len(self._heads) > HEADS_MAX:
-            del self._heads[next(iter(self._heads))]
 
     def _stored_head(self, stream: str) -> Head | None:
         life = self._view.life

@@ -1,6 +1,6 @@
-"""Reading events out of segments: by position, by stream, by id. Every frame is verified when it is read.
+"""Reading frames and events from segments: by position, by stream, by id. Every frame is verified when it is read.
 
-Frames are kept as they were written; what was pruned or erased since is taken out of every answer.
+Frames are cached as they were written. What was pruned or erased since is removed from every answer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FRAME_KEPT_BYTES_MAX = 1 << 20
 
 
 class SegmentReader:
-    """Reads from a set of segments that its owner keeps up to date."""
+    """Reads from segments that its owner keeps up to date."""
 
     def __init__(self, handles: Handles, note_hole: Callable[[Hole], None], life: Lifecycle) -> None:
         self._handles = handles
@@ -44,9 +44,10 @@ class SegmentReader:
     def page(
         self, segments: Segments, *, after: int, end: int, selection: Selection, limit: int, over_holes: bool
     ) -> tuple[Page, list[FrameEvents]]:
-        """Events with after < position <= end, up to `limit`, and which frames they are of; see the port for holes."""
-        lost = loss.between(self._life.losses, after, end)
-        if not over_holes:
+        """Events with after < position <= end, at most `limit`, and their frames; see the port for holes."""
+        losses = self._life.losses
+        lost = loss.between(losses, after, end) if losses else []
+        if lost and not over_holes:
             end = loss.readable_until(lost, after=after, until=end)
         page, parts = self._page(
             segments, after=after, end=end, selection=selection, limit=limit, over_holes=over_holes
@@ -87,9 +88,9 @@ class SegmentReader:
     def bodies(
         self, segments: Segments, *, after: int, end: int, fresh: bool = False
     ) -> Iterator[tuple[int, Body | Hole]]:
-        """Bodies that hold positions after `after` up to `end`, each with its last position; holes where they lie.
+        """Bodies with positions after `after` and up to `end`, each with its last position, and holes in their places.
 
-        `fresh`: from the disk, whatever is kept in memory. Who reads over holes wants to know what is there.
+        `fresh`: read from the disk, not from memory. A read over holes has to find the damage that is there now.
         """
         number = index_of_position(segments, after + 1)
         reached = after
@@ -97,7 +98,7 @@ class SegmentReader:
             item = segments[number]
             if item.header.first_position > reached + 1:
                 gap = Hole(reached + 1, item.header.first_position - 1, f"the segment before {item.name} is missing")
-                yield gap.last, self._noted(gap)
+                yield gap.last, self._note(gap)
             following = segments[number + 1].header.first_position if number + 1 < len(segments) else None
             for last, body in self._segment_bodies(item, after=reached, following=following, fresh=fresh):
                 reached = max(reached, last)
@@ -106,7 +107,7 @@ class SegmentReader:
                     return
             number += 1
         if reached < end:
-            yield end, self._noted(Hole(reached + 1, end, "the end of the log is missing"))
+            yield end, self._note(Hole(reached + 1, end, "the end of the log is missing"))
 
     def _segment_bodies(
         self, item: Segment, *, after: int, following: int | None, fresh: bool = False
@@ -118,7 +119,7 @@ class SegmentReader:
             if not fresh:
                 raise
             last = max((following or item.next_position) - 1, after + 1)
-            yield last, self._noted(Hole(max(after + 1, item.header.first_position), last, problem.values["reason"]))
+            yield last, self._note(Hole(max(after + 1, item.header.first_position), last, problem.values["reason"]))
             return
         position = first
         while offset < end:
@@ -137,18 +138,18 @@ class SegmentReader:
             offset, position = scanner.offset, scanner.position or position
             if scanner.clean:
                 break
-            behind = next_valid_frame(file, identity, begin=offset + 1, end=end, position=position)
-            last = (behind.first_position if behind else following or max(position + 1, item.next_position)) - 1
+            found = next_valid_frame(file, identity, begin=offset + 1, end=end, position=position)
+            last = (found.first_position if found else following or max(position + 1, item.next_position)) - 1
             if last >= position and last > after:
                 reason = f"{item.name} is damaged at byte {offset}"
-                yield last, self._noted(Hole(position, last, reason))
-            if behind is None:
+                yield last, self._note(Hole(position, last, reason))
+            if found is None:
                 return
-            offset, position = behind.offset, behind.first_position
+            offset, position = found.offset, found.first_position
         if following is not None and position < following and position > after:
-            yield following - 1, self._noted(Hole(position, following - 1, f"{item.name} is shorter than it was"))
+            yield following - 1, self._note(Hole(position, following - 1, f"{item.name} is shorter than it was"))
 
-    def _noted(self, hole: Hole) -> Hole:
+    def _note(self, hole: Hole) -> Hole:
         self._note_hole(hole)
         return hole
 
@@ -181,12 +182,12 @@ class SegmentReader:
         return None
 
     def forget(self, identity: bytes) -> None:
-        """Let go of frames of a generation that was replaced: they may hold what was erased."""
+        """Forget the frames of a generation that was replaced: they may hold what was erased."""
         for key in [key for key in list(self._kept) if key[0] == identity]:
             self._kept.pop(key, None)
 
     def forget_all(self) -> None:
-        """Let go of every frame: what is read next comes from the disk."""
+        """Forget every frame: what is read next comes from the disk."""
         self._kept.clear()
 
     # --- by offset -------------------------------------------------------------------------------------------------
@@ -207,11 +208,11 @@ class SegmentReader:
     def _frame_at(self, item: Segment, offset: int) -> tuple[Frame, bytes]:
         found = read_frame(self._handles.get(item), item.identity, offset, item.end)
         if found is None:
-            raise self._noted(self._hole_at(item, offset)).refusal
+            raise self._note(self._hole_at(item, offset)).refusal
         return found
 
     def _hole_at(self, item: Segment, offset: int) -> Hole:
-        """The hole around an offset; found by walking the segment, since its positions cannot be trusted there."""
+        """The hole around an offset, found by a scan of the segment, because the index cannot be trusted there."""
         file, identity = self._handles.get(item), item.identity
         at, position = item.header.size, item.header.first_position
         while True:
@@ -219,11 +220,11 @@ class SegmentReader:
             for _ in scanner:
                 pass
             position = scanner.position or position
-            behind = next_valid_frame(file, identity, begin=scanner.offset + 1, end=item.end, position=position)
-            if behind is None or behind.offset > offset:
-                last = (behind.first_position if behind else item.next_position) - 1
+            found = next_valid_frame(file, identity, begin=scanner.offset + 1, end=item.end, position=position)
+            if found is None or found.offset > offset:
+                last = (found.first_position if found else item.next_position) - 1
                 return Hole(position, max(last, position), f"{item.name} is damaged at byte {scanner.offset}")
-            at, position = behind.offset, behind.first_position
+            at, position = found.offset, found.first_position
 
     def find(self, segments: Segments, id_: bytes) -> Event | None:
         """The event with this id."""
@@ -231,7 +232,7 @@ class SegmentReader:
         return next(iter(self._life.visible([event])), None) if event is not None else None
 
     def pruned(self, segments: Segments, id_: bytes) -> bool:
-        """Whether an event of this id was recorded and is there no more, or no more for anyone who asks."""
+        """Whether an event of this id was recorded and pruned since, whether its bytes are still there or not."""
         if any(item.is_gone(id_) for item in reversed(segments)):
             return True
         event = self._recorded(segments, id_)
@@ -245,7 +246,7 @@ class SegmentReader:
         return None
 
     def _event_at(self, item: Segment, offset: int, id_: bytes) -> Event | None:
-        """One event of a frame; the others in it are verified with it, but not decoded."""
+        """One event of a frame. The others are verified with it, but not decoded."""
         kept = self._kept.get((item.identity, offset))
         if kept is not None:
             return next((event for event in kept[1].events if event.id == id_), None)
@@ -255,7 +256,7 @@ class SegmentReader:
     def stream(
         self, segments: Segments, stream: str, *, after: int, until: int | None, limit: int
     ) -> list[FrameEvents]:
-        """Events of one stream by seq, frame by frame. They have no gaps: where there is one, a segment is missing."""
+        """Events of one stream by seq, frame by frame. A gap between them is refused: a segment is missing there."""
         raw = self._stream(segments, stream, after=after, until=until, limit=limit)
         parts = [FrameEvents(part.body, events) for part in raw if (events := self._life.visible(part.events))]
         found = events_of(parts)
@@ -269,7 +270,7 @@ class SegmentReader:
         return parts
 
     def link_before(self, segments: Segments, event: Event) -> bytes | None:
-        """The link that an event follows; None if the event before it cannot be read, which reading that one names."""
+        """The link that an event follows; None if the event before it cannot be read."""
         seq, link = before_cut(self._life.cuts.get(event.stream))
         if seq == event.seq - 1:
             return link

@@ -1,14 +1,14 @@
-"""Giving room back: which sealed segments are rewritten, and why.
+"""Compaction: which sealed segments are rewritten, and why.
 
-- An erased payload must be gone from every file of the store: at once, or if that was interrupted, at the next
-  opening. A rewritten segment knows how many of its positions were erased when it was written; if more are, it is due.
+- An erased payload must be gone from every file of the store: at once, or at the next opening if that was interrupted.
+  A rewritten segment knows how many of its positions were erased when it was written; if more are, it is due.
 - Pruned events are left out when they are a fifth of the segment, or when it is rewritten anyway.
 - A segment that was sealed before a given time is compressed.
-- Sealed segments side by side of which all positions are below the floor are joined, if they are small.
+- Small neighbouring segments whose positions are all below the floor are joined.
 - A copy of a segment, or an older generation of it, is moved to quarantine.
 
-What may hold an erased payload besides its segment goes first: copies, quarantine, responses of forgotten commands. So
-the segment itself, which says that something is left to do, is the last to be done.
+Everything else that may hold an erased payload comes before its segment: copies, quarantine, responses of forgotten
+commands. The segment says that work is left, so it is rewritten last.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class KeepPlan(msgspec.Struct):
         return count
 
     def is_worthwhile(self, item: Segment) -> bool:
-        """Whether so much of a segment was pruned that it is rewritten for that alone."""
+        """Whether enough of a segment was pruned to rewrite it for that reason only."""
         pruned = self.pruned_in(item)
         return pruned > 0 and pruned >= PRUNED_SHARE * (item.next_position - item.header.first_position)
 
@@ -72,10 +72,10 @@ class KeepPlan(msgspec.Struct):
 class SegmentFilter:
     """What is kept of one segment."""
 
-    def __init__(self, item: Segment, keeping: KeepPlan, commands: FileCommands) -> None:
+    def __init__(self, item: Segment, plan: KeepPlan, commands: FileCommands) -> None:
         self._item = item
-        self._cuts = keeping.cuts
-        self._erased = frozenset(keeping.erased_in(item))
+        self._cuts = plan.cuts
+        self._erased = frozenset(plan.erased_in(item))
         self._commands = commands
 
     def event(self, event: Event) -> Event | None:
@@ -95,8 +95,8 @@ class SegmentFilter:
 class Reclaimer:
     """Rewrites the segments of an open log, one at a time, while it is read and written to.
 
-    `seal` seals the current segment, or says that it has to wait. Nothing here acknowledges anything: what fails leaves
-    the log as it was, and is done by a later call.
+    `seal` seals the current segment, or returns False if that has to wait. A failure leaves the log as it was, and a
+    later call does the work.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Reclaimer:
 
     def _reclaim(self, compress_before: int | None, progress: Callable[[int], None]) -> list[str]:
         done = self._remove_absorbed() + self._move_superfluous() + self._erase()
-        done += self._seal_if(self._keeping().is_worthwhile)
+        done += self._seal_if(self._keep_plan().is_worthwhile)
         for item in self._sealed():
             if self.is_ending:
                 break
@@ -139,48 +139,50 @@ class Reclaimer:
             for item in filter(is_due, self._sealed()):
                 if self.is_ending:
                     break
-                done = self._rewrite(item, self._keeping(), "compressed", encoding=segment.GZIP)
+                done = self._rewrite(item, self._keep_plan(), "compressed", encoding=segment.GZIP)
                 missed += done if any(left is item for left in self._view.segments) else []
             return missed
 
     def finish_erasures(self) -> list[str]:
-        """Take the payloads of erased events off the disk; returns what was done. What fails now is done later."""
+        """Remove the payloads of erased events from the disk; returns what was done. What fails is done later."""
         with self.lock:
             try:
                 done = self._remove_absorbed()
-                done += self._move_superfluous() if self._keeping().erased else []
+                done += self._move_superfluous() if self._keep_plan().erased else []
                 return done + self._erase()
             except (errors.TallyError, OSError) as problem:
                 self._left_over = f"the payload of an erased event is still on disk: {problem}"
                 return []
 
     def problems(self) -> list[Problem]:
-        """What could not be done yet and must be."""
+        """Work that could not be done yet, and must be done."""
         return [Problem("erasure", self._left_over)] if self._left_over else []
 
     # --- erasures --------------------------------------------------------------------------------------------------
 
     def _erase(self) -> list[str]:
-        keeping = self._keeping()
-        unfinished = [item for item in self._view.segments if keeping.is_unfinished(item)]
+        plan = self._keep_plan()
+        if not plan.erased:
+            return []
+        unfinished = [item for item in self._view.segments if plan.is_unfinished(item)]
         done: list[str] = []
         if unfinished:
-            events = [event for item in unfinished for event in self._raw(item, keeping.erased_in(item))]
+            events = [event for item in unfinished for event in self._raw(item, plan.erased_in(item))]
             responding = [item for item in self._responding(events) if item not in unfinished]
             done += self._seal_if(lambda item: item in unfinished or item in responding)
-            done += self._blank(events, keeping)
+            done += self._blank_quarantine(events, plan)
             for item in filter(self._sealed().__contains__, (*responding, *unfinished)):
-                done += self._rewrite(item, keeping, "without what was erased", encoding=encoding_of(item.header))
+                done += self._rewrite(item, plan, "without what was erased", encoding=encoding_of(item.header))
         self._left_over = ""
-        keeping = self._keeping()
-        held = [f"{name} is held open by a reader" for name in self._view.opened.absorbed if keeping.erased]
-        if held or any(keeping.is_unfinished(item) for item in self._view.segments):
+        plan = self._keep_plan()
+        held = [f"{name} is held open by a reader" for name in self._view.opened.absorbed if plan.erased]
+        if held or any(plan.is_unfinished(item) for item in self._view.segments):
             self._left_over = "the payload of an erased event is still on disk: " + "; ".join([*done, *held])
         return done
 
-    def _blank(self, events: list[Event], keeping: KeepPlan) -> list[str]:
+    def _blank_quarantine(self, events: list[Event], plan: KeepPlan) -> list[str]:
         handles = self._view.handles
-        return quarantine.blank(handles.files, handles.directory, events, keeping.erased)
+        return quarantine.blank(handles.files, handles.directory, events, plan.erased)
 
     def _raw(self, item: Segment, positions: Iterable[int]) -> list[Event]:
         """The erased events of a segment that still have their payloads there."""
@@ -192,7 +194,7 @@ class Reclaimer:
         return found
 
     def _responding(self, events: list[Event]) -> list[Segment]:
-        """The segments in which a response to one of these events stands that is not held any more, far from it."""
+        """The segments that hold an outdated response about one of these events, in another frame than the event."""
         places = [(event.stream, event.seq) for event in events]
         return [
             item
@@ -207,12 +209,12 @@ class Reclaimer:
     # --- one segment -----------------------------------------------------------------------------------------------
 
     def _reclaim_one(self, item: Segment, compress_before: int | None) -> list[str]:
-        keeping = self._keeping()
+        plan = self._keep_plan()
         compress = encoding_of(item.header) == segment.PLAIN and self._is_older(item, compress_before)
         if compress:
-            return self._rewrite(item, keeping, "compressed", encoding=segment.GZIP)
-        if keeping.is_worthwhile(item):
-            return self._rewrite(item, keeping, "without what was pruned", encoding=encoding_of(item.header))
+            return self._rewrite(item, plan, "compressed", encoding=segment.GZIP)
+        if plan.is_worthwhile(item):
+            return self._rewrite(item, plan, "without what was pruned", encoding=encoding_of(item.header))
         return []
 
     def _is_older(self, item: Segment, compress_before: int | None) -> bool:
@@ -221,12 +223,12 @@ class Reclaimer:
         number = items.index(item) + 1
         return compress_before is not None and number < len(items) and items[number].header.created < compress_before
 
-    def _rewrite(self, item: Segment, keeping: KeepPlan, how: str, *, encoding: int) -> list[str]:
+    def _rewrite(self, item: Segment, plan: KeepPlan, how: str, *, encoding: int) -> list[str]:
         rewriter = Rewriter(self._view.handles, placed=self._view.replace)
-        before, erased = self._size(item.name), len(keeping.erased_in(item))
+        before, erased = self._size(item.name), len(plan.erased_in(item))
         try:
-            remains = SegmentFilter(item, keeping, self._commands)
-            fresh = rewriter.rewrite(item, remains, encoding=encoding, erased=erased)
+            keep = SegmentFilter(item, plan, self._commands)
+            fresh = rewriter.rewrite(item, keep, encoding=encoding, erased=erased)
         except InUse:
             return [f"{item.name} is held open by a reader; it is rewritten {how} later"]
         except Unreadable as problem:
@@ -235,7 +237,7 @@ class Reclaimer:
         return [f"{fresh.name} was rewritten {how}: {before} bytes before, {self._size(fresh.name)} now"]
 
     def _join(self) -> list[str]:
-        """Join what lies side by side below the floor."""
+        """Join neighbouring segments below the floor."""
         done: list[str] = []
         for run in joined_segments.runs(self._sealed(), floor=self._view.life.floor):
             if self.is_ending:
@@ -244,7 +246,7 @@ class Reclaimer:
         return done
 
     def _join_run(self, run: list[Segment]) -> list[str]:
-        opened, keeping, last = self._view.opened, self._keeping(), run[-1]
+        opened, plan, last = self._view.opened, self._keep_plan(), run[-1]
         absorbed = [item.header.segment_id for item in run[:-1]]
         rewriter = Rewriter(self._view.handles, placed=partial(self._view.replace, absorbed=absorbed))
         before = sum(self._size(item.name) for item in run)
@@ -252,12 +254,12 @@ class Reclaimer:
             fresh = rewriter.write(
                 last.name,
                 joined_segments.header_of(run),
-                joined_segments.pieces_of(
-                    run, self._view.handles, lambda item: SegmentFilter(item, keeping, self._commands)
+                joined_segments.frames_of(
+                    run, self._view.handles, lambda item: SegmentFilter(item, plan, self._commands)
                 ),
                 run[0].org_before,
                 encoding=max(encoding_of(item.header) for item in run),
-                erased=sum(len(keeping.erased_in(item)) for item in run),
+                erased=sum(len(plan.erased_in(item)) for item in run),
                 instead_of=last,
             )
         except (InUse, Unreadable, errors.NoSpace) as problem:
@@ -268,22 +270,24 @@ class Reclaimer:
         return done + self._remove_absorbed()
 
     def _remove_absorbed(self) -> list[str]:
-        """Remove the files of what was joined to other segments. What somebody has open is removed later."""
+        """Remove the files of segments that were joined to others. A file that is held open is removed later."""
         opened = self._view.opened
+        if not opened.absorbed:
+            return []
         names, opened.absorbed = opened.absorbed, joined_segments.remove(self._view.handles, opened.absorbed)
         left = [f"{name} is held open by a reader; it is removed later" for name in opened.absorbed]
         count = len(names) - len(left)
         return left + ([f"files of segments that were joined to others: {count} removed"] if count else [])
 
     def _name_holes(self, item: Segment) -> None:
-        """Read through a segment that is damaged: the reader notes what it cannot read."""
+        """Read a damaged segment to its end: the reader notes each hole."""
         first, last = item.header.first_position, item.next_position - 1
         for _ in self._view.reader.bodies(self._view.segments, after=first - 1, end=last):
             pass
 
     # --- what there is ---------------------------------------------------------------------------------------------
 
-    def _keeping(self) -> KeepPlan:
+    def _keep_plan(self) -> KeepPlan:
         with self._view.lock:
             life = self._view.life
             return KeepPlan(dict(life.cuts), sorted(life.erased))
@@ -292,7 +296,7 @@ class Reclaimer:
         return self._view.segments[:-1]
 
     def _seal_if(self, is_due: Callable[[Segment], bool]) -> list[str]:
-        """Seal the current segment if it has to be rewritten: only what is sealed can be. Says so if that waits."""
+        """Seal the current segment if it has to be rewritten; returns a line if that has to wait."""
         with self._view.lock:
             if is_due(self._view.segments[-1]) and not self._seal():
                 return [f"{self._view.segments[-1].name} is held open by a reader; it is sealed and rewritten later"]
@@ -302,8 +306,8 @@ class Reclaimer:
         opened = self._view.opened
         done = [quarantine.move(self._view.handles, name, time_ns=self._clock()) for name in opened.superfluous]
         opened.superfluous.clear()
-        keeping = self._keeping()
-        return done + self._blank([], keeping) if done and keeping.erased else done
+        plan = self._keep_plan()
+        return done + self._blank_quarantine([], plan) if done and plan.erased else done
 
     def _bytes(self) -> int:
         files, directory = self._view.handles.files, self._view.handles.directory
@@ -320,7 +324,7 @@ class Reclaimer:
             file.close()
 
 
-def brings_erasures(transactions: Sequence[Transaction]) -> bool:
+def has_erasures(transactions: Sequence[Transaction]) -> bool:
     """Whether one of these transactions erases something."""
     asked = [transaction.maintenance for transaction in transactions if transaction.maintenance is not None]
     return any(maintenance.erasures for maintenance in asked)

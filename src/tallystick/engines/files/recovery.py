@@ -1,25 +1,29 @@
-"""What happens at opening for writing: finish what a crash interrupted, and tell a torn tail from damage.
+"""Recovery at opening for writing: finish what a crash interrupted, and distinguish a torn tail from damage.
 
-| found past the last valid frame of the current segment              | done                                        |
+| found at the end of the current segment                             | done                                        |
 |---------------------------------------------------------------------|---------------------------------------------|
-| nothing, and the mark is here or behind                             | opened                                      |
+| only valid frames, up to the mark                                   | opened                                      |
 | valid frames past the mark                                          | written again in place and synced, then kept |
-| bytes past the mark that are no frame, no valid frame behind them   | copied to quarantine, synced, cut           |
-| anything invalid before the mark, or with a valid frame behind it   | damage: read-only, the hole named, no change |
-| the end before the mark                                             | damage likewise                             |
+| bytes past the mark that are not a frame, no valid frame after them | copied to quarantine, synced, cut           |
+| invalid bytes before the mark, or with a valid frame after them     | damage: read-only, the hole named, no change |
+| the end before the mark                                             | damage: the same                            |
 
-Valid frames past the mark are written again because an fsync of the process before may have failed: the kernel then
-calls the pages clean, and syncing them again would do nothing.
+Valid frames past the mark are written again because an fsync of the process before may have failed. The kernel then
+considers the pages clean, and a further fsync would do nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
+
 import msgspec
 
 from tallystick.engines.files import segment
+from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.mark import SegmentMark
 from tallystick.engines.files.segments import Segment
-from tallystick.store.filesystem import File, FileSystem, pieces, replace_file, write_fully
+from tallystick.store.filesystem import File, pieces, replace_file, write_fully
 from tallystick.store.page import Hole
 
 
@@ -37,12 +41,11 @@ def examine(item: Segment, file: File, mark: SegmentMark | None) -> Recovery:
     ending = item.header.ending
     size = file.size() if ending is None else min(file.size(), ending.end)
     synced = _synced_end(item, mark)
-    found = Recovery(end=item.header.size, synced_end=synced, holes=item.index_all(file, end=size))
-    if item.covered_end < synced:
-        _note_short(item, mark, found)
-    found.end = item.covered_end
-    found.torn_bytes = size - item.covered_end
-    return found
+    holes = item.index_all(file, end=size)
+    end = item.covered_end
+    if end < synced:
+        holes.append(_short(item, mark, end, synced))
+    return Recovery(end=end, synced_end=synced, torn_bytes=size - end, holes=holes)
 
 
 def _synced_end(item: Segment, mark: SegmentMark | None) -> int:
@@ -53,32 +56,40 @@ def _synced_end(item: Segment, mark: SegmentMark | None) -> int:
     if item.header.ending is not None:
         return item.header.ending.end
     marked = mark.end if mark is not None and mark.segment_id == item.header.segment_id else segment.SIZE
-    return max(marked, item.known_end, item.base.covered_end if item.base is not None else 0)
+    base = item.base
+    return max(marked, item.known_end, base.covered_end if base is not None else 0)
 
 
-def _note_short(item: Segment, mark: SegmentMark | None, found: Recovery) -> None:
-    last = max((mark.next_position if mark is not None else 0) - 1, item.known_next - 1, item.next_position)
-    reason = f"{item.name} is damaged or cut at byte {item.covered_end}, before the synced mark at {found.synced_end}"
-    found.holes.append(Hole(item.next_position, last, reason))
+def _short(item: Segment, mark: SegmentMark | None, end: int, synced: int) -> Hole:
+    """The hole at the end of a segment that ends before what was synced."""
+    first = item.next_position
+    last = max((mark.next_position if mark is not None else 0) - 1, item.known_next - 1, first)
+    return Hole(first, last, f"{item.name} is damaged or cut at byte {end}, before the synced mark at {synced}")
 
 
-def settle(files: FileSystem, directory: str, item: Segment, file: File, found: Recovery, *, time_ns: int) -> list[str]:
+def finish(handles: Handles, item: Segment, found: Recovery, *, clock: Callable[[], int]) -> list[str]:
     """Make the end of an undamaged log durable: quarantine and cut a torn tail, write an unsynced one again."""
-    done: list[str] = []
-    if found.torn_bytes:
-        size, end = found.torn_bytes, found.end + found.torn_bytes
-        if any(data.count(0) < len(data) for data in pieces(file, found.end, end)):
-            name = f"{item.name}.{found.end}.{time_ns}"
-            replace_file(files, f"{directory}/quarantine", name, pieces(file, found.end, end))
-            done.append(f"cut {size} torn bytes off {item.name} at {found.end}; kept as quarantine/{name}")
-        else:
-            done.append(f"cut {size} zero bytes off {item.name} at {found.end}")
-        file.truncate(found.end)
-    if found.end > found.synced_end:
-        _write_again(file, found.synced_end, found.end)
-        done.append(f"wrote {found.end - found.synced_end} unsynced bytes of {item.name} again and synced them")
-    if done:
+    if not found.torn_bytes and found.end <= found.synced_end:
+        return []
+    with closing(handles.files.open_write(f"{handles.directory}/{item.name}")) as file:
+        done = [_cut(handles, item, file, found, clock=clock)] if found.torn_bytes else []
+        if found.end > found.synced_end:
+            _write_again(file, found.synced_end, found.end)
+            done.append(f"wrote {found.end - found.synced_end} unsynced bytes of {item.name} again and synced them")
         file.sync()
+    return done
+
+
+def _cut(handles: Handles, item: Segment, file: File, found: Recovery, *, clock: Callable[[], int]) -> str:
+    """Cut a torn tail; it is kept in quarantine, unless it is all zeros."""
+    size, end = found.torn_bytes, found.end + found.torn_bytes
+    if any(data.count(0) < len(data) for data in pieces(file, found.end, end)):
+        name = f"{item.name}.{found.end}.{clock()}"
+        replace_file(handles.files, f"{handles.directory}/quarantine", name, pieces(file, found.end, end))
+        done = f"cut {size} torn bytes off {item.name} at {found.end}; kept as quarantine/{name}"
+    else:
+        done = f"cut {size} zero bytes off {item.name} at {found.end}"
+    file.truncate(found.end)
     return done
 
 

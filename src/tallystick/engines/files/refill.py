@@ -1,13 +1,13 @@
 """Refilling what a damaged log has lost from a donor: exactly the missing positions, checked, as a new generation.
 
-First everything is checked and nothing changed: the donor must hold every missing position, each event with the
-checksum and the link that lead from what is left before it to what is left behind it, and with an id that the
-segment's index knows, where there is one. Then the damaged files are copied to quarantine, whole, and the segments
-written again: valid frames as they are, the gaps from the donor. A damaged current.log is sealed that way, and a new
-one begun. What was pruned or erased stays so, whatever the donor holds.
+First everything is checked and nothing is changed. The donor must hold every missing position. Each event must have a
+checksum and a link that fit between what is left before it and after it, and an id that the segment's index knows, if
+there is one. Then the damaged files are copied to quarantine, whole, and the segments are written again: valid frames
+as they are, the gaps from the donor. A damaged current.log is sealed in this way, and a new one begun. Pruned and
+erased events stay so, whatever the donor holds.
 
-Side records of a gap come from the frames of a copy of this log, if the donor is one. From any other donor they follow
-from the control facts; leases and the records of commands in the gap are lost then, and that is said.
+If the donor is a copy of this log, the side records of a gap come from its frames. Otherwise they follow from the
+control facts; leases and records of commands in the gap are lost then, and the result says so.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def refill(
     lock = files.lock(f"{directory}/lock")
     handles = Handles(files, directory)
     try:
-        found, marked, parts = look(handles)
+        found, marked, parts = survey_log(handles)
         if (reason := why_no_end(found, marked)) is not None:
             raise errors.RefillRefused(url=f"files:{directory}", source=donor.name, reason=reason)
         if not any(part.is_damaged for part in parts):
@@ -63,18 +63,19 @@ def refill(
         lock.release()
 
 
-def look(handles: Handles) -> tuple[discovery.Discovery, SegmentMark | None, list[SurveyedSegment]]:
+def survey_log(handles: Handles) -> tuple[discovery.Discovery, SegmentMark | None, list[SurveyedSegment]]:
     """What is in a log's directory, how far it reached, and what is left of each segment. Changes nothing."""
     files, directory = handles.files, handles.directory
     marked, known = mark.load(files, directory), known_positions.gather(files, directory)
     found = discovery.discover(handles, marked)
     discovery.require_segments(found, directory, marked, known)
-    marked = _with_evidence(marked, known_positions.farthest(known, tuple(found.segments)), found.segments[-1])
+    last = found.segments[-1]
+    marked = _with_known(marked, known_positions.farthest(known, last, last.next_position), last)
     return found, marked, damage.survey(found, handles, marked)
 
 
-def _with_evidence(marked: SegmentMark | None, reached: KnownPosition | None, last: Segment) -> SegmentMark | None:
-    """The mark, moved on to where the log reached if something else knows more of that."""
+def _with_known(marked: SegmentMark | None, reached: KnownPosition | None, last: Segment) -> SegmentMark | None:
+    """The mark, or the farthest known position if that is farther than the mark."""
     if reached is None or (marked is not None and marked.next_position > reached.position):
         return marked
     if marked is not None:
@@ -85,7 +86,7 @@ def _with_evidence(marked: SegmentMark | None, reached: KnownPosition | None, la
 
 
 def why_no_end(found: discovery.Discovery, marked: SegmentMark | None) -> str | None:
-    """Why nobody knows where the log ended, and so what is missing; None if that is known."""
+    """Why it is not known where the log ended, and so what is missing; None if that is known."""
     if found.is_open_ended and marked is None:
         damage = found.current_damage or f"{segment.CURRENT} is missing"
         return f"{damage}, and there is no synced mark that says where the log ended"
@@ -93,7 +94,7 @@ def why_no_end(found: discovery.Discovery, marked: SegmentMark | None) -> str | 
 
 
 class RefillPlan:
-    """What is left and what a donor gives, as one log."""
+    """What is left of a log and what a donor adds, as one log."""
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class RefillPlan:
         self.claims = Claims()
         self._progress = progress
         self._indexes = indexes
-        self.given = DonorEvents(donor, store_id=parts[0].header.store_id)
+        self.fill = DonorEvents(donor, store_id=parts[0].header.store_id)
 
     def check(self) -> None:
         """Refuse a donor that does not hold exactly what is missing. Changes nothing."""
@@ -139,13 +140,13 @@ class RefillPlan:
                     for _, body in part.frames(piece):
                         yield from ((event, False) for event in body.events)
                 else:
-                    yield from ((event, True) for event in self.given.events(piece))
+                    yield from ((event, True) for event in self.fill.events(piece))
             self._progress(part.next_position - 1)
 
     def _check_complete(self, gap: Gap) -> None:
-        """Every position of a gap is given, but for what this log and its copy both know to be pruned."""
+        """Refuse a donor that lacks positions of a gap, unless this log and its copy both pruned them."""
         expected, missing = gap.first, []
-        for event in self.given.events(gap):
+        for event in self.fill.events(gap):
             if event.position < expected:
                 raise self._refused(f"its events are not in order at position {event.position}")
             if event.position > expected:
@@ -158,7 +159,7 @@ class RefillPlan:
             raise self._refused(f"it does not hold positions {', '.join(ranges)}")
 
     def _pruned_through(self) -> int:
-        """Up to where events may be missing: only a copy of this log in which nothing is pruned that is not here."""
+        """Up to where events may be missing: 0, unless the donor is a copy of this log that has pruned nothing more."""
         copy = copy_of_this(self.donor, self.parts[0].header.store_id)
         if copy is None:
             return 0
@@ -168,20 +169,20 @@ class RefillPlan:
 
     def _check_chain(self) -> None:
         heads = {name: Head(fact.through, bytes.fromhex(fact.link)) for name, fact in self.claims.pruned.items()}
-        for event, is_given in self._merged():
+        for event, is_donated in self._merged():
             pruned = self.claims.pruned.get(event.stream)
             if pruned is not None and event.seq <= pruned.through:
                 continue
             before = heads.get(event.stream, NO_HEAD)
             if event.seq != before.seq + 1 or chain.link(event, before.link) != event.link:
-                whose = "its event" if is_given else "what is left"
+                whose = "its event" if is_donated else "what is left"
                 reason = f"{whose} at position {event.position} does not follow from the event of its stream before it"
                 raise self._refused(reason)
-            if is_given:
-                self._check_given(event)
+            if is_donated:
+                self._check_donated(event)
             heads[event.stream] = Head(event.seq, event.link)
 
-    def _check_given(self, event: Event) -> None:
+    def _check_donated(self, event: Event) -> None:
         if _is_denied(event, self._indexes):
             raise self._refused(f"the index of what was lost does not know its event at position {event.position}")
         if event.payload is None:
@@ -195,7 +196,7 @@ class RefillPlan:
 
 
 def _is_denied(event: Event, indexes: list[SealedIndex]) -> bool:
-    """Whether there is an index of the lost frames, and none knows the event."""
+    """Whether indexes cover the lost frames, and none of them knows the event."""
     covering = [index for index in indexes if index.next_position > event.position]
     try:
         covering = [index for index in covering if index.frame_before(event.position) != (0, 0)]

@@ -1,7 +1,7 @@
-"""Writing damaged segments again: valid frames as they are, and in the place of each gap what a plan gives for it.
+"""Writing damaged segments again: valid frames as they are, and each gap with the frames that a plan has for it.
 
-The damaged files are copied to quarantine first, whole. A damaged current.log is sealed that way, and a new one begun.
-Each segment is whole before it takes its name, so a crash leaves some of them done, and the rest as it was.
+The damaged files are copied to quarantine first, whole. A damaged current.log is sealed in this way, and a new one
+begun. Each segment is whole before it takes its name, so a crash leaves some of them replaced and the rest as it was.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from tallystick.store.refill import Refilled
 UNKNOWN_GENERATION = 1 << 16  # of a segment whose header is gone: higher than it can have been
 
 
-class Gaps(Protocol):
-    """What is written in the place of gaps. `is_copy`: nothing of what stood there is missing."""
+class GapFill(Protocol):
+    """What is written into gaps. `is_copy`: nothing that was there is missing."""
 
     is_copy: bool
 
-    def pieces(self, gap: Gap, *, recorded: int) -> Iterator[FrameDraft]:
+    def frames(self, gap: Gap, *, recorded: int) -> Iterator[FrameDraft]:
         """The frames for one gap."""
 
 
-class Planned(Protocol):
-    """The log as it should be: its parts, what control facts claim, and what fills the gaps, from where."""
+class RepairPlan(Protocol):
+    """The log as it should be: its segments, what control facts claim, and what fills the gaps."""
 
     parts: list[SurveyedSegment]
     claims: Claims
     source: str
 
     @property
-    def given(self) -> Gaps: ...
+    def fill(self) -> GapFill: ...
 
 
 class Replacement:
-    """The writing: damaged segments in order, each as a new generation."""
+    """Replaces damaged segments in order, each with a new generation."""
 
-    def __init__(self, handles: Handles, plan: Planned, clock: Callable[[], int]) -> None:
+    def __init__(self, handles: Handles, plan: RepairPlan, clock: Callable[[], int]) -> None:
         self._handles = handles
         self._plan = plan
         self._clock = clock
@@ -61,14 +61,16 @@ class Replacement:
         self._events = 0
 
     def run(self, headless: list[str]) -> Refilled:
-        """Write all; files without a header of which nothing could be used are put aside too."""
+        """Write all of them. Files without a header that could not be used are moved to quarantine."""
         for part in self._plan.parts:
             if part.is_damaged:
                 self.segments.append(self._write(part))
             else:
                 assert part.item is not None
                 self.segments.append(part.item)
-        if self.segments[-1].header.ending is not None:  # the last segment was made again, sealed: begin the next one
+        if (
+            self.segments[-1].header.ending is not None
+        ):  # the last segment was replaced by a sealed one: begin the next one
             self._begin()
         for name in headless:
             if name not in self.kept:
@@ -112,21 +114,21 @@ class Replacement:
         return fresh
 
     def _pieces(self, part: SurveyedSegment) -> Iterator[FrameDraft]:
-        remains = ClaimsFilter(self._plan.claims)
+        keep = ClaimsFilter(self._plan.claims)
         recorded = part.header.created
         for piece in part.left:
             if isinstance(piece, Run):
                 for frame, body in part.frames(piece):
                     recorded = body.recorded
-                    yield rewrite.piece_of(frame, body, KeepAll())
+                    yield rewrite.kept_frame(frame, body, KeepAll())
                 continue
-            for given in self._plan.given.pieces(piece, recorded=recorded):
-                self._events += len(given.events)
-                yield remains.applied(given)
+            for draft in self._plan.fill.frames(piece, recorded=recorded):
+                self._events += len(draft.events)
+                yield keep.kept(draft)
             if piece.next == piece.first:
                 self._done.append(
-                    f"what stood before position {piece.first} held no event: a lease or a command is lost"
+                    f"the bytes lost before position {piece.first} held no event: a lease or a command is lost"
                 )
-            elif not self._plan.given.is_copy:
+            elif not self._plan.fill.is_copy:
                 lost = "leases and records of commands are not in it"
                 self._done.append(f"positions {piece.first} to {piece.next - 1} come from {self._plan.source}: {lost}")

@@ -1,12 +1,11 @@
-"""Writing a sealed segment again as its next generation: without what was pruned or erased, compressed, or refilled.
+"""Writing a sealed segment again as its next generation: without pruned or erased events, compressed, or refilled.
 
-The new generation is written beside the old one as NAME.log.tmp, synced, read back and checked, and then renamed over
-it. A crash leaves the old one or the new one, whole. The index follows: one that is of the other generation is bound to
-another identity, is therefore not taken, and is made again. Readers that hold the old file open go on with it.
-
-A frame of a rewritten segment still covers every position that it covered, though it may hold fewer events; frames
-that are left without events are joined. What must outlive its event stays as a side record: its id ("gone") and the
-sequence of its source ("source").
+- The new generation is staged as NAME.log.tmp, synced, read back and checked, and then renamed over the old one. A
+  crash leaves the old one or the new one, whole. Readers that hold the old file open finish with it.
+- The index follows. An index of the other generation is bound to another identity, so it is not used, and is rebuilt.
+- A frame of a rewritten segment covers every position that it covered before, though it may hold fewer events. Frames
+  without events are joined.
+- What must outlive its event stays as a side record: its id ("gone") and the sequence of its source ("source").
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ JOINED_RECORDS_MAX = 4096
 
 
 class InUse(Exception):
-    """A file cannot be replaced while somebody has it open (Windows): later."""
+    """A file cannot be replaced now, because it is open elsewhere (Windows)."""
 
 
 class Unreadable(Exception):
@@ -43,7 +42,7 @@ class Unreadable(Exception):
 
 
 class FrameDraft(msgspec.Struct):
-    """A frame to be written: the positions it covers, and what is left of it."""
+    """A frame to be written: the positions that it covers, and what it keeps."""
 
     first_position: int
     next_position: int
@@ -53,17 +52,17 @@ class FrameDraft(msgspec.Struct):
 
 
 class KeepFilter(Protocol):
-    """Decides what a rewriting keeps."""
+    """Decides what a new generation keeps."""
 
     def event(self, event: Event) -> Event | None:
-        """The event as it shall be kept; None if it is left out."""
+        """The event as it is kept; None if it is left out."""
 
     def record(self, record: Any, offset: int) -> bool:
         """Whether a side record of the frame at an offset is kept."""
 
 
 class KeepAll:
-    """Keeps all: for compression alone."""
+    """Keeps everything, when a segment is only compressed."""
 
     def event(self, event: Event) -> Event | None:
         return event
@@ -72,8 +71,8 @@ class KeepAll:
         return True
 
 
-def pieces_of(item: Segment, handles: Handles, remains: KeepFilter) -> Iterator[FrameDraft]:
-    """The frames of a segment as they shall be kept; every one of them is verified on the way."""
+def frames_of(item: Segment, handles: Handles, keep: KeepFilter) -> Iterator[FrameDraft]:
+    """The frames of a segment as they are kept. Each frame is verified when it is read."""
     scanner = Scanner(
         handles.get(item),
         item.identity,
@@ -81,27 +80,27 @@ def pieces_of(item: Segment, handles: Handles, remains: KeepFilter) -> Iterator[
         end=item.end,
         position=item.header.first_position,
     )
-    yield from joined(piece_of(frame, frames.decode_body(frame, data), remains) for frame, data in scanner)
+    yield from with_empty_joined(kept_frame(frame, frames.decode_body(frame, data), keep) for frame, data in scanner)
     if not scanner.clean:
         raise Unreadable(f"{item.name} is damaged at byte {scanner.offset}")
 
 
-def piece_of(frame: Frame, body: frames.Body, remains: KeepFilter) -> FrameDraft:
-    """One frame as it shall be kept."""
+def kept_frame(frame: Frame, body: frames.Body, keep: KeepFilter) -> FrameDraft:
+    """One frame as it is kept."""
     kept: list[Event] = []
     gone: list[Event] = []
     for event in body.events:
-        left = remains.event(event)
+        left = keep.event(event)
         if left is None:
             gone.append(event)
         else:
             kept.append(left)
-    side = [record for record in body.side if remains.record(record, frame.offset)] + list(_left_behind(gone))
+    side = [record for record in body.side if keep.record(record, frame.offset)] + list(_left_behind(gone))
     return FrameDraft(frame.first_position, frame.next_position, body.recorded, kept, side)
 
 
 def _left_behind(gone: list[Event]) -> Iterator[Any]:
-    """What outlives events that are left out: their ids, and the last sequence of each source."""
+    """The side records that outlive events: their ids, and the last sequence of each source."""
     if gone:
         yield ("gone", b"".join(event.id for event in gone))
     sources: dict[side.Source, int] = {}
@@ -114,26 +113,26 @@ def _left_behind(gone: list[Event]) -> Iterator[Any]:
         yield ("source", source, seq, org)
 
 
-def joined(pieces: Iterable[FrameDraft]) -> Iterator[FrameDraft]:
-    """Pieces, those that are left without events made one with their neighbours of the same kind."""
+def with_empty_joined(drafts: Iterable[FrameDraft]) -> Iterator[FrameDraft]:
+    """The same frames, with neighbours that have no events joined into one."""
     waiting: FrameDraft | None = None
-    for piece in pieces:
-        if waiting is not None and (piece.events or waiting.events or len(waiting.side) >= JOINED_RECORDS_MAX):
+    for draft in drafts:
+        if waiting is not None and (draft.events or waiting.events or len(waiting.side) >= JOINED_RECORDS_MAX):
             yield waiting
             waiting = None
         if waiting is None:
-            waiting = piece
+            waiting = draft
         else:
-            waiting.next_position = piece.next_position
-            waiting.side += piece.side
+            waiting.next_position = draft.next_position
+            waiting.side += draft.side
     if waiting is not None:
         yield waiting
 
 
 class Rewriter:
-    """Writes new generations into a log's directory. One at a time: its owner sees to that.
+    """Writes new generations into a log's directory, one at a time.
 
-    `placed` is told of a segment as soon as it has its name, before anything else can fail.
+    `placed` is called with a segment as soon as it has its name, before anything else can fail.
     """
 
     def __init__(self, handles: Handles, *, placed: Callable[[Segment], None] = lambda fresh: None) -> None:
@@ -143,26 +142,26 @@ class Rewriter:
         self._buffer = FrameBuffer()
         self._placed = placed
 
-    def rewrite(self, item: Segment, remains: KeepFilter, *, encoding: int, erased: int) -> Segment:
-        """The next generation of a sealed segment, in its place. What fails before that leaves the old one."""
-        pieces, header = pieces_of(item, self._handles, remains), next_generation(item.header)
-        return self.write(item.name, header, pieces, item.org_before, encoding=encoding, erased=erased, instead_of=item)
+    def rewrite(self, item: Segment, keep: KeepFilter, *, encoding: int, erased: int) -> Segment:
+        """Replace a sealed segment with its next generation. A failure before the rename leaves the old one."""
+        drafts, header = frames_of(item, self._handles, keep), next_generation(item.header)
+        return self.write(item.name, header, drafts, item.org_before, encoding=encoding, erased=erased, instead_of=item)
 
     def write(
         self,
         name: str,
         header: Header,
-        pieces: Iterable[FrameDraft],
+        drafts: Iterable[FrameDraft],
         org_before: Callable[[str], str | None],
         *,
         encoding: int = segment.PLAIN,
         erased: int = 0,
         instead_of: Segment | None = None,
     ) -> Segment:
-        """Put a segment of these pieces in place under a name; `org_before` is what older segments know."""
+        """Put a segment of these drafts in place under a name; `org_before` is what older segments know."""
         staged = f"{self._directory}/{name}.tmp"
         try:
-            header = self._stage(staged, header, pieces, encoding=encoding, erased=erased)
+            header = self._stage(staged, header, drafts, encoding=encoding, erased=erased)
             fresh = self._checked(name, staged, header, org_before)
             self._place(staged, name, fresh, instead_of)
         except BaseException as problem:
@@ -172,24 +171,24 @@ class Rewriter:
                 raise errors.NoSpace(needed=segment.SIZE_MAX, path=self._directory) from problem
             raise
         self._files.sync_dir(self._directory)
-        with contextlib.suppress(PermissionError):  # somebody has the old index open: it is written at the next opening
+        with contextlib.suppress(PermissionError):  # the old index is open elsewhere: it is written at the next opening
             fresh.save_index()
             fresh.load_index()
         return fresh
 
     def _stage(
-        self, staged: str, header: Header, pieces: Iterable[FrameDraft], *, encoding: int, erased: int
+        self, staged: str, header: Header, drafts: Iterable[FrameDraft], *, encoding: int, erased: int
     ) -> Header:
-        """Write the pieces, durably; returns the header with its ending."""
+        """Write the drafts, durably; returns the header with its ending."""
         file = self._files.create(staged)
         try:
             packer = Packer(file, header.identity, encoding=encoding)
             position = header.first_position
-            for piece in pieces:
-                assert piece.first_position == position <= piece.next_position
-                position = piece.next_position
-                deflate = encoding == segment.PLAIN  # many frames together compress better than each by itself
-                packer.add(self._frame(piece, header.identity, packer.end, deflate=deflate))
+            for draft in drafts:
+                assert draft.first_position == position <= draft.next_position
+                position = draft.next_position
+                deflate = encoding == segment.PLAIN  # many frames together compress better than one by one
+                packer.add(self._frame(draft, header.identity, packer.end, deflate=deflate))
             ending = Ending(end=packer.end, next_position=position, encoding=encoding, erased=erased)
             header = msgspec.structs.replace(header, ending=ending)
             packer.finish(header)
@@ -197,15 +196,15 @@ class Rewriter:
         finally:
             file.close()
 
-    def _frame(self, piece: FrameDraft, identity: bytes, offset: int, *, deflate: bool) -> bytearray:
-        count = piece.next_position - piece.first_position
-        at = (identity, offset, piece.first_position)
+    def _frame(self, draft: FrameDraft, identity: bytes, offset: int, *, deflate: bool) -> bytearray:
+        count = draft.next_position - draft.first_position
+        at = (identity, offset, draft.first_position)
         return self._buffer.encode(
-            *at, piece.events, recorded=piece.recorded, side=piece.side, count=count, deflate=deflate
+            *at, draft.events, recorded=draft.recorded, side=draft.side, count=count, deflate=deflate
         )
 
     def _checked(self, name: str, staged: str, header: Header, org_before: Callable[[str], str | None]) -> Segment:
-        """The staged segment, indexed from what is on disk: it must be whole before it takes a name."""
+        """The staged segment, indexed from the disk: it must be whole before it takes a name."""
         assert header.ending is not None
         fresh = Segment(name, header, self._handles, end=header.ending.end)
         fresh.org_before = org_before
@@ -219,10 +218,12 @@ class Rewriter:
         return fresh
 
     def _place(self, staged: str, name: str, fresh: Segment, instead_of: Segment | None) -> None:
-        """Give the file its name and tell of it in one: a reader that finds another file there asks under this lock."""
+        """Rename the file and call `placed` under one lock: a reader that finds another file asks under this lock."""
         with self._handles.lock:
             if instead_of is not None:
-                self._handles.release(instead_of)  # where an open file cannot be replaced, we must not be the one
+                self._handles.release(
+                    instead_of
+                )  # an open file may not be replaceable, and this process must not hold it
             self._rename(staged, name)
             self._placed(fresh)
 

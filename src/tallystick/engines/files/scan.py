@@ -1,4 +1,4 @@
-"""Reading a segment frame by frame, and finding the next frame behind bytes that are none."""
+"""Reading a segment frame by frame, and finding the next frame after bytes that are not a frame."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tallystick.engines.files import frame as frames
 from tallystick.engines.files.frame import Frame
 from tallystick.store.filesystem import File
 
-CHUNK_BYTES_MIN = 256 << 10  # a page needs little, a replay much: chunks double on the way
+CHUNK_BYTES_MIN = 256 << 10  # a page needs little, a replay much: chunks double as it goes
 CHUNK_BYTES_MAX = 4 << 20
 SEARCH_BYTES = 1 << 20
 
@@ -16,8 +16,8 @@ SEARCH_BYTES = 1 << 20
 class Scanner:
     """Walks over verified frames from an offset on.
 
-    It stops at `end` or at the first bytes that are no valid frame continuing the positions; `offset` and `position`
-    then say where. `position` None takes the first frame's word for where it begins.
+    It stops at `end`, or at the first bytes that are not a valid frame with the next position. `offset` and `position`
+    then say where it stopped. With `position` None, the first frame may begin at any position.
     """
 
     def __init__(self, file: File, identity: bytes, *, offset: int, end: int, position: int | None) -> None:
@@ -55,7 +55,7 @@ class Scanner:
 
 
 def next_valid_frame(file: File, identity: bytes, *, begin: int, end: int, position: int) -> Frame | None:
-    """The first valid frame at or behind `begin` that holds positions from `position` on."""
+    """The first valid frame at or after `begin` that covers positions from `position` on."""
     at = begin
     while at < end:
         data = file.read_at(at, min(SEARCH_BYTES, end - at))
@@ -80,7 +80,7 @@ def _whole_frame(file: File, identity: bytes, offset: int, end: int) -> Frame | 
 
 
 def read_frame(file: File, identity: bytes, offset: int, end: int) -> tuple[Frame, bytes] | None:
-    """The verified frame at an offset that an index names; None if it is not there."""
+    """The verified frame at an offset that an index names; None if there is no valid frame."""
     head = file.read_at(offset, min(frames.HEADER_SIZE + 4096, end - offset))  # most frames come with one read
     frame = frames.decode_header(identity, head, offset=offset)
     if frame is None or frame.end > end:

@@ -6,18 +6,17 @@
 `previous end` is where the segment before this one ends: bytes of it past that offset are not part of the log.
 
 Format 1 is a segment as it was written, generation 0. Format 2 is one that was rewritten: pruned, erased, compressed or
-refilled. It is written once, whole, and says itself where it ends, in 56 bytes more:
+refilled. It is written once, whole, and its header says where it ends, in 56 more bytes:
 
     generation, its upper half u16 | end u64 | next position u64 | encoding u16 | erased u32 | SHA-256 of all before
 
-Formats 3 and 4 are the same as 1 and 2, and may hold short frames (frame.py). What is begun or rewritten has these; a
-segment of format 1 that is written to stays what it is until it is sealed.
+Formats 3 and 4 are the same as 1 and 2, and may hold short frames (frame.py). New and rewritten segments have these
+formats; a segment of format 1 that is written to keeps its format until it is sealed.
 
-`erased` counts the positions in it whose erasure it knows: if more of them were erased since, it must be rewritten.
-
-The segment id stays the same through all generations, because headers and the synced mark refer to it. The identity is
-another one in each: frames, indexes and open files are bound to it, so that nothing of one generation is ever taken for
-a part of another.
+Invariants:
+- The segment id is the same in all generations, because headers and the synced mark refer to it. The identity differs:
+  frames, indexes and open files are bound to it, so that no part of one generation is taken for a part of another.
+- `erased` counts the positions whose erasure the segment knows. If more were erased since, it must be rewritten.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from tallystick import errors
 
 MAGIC = b"TALLYSEG"
 FORMAT, REWRITTEN_FORMAT = 3, 4
-_WITHOUT_SHORT_FRAMES = 2  # that much lower are their numbers without short frames
+_WITHOUT_SHORT_FRAMES = 2  # the formats without short frames have numbers lower by this
 CURRENT = "current.log"
 SEALED = re.compile(r"\d{4}-\d{2}-\d{2}_\d{3,}\.log")
 STAGED = re.compile(SEALED.pattern + r"\.tmp")
@@ -48,7 +47,7 @@ SIZE_MAX = SIZE + _ENDING.size + 32
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rewritten segment knows of its own end. Offsets count uncompressed bytes, whatever the encoding."""
+    """What a rewritten segment says of its end. Offsets count uncompressed bytes, whatever the encoding."""
 
     end: int
     next_position: int
@@ -57,7 +56,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What a segment says of itself."""
+    """The header of a segment."""
 
     store_id: bytes
     segment_id: bytes
@@ -72,7 +71,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> bytes:
-        """What tells this generation of this segment from every other one."""
+        """What distinguishes this generation of this segment from every other one."""
         return identity_of(self.segment_id, self.generation)
 
     @property
@@ -82,7 +81,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BadHeader(Exception):
-    """A file in the place of a segment does not begin with a valid header."""
+    """A file with the name of a segment does not begin with a valid header."""
 
 
 def identity_of(segment_id: bytes, generation: int) -> bytes:
@@ -153,7 +152,7 @@ def _ending(data: bytes) -> tuple[int, Ending]:
 
 
 def sealed_name(taken: set[str], *, time_ns: int) -> str:
-    """A free name for a segment that is sealed now. Names that differ only in case do not occur."""
+    """A free name for a segment that is sealed now. Names never differ only in case."""
     day = datetime.datetime.fromtimestamp(time_ns / 1e9, datetime.UTC).strftime("%Y-%m-%d")
     number = 1
     while (name := f"{day}_{number:03d}.log") in taken:

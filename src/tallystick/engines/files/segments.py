@@ -16,14 +16,13 @@ from itertools import chain
 from typing import TypeAlias, TypeVar
 
 from tallystick.engines.files import frame as frames
-from tallystick.engines.files import index, index_file, lifecycle, segment, side
+from tallystick.engines.files import index, index_file, index_writer, lifecycle, segment, side
 from tallystick.engines.files.frame import Frame
 from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.index import CommandPlace, FarRange, GrowingIndex, Named, SegmentIndex, StreamEntry
-from tallystick.engines.files.index_file import SealedIndex
+from tallystick.engines.files.index_file import SealedIndex, SectionCache
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.scan import Scanner, next_valid_frame
-from tallystick.engines.files.section_cache import SectionCache
 from tallystick.engines.files.segment import Header
 from tallystick.event.model import Row
 from tallystick.store import leases
@@ -42,24 +41,19 @@ class Segment:
         self.header = header
         self.identity = header.identity
         self.end = end
-        self._index: tuple[SealedIndex | None, GrowingIndex | None] = (None, None)  # replaced in one step
+        self._use_index(None, None)
         self.rebuilt = False
-        self.gaps: list[Hole] = []  # what was damaged when the index was made: it knows nothing of these positions
-        self.known_end, self.known_next = 0, 0  # how far an index knew the segment that is now too short for it
-        self.org_before: Callable[[str], str | None] = lambda stream: None  # what older segments know
+        self.gaps: list[Hole] = []  # damaged when the index was made: it does not know these positions
+        self.known_end, self.known_next = 0, 0  # how far an index reached that is longer than the segment is now
+        self.org_before: Callable[[str], str | None] = lambda stream: None  # the org of a stream in older segments
         self._listener: Callable[[side.SideRecords], None] = lambda records: None
         self._heard_end = 0  # the listener was given the side records before this offset
         self._handles = handles
 
-    @property
-    def base(self) -> SealedIndex | None:
-        """The part of the index that is a file."""
-        return self._index[0]
-
-    @property
-    def grown(self) -> GrowingIndex | None:
-        """The part of the index that is in memory."""
-        return self._index[1]
+    def _use_index(self, base: SealedIndex | None, grown: GrowingIndex | None) -> None:
+        """Use a file and what has grown in memory. Questions see both replaced in one step."""
+        self.base = base
+        self._index = (base, grown)
 
     @property
     def index_name(self) -> str:
@@ -115,7 +109,7 @@ class Segment:
         return self._ask(lambda parts: lifecycle.merged(part.lifecycle() for part in parts))
 
     def command(self, digest: bytes) -> CommandPlace | None:
-        """Where the newest command with this digest is in this segment, or that it was forgotten here."""
+        """Where the newest command with this digest is in this segment; FORGOTTEN if it was forgotten here."""
         return self._ask(lambda parts: next((at for part in reversed(parts) if (at := part.command(digest))), None))
 
     def commands(self) -> dict[bytes, CommandPlace]:
@@ -123,7 +117,7 @@ class Segment:
         return self._ask(lambda parts: dict(chain.from_iterable(part.commands() for part in parts)))
 
     def far_ranges(self) -> list[FarRange]:
-        """The ranges of commands whose events stand in other frames."""
+        """The ranges of commands whose events are in other frames."""
         return self._ask(lambda parts: [found for part in parts for found in part.far_ranges()])
 
     def is_gone(self, id_: bytes) -> bool:
@@ -135,12 +129,12 @@ class Segment:
         return self._ask(lambda parts: chain.from_iterable([list(part.each_id()) for part in parts]))
 
     def id_bounds(self) -> tuple[bytes, bytes] | None:
-        """The least and the greatest id; None if there is none."""
+        """The least and the greatest id; None if there are no ids."""
         ids = list(self.ids())
         return (min(ids), max(ids)) if ids else None
 
     def names(self, after: str) -> list[Iterator[Named]]:
-        """The streams behind a name with their ends, one ordered run for each part, the newest part last."""
+        """The streams after a name with their ends: one ordered run for each part of the index, the newest last."""
         return [self._names(part, after) for part in self.parts()]
 
     def _names(self, part: SegmentIndex, after: str) -> Iterator[Named]:
@@ -153,13 +147,13 @@ class Segment:
             yield from self.grow().names(last)
 
     def parts(self) -> list[SegmentIndex]:
-        """The parts of the index, in order of the log; built from the segment if there are none."""
+        """The parts of the index, in order of the log. If there are none, the index is built from the segment."""
         if self._index == (None, None) and self.end > self.header.size:
             self.rebuild(instead_of=None)
         return [part for part in self._index if part is not None]
 
     def _ask(self, question: Callable[[list[SegmentIndex]], T]) -> T:
-        """Put a question to the index. If its file turns out to be bad, it is rebuilt and asked again as a whole."""
+        """Ask the index. If its file turns out to be bad, rebuild it and ask again."""
         base = self.base
         try:
             return question(self.parts())
@@ -176,11 +170,11 @@ class Segment:
     # --- growth ----------------------------------------------------------------------------------------------------
 
     def grow(self) -> GrowingIndex:
-        """The part of the index in memory, begun where the file ends."""
+        """The part of the index that is in memory. It begins where the file ends."""
         base, grown = self._index
         if grown is None:
             grown = GrowingIndex(begin=self.covered_end, position=self.next_position)
-            self._index = (base, grown)
+            self._use_index(base, grown)
         return grown
 
     def listen(self, listener: Callable[[side.SideRecords], None]) -> None:
@@ -205,7 +199,7 @@ class Segment:
         (grown or self.grow()).add(frame, rows, heads, sources, records)
 
     def rebuild(self, *, instead_of: SealedIndex | None) -> None:
-        """Make the index again from the segment, unless another thread did. Until it is made, the old one stays."""
+        """Rebuild the index from the segment, unless another thread did. The old one stays until that is done."""
         with self._handles.lock:
             if self.base is not instead_of:
                 return
@@ -220,7 +214,8 @@ class Segment:
         grown = GrowingIndex(begin=self.header.size, position=self.header.first_position)
         found = _index_all(self, grown, file, end=end, base=None)
         self.gaps = list(found)
-        self._index, self.rebuilt = (None, grown), True
+        self._use_index(None, grown)
+        self.rebuilt = True
         return found
 
     def index_all(self, file: File, *, end: int) -> list[Hole]:
@@ -240,21 +235,21 @@ class Segment:
     # --- the index file --------------------------------------------------------------------------------------------
 
     def load_index(self) -> bool:
-        """Use the index file if there is a good one; what had grown before is in it."""
+        """Use the index file if there is a good one. It holds what had grown in memory before."""
         handles, path = self._handles, f"{self._handles.directory}/index/{self.index_name}"
         try:
             file = open_replaceable(handles.files, path)
             base = SealedIndex(file, handles.cache, store_id=self.header.store_id, identity=self.identity)
         except (index_file.BadIndex, OSError):
             return False
-        if base.covered_end > self.end:  # the segment was longer when this was written
+        if base.covered_end > self.end:  # the segment was longer when this index was written
             self.known_end, self.known_next = base.covered_end, base.next_position
             return False
-        self._index = (base, None)
+        self._use_index(base, None)
         return True
 
     def index_on_disk(self) -> SealedIndex | None:
-        """The index file as it is now, with nothing of it in memory; None if there is none."""
+        """The index file as it is on the disk now; None if there is no such file."""
         files, path = self._handles.files, f"{self._handles.directory}/index/{self.index_name}"
         if not files.exists(path):
             return None
@@ -262,7 +257,7 @@ class Segment:
         return SealedIndex(file, SectionCache(), store_id=self.header.store_id, identity=self.identity)
 
     def save_index(self, *, name: str | None = None) -> None:
-        """Write the index of everything that is indexed, whole or not at all. One with gaps is not worth keeping."""
+        """Write the index of everything that is indexed, whole or not at all. An index with gaps is not written."""
         try:
             data = self._encoded_index()
         except index_file.BadIndex:
@@ -274,7 +269,7 @@ class Segment:
 
     def _encoded_index(self) -> bytes:
         store_id, identity = self.header.store_id, self.identity
-        return index_file.encode(self.base, self.grow(), store_id=store_id, identity=identity)
+        return index_writer.encode(self.base, self.grow(), store_id=store_id, identity=identity)
 
 
 Segments: TypeAlias = tuple[Segment, ...]
@@ -282,7 +277,7 @@ Segments: TypeAlias = tuple[Segment, ...]
 
 
 def _first(answers: Iterable[T | None]) -> T | None:
-    """The first answer that says something."""
+    """The first answer that is not empty."""
     return next((answer for answer in answers if answer is not None and answer != (0, 0)), None)
 
 
@@ -297,19 +292,19 @@ def _joined(entries: list[StreamEntry | None]) -> StreamEntry | None:
 def _index_all(item: Segment, grown: GrowingIndex, file: File, *, end: int, base: SealedIndex | None) -> list[Hole]:
     holes: list[Hole] = []
     while not _index_run(item, grown, file, end=end, base=base):
-        behind = next_valid_frame(
+        found = next_valid_frame(
             file, item.identity, begin=grown.covered_end + 1, end=end, position=grown.next_position
         )
-        if behind is None:
+        if found is None:
             break
         reason = f"{item.name} is damaged at byte {grown.covered_end}"
-        holes.append(Hole(grown.next_position, max(behind.first_position - 1, grown.next_position), reason))
-        grown.covered_end, grown.next_position = behind.offset, behind.first_position
+        holes.append(Hole(grown.next_position, max(found.first_position - 1, grown.next_position), reason))
+        grown.covered_end, grown.next_position = found.offset, found.first_position
     return holes
 
 
 def _index_run(item: Segment, grown: GrowingIndex, file: File, *, end: int, base: SealedIndex | None) -> bool:
-    """Index frames until the end or the first bytes that are none; says whether it reached the end."""
+    """Index frames up to the end, or to the first bytes that are not a frame; returns whether the end was reached."""
     scanner = Scanner(file, item.identity, offset=grown.covered_end, end=end, position=grown.next_position)
     for frame, data in scanner:
         body = frames.decode_body(frame, data)

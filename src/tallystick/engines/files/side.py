@@ -1,13 +1,13 @@
-"""Side records: what a frame says besides its events. MessagePack arrays, each beginning with its name.
+"""Side records: what a frame says besides its events. MessagePack arrays, each of which begins with its name.
 
     ["lease", stream, number, owner]            a lease was taken, or given back (owner nil)
     ["cut", stream, through, link, first position, last position, count, org]
                                                 a stream was pruned; the newest cut of a stream counts
     ["erase", stream, seq, position, id, checksum]
                                                 the payload of one event is gone
-    ["snapshot", id], ["drop", id]              a snapshot's file belongs to the log; it does no longer
-    ["announce", position]                      a part that was taken over: the last control fact about its cuts and
-                                                erasures stands there, or will
+    ["snapshot", id], ["drop", id]              a snapshot's file belongs to the log; no longer belongs to it
+    ["announce", position]                      a part that was taken over: the position of the last control fact about
+                                                its cuts and erasures, which may still be to come
     ["command", key, request hash, response, recorded ns, ranges, places]
                                                 a command took effect with the events of this frame; with an empty
                                                 response, it took effect before, and its response was erased here
@@ -21,8 +21,8 @@
                                                 the positions were damaged, and their loss accepted. Ends are those of
                                                 streams in the range, [stream, seq, link, org], as an index knew them
 
-`gone` and `source` stand only in frames that were written again without events: nobody can ask the missing events any
-more. Names that are not known are passed over here, and kept when a frame is written again.
+`gone` and `source` are only in frames that were written again without some of their events, which cannot be asked any
+more. Records with unknown names are skipped, and kept when a frame is written again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tallystick.store.transfer import Received
 ID_BYTES = 16
 
 Source: TypeAlias = tuple[str | None, str]
-"""The org and the name of a source; None stands for every org."""
+"""The org and the name of a source; None means every org."""
 
 
 class SideRecords(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,9 +66,7 @@ NOTHING = SideRecords()
 
 
 def of_ledger(ledger: Ledger, load: Callable[[CommandKey], CommandRecord | None]) -> SideRecords:
-    """What a commit says besides its events. A command whose response goes is recorded anew, without one."""
-    if ledger.only_appends:
-        return NOTHING
+    """What a commit says besides its events. A command whose response is erased is recorded again, without it."""
     leases, commands, asked = ledger.leases, ledger.commands, ledger.maintenance
     if asked is None:
         return SideRecords(leases=tuple(leases), commands=tuple(commands))
@@ -87,8 +85,8 @@ def of_received(part: Received) -> SideRecords:
 
     The frame covers every position up to its last event, also those without one. Its records say what the streams begin
     with (`cut`), which ids are gone (`gone`), which of its events were erased (`erase`), and up to where the control
-    facts of these are still to come (`announce`). An erasure whose control fact is in the frame is noted once more, so
-    that either frame can be refilled.
+    facts of these are still to come (`announce`). An erasure whose control fact is in the frame is noted again, so that
+    either frame can be refilled.
     """
     return SideRecords(
         cuts=tuple(founding.cut for founding in part.cuts),
@@ -161,10 +159,10 @@ def cut_of(fields: Iterable[Any]) -> Cut:
 
 
 def split(packed: bytes) -> list[bytes]:
-    """Ids or digests that stand one behind the other."""
+    """Ids or digests, packed one after the other."""
     return [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]
 
 
 def digest(key: CommandKey) -> bytes:
-    """What the index knows a command by: 16 bytes of BLAKE2b over the key's MessagePack."""
+    """The digest of a command in the index: 16 bytes of BLAKE2b over the key's MessagePack."""
     return hashlib.blake2b(msgspec.msgpack.encode(key), digest_size=ID_BYTES).digest()

@@ -3,13 +3,13 @@
     {"base_snapshot_id", "diff", "events_since_base", "id", "kind", "last_event_id", "last_sequence", "link", "made",
      "position", "reducer", "reducer_version", "state", "state_hash", "stream", "upcasters"}
 
-The date in the name is UTC and lies in the id, which is a UUIDv7. Files of earlier versions are called `<uuid>.snap`.
+The date in the name is UTC and comes from the id, a UUIDv7. Files of earlier versions are called `<uuid>.snap`.
 
 `state` is the body of a full snapshot, `diff` that of a difference: each has one of the two, with the bytes it was
 given. Ids are UUID text, hashes lower-case hex.
 
-A file is whole and in its place before the frame that names it is written; one that no frame names is no snapshot. It
-is removed at the next opening for writing, as is one whose frame says that it was dropped.
+Invariant: a file is whole and in its place before the frame that names it is written. A file that no frame names is not
+a snapshot; it is removed at the next opening for writing, and so is one whose frame says that it was dropped.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from tallystick.store.snapshots import Snapshot, within
 SUFFIX = ".snap"
 GZIP_LEVEL = 6
 CHUNK_BYTES = 1 << 20
-ENVELOPE_BYTES_MAX = 1 << 20  # all of the document but the body: names and hashes
+ENVELOPE_BYTES_MAX = 1 << 20  # the document without the body: names and hashes
 _GZIP = zlib.MAX_WBITS | 16
 _OWN = re.compile(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.snap(\.\d+\.tmp)?")
 _serials = itertools.count(1)
 
 
 class _Document(msgspec.Struct):
-    """What is read of a file: everything else is said by the control fact."""
+    """What is read from a file. Everything else is in the control fact."""
 
     id: str
     state: msgspec.Raw = msgspec.Raw()
@@ -50,7 +50,7 @@ class _Document(msgspec.Struct):
 
 
 class FileSnapshots:
-    """The bodies of a file log. `lifecycle` says which of the files belong to it."""
+    """The snapshots of a file log. `lifecycle` says which of the files belong to it."""
 
     def __init__(self, files: FileSystem, directory: str, lifecycle: Callable[[], Lifecycle]) -> None:
         self._files = files
@@ -76,7 +76,7 @@ class FileSnapshots:
         return sum(map(self._size, map(self._name, self.ids())))
 
     def _name(self, id: bytes) -> str:
-        """The name of the file that there is."""
+        """The name of the snapshot's file, which may be of an earlier version."""
         name = name_of(id)
         older = _older_name_of(id)
         return older if not self._exists(name) and self._exists(older) else name
@@ -101,15 +101,15 @@ class FileSnapshots:
 
     # --- with commits ----------------------------------------------------------------------------------------------
 
-    def around(
+    def commit_with_files(
         self, transactions: Sequence[Transaction], commit: Callable[[list[Transaction]], list[Outcome]]
     ) -> list[Outcome]:
-        """Commit transactions of which some bring snapshots: what takes long is done before anyone has to wait for it.
+        """Commit transactions, some with snapshots. Their files are written before the commit, so that nobody waits.
 
-        A transaction whose files cannot be written is refused; the others go on.
+        A transaction whose files cannot be written is refused; the others are committed.
         """
         refused: dict[int, Outcome] = {}
-        brought = [snapshot.id for transaction in transactions for snapshot in _brought(transaction)]
+        brought = [snapshot.id for transaction in transactions for snapshot in _snapshots_of(transaction)]
         try:
             for number, transaction in enumerate(transactions):
                 refusal = self._stage_all(transaction)
@@ -123,7 +123,7 @@ class FileSnapshots:
         return [refused[number] if number in refused else next(outcomes) for number in range(len(transactions))]
 
     def _stage_all(self, transaction: Transaction) -> errors.TallyError | None:
-        for snapshot in _brought(transaction):
+        for snapshot in _snapshots_of(transaction):
             try:
                 self._stage(snapshot)
             except OSError as problem:
@@ -133,7 +133,7 @@ class FileSnapshots:
         return None
 
     def _stage(self, snapshot: Snapshot) -> None:
-        """Write a snapshot beside its place, durably."""
+        """Stage the file of a snapshot, durably."""
         name = f"{name_of(snapshot.id)}.{next(_serials)}.tmp"
         self._staged[snapshot.id] = name
         file = self._files.create(f"{self._directory}/{name}")
@@ -147,7 +147,7 @@ class FileSnapshots:
             file.close()
 
     def publish(self, ids_: Sequence[bytes]) -> None:
-        """Put staged files in their places, durably: the next frame names them."""
+        """Rename staged files to their names, durably: the next frame names them."""
         for id_ in ids_:
             name = self._staged.get(id_)
             if name is not None and not self._lifecycle().snapshots.get(id_):
@@ -164,27 +164,28 @@ class FileSnapshots:
         self._files.sync_dir(self._directory)
 
     def withdraw(self, ids_: Sequence[bytes]) -> None:
-        """Take published files away again: no frame names them."""
+        """Remove published files again: no frame names them."""
         held = self._lifecycle().snapshots
         for id_ in ids_:
             if not held.get(id_):
                 self._unlink(name_of(id_))
 
     def remove(self, ids_: Sequence[bytes]) -> None:
-        """Take away the files of snapshots that were dropped. What cannot be removed now goes at the next opening."""
+        """Remove the files of dropped snapshots. What cannot be removed now is removed at the next opening."""
         for id_ in ids_:
             self._unlink(name_of(id_))
             self._unlink(_older_name_of(id_))
 
     def orphans(self) -> list[str]:
         """Our files that belong to no snapshot of the log."""
-        if not self._files.exists(self._directory):
-            return []
-        held = set(map(self._name, self.ids()))
-        return [name for name in self._files.list(self._directory) if _OWN.fullmatch(name) and name not in held]
+        names: list[str] = []
+        with contextlib.suppress(FileNotFoundError):
+            names = [name for name in self._files.list(self._directory) if _OWN.fullmatch(name)]
+        held = set(map(self._name, self.ids())) if names else ()
+        return [name for name in names if name not in held]
 
-    def tidy(self) -> list[str]:
-        """Remove the orphans that a crash left, and say so. For the one writer, before it writes."""
+    def remove_orphans(self) -> list[str]:
+        """Remove the orphans that a crash left; returns a line that says so. Only the writer may, before it writes."""
         found = self.orphans()
         for name in found:
             self._unlink(name)
@@ -210,7 +211,7 @@ def _older_name_of(id_: bytes) -> str:
     return ids.to_text(id_) + SUFFIX
 
 
-def brings_snapshots(transactions: Sequence[Transaction]) -> bool:
+def has_snapshots(transactions: Sequence[Transaction]) -> bool:
     """Whether one of these transactions makes a snapshot."""
     for transaction in transactions:
         if transaction.maintenance is not None and transaction.maintenance.snapshots:
@@ -218,7 +219,7 @@ def brings_snapshots(transactions: Sequence[Transaction]) -> bool:
     return False
 
 
-def _brought(transaction: Transaction) -> tuple[Snapshot, ...]:
+def _snapshots_of(transaction: Transaction) -> tuple[Snapshot, ...]:
     return transaction.maintenance.snapshots if transaction.maintenance is not None else ()
 
 
@@ -233,7 +234,7 @@ def _packed(snapshot: Snapshot) -> Iterator[bytes]:
 
 
 def _envelope(snapshot: Snapshot) -> tuple[bytes, bytes]:
-    """The canonical document up to the body, and behind it."""
+    """The canonical document before the body and after it."""
     key = "state" if snapshot.kind == WHOLE else "diff"
     fields: dict[str, Any] = {
         "base_snapshot_id": None if snapshot.base is None else ids.to_text(snapshot.base),
@@ -258,9 +259,9 @@ def _envelope(snapshot: Snapshot) -> tuple[bytes, bytes]:
 
 
 def _unpacked(file: File, body_bytes_max: int | None) -> bytearray:
-    """The document in a file, whole; its length and checksum stand at the end of it.
+    """The whole document in a file. The file ends with its length and checksum.
 
-    A few bytes may unpack to a thousand times as many: it is given up as soon as it is larger than it can be.
+    A few bytes may unpack to a thousand times as many, so unpacking stops when the document is larger than it can be.
     """
     found, unpacker, at = bytearray(), zlib.decompressobj(wbits=_GZIP), 0
     while data := file.read_at(at, CHUNK_BYTES):

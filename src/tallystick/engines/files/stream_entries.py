@@ -1,6 +1,8 @@
-"""The entries of streams in an index file, in order of name: where each ends, and their bytes, one after the other.
+"""The streams of a segment in its index file, in order of name. An entry is
 
-name length u16, name, seq u64, link 32, org length u32, org, then postings to the end of the entry
+    name length u16 | name | seq u64 | link 32 | org length u32 | org | postings to the end of the entry
+
+The section `entry ends` says where each entry ends, so that a name is found by bisection.
 """
 
 from __future__ import annotations
@@ -8,56 +10,59 @@ from __future__ import annotations
 import bisect
 import struct
 
+import msgspec
+
 from tallystick.engines.files.index import POSTING, StreamEntry
-from tallystick.engines.files.section_cache import StreamSections
 from tallystick.store.ledger import Head
 
 _ENTRY = struct.Struct(">Q32sI")
+_END_BYTES = 4
 
 
-def count(sections: StreamSections) -> int:
-    """How many streams there are."""
-    return len(sections[0]) // 4
+class StreamEntries(msgspec.Struct, frozen=True, gc=False):
+    """The sections `entry ends` and `entries`. They are kept together: no stream is found without both."""
 
+    ends: bytes
+    entries: bytes
 
-def index_of(sections: StreamSections, name: str) -> int:
-    """The number of the first stream that is not before a name."""
-    return bisect.bisect_left(range(count(sections)), name, key=lambda index: name_at(sections, index))
+    def __len__(self) -> int:
+        return len(self.ends) // _END_BYTES
 
+    def index_of(self, name: str) -> int:
+        """The index of the first stream that is not before a name."""
+        return bisect.bisect_left(range(len(self)), name, key=self.name_at)
 
-def _bounds(sections: StreamSections, index: int) -> tuple[int, int]:
-    ends = sections[0]
-    begin = int.from_bytes(ends[4 * index - 4 : 4 * index], "little") if index else 0
-    return begin, int.from_bytes(ends[4 * index : 4 * index + 4], "little")
+    def bounds(self, index: int) -> tuple[int, int]:
+        """Where an entry begins and ends."""
+        at = _END_BYTES * index
+        begin = int.from_bytes(self.ends[at - _END_BYTES : at], "little") if index else 0
+        return begin, int.from_bytes(self.ends[at : at + _END_BYTES], "little")
 
+    def name_at(self, index: int) -> str:
+        """The name of a stream by its index."""
+        begin, entries = self.bounds(index)[0], self.entries
+        length = int.from_bytes(entries[begin : begin + 2], "big")
+        return entries[begin + 2 : begin + 2 + length].decode()
 
-def name_at(sections: StreamSections, index: int) -> str:
-    """The name of a stream by its number."""
-    begin, entries = _bounds(sections, index)[0], sections[1]
-    length = int.from_bytes(entries[begin : begin + 2], "big")
-    return entries[begin + 2 : begin + 2 + length].decode()
+    def entry_at(self, index: int) -> StreamEntry:
+        """What the segment knows of a stream, by its index."""
+        begin, end = self.bounds(index)
+        _, head, at = self.head_at(begin)
+        return StreamEntry(head, self.entries[at:end])
 
+    def head_at(self, begin: int) -> tuple[str, Head, int]:
+        """The name and the end of the stream whose entry begins here, and where its postings begin."""
+        entries = self.entries
+        at = begin + 2 + (entries[begin] << 8 | entries[begin + 1])
+        seq, link, org_length = _ENTRY.unpack_from(entries, at)
+        postings = at + _ENTRY.size + org_length
+        org = entries[at + _ENTRY.size : postings].decode() if org_length else None
+        return entries[begin + 2 : at].decode(), Head(seq, link, org), postings
 
-def find(sections: StreamSections, name: str) -> StreamEntry | None:
-    """What a segment knows of a stream."""
-    index = index_of(sections, name)
-    return entry_at(sections, index) if index < count(sections) and name_at(sections, index) == name else None
-
-
-def entry_at(sections: StreamSections, index: int) -> StreamEntry:
-    """What a segment knows of a stream, by its number."""
-    (begin, end), entries = _bounds(sections, index), sections[1]
-    _, head, at = named_at(entries, begin)
-    return StreamEntry(head, entries[at:end])
-
-
-def named_at(entries: bytes, begin: int) -> tuple[str, Head, int]:
-    """The name and the end of the stream whose entry begins here, and where its postings begin."""
-    at = begin + 2 + (entries[begin] << 8 | entries[begin + 1])
-    seq, link, org_length = _ENTRY.unpack_from(entries, at)
-    postings = at + _ENTRY.size + org_length
-    org = entries[at + _ENTRY.size : postings].decode() if org_length else None
-    return entries[begin + 2 : at].decode(), Head(seq, link, org), postings
+    def find(self, name: str) -> StreamEntry | None:
+        """What the segment knows of a stream."""
+        index = self.index_of(name)
+        return self.entry_at(index) if index < len(self) and self.name_at(index) == name else None
 
 
 def encode(name: str, entry: StreamEntry) -> bytes:

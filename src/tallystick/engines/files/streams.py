@@ -1,7 +1,7 @@
-"""Listing the streams of a log in order of name, page by page: the ends that each index knows, merged.
+"""The streams of a log in order of name, page by page: the ends that each index knows, merged.
 
-Between two pages the place is kept, so that the next one need not read the indexes from the disk again: those of a
-million streams do not fit into the cache. It is kept only while nothing is written, for one caller, and not at the end.
+After a page its iterator is kept, so that the next page need not read the indexes from the disk again: those of a
+million streams do not fit into the cache. One iterator is kept, until something is written or the last page was read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StreamListing:
         self._kept: dict[_Place, tuple[Segments, Iterator[StreamInfo]]] = {}
 
     def page(self, after: str, limit: int) -> list[StreamInfo]:
-        """The streams behind a name, up to `limit`, pruned ones with them."""
+        """The streams after a name, at most `limit`, with those that were pruned."""
         self._view.refresh()
         return self._view.retry_on_swap(lambda: self._page(after, limit))
 
@@ -54,7 +54,7 @@ class StreamListing:
 
 
 def _merged(segments: Segments, pruned: Iterable[str], after: str) -> Iterator[tuple[str, Head | None]]:
-    """Every name once, with the end that the newest segment knows; without one if only a cut remembers the stream."""
+    """Every name once, with the end in the newest segment; None if only a cut remembers the stream."""
     runs = [run for item in reversed(segments) for run in reversed(item.names(after))]
     gone = [(name, len(runs), None) for name in sorted(pruned) if name > after]
     last = ""

@@ -38,7 +38,7 @@ class LogView:
         self.readonly = readonly
         self.lock = lock
         self.closed = False
-        self.birthplace = OwnerProcess()  # locks that another thread holds at a fork are never free in the child
+        self.process = OwnerProcess()  # locks that another thread holds at a fork are never free in the child
         self._seen: object = None
         self._damage = damage
         self._adopt(opened)
@@ -62,7 +62,8 @@ class LogView:
         self.reader = SegmentReader(opened.handles, self.note_hole, life)
         self.segments = opened.segments
         self.holes = list(opened.holes)
-        put_on_record(self._damage, list(map(problem_of, self.holes)))
+        if self.holes:
+            put_on_record(self._damage, list(map(problem_of, self.holes)))
         for item in self.segments:
             for gap in item.gaps:  # found before this view could note them
                 self.note_hole(gap)
@@ -139,7 +140,7 @@ class LogView:
 
     def refresh(self) -> None:
         """Follow a writer in another process: take in what it has synced since."""
-        self.birthplace.require()
+        self.process.require()
         if self.closed:
             raise errors.StoreClosed()
         if self.readonly:
@@ -189,7 +190,7 @@ class LogView:
 
 
 def _lifecycle(item: Segment) -> Lifecycle:
-    """What the frames of a segment did; nothing if it cannot be read: whoever reads it is refused by name."""
+    """What the frames of a segment did; nothing if it cannot be read, because then every read of it is refused."""
     try:
         return item.lifecycle()
     except errors.Damaged:

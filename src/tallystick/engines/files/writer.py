@@ -1,7 +1,10 @@
 """Writing frames to the current segment, and sealing it.
 
-An append is: write the frame, sync, advance the mark. No space rolls the frame back and is over when there is room
-again; any other failure poisons the writer for good, because after a failed fsync nobody knows what is on disk.
+Invariants:
+- An append writes the frame, syncs it, advances the mark, and then indexes the frame.
+- A full disk rolls the frame back; appends work again when there is space. Any other failure poisons the writer until
+  the log is reopened, because after a failed fsync it is not known what is on disk.
+- Nothing is acknowledged unless the names in the directory still lead to the files that were written.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ INDEX_SHARE = 8  # at close the current index is written again when an eighth of
 
 
 class SegmentWriter:
-    """The one writer of a log. Not safe for threads: the engine holds its lock."""
+    """The one writer of a log. Not safe for threads: the engine holds the lock."""
 
     def __init__(
         self,
@@ -110,7 +113,7 @@ class SegmentWriter:
         return is_full or now - current.header.created >= self._segment_age_ns_max
 
     @property
-    def waits(self) -> str:
+    def why_not_sealed(self) -> str:
         """Why the current segment is not sealed though it is due."""
         return IN_USE if self._refused_at is not None else ""
 
@@ -174,28 +177,26 @@ class SegmentWriter:
         return begun
 
     def _require_names(self) -> None:
-        """Nothing is acknowledged, and nothing renamed, that the names in the directory do not lead to."""
-        current = f"{self._directory}/{segment.CURRENT}"
-        if not self._files.leads_to(current, self._file):
-            raise self._exchanged(segment.CURRENT)
-        if not self._mark.is_in_place:
-            raise self._exchanged(MARK_NAME)
+        """Poison the writer if the names in the directory no longer lead to its files."""
+        for name, file in ((segment.CURRENT, self._file), (MARK_NAME, self._mark.file)):
+            if not self._files.leads_to(f"{self._directory}/{name}", file):
+                raise self._name_lost(name)
         if not self._lock.is_held:
-            raise self._exchanged("lock")
+            raise self._name_lost("lock")
 
-    def _exchanged(self, name: str) -> errors.StoreFailed:
+    def _name_lost(self, name: str) -> errors.StoreFailed:
         reason = OSError(f"{name} was removed, renamed or replaced under its writer; open the log again")
         return self.poison("the directory", reason)
 
     def _names_taken(self) -> set[str]:
-        """Names of segments that are there, and of those that an index knows though they are moved away just now."""
+        """Names of segments, and of those that only have an index because they were moved away."""
         indexes = self._files.list(f"{self._directory}/index")
         return {*self._files.list(self._directory), *(name.removesuffix(".idx") + ".log" for name in indexes)}
 
     def _renamed(self, sealed: Segment, name: str) -> bool:
-        """Give the segment its dated name while we do not have it open where that forbids it (Windows)."""
+        """Give the segment its dated name. Its file is closed meanwhile: on Windows an open one cannot be renamed."""
         path = f"{self._directory}/{sealed.name}"
-        if not self._files.pins_open_files:  # opened while it has its name: threads that read go on with the file
+        if not self._files.pins_open_files:  # opened while it has this name, for threads that read
             self._handles.get(sealed)
         self._file.close()
         try:
@@ -230,7 +231,7 @@ class SegmentWriter:
         return self.poisoned
 
     def close(self, *, clean: bool) -> None:
-        """Give the files back. A clean close makes the mark durable, and the index if much of it is in memory alone."""
+        """Close the files. A clean close makes the mark durable, and the index if much of it is only in memory."""
         with contextlib.suppress(errors.TallyError, OSError):  # the index may be missing, and the mark may lag
             if clean and self.poisoned is None:
                 self._save_index()

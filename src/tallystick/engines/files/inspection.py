@@ -1,4 +1,4 @@
-"""What `verify` and `doctor` look at in a file log beyond its events: frames, segment ends, indexes, the mark."""
+"""What `verify` and `doctor` check in a file log besides its events: frames, the ends of segments, indexes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tallystick import errors
-from tallystick.engines.files import index_file, segment
+from tallystick.engines.files import index_file, index_writer, segment
 from tallystick.engines.files.compressed import CompressedFile, open_segment
 from tallystick.engines.files.handles import Handles, Renamed
 from tallystick.engines.files.lifecycle import Lifecycle
@@ -52,8 +52,8 @@ def _problems_of(view: LogView, segment_id: bytes) -> list[Problem]:
 def _segment_problems(item: Segment, handles: Handles, following: int | None) -> list[Problem]:
     """What is wrong with one segment on the disk, and with its index: every frame of it is read and verified.
 
-    Lost events are found by reading. What no reading of events passes is named here: frames without any. `following` is
-    where the next segment begins.
+    Lost events are found by reading them. Frames without events, which no read passes, are reported here. `following`
+    is where the next segment begins.
     """
     end, path = item.end, f"{handles.directory}/{item.name}"
     try:
@@ -65,7 +65,7 @@ def _segment_problems(item: Segment, handles: Handles, following: int | None) ->
             raise Renamed(item.name)
         if header != item.header:
             return [Problem("segment", f"{item.name} has another header", item.header.first_position)]
-        found = _body_problems(item, _afresh(item, header, handles), file, end, following)
+        found = _body_problems(item, _unindexed(item, header, handles), file, end, following)
         if isinstance(file, CompressedFile) and not file.has_table:
             reason = f"{item.name}: its table of compressed members is damaged; it is read by walking over the members"
             found.append(Problem("segment", reason, item.header.first_position))
@@ -74,8 +74,8 @@ def _segment_problems(item: Segment, handles: Handles, following: int | None) ->
         file.close()
 
 
-def _afresh(item: Segment, header: Header, handles: Handles) -> Segment:
-    """The segment with nothing known of it, to be indexed from its bytes."""
+def _unindexed(item: Segment, header: Header, handles: Handles) -> Segment:
+    """The segment without an index, to be indexed from its bytes."""
     fresh = Segment(item.name, header, handles, end=item.end)
     fresh.org_before = item.org_before
     return fresh
@@ -99,29 +99,29 @@ def _frame_problem(item: Segment, reason: str, position: int) -> Problem:
 
 
 def _index_problems(item: Segment, fresh: Segment, file: File) -> Iterator[Problem]:
-    """Hold the index on the disk against one that was made from the segment just now."""
+    """Compare the index on the disk with one that was just made from the segment."""
     name = f"index/{item.index_name}"
     try:
         base = item.index_on_disk()
-        if base is None:  # it is made again when it is needed
+        if base is None:  # it is built again when it is needed
             return
-        for what in base.differences(fresh.grow()):
+        for what in index_writer.differences(base, fresh.grow()):
             yield Problem("index", f"{name} and its segment differ in {what}", item.header.first_position)
         identity, end = item.identity, fresh.covered_end
         for position, offset in base.frames():
             frame = read_frame(file, identity, offset, end)
             if frame is None or frame[0].first_position != position:
-                yield Problem("index", f"{name} notes a frame at byte {offset} that is not there", position)
+                yield Problem("index", f"{name} lists a frame at byte {offset} that is not there", position)
         if fresh.grow().repeated:
-            yield Problem("id", f"an id stands twice in {item.name}")
+            yield Problem("id", f"an id appears twice in {item.name}")
     except index_file.MalformedIndex as problem:
         yield Problem("index", f"{name}: {problem}", item.header.first_position)
-    except (index_file.BadIndex, OSError):  # never wrong, and made again: the report counts it
+    except (index_file.BadIndex, OSError):  # it gives no wrong answer, and is built again: the report counts it
         item.rebuild(instead_of=item.base)
 
 
 def _repeated_ids(segments: Segments) -> Iterator[Problem]:
-    """Ids that stand in two segments. Rising ids make ranges that hardly overlap, so few pairs are compared."""
+    """Ids that are in two segments. Rising ids make ranges that hardly overlap, so few pairs are compared."""
     ranges = [(item, bounds) for item in segments if (bounds := item.id_bounds()) is not None]
     ranges.sort(key=lambda found: found[1])
     for index, (item, (_, last)) in enumerate(ranges):
@@ -129,7 +129,7 @@ def _repeated_ids(segments: Segments) -> Iterator[Problem]:
             if first > last:
                 break
             for id_ in sorted(set(item.ids()) & set(other.ids())):
-                yield Problem("id", f"the id {id_.hex()} stands in {item.name} and in {other.name}")
+                yield Problem("id", f"the id {id_.hex()} is in {item.name} and in {other.name}")
 
 
 def facts(view: LogView, *, writing: bool) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def _facts(view: LogView, *, writing: bool) -> dict[str, Any]:
 
 
 def _stored_bytes(item: Segment, handles: Handles) -> int:
-    """How much room a segment takes, which is less than where it ends if it is compressed."""
+    """The size of a segment's file: less than its end if it is compressed."""
     if encoding_of(item.header) == segment.PLAIN:
         return item.end
     file = handles.files.open_read(f"{handles.directory}/{item.name}")
@@ -172,7 +172,7 @@ def _stored_bytes(item: Segment, handles: Handles) -> int:
 def upkeep_facts(
     life: Lifecycle, snapshots: FileSnapshots, not_compressed: str, writer: SegmentWriter | None
 ) -> dict[str, Any]:
-    """Figures on what was pruned, erased and snapshotted."""
+    """Figures about pruned and erased events, snapshots, and work that has to wait."""
     return {
         "snapshots": len(snapshots.ids()),
         "snapshot_bytes": snapshots.size(),
@@ -181,5 +181,5 @@ def upkeep_facts(
         "pruned_events": sum(cut.count for cut in list(life.cuts.values())),
         "erased_events": len(life.erased),
         "not_compressed": not_compressed,
-        "not_sealed": writer.waits if writer is not None else "",
+        "not_sealed": writer.why_not_sealed if writer is not None else "",
     }

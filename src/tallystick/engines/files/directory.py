@@ -1,4 +1,4 @@
-"""Opening a file log by its directory and options."""
+"""A file log by its directory: open it, refill it from a donor, or accept its losses."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def refill_files(
 def accept_loss_files(
     directory: str, *, clock: Callable[[], int], dry_run: bool, filesystem: FileSystem | None = None
 ) -> Acceptance:
-    """Give up the damaged ranges of the log in a directory, or only say what that would lose."""
+    """Accept the loss of the damaged ranges of the log in a directory, or only report what would be lost."""
     with _closed_log(directory, filesystem) as (files, place):
         return losses.accept(files, place, clock=clock, dry_run=dry_run)
 
 
 @contextmanager
 def _closed_log(directory: str, filesystem: FileSystem | None) -> Iterator[tuple[FileSystem, str]]:
-    """The file system and the directory of a log that is there, to be worked on while it is closed."""
+    """The file system and the directory of an existing log, to be changed while it is closed."""
     files: FileSystem = filesystem or Disk()
     directory = directory.rstrip("/") or "/"
     if not opener.exists(files, directory):
@@ -91,7 +91,7 @@ def open_files(
     segment_age_ns_max: int | None = None,
     compress_bytes_min: int | None = None,
 ) -> FilesLog:
-    """Open the log in a directory; `filesystem` is for tests. What is not given comes from the environment."""
+    """Open the log in a directory. `filesystem` is for tests. Limits that are None come from the environment."""
     segment_bytes_max = _segment_bytes() if segment_bytes_max is None else segment_bytes_max
     segment_age_ns_max = _segment_age_ns() if segment_age_ns_max is None else segment_age_ns_max
     compress_bytes_min = _compress_bytes() if compress_bytes_min is None else compress_bytes_min
@@ -100,7 +100,7 @@ def open_files(
         raise errors.InvalidValue(what="segment_bytes_max", value=segment_bytes_max, must=must)
     files: FileSystem = filesystem or Disk()
     directory = directory.rstrip("/") or "/"
-    if not opener.exists(files, directory) and (readonly or not create):
+    if (readonly or not create) and not opener.exists(files, directory):
         raise errors.StoreNotFound(url=f"files:{directory}")
     try:
         if not readonly:
