@@ -55,6 +55,16 @@ def recovered(files: FileSystem, *, settle: bool = False) -> list[Event]:
         return events_of(store)
 
 
+def damage(image: Image, how: str) -> None:
+    """Lose the second sealed segment ("missing"), or flip a bit in it ("sealed"), or in the current one ("current")."""
+    sealed = sorted(path for path in image if path.endswith("_002.log"))[0]
+    path = f"{DIRECTORY}/current.log" if how == "current" else sealed
+    data = bytearray(image.pop(path) or b"")
+    if how != "missing":
+        data[len(data) // 2] ^= 1
+        image[path] = bytes(data)
+
+
 class History(msgspec.Struct):
     """A run on a simulated disk: the events in order, and how many were acknowledged after how many operations."""
 
@@ -173,4 +183,5 @@ class Lab:
     open_store: Callable[..., Store] = staticmethod(open_store)
     event: Callable[..., NewEvent] = staticmethod(event)
     events_of: Callable[[Store], list[Event]] = staticmethod(events_of)
+    damage: Callable[[Image, str], None] = staticmethod(damage)
     recovered: Callable[[FileSystem], list[Event]] = staticmethod(recovered)
