@@ -20,7 +20,7 @@ from tallystick.testing.builders import text
 from tallystick.testing.crash_states import CrashState
 from tallystick.testing.simulated_disk import SimulatedDisk
 
-DIRECTORY = f"/simulated-{os.getpid()}"  # SQLite looks for tables beside a log on the real disk: nothing may be there
+DIRECTORY = f"/simulated-{os.getpid()}"  # SQLite looks for beside.db on the real disk: nothing may be there
 START_NS = 1_790_000_000_000_000_000
 STEP_NS = 1_000_000
 SEGMENT_BYTES_MAX = 8192
@@ -36,7 +36,7 @@ def open_store(files: FileSystem, **options: Any) -> Store:
 
 
 def event(number: int, *, size: int = 20) -> NewEvent:
-    """An event that can be told from the others."""
+    """An event that differs from the others."""
     return NewEvent("thing.happened", {"number": number, "text": text(size, seed=number)})
 
 

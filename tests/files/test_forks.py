@@ -1,4 +1,4 @@
-"""A handle that a forked process inherits: the parent's lock stays the parent's, and the child is told."""
+"""A handle that a forked process inherits: the parent keeps its lock, and the child is refused."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def busy(opened: Any) -> Iterator[Any]:
     ids=["append", "reclaim", "read", "stream_head", "head"],
 )
 def test_a_child_that_was_forked_during_commits_is_refused_and_does_not_hang(busy: Any, act: Any) -> None:
-    """SAFE-04: locks that another thread held at the fork are never free again in the child: it is told at once."""
+    """SAFE-04: locks that another thread held at the fork are never free in the child: it is refused at once."""
 
     def acts() -> bool:
         found = refused(lambda: act(busy))
