@@ -1,4 +1,4 @@
-"""The files of snapshots: a file is whole or not a snapshot, is removed when no frame names it, and does not slow down appends."""
+"""The files of snapshots: whole or not a snapshot, removed when no frame names them, no burden on appends."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_a_reader_sees_snapshots_come_and_go(made: Any, opened: Any) -> None:
 @pytest.mark.parametrize("operation", ["create", "write", "sync", "rename"])
 @pytest.mark.parametrize("error", sorted(FULL), ids=errno.errorcode.__getitem__)
 def test_no_room_for_a_snapshot_refuses_it_alone(opened: Any, directory: Path, operation: str, error: int) -> None:
-    """LH-16: the snapshot is refused with NoSpace and leaves nothing; appends continue, and so do snapshots with room."""
+    """LH-16: the snapshot is refused with NoSpace and leaves nothing; appends work, and snapshots with room."""
     files = FaultyFileSystem(Disk())
     store = opened(filesystem=files)
     store.append("order/1", events(3))

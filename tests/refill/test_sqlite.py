@@ -229,7 +229,7 @@ def test_what_is_damaged_is_named_and_refilled(
     [("zeroed_page", None), ("deleted_rows", 55), ("changed_payload", 77), ("changed_type", 78), ("deleted_end", 195)],
 )
 def test_a_donor_that_lacks_one_event_is_refused(damaged: str, lost: int | None, log: Path, export: Path) -> None:
-    """Settled 15: a donor must hold exactly the range; if one event is missing nothing is done, and the reason is given."""
+    """Settled 15: a donor must hold exactly the range; without one event nothing is done, and it says why."""
     DAMAGES[damaged](log)
     if lost is None:
         with tallystick.open(f"sqlite:{log}", readonly=True) as store:
