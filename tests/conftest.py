@@ -1,6 +1,8 @@
-"""How the tests are shared among workers: a file at a time, what takes long first, and what is dear to start once.
+"""Which tests `make test` runs, and how the tests are shared among workers.
 
-Starting Spark costs more than most of its tests, so all of them go to one worker; so do those that need a browser.
+`make test` leaves out what is marked `heavy`: the directories in `HEAVY`, and tests that carry the mark. Starting Spark
+costs more than most of its tests, so all of them go to one worker; so do those that need a browser. Other workers get a
+file at a time. What takes long comes first.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from xdist.scheduler import LoadScopeScheduling
 
 TOGETHER = ("tests/pipeline/", "tests/console/")
 FIRST = ("tests/pipeline/", "tests/demo/", "tests/crash/", "tests/server_ops/", "tests/console/")
+HEAVY = ("tests/pipeline/", "tests/console/", "tests/demo/", "tests/bench/", "tests/torture/", "tests/mutants/")
 
 
 def pytest_configure() -> None:
-    """Take Ctrl-C again: a shell that starts the tests in the background has them ignore it, and their children too."""
+    """Accept Ctrl-C again: a shell that starts the tests in the background ignores it for them and their children."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -29,20 +32,24 @@ class Shares(LoadScopeScheduling):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | None:
-    """Shares files, unless another way was asked for."""
+    """Use `Shares`, unless another way was asked for."""
     if config.getoption("dist") != "loadfile":
         return None
     config.option.loadscopereorder = False  # in the order of the items, which is ours
     return Shares(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long comes first, so that no worker is left alone with it."""
+    """Mark what is heavy, and put first what takes long, so that no worker is left alone with it."""
+    for item in items:
+        if item.nodeid.startswith(HEAVY) or item.get_closest_marker("slow"):
+            item.add_marker("heavy")
     items.sort(key=_rank)
 
 
 def _rank(item: pytest.Item) -> int:
-    """Where its directory stands in the list; then files that kill processes; then the others."""
+    """The index of its directory in the list; then files that kill processes; then the others."""
     for number, place in enumerate(FIRST):
         if item.nodeid.startswith(place):
             return number

@@ -53,9 +53,9 @@ def open(
     refill_from: str | None = None,
     **options: Any,
 ) -> Store:
-    """Open the store at `url`: `files:DIR`, `sqlite:FILE`, `postgresql://…`, `ndjson:DIR`, `memory:`, or another engine
-    that is installed.
+    """Open the store at `url`.
 
+    - `url`: `files:DIR`, `sqlite:FILE`, `postgresql://…`, `ndjson:DIR`, `memory:`, or that of an installed engine.
     - `readonly`: only read; another process may write. Nothing is created or repaired.
     - `create`: create the store if it does not exist (never with `readonly`).
     - `profile`: the meta that events must have; fixed when the store is created, checked afterwards.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CHROMIUM = os.environ.get("TALLY_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 REQUIRED = "TALLY_REQUIRE_BROWSER"
-ADVICE = "the console is tested in Chromium, which is not here: `apt-get install chromium`, then `make test` again"
+ADVICE = "the console is tested in Chromium, which is not here: `apt-get install chromium`, then `make test-all` again"
 ARGUMENTS = [
     "--headless",
     "--no-sandbox",

@@ -14,7 +14,7 @@ from tallystick.store.verify import verify
 from tallystick.testing import upkeep
 from tallystick.testing.simulated_disk import SimulatedDisk
 
-CHUNKS = 5  # a fifth of the bits is flipped in `make test`: another one of each byte
+CHUNKS = 5  # a fifth of the bits is flipped in `make test-all`: another one of each byte
 SEGMENT_BYTES_MAX = 1100
 
 

@@ -56,7 +56,7 @@ def test_what_is_not_as_it_was_archived_is_not_merged(
     archive(spark, files_url, place, bucket_events=9)
     written_twice(spark, place, 0)
     before = manifest.load(place)
-    with pytest.raises(errors.ArchiveDamaged, match="does not hold its positions in order"):
+    with pytest.raises(errors.ArchiveDamaged, match="does not have its positions in order"):
         compact(spark, place, bucket_events=27)
     assert manifest.load(place) == before
 

@@ -78,7 +78,7 @@ def test_what_the_archive_holds_needs_no_acceptance(
         last = last_archived(store, "order/o1", held.through)
         asked: dict[str, Any] = {"reducers": [counter], "snapshot": True, "archive": held}
         past = state.plan(store, "order/o1", before=last + 2, **asked)
-        assert "the archive goes to position 40" in past.refusals[0]
+        assert "the archive ends at position 40" in past.refusals[0]
         with pytest.raises(errors.PruneRefused, match="--accept"):
             state.prune(store, "order/o1", before=last + 1, reducers=[counter], snapshot=True)
         assert state.plan(store, "order/o1", before=last + 1, **asked).archived

@@ -278,10 +278,10 @@ def _shifted(table: pa.Table, by: int) -> pa.Table:
 
 CHANGES: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "a row less": (lambda table: table.slice(1), "has 24 rows, not 25"),
-    "swapped": (_swapped, "does not hold (its|what)"),
-    "swapped far apart": (_late_swap, "does not hold (its|what)"),
-    "moved up": (lambda table: _shifted(table, 1), "does not hold (its|what)"),
-    "moved down": (lambda table: _shifted(table, -1), "does not hold (its|what)"),
+    "swapped": (_swapped, "does not have (its|what)"),
+    "swapped far apart": (_late_swap, "does not have (its|what)"),
+    "moved up": (lambda table: _shifted(table, 1), "does not have (its|what)"),
+    "moved down": (lambda table: _shifted(table, -1), "does not have (its|what)"),
     "a column less": (lambda table: table.drop_columns(["link"]), "has no column link"),
 }
 
@@ -332,5 +332,5 @@ def test_buckets_that_overlap_are_refused(
     wrong: list[Bucket] = [source.manifest.buckets[0], *source.manifest.buckets]
     doubled = msgspec.structs.replace(source.manifest, buckets=wrong)
     manifest.save(tmp_path / "archive", doubled)
-    with pytest.raises(errors.ArchiveDamaged, match="should begin at position"):
+    with pytest.raises(errors.ArchiveDamaged, match="must begin at position"):
         whole_log(files_url, tmp_path / "archive")

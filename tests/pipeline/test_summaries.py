@@ -138,4 +138,4 @@ def test_no_python_is_run_for_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
         store.append("order/1", [NewEvent(SOLD, body), NewEvent(SOLD, {"customer": "b", "note": None})])
         events: list[Event] = list(store.events())
     table = pa.Table.from_batches([columns.batch_maker(NEEDED)(events)])
-    assert PayloadExtractor(Everything()).batches(table).num_rows == 2
+    assert PayloadExtractor(Everything()).batch(table).num_rows == 2

@@ -175,7 +175,7 @@ def test_verify_names_what_was_pruned_and_is_not_in_the_archive(
     assert verify(spark, files_url, pruned).problems == []
     changed(pruned, FORGED[name])
     found = verify(spark, files_url, pruned)
-    assert any("what the log relied on" in problem.reason for problem in found.problems)
+    assert any("not the archive that the log was pruned by" in problem.reason for problem in found.problems)
     assert {problem.stream for problem in found.problems if problem.what == "sequence"} & {
         f"order/o{number}" for number in range(5)
     }

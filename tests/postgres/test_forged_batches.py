@@ -12,6 +12,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.engines.postgres import arrays, batches
+from tallystick.engines.postgres.shortcuts import Shortcuts
 from tallystick.engines.postgres.writer import Writer
 from tallystick.event.model import Row
 from tallystick.store.ledger import Ledger
@@ -82,7 +83,7 @@ def _handing(patched: pytest.MonkeyPatch, statement: str, change: Callable[[list
         patched.setattr(batches, "of_one_stream", lambda rows, recorded: forged(rows, one(rows, recorded)))
     else:
         patched.setattr(batches, "written_by", written_by)
-        patched.setattr(Writer, "_guessed", lambda *given: None)
+        patched.setattr(Shortcuts, "_one_batch", lambda *given: None)
 
 
 def _not_that_way(*given: Any) -> None:

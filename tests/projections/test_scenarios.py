@@ -19,7 +19,7 @@ def test_given_when_then() -> None:
     with pytest.raises(AssertionError):
         scenario.then({})
     scenario.then_refused(errors.ProjectionKeyInvalid, order_event(PLACED, customer=None))
-    with pytest.raises(AssertionError, match="took the events"):
+    with pytest.raises(AssertionError, match="accepted the events"):
         Scenario(CustomerBalance()).then_refused(errors.ProjectionFailed, order_event(PLACED))
 
 

@@ -203,7 +203,7 @@ def test_fork_and_resume(tally: Tally, url: str, tmp_path: Path) -> None:
     """RUN-06: a fork has what came before its node, and resume does the rest."""
     start(tally, url)
     result = tally("fork", url, "r", "tell", "--run", "f", "--workspace", "ws-f")
-    assert (result.exit_code, "1 of 2 nodes are done" in result.stdout) == (0, True)
+    assert (result.exit_code, "1 of 2 nodes are finished" in result.stdout) == (0, True)
     document = json.loads(tally("resume", url, "f", "--json").stdout)
     assert (document["state"], document["parent"]["stream"]) == ("finished", "run/r")
     assert (tmp_path / "ws-f" / "text").read_text() == "it is 14"

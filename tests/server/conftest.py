@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
-from fastapi import FastAPI
-from fastapi.routing import APIRoute
 
 import tallystick
 from tallystick import errors
@@ -81,7 +79,7 @@ class Served:
         self._thread = threading.Thread(target=self.listener.run, args=([self._socket],), daemon=True)
         self._thread.start()
         assert self._ready.wait(SECONDS)
-        self.app: FastAPI = self.listener.app
+        self.app = self.listener.app
         self.client = self.as_("")
 
     def as_(self, token: str, **options: Any) -> httpx.Client:
@@ -202,7 +200,7 @@ def serving() -> Iterator[Callable[..., Served]]:
     def start(store: Any = "memory:", *, limits: dict[str, Any] | None = None, **given: Any) -> Served:
         options = {key: given.pop(key) for key in ("catalog", "profile") if key in given}
         opened = tallystick.open(store, **options) if isinstance(store, str) else store
-        parts = {key: given.pop(key) for key in ("tokens", "reducers", "projections", "meter") if key in given}
+        parts = {key: given.pop(key) for key in ("tokens", "reducers", "projections") if key in given}
         settings = Settings(url="", port=0, limits=Limits(**(limits or {})), **given)
         running.append(Served(Service(opened, settings, **parts)))
         return running[-1]
@@ -235,18 +233,3 @@ def start() -> Iterator[Callable[..., Started]]:
         for pipe in (started.process.stdout, started.process.stderr):
             if pipe is not None:
                 pipe.close()
-
-
-@pytest.fixture(scope="session")
-def routes_of() -> Callable[[FastAPI], list[APIRoute]]:
-    """Every route of an app, wherever it was included."""
-
-    def walk(routes: Any) -> Iterator[Any]:
-        for route in routes:
-            inner = getattr(route, "original_router", route)
-            if isinstance(route, APIRoute) or not hasattr(inner, "routes"):
-                yield route
-            else:
-                yield from walk(inner.routes)
-
-    return lambda app: list(walk(app.routes))

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tallystick import Catalog, NewEvent, Store, open, state
-from tallystick.server.access import MAY, Need, Needs
+from tallystick.server.access import MAY, Need
 from tallystick.server.api import streams
 from tallystick.server.app import build
-from tallystick.server.express import Express, needs_of
+from tallystick.server.http.route import Route
 from tallystick.server.merge import merge
 from tallystick.server.service import Service
 from tallystick.server.settings import Settings
@@ -28,42 +28,34 @@ TOKENS = {
 }
 
 
-def all_routes(routes_of: Any) -> list[Any]:
+def all_routes() -> list[Any]:
     """The routes of the app as it is built."""
     with open("memory:") as store:
-        return list(routes_of(build(Service(store, Settings(url="")))))
+        return list(build(Service(store, Settings(url=""))).routes)
 
 
-def test_every_route_names_exactly_one_authorisation(routes_of: Any) -> None:
-    """CP-10: a route that lets its caller in by no call, or by two, fails here."""
-    for route in all_routes(routes_of):
-        assert len(needs_of(route)) == 1, f"{route.path} must have one `Depends(needs(…))`"
+def test_every_route_names_exactly_one_need() -> None:
+    """CP-10: the app has no other kind of route, so every request is authorised for the need of its route."""
+    for route in all_routes():
+        assert isinstance(route, Route), route
+        assert isinstance(route.need, Need), route.path
 
 
-def test_the_authorisation_is_no_second_hand_one(routes_of: Any) -> None:
-    """It is the route's own dependency, not one that some other dependency happens to ask for."""
-
-    def below(dependant: Any) -> Iterator[Any]:
-        for found in dependant.dependencies:
-            yield found
-            yield from below(found)
-
-    for route in all_routes(routes_of):
-        assert sum(isinstance(found.call, Needs) for found in below(route.dependant)) == 1, route.path
-
-
-def test_the_short_way_asks_what_the_route_names(routes_of: Any) -> None:
-    """Appends that pass the framework by are authorised by the very need that their routes declare."""
-    with open("memory:") as store:
-        lines = Express(Service(store, Settings(url=""))).lines
-    assert {line.route.path for line in lines} == {"/v1/append", "/v1/streams/{kind}/{name}/events"}
-    assert {line.needs.need for line in lines} == {Need.APPEND}
-    assert all(line.route in all_routes(routes_of) for line in lines)
+def test_no_handler_is_called_before_its_caller_is_authorised(serve: Any, book: Any) -> None:
+    """CP-10: a caller who may not do what a route needs gets 401 or 403 from every route that is not open."""
+    served = serve(tokens=book(peer=("peer", None)))
+    with served.as_("peer") as client:
+        for route in all_routes():
+            if route.need in (Need.OPEN, Need.PEER) or route.path.startswith("/console"):
+                continue
+            path = route.path.replace("{", "").replace("}", "")
+            assert client.request(route.method, path).status_code == 403, route.path
+            assert served.client.request(route.method, path).status_code == 401, route.path
 
 
-def test_only_what_is_public_needs_nobody(routes_of: Any) -> None:
+def test_only_what_is_public_needs_nobody() -> None:
     """What a caller without a token may see is this list."""
-    public = {route.path for route in all_routes(routes_of) if needs_of(route)[0].need is Need.OPEN}
+    public = {route.path for route in all_routes() if route.need is Need.OPEN}
     assert public - SIGNED_BY_PEERS <= PUBLIC
 
 
@@ -128,19 +120,15 @@ def _first_id(store: Store, stream: str) -> str:
     return str(found[0].uuid) if found else "01890000-0000-7000-8000-000000000000"
 
 
-def routes_for_tenants(routes_of: Any) -> list[str]:
+def routes_for_tenants() -> list[str]:
     """The paths that a tenant's token opens, beside those that are open to all."""
-    return [
-        route.path
-        for route in all_routes(routes_of)
-        if needs_of(route)[0].need in MAY["tenant"] - {Need.OPEN} and "GET" in route.methods
-    ]
+    return [route.path for route in all_routes() if route.need in MAY["tenant"] - {Need.OPEN} and route.method == "GET"]
 
 
-def test_every_route_for_tenants_is_in_the_matrix(routes_of: Any) -> None:
+def test_every_route_for_tenants_is_in_the_matrix() -> None:
     """A new read route is asked for other orgs below, or this fails."""
-    console = {path for path in routes_for_tenants(routes_of) if path.startswith("/console")}
-    assert set(routes_for_tenants(routes_of)) - console == set(EXAMPLES)
+    console = {path for path in routes_for_tenants() if path.startswith("/console")}
+    assert set(routes_for_tenants()) - console == set(EXAMPLES)
 
 
 def text_of(served: Any, token: str, path: str) -> tuple[int, str]:

@@ -207,7 +207,7 @@ class Old(Counts):
     """Of another name."""
 
 
-def test_every_write_route_honours_the_key(serve: Any, routes_of: Any, tmp_path: Any) -> None:
+def test_every_write_route_honours_the_key(serve: Any, tmp_path: Any) -> None:
     """CP-06: whatever changes something answers the same request under the same key with the same bytes."""
     store = tallystick.open(f"sqlite:{tmp_path}/log.db")
     book = Tokens(store)
@@ -218,10 +218,8 @@ def test_every_write_route_honours_the_key(serve: Any, routes_of: Any, tmp_path:
     for consumer in ("old", "mailer"):
         store.save_checkpoint(consumer, 1)
     served = serve(store, tokens=book, projections=[Counts()])
-    routes = {
-        route.path: route for route in routes_of(served.app) if {"POST", "PUT", "PATCH", "DELETE"} & route.methods
-    }
-    assert {path for path in routes if path.startswith("/v1/")} == WRITES.keys()
+    writes = {route.path for route in served.app.routes if route.method != "GET"}
+    assert {path for path in writes if path.startswith("/v1/")} == WRITES.keys()
     with served.as_(secret) as client:
         for path, (place, body) in WRITES.items():
             shown = client.get("/openapi.json").json()["paths"][path]["post"]["parameters"]

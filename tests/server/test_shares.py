@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from tallystick import errors
-from tallystick.server.gate import CALLER, Entry, Gate
+from tallystick.server.gate import CALLER, Admission, Gate
 from tallystick.server.http.crowd import Crowd
 from tallystick.server.threads import Threads
 
 
-def entered(gate: Gate, caller: str | None, *sizes: int) -> list[Entry]:
+def entered(gate: Gate, caller: str | None, *sizes: int) -> list[Admission]:
     """Entries of a caller, as many as are let in."""
 
-    def enter() -> list[Entry]:
+    def enter() -> list[Admission]:
         CALLER.set(caller)
-        found: list[Entry] = []
+        found: list[Admission] = []
         for size in sizes:
             try:
                 found.append(gate.enter(size))

@@ -17,6 +17,8 @@ import pytest
 
 from tallystick import errors
 from tallystick.server import logs
+from tallystick.server.access import Need
+from tallystick.server.http.route import Request, Route
 
 TALLY = [sys.executable, "-c", "from tallystick.cli.main import main; main()"]
 MARKS = ("payload-mark", "meta-mark", "query-mark", "header-mark", "name-mark", "bad-mark", "actor-mark")
@@ -66,10 +68,10 @@ def test_an_internal_error_is_a_problem_that_quotes_nothing(serve):
     """Whatever a handler trips over, the answer is problem+json with the request's id, and not a word of the reason."""
     running = serve()
 
-    def broken() -> None:
+    def broken(request: Request) -> None:
         raise ValueError("payload-mark")
 
-    running._server.app.add_api_route("/v1/broken", broken)
+    running._server.app.routes.append(Route("GET", "/v1/broken", Need.OPEN, broken))
     answer = running.client.get("/v1/broken", headers={"x-request-id": "r-1"})
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
     assert answer.headers["content-type"] == "application/problem+json"

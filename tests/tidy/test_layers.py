@@ -38,6 +38,16 @@ RANK = {name: rank for rank, line in enumerate(LAYERS) for name in line}
 SHARED_BY_ENGINES = frozenset({"damage_file", "disk", "mark_slots", "mounts", "tables"})
 NAMES_ENGINES = frozenset({"opening", "testing"})
 
+SERVICE_PARTS = {
+    "core": {"core"},
+    "http": {"core", "http"},
+    "api": {"core", "http", "api"},
+    "console": {"core", "http", "console"},
+    "app": {"core", "http", "api", "console"},
+    "listener": {"core", "http", "app"},
+}
+"""The parts of server/, and which of them each one may import. A module that is not named belongs to the core."""
+
 WHERE_ALLOWED = {
     "msgspec": frozenset(RANK),
     "orjson": frozenset({"event"}),
@@ -53,7 +63,6 @@ WHERE_ALLOWED = {
     "nacl": frozenset({"community"}),
     "httpx": frozenset({"community"}),
     "starlette": frozenset({"community", "server"}),
-    "fastapi": frozenset({"server"}),
     "jinja2": frozenset({"server"}),
     "httptools": frozenset({"server"}),
     "prometheus_client": frozenset({"server"}),
@@ -170,6 +179,23 @@ def test_only_opening_names_the_engines(imports: list[Import]) -> None:
         if item.imported[:2] == ["tallystick", "engines"] and item.importer[0] not in NAMES_ENGINES | {"engines"}
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_parts_of_the_service_import_one_way(imports: list[Import]) -> None:
+    """`http` imports the core; `api` and `console` import both, and not each other; only `app` imports these two."""
+    wrong = [
+        item.where
+        for item in imports
+        if item.importer[0] == "server"
+        and item.imported[:2] == ["tallystick", "server"]
+        and _part_of_service(item.imported[2:]) not in SERVICE_PARTS[_part_of_service(item.importer[1:])]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def _part_of_service(path: list[str]) -> str:
+    """The part of the service that a module belongs to."""
+    return path[0] if path and path[0] in SERVICE_PARTS else "core"
 
 
 def test_libraries_stay_where_they_belong(imports: list[Import]) -> None:

@@ -27,13 +27,13 @@ def bar(title: str, *, total: int | None, in_bytes: bool = False, shown: bool = 
 
 @contextmanager
 def parts(totals: Mapping[str, int | None]) -> Iterator[Callable[[str, int], None]]:
-    """A bar for each part of an operation, as it begins; call what you get with the part and how much of it is done."""
+    """A bar for each part of an operation, and a function that takes the part and how much of it is done."""
     bars: dict[str, Move] = {}
     with ExitStack() as stack:
 
         def move(part: str, done: int) -> None:
             if part not in bars:
-                stack.close()  # the part before is done
+                stack.close()  # the previous part is done
                 bars[part] = stack.enter_context(bar(part, total=totals.get(part)))
             bars[part](done)
 

@@ -1,4 +1,4 @@
-"""What is written down of a community beside its log: DIR/community.json, and DIR/due.json with the next daily work."""
+"""The configuration of a community, next to its log: DIR/community.json, and DIR/due.json with the next daily work."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FILE, DUE = "community.json", "due.json"
 
 
 class CommunityConfig(msgspec.Struct):
-    """A community as its directory names it. `base` is the snapshot that the log begins with.
+    """The configuration in a directory. `base` is the lamport of the snapshot it starts with.
 
-    `tls_ca` is a file of authorities that vouch for https peers, in place of the public ones. `emergency` is looked at
-    by a running node every second.
+    `tls_ca` is a file of authorities for https peers, in place of the public ones. A running node checks
+    `emergency` every second.
     """
 
     community_id: str
@@ -33,18 +33,18 @@ class CommunityConfig(msgspec.Struct):
 
     @property
     def known_peers(self) -> list[Peer]:
-        """The peers that were written down."""
+        """The configured peers."""
         return [Peer(each["url"], each["key"]) for each in self.peers]
 
     def client(self, keys: KeyPair, peer: Peer) -> HttpClient:
-        """A client for one of them."""
+        """A client for a peer."""
         invite = (self.invite, self.proof) if self.invite else None
         private, tls = self.allow_private, trusting(self.tls_ca) if self.tls_ca else None
         return HttpClient(peer, keys, self.community_id, allow_private=private, invite=invite, tls=tls)
 
 
 def read(directory: Path) -> CommunityConfig:
-    """What is written down."""
+    """Read the configuration; `CommunityMissing` if there is none, or it is damaged."""
     try:
         return msgspec.json.decode((directory / FILE).read_bytes(), type=CommunityConfig)
     except FileNotFoundError:
@@ -54,19 +54,19 @@ def read(directory: Path) -> CommunityConfig:
 
 
 def save(directory: Path, place: CommunityConfig) -> None:
-    """Replace what is written down, whole or not at all."""
+    """Replace the configuration atomically."""
     _replace(directory / FILE, msgspec.json.format(msgspec.json.encode(place)) + b"\n")
 
 
 class NextDailyWork(msgspec.Struct, frozen=True):
-    """When the daily work is due next, and the hour for which that was worked out."""
+    """When the daily work is due next, and the configured hour that this time was computed from."""
 
     at: datetime
     hour: int
 
 
 def read_due(directory: Path) -> NextDailyWork | None:
-    """The next daily work; None if none was planned, or what was written is not to be read."""
+    """The next daily work; None if none was planned, or the file cannot be decoded."""
     try:
         return msgspec.json.decode((directory / DUE).read_bytes(), type=NextDailyWork)
     except (FileNotFoundError, msgspec.MsgspecError):
@@ -74,7 +74,7 @@ def read_due(directory: Path) -> NextDailyWork | None:
 
 
 def save_due(directory: Path, due: NextDailyWork) -> None:
-    """Write it down, so that a node that is off at its hour makes up for it."""
+    """Store the time of the next daily work, so that a node that is off at that hour catches up."""
     _replace(directory / DUE, msgspec.json.encode(due) + b"\n")
 
 

@@ -1,4 +1,4 @@
-"""What nodes say to each other. JSON on the wire, but for reconciliation, whose messages are bytes in MessagePack."""
+"""Messages between nodes: JSON on the wire, except reconciliation, which is bytes in MessagePack."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ BODY_BYTES_MAX = 8 << 20
 EVIDENCE_MAX = 100
 
 Place: TypeAlias = "tuple[int, str]"
-"""A seq of a feed and the link there in hex."""
+"""A seq in a feed and the link at that seq, in hex."""
 
 
 class HeadsReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The cheap first answer. The first three fields are all that older peers send; the rest finds what they miss."""
+    """The cheap first answer. Older peers send only the first three fields; the others find what those miss."""
 
     community_id: str
     head: int
@@ -33,7 +33,7 @@ class HeadsReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Malformed(Event, frozen=True, kw_only=True):
-    """What stands in a delivery where an event was expected: an id, if it has one, and what is wrong with it."""
+    """Something in a delivery that is not an event: its id, if it has one, and what is wrong with it."""
 
     reason: str
     schema_version: int = 0
@@ -63,7 +63,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Parts(msgspec.Struct):
-    """A delivery whose events are looked at one by one."""
+    """A delivery whose events are decoded one by one."""
 
     community_id: str
     events: list[msgspec.Raw] = []
@@ -76,14 +76,14 @@ class _Named(msgspec.Struct):
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """An event that was not taken, or does not count, and why."""
+    """An event that was not accepted, or does not count, and why."""
 
     event_id: str
     reason: str
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a delivery."""
+    """The result of a delivery."""
 
     accepted: int
     rejected: int
@@ -92,7 +92,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fetch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a node asks for: parts of feeds (after, until), single links, evidence, a ladder of lamports (from, to)."""
+    """A request: parts of feeds (after, until), single links, evidence, a ladder of lamports (from, to)."""
 
     community_id: str
     ranges: dict[str, tuple[int, int]] = {}
@@ -120,10 +120,10 @@ Response: TypeAlias = "HeadsReport | Receipt | Delivery | Reconcile"
 
 
 def delivery_of(body: bytes) -> Delivery:
-    """A delivery from its JSON. Where an event is malformed, that event is, and not the delivery.
+    """Decode a delivery. A malformed event is reported on its own and does not invalidate the delivery.
 
-    What breaks the form of JSON itself (a control in a text, half a surrogate pair, nesting past what a parser follows)
-    leaves no events to be told apart: then the delivery is refused.
+    If the JSON itself is invalid (a control character, half a surrogate pair, nesting that is too deep), single events
+    cannot be told apart, and the whole delivery is refused.
     """
     try:
         return msgspec.json.decode(body, type=Delivery)

@@ -1,15 +1,15 @@
 """Range-based set reconciliation: the negentropy protocol, version 1, from its public description.
 
     message  = 0x61, range …
-    range    = upper bound, mode (varint), payload; it begins where the one before ends, the first at nothing
-    bound    = time (varint: 0 for infinity, else 1 + the distance from the bound before), a prefix and its length first
-    mode 0   skip: nothing to say about this range
+    range    = upper bound, mode (varint), payload; it starts where the one before ends, the first one at 0
+    bound    = time (varint: 0 for infinity, otherwise 1 + the distance from the bound before), prefix length, prefix
+    mode 0   skip this range
     mode 1   fingerprint: 16 bytes (items.py)
-    mode 2   list: their number (varint), then 32 bytes each
+    mode 2   list: the number of items (varint), then 32 bytes each
 
-The initiator sends a message, each side answers the ranges that differ with finer ones, and the initiator learns in the
-end which items it alone has and which it lacks. The responder keeps nothing between messages. Time is the lamport, an
-id is the 32-byte link.
+The initiator sends a message, each side answers the ranges that differ with finer ones, and at the end the initiator
+knows which items only it has and which it lacks. The responder keeps no state between messages. The time of an item is
+its lamport, the id its 32-byte link.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ BUCKETS = 16
 FRAME_BYTES_MIN = 4096
 FRAME_BYTES_MAX = 256 << 10
 MESSAGE_BYTES_MAX = 1 << 20
-RANGES_MAX = 32_768  # more than a frame of ours can hold: what is read is bounded by work, not by bytes
+RANGES_MAX = 32_768  # more than one of our messages can hold: what is read is bounded by work, not by bytes
 _RESERVE_BYTES = 200
 _END: Item = (INFINITY, b"")
 
 
 class _Writer:
-    """Writes bounds, whose times are distances from the one before."""
+    """Writes bounds. A time is written as the distance from the one before."""
 
     def __init__(self) -> None:
         self.out = bytearray([VERSION])
@@ -78,7 +78,7 @@ class _Bounds:
 
 
 class Reconciler:
-    """One side of a reconciliation over a sealed set. `have` and `need` fill up on the side that began."""
+    """One side of a reconciliation over a sealed set. The initiator fills `have` and `need`."""
 
     def __init__(self, items: Items, *, frame_bytes: int = FRAME_BYTES_MAX) -> None:
         if frame_bytes < FRAME_BYTES_MIN:
@@ -97,7 +97,7 @@ class Reconciler:
         return bytes(writer.out)
 
     def answer(self, message: bytes) -> bytes | None:
-        """The answer to a message; None, on the side that began, when nothing is left to ask."""
+        """The answer to a message; None for the initiator when nothing is left to ask."""
         if len(message) > MESSAGE_BYTES_MAX:
             reason = f"it has more than {MESSAGE_BYTES_MAX} bytes"
             raise errors.BadMessage(what="the reconciliation message", reason=reason)
@@ -125,7 +125,7 @@ class Reconciler:
             mode = reader.number()
             upper = self._items.find(bound, lower)
             answered, reached = self._range(reader, writer, mode, lower, upper, bound, before if pending else None)
-            if reached < upper or len(writer.out) > self._frame_bytes:  # the rest is asked about in the next round
+            if reached < upper or len(writer.out) > self._frame_bytes:  # the next round covers the rest
                 writer.fingerprint(_END, self._items.fingerprint(reached, len(self._items)))
                 return
             pending = not answered
@@ -143,7 +143,7 @@ class Reconciler:
         bound: Item,
         skipped: Item | None,
     ) -> tuple[bool, int]:
-        """Answer one range. Returns whether something was written, and up to which index it was dealt with."""
+        """Answer one range. Returns whether something was written, and the index up to which it was answered."""
         if mode == SKIP:
             return False, upper
         if mode == FINGERPRINT:
@@ -164,11 +164,11 @@ class Reconciler:
         return True, self._list(writer, lower, upper, bound)
 
     def _links(self, reader: VarintReader) -> Iterator[bytes]:
-        for _ in range(reader.number()):  # bounded by the message: each takes 32 of its bytes
+        for _ in range(reader.number()):  # bounded by the message: each item takes 32 bytes
             yield reader.take(LINK_BYTES)
 
     def _list(self, writer: _Writer, lower: int, upper: int, bound: Item) -> int:
-        """Write what we have in a range, as far as there is room; returns the index behind it."""
+        """Write the items of a range that fit. Returns the index after the last one."""
         room = max((self._frame_bytes - len(writer.out)) // LINK_BYTES, 1)
         if upper - lower > room:
             upper = lower + room
@@ -177,7 +177,7 @@ class Reconciler:
         return upper
 
     def _split(self, writer: _Writer, lower: int, upper: int, bound: Item) -> None:
-        """Say more about a range: its items if they are few, else the fingerprints of sixteen parts."""
+        """Refine a range: list its items if they are few, otherwise send the fingerprints of sixteen parts."""
         count = upper - lower
         if count < 2 * BUCKETS:
             writer.links(bound, self._items.items[lower:upper])
@@ -197,7 +197,7 @@ def _catch_up(writer: _Writer, skipped: Item | None) -> None:
 
 
 def _least_bound(before: Item, item: Item) -> Item:
-    """The shortest bound that lies behind one item and not behind the next."""
+    """The shortest bound that is after one item and not after the next."""
     if before[0] != item[0]:
         return (item[0], b"")
     shared = 0

@@ -1,9 +1,9 @@
-"""A node that takes part in gossip: it receives deliveries and answers requests. Where events are kept is its own.
+"""A node in gossip: it receives deliveries and answers requests. Subclasses decide where events are stored.
 
-What a peer sent is read, verified and answered without the lock of the node, which is held only to look at what is
-here or to change it: a message may be made to cost much, and must not stop who writes or reads.
+What a peer sends is decoded, verified and answered without the lock of the node. The lock is only held to read or
+change its state: a hostile message may cost much, and must not block writers and readers.
 
-Bounds: a batch, the links and authors of a request, the bytes of an answer; and for each peer what may be held.
+These are bounded: a batch, the links and authors of a request, the bytes of an answer, and the held events per peer.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ ANSWER_BYTES_MAX = 4 << 20
 
 
 class GossipNode:
-    """The state machine of gossip over a replica. `store` makes a plan durable before it is taken in."""
+    """The state machine of gossip over a replica. `store` makes new events durable before they are added."""
 
     def __init__(self, replica: Replica, *, lock: AbstractContextManager[Any] | None = None) -> None:
         self.replica = replica
         self.lock = nullcontext() if lock is None else lock
         self._items: tuple[int, Items] | None = None
-        self.floors_seen: dict[str, str] = {}  # peer -> the floor that it said it is at
+        self.floors_seen: dict[str, str] = {}  # peer -> the floor that it reported
 
     @property
     def community(self) -> str:
@@ -42,15 +42,15 @@ class GossipNode:
         return self.replica.community
 
     def store(self, plan: JudgedBatch) -> None:
-        """Make the new events of a plan durable. A node without a disk has nothing to do."""
+        """Make new events durable. A node without a disk does nothing."""
 
     # --- receiving -------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Take in what others wrote to the same store. A node without a disk has nothing to do."""
+        """Read what other processes wrote to the same store. A node without a disk does nothing."""
 
     def receive(self, delivery: Delivery, *, peer: str) -> Receipt:
-        """Verify, store and take in what a peer sent, asked for or not. Sending it again changes nothing."""
+        """Verify, store and add what a peer sent, requested or not. Sending it again changes nothing."""
         self._require_community(delivery.community_id)
         if max(len(delivery.events), len(delivery.witnesses)) > messages.EVENTS_MAX:
             raise errors.BadMessage(what="the delivery", reason=f"it has more than {messages.EVENTS_MAX} events")
@@ -101,13 +101,13 @@ class GossipNode:
         return acceptance.examine(events, self.replica.streams, self.replica.verify)
 
     def witness(self, events: Sequence[Event]) -> None:
-        """Take the rungs of a ladder that this node asked for; unasked ones are ignored."""
+        """Use the witnesses that this node asked for. Others are ignored."""
         rungs = [entry for entry in self._examine(events) if isinstance(entry, FeedEntry)]
         with self.lock:
             self.replica.witness(rungs)
 
     def _prove(self, pairs: Iterable[Sequence[acceptance.Examined]]) -> None:
-        """Two well-signed events of one author for one place prove a fork, whoever shows them."""
+        """Two validly signed events of one author for one seq prove a fork, whoever sends them."""
         forks = []
         for one, other in pairs:
             if isinstance(one, FeedEntry) and isinstance(other, FeedEntry) and self._is_news(one, other):
@@ -116,9 +116,9 @@ class GossipNode:
             self.take_in(JudgedBatch(forks=forks))
 
     def adopt(self, branch: Sequence[Event], head: FeedHead) -> None:
-        """Take the branch of a forked feed that a floor has settled, if this is it to the last link.
+        """Accept the branch of a forked feed that a floor has settled, if this is that branch, up to the last link.
 
-        Nothing is lost by it: what was here behind the fork did not count.
+        Nothing is lost: the events here after the fork did not count.
         """
         entries = [entry for entry in self._examine(branch) if isinstance(entry, FeedEntry)]
         if not entries or (entries[-1].seq, entries[-1].link) != (head.seq, head.link):
@@ -133,7 +133,7 @@ class GossipNode:
                 self.take_in(JudgedBatch(new=new, forks=[(stored, new[0])] if stored else []))
 
     def follow(self, branch: Sequence[Event], *, peer: str) -> int:
-        """Take what goes on where a feed ends here, past the bound for idle events, if its last event counts."""
+        """Accept events that continue a feed, beyond the bound for uncounted events, if the last one counts."""
         entries = [entry for entry in self._examine(branch) if isinstance(entry, FeedEntry)]
         with self.lock:
             self.refresh()
@@ -154,7 +154,7 @@ class GossipNode:
     # --- answering -------------------------------------------------------------------------------------------------
 
     def heads(self) -> HeadsReport:
-        """How far this node is."""
+        """The ends of everything this node has."""
         replica = self.replica
         with self.lock:
             return HeadsReport(
@@ -168,7 +168,7 @@ class GossipNode:
             )
 
     def fetch(self, request: Fetch) -> Delivery:
-        """What a peer asked for, as far as it is here and as much as fits."""
+        """What a peer asked for, as far as this node has it and it fits."""
         self._require_community(request.community_id)
         sizes = (len(request.ranges), len(request.forks), len(request.links))
         if max(sizes[:2]) > messages.AUTHORS_MAX or sizes[2] > messages.LINKS_MAX:
@@ -196,14 +196,16 @@ class GossipNode:
             for author, (after, until) in request.ranges.items()
             if author in tips and (feed := self.replica.feeds.get(author)) is not None
         ]
-        yield from heapq.merge(*parts, key=lambda entry: entry.key)  # in the order in which they are taken and folded
+        yield from heapq.merge(
+            *parts, key=lambda entry: entry.key
+        )  # in the order in which they are accepted and folded
         for link in request.links:
             entry = self.replica.by_link.get(_bytes(link))
             if entry is not None:
                 yield entry
 
     def reconcile(self, request: Reconcile) -> Reconcile:
-        """Answer one message of a reconciliation; over another floor there is nothing to compare."""
+        """Answer one message of a reconciliation. With different floors there is nothing to compare."""
         self._require_community(request.community_id)
         with self.lock:
             floor, items = self.replica.base.floor.hex(), self.items()
@@ -211,7 +213,7 @@ class GossipNode:
         return Reconcile(community_id=self.community, floor=floor, message=answer or b"")
 
     def items(self) -> Items:
-        """The counted set as items, made anew when it has changed."""
+        """The counted set as items, cached until it changes."""
         counted = self.replica.counted
         with self.lock:
             if self._items is None or self._items[0] != counted.version:
@@ -231,7 +233,7 @@ class GossipNode:
 
 
 def _fitting(entries: Iterable[FeedEntry]) -> list[FeedEntry]:
-    """As many as go into an answer."""
+    """As many as fit into an answer."""
     found: list[FeedEntry] = []
     size = 0
     for entry in entries:
@@ -245,7 +247,7 @@ def _fitting(entries: Iterable[FeedEntry]) -> list[FeedEntry]:
 
 
 def _follow(entries: Iterable[FeedEntry], author: str, at: FeedHead) -> bool:
-    """Whether these are one author's events, each behind the other, from a place on."""
+    """Whether these are consecutive events of one author, starting after a given one."""
     for entry in entries:
         if (entry.author, entry.seq, entry.previous) != (author, at.seq + 1, at.link):
             return False

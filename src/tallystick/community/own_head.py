@@ -1,8 +1,8 @@
-"""A node's own head: before it first writes after opening, it asks its peers how much of its feed they have.
+"""A node's own head: before its first write after opening, a node asks its peers how much of its feed they have.
 
-A disk that was restored from a backup has less of the node's own feed than the others. To write there would sign a
-second event for a place that is taken: a fork, for all to see and for ever. What the peers have more is taken back
-first. A peer that does not answer is passed over, so a node that is alone and restored can still do that to itself.
+A disk that was restored from a backup has less of the node's own feed than its peers have. A write there would sign a
+second event for an existing seq: a permanent, public fork. So the missing part is fetched from the peers first. A peer
+that does not answer is skipped, so a restored node without reachable peers can still fork itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tallystick.community.sync import HttpClient, Peer, SyncClient
 
 
 class OwnHead:
-    """What an `EventLog` is given as `ask`: it asks these peers. `failures` says who did not answer, and why."""
+    """Pass it to an `EventLog` as `ask`. `failures` names the peers that did not answer, and why."""
 
     def __init__(self, peers: Callable[[], Sequence[Peer]], connect: Callable[[Peer], HttpClient]) -> None:
         self._peers = peers
@@ -25,7 +25,7 @@ class OwnHead:
         self.failures: dict[str, str] = {}
 
     def __call__(self, log: EventLog) -> None:
-        """Take back what the peers have of this node's own feed and this disk has not."""
+        """Fetch the part of this node's own feed that the peers have and this disk lacks."""
         run(self._ask_all(log, self._peers()))
 
     async def _ask_all(self, log: EventLog, peers: Iterable[Peer]) -> None:

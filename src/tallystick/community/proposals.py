@@ -1,8 +1,8 @@
-"""Floors that admins ask for: an admin proposes, the founder's node endorses what its own replay confirms.
+"""Proposed floors: an admin proposes a floor, and the founder's node endorses it if its own replay confirms it.
 
-A proposal is an event of an admin with the same content as a floor, and settles nothing by itself: an admin can be
-revoked with a cut that reaches back, and what has been pruned below a floor cannot be judged again. The founder's rank
-is above all others, so what it has endorsed stands for good, and there are never two floors to choose between.
+A proposal is an event of an admin with the same content as a floor. On its own it settles nothing: an admin can be
+revoked with a cut in the past, and events pruned below a floor cannot be judged again. The founder's rank is above all
+others, so an endorsed floor is final, and there are never two floors to choose from.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ ENDORSED_MAX = 10  # at once
 
 
 def propose_floor(log: EventLog, snapshot: Snapshot, admin_kp: KeyPair) -> Event:
-    """Ask the founder to make what a snapshot covers everybody's floor. For admins."""
+    """Propose that the founder declare what a snapshot covers as the floor. For admins."""
     if log.replica.roster.now().get(admin_kp.node, 0) < ADMIN:
         raise errors.SnapshotRejected(reason="only an admin proposes a floor")
     return log.append_local(POLICY, floors.payload_of(snapshot.base, snapshot.after), admin_kp)
 
 
 def endorse_floors(log: EventLog, founder_kp: KeyPair) -> list[Event]:
-    """Declare the floors that admins proposed, as far as the founder's own events confirm them."""
+    """Declare the proposed floors that the founder's own events confirm."""
     if founder_kp.node != log.community:
         raise errors.SnapshotRejected(reason="only the founder endorses a floor")
     done: list[Event] = []
@@ -36,12 +36,12 @@ def endorse_floors(log: EventLog, founder_kp: KeyPair) -> list[Event]:
         after = log.replica.base.floor
         done.append(log.append_local(POLICY, floors.payload_of(base, after), founder_kp))
         if log.replica.base.floor == after:
-            break  # it has not settled: what it covers is disputed here
+            break  # not settled: this node's events contradict it
     return done
 
 
 def is_proposed(log: EventLog) -> bool:
-    """Whether an admin has asked for the next floor already."""
+    """Whether an admin has proposed the next floor already."""
     with log.lock:
         entries = [entry for entry in log.replica.counted.entries() if entry.type == POLICY]
     found = (floors.floor_of(entry) for entry in entries if _is_by_admin(log, entry))
@@ -49,7 +49,7 @@ def is_proposed(log: EventLog) -> bool:
 
 
 def _confirmed(log: EventLog) -> Base | None:
-    """The first proposal for the next floor that this node would make itself, event for event."""
+    """The first proposal for the next floor that covers exactly the events this node would cover."""
     replica = log.replica
     with log.lock:
         entries = list(replica.counted.entries())

@@ -1,8 +1,8 @@
-"""Views: states that follow from the counted set in its merged order, and from nothing else.
+"""Views: states that depend only on the counted set in its merged order.
 
-A view has four methods, so that a Projection with `order = "lamport"` is a few lines around one: `reset` is `initial`,
+A view has four methods, and a Projection with `order = "lamport"` wraps one in a few lines: `reset` is `initial`,
 `apply` folds one event, `snapshot_state` and `restore_state` are its rows. Late events roll the views back to a
-savepoint and fold again, once a batch.
+savepoint, from which they fold again, once per batch.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _unpack = msgspec.json.decode
 
 
 def pack(states: Mapping[str, dict[str, Any]]) -> dict[str, bytes]:
-    """States as canonical JSON, which nobody can change by accident."""
+    """States as canonical JSON bytes, which cannot be changed by accident."""
     return {name: canonical.encode_state(state) for name, state in states.items()}
 
 
 class MaterialisedView(Protocol):
-    """What a consuming module implements. `apply` meets whatever members write: it ignores what makes no sense."""
+    """The interface of a view. `apply` receives everything that members write, and ignores what makes no sense."""
 
     def reset(self) -> None: ...
     def apply(self, event: Event) -> None: ...
     def snapshot_state(self) -> dict[str, Any]: ...
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state, which the view may keep and change."""
+        """Continue from a state, which the view may keep and change."""
 
 
 class HasReplica(Protocol):
-    """What an engine folds over: an event log, or a node without a disk."""
+    """What an engine folds: an event log, or a node without a disk."""
 
     @property
     def replica(self) -> Replica: ...
@@ -57,7 +57,7 @@ class ReplayEngine:
         self.log = log
         self.views: dict[str, MaterialisedView] = {}
         self._types: dict[str, frozenset[str]] = {}
-        self._base: dict[str, bytes] = {}  # the states that a snapshot gave, as bytes that nobody can change
+        self._base: dict[str, bytes] = {}  # the states from a snapshot, as bytes
         self._applied = 0
         self._save_at = SAVE_EVERY
         self._savepoints: list[tuple[int, dict[str, bytes]]] = []
@@ -65,15 +65,17 @@ class ReplayEngine:
         log.replica.floor_listeners.append(self._settle)
 
     def register(self, name: str, view: MaterialisedView, event_types: Iterable[str]) -> None:
-        """Add a view; it is brought to the end at once."""
+        """Add a view and bring it up to date."""
         self.register_all({name: (view, event_types)})
 
     def register_all(self, views: Mapping[str, tuple[MaterialisedView, Iterable[str]]]) -> None:
-        """Add views, and bring them to the end in one pass."""
+        """Add views and bring them up to date in one pass."""
         for name, (view, event_types) in views.items():
             unknown = set(event_types) - KNOWN_TYPES
             if unknown:
-                raise errors.InvalidValue(what="event types", value=sorted(unknown)[0], must="of the closed set")
+                raise errors.InvalidValue(
+                    what="event types", value=sorted(unknown)[0], must="in the list of event types"
+                )
             self.views[name] = view
             self._types[name] = frozenset(event_types)
         fresh = [name for name in views if name not in self._base]
@@ -84,7 +86,7 @@ class ReplayEngine:
         self.rebuild_all()
 
     def rebuild(self, view_name: str, from_lamport: int = 0) -> None:
-        """Reset one view and replay what concerns it, from a lamport on."""
+        """Reset one view and replay the events for it, from a lamport on."""
         self._begin(view_name)
         for entry in self.log.replica.counted.entries():
             if entry.lamport >= from_lamport and entry.type in self._types[view_name]:
@@ -97,7 +99,7 @@ class ReplayEngine:
         self._fold()
 
     def on_event(self, event: Event) -> None:
-        """Bring the views to the end; events reach them in the merged order, whatever order they came in."""
+        """Bring the views up to date. They receive events in the merged order, whatever order they arrived in."""
         self._fold()
 
     def states(self) -> dict[str, dict[str, Any]]:
@@ -109,7 +111,7 @@ class ReplayEngine:
         return dict(self._base) if self._base and set(self._base) == set(self.views) else None
 
     def restart(self, states: Mapping[str, bytes], *, floor: bytes = b"") -> None:
-        """Go on from the packed states of a snapshot at a floor: what it covers is not folded any more."""
+        """Continue from the packed states of a snapshot at a floor: what it covers is no longer folded."""
         self._base = dict(states)
         settled = self.log.replica.settled
         reached = [number for number, covered in enumerate(settled) if covered.base.floor == floor]
@@ -121,7 +123,7 @@ class ReplayEngine:
         self.rebuild_all()
 
     def resume(self, states: Mapping[str, bytes], covered: list[Key]) -> None:
-        """Go on from packed states that cover these events, if they come first in the order; else fold everything."""
+        """Continue from packed states that cover these events if those come first in the order; if not, fold all."""
         keys = self.log.replica.counted.keys
         if keys[: len(covered)] != covered or set(states) != set(self.views):
             self.rebuild_all()
@@ -135,7 +137,7 @@ class ReplayEngine:
         self._fold()
 
     def states_of(self, covered: Covered) -> dict[str, dict[str, Any]]:
-        """The states after what a floor or a snapshot covers, and nothing else; the views then stand as before."""
+        """The states after what a floor or a snapshot covers. The views themselves do not change."""
         replica = self.log.replica
         now, replica.roster = replica.roster, covered.roster
         try:
@@ -151,14 +153,14 @@ class ReplayEngine:
             self.rebuild_all()
 
     def _settle(self, covered: Covered) -> None:
-        """A floor was reached: what it covers is folded once, and everything else behind it, also what is older."""
+        """Handle a new floor: fold what it covers once, and everything else after it, even older events."""
         for name in self.views:
             self._begin(name)
         self._fold_settled(list(self.views), [covered])
         self.rebuild_all()
 
     def _fold_settled(self, names: list[str], settled: Sequence[Covered]) -> None:
-        """Fold what floors cover into views that stand before it, and begin there from now on."""
+        """Fold what floors cover into the views, and start from there from now on."""
         for covered in settled:
             for entry in covered.entries:
                 for name in names:
@@ -172,7 +174,7 @@ class ReplayEngine:
             self.views[name].restore_state(_unpack(self._base[name]))
 
     def _start(self) -> None:
-        """Put every view where folding begins: at nothing, or at the states of a snapshot."""
+        """Reset every view to where folding starts: the initial state, or the states of a snapshot."""
         self._applied = 0
         for name in self.views:
             self._begin(name)
@@ -211,7 +213,7 @@ class ReplayEngine:
                 self._save()
 
     def _wait(self, state_bytes: int) -> None:
-        """Set when to save next: a savepoint costs as much as its state is large, folding on as there are events."""
+        """Decide when to save next: a savepoint costs by its state's size, folding again by the number of events."""
         self._save_at = self._applied + max(SAVE_EVERY, self._applied // 4, state_bytes // BYTES_PER_EVENT)
 
     def _save(self) -> None:

@@ -1,7 +1,7 @@
-"""A node of a community as a pure state machine: no disk, no network, no clock but the one inside events.
+"""A node of a community as a pure state machine: no disk, no network, and no clock except the lamports in events.
 
-It is given verified entries and says what is new (`plan`); when that is stored it is taken in (`apply`). Everything
-that nodes must agree on follows from what was applied, whatever its order: the roster, the counted set, the views.
+`plan` takes verified entries and returns what is new. When that is stored, `apply` adds it. Everything that nodes must
+agree on depends only on what was applied, in any order: roster, counted set, views.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SURPLUS_EVENTS_MAX = 1000
 
 
 class Replica:
-    """What one node knows. `community` is the NodeID of its founder; `node` is this node, if it writes."""
+    """Everything one node knows. `community` is the NodeID of the founder; `node` is this node, if it writes."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class Replica:
         self.held = held or Held()
         self.counted = Counted()
         self.by_link: dict[bytes, FeedEntry] = {}
-        self.listeners: list[Callable[[int], None]] = []  # told how much of the merged order is as before
+        self.listeners: list[Callable[[int], None]] = []  # called with how much of the merged order did not change
         self.floor_listeners: list[Callable[[floors.Covered], None]] = []
-        self._by_lamport: list[FeedEntry] | None = None  # every stored event, made when a ladder is asked for
+        self._by_lamport: list[FeedEntry] | None = None  # every stored event, computed when a ladder is requested
         self._heads_by_type: tuple[int, dict[str, int]] = (-1, {})
         self._ahead_max = ahead_max
         self._surplus_max = surplus_max
@@ -66,7 +66,7 @@ class Replica:
             self.known.nodes.add(self.node)
         self.acts: dict[bytes, Act] = {}
         self._floors: dict[bytes, FeedEntry] = {}  # the floor before it -> the event that makes the next one
-        self.settled: list[floors.Covered] = []  # what each floor covered, in order: views that come later need it
+        self.settled: list[floors.Covered] = []  # what each floor covered, in order: views added later need it
         self.disputed: set[bytes] = set()  # floors that this node's own events contradict
         self.roster = Roster(base.acts)
         self.clock = LamportClock(base.lamport)
@@ -79,10 +79,10 @@ class Replica:
     # --- taking events in ------------------------------------------------------------------------------------------
 
     def plan(self, entries: Iterable[FeedEntry], *, peer: str = "", bounded: bool = False) -> JudgedBatch:
-        """What to do with these verified entries; those that cannot be taken yet are held under the peer's name.
+        """Decide about these verified entries. Those that cannot be accepted yet are held in the peer's pool.
 
-        `bounded`: of an author without a rank only so many events are kept that do not count, whoever sends them. More
-        are taken where the last of them is shown to count (`would_count`), since others need them for what follows.
+        `bounded`: limits the stored events of an author without a rank that do not count, whoever sends them. More are
+        accepted if the last of them is shown to count (`would_count`), because later events need them.
         """
         judge = Judge(
             feeds=self.feeds,
@@ -96,7 +96,7 @@ class Replica:
         return judge.judge(entries, peer)
 
     def room(self, author: str) -> int | None:
-        """How many events of an author are still kept though they do not count; None if it has a rank: no bound."""
+        """How many more uncounted events of an author may be stored; None (no limit) if it has a rank."""
         if self.roster.is_member(author):
             return None
         feed = self.feeds.get(author)
@@ -105,7 +105,7 @@ class Replica:
         return self._surplus_max - (feed.head.seq - below if feed else 0)
 
     def would_count(self, entries: Sequence[FeedEntry]) -> bool:
-        """Whether the last of these events, which go on where a feed ends here, would count with all of them."""
+        """Whether the last of these events, which continue a feed, would count if all of them were stored."""
         acts = [act for entry in entries if (act := self._read_act(entry)) is not None]
         roster = counted_set.roster_of(self.base.acts, [*self._acts_above(), *acts], self.feeds)
         return code_of(entries[-1], self.feed(entries[-1].author).fork, roster) is None
@@ -113,7 +113,7 @@ class Replica:
     def apply(
         self, new: Sequence[FeedEntry], forks: Sequence[tuple[FeedEntry, FeedEntry]] = (), *, ceiling: int = 0
     ) -> None:
-        """Take in what is stored now, and judge what it changes."""
+        """Add what was stored, and judge again what it changes."""
         acts_changed = False
         for entry in new:
             acts_changed |= self._add(entry)
@@ -134,7 +134,7 @@ class Replica:
             pass
 
     def _advance_floor(self) -> bool:
-        """Settle what the founder declared settled, once all of it is here. Everyone does so, in the same steps."""
+        """Settle what the founder declared settled, once all of it is here. All nodes do this in the same steps."""
         entry = self._floors.get(self.base.floor)
         if entry is None or entry.key not in self.counted.by_key:
             return False
@@ -149,7 +149,7 @@ class Replica:
         return True
 
     def unsettled(self) -> dict[str, FeedHead]:
-        """Where the next floor covers another branch of a forked feed than this node has."""
+        """The feeds of which the next floor covers another branch than this node has."""
         entry = self._floors.get(self.base.floor)
         floor = floors.floor_of(entry) if entry is not None and entry.key in self.counted.by_key else None
         found: dict[str, FeedHead] = {}
@@ -161,7 +161,7 @@ class Replica:
         return found
 
     def settle(self, covered: floors.Covered) -> None:
-        """Begin at a floor: what it covers is history, and counts no more as part of the set."""
+        """Start at a floor: what it covers is history and no longer part of the set."""
         self.base = covered.base
         self.settled.append(covered)
         self.roster = counted_set.roster_of(self.base.acts, self._acts_above(), self.feeds)
@@ -202,7 +202,7 @@ class Replica:
         return True
 
     def replace(self, entry: FeedEntry) -> None:
-        """Put an event in the place of the same one: its data was erased."""
+        """Replace an event by its copy with erased data."""
         feed = self.feeds[entry.author]
         feed.entries[entry.seq - feed.base.seq - 1] = entry
         self.by_link[entry.link] = entry
@@ -212,14 +212,14 @@ class Replica:
 
     @property
     def reach(self) -> int:
-        """The highest lamport that would be taken now."""
+        """The highest lamport that would be accepted now."""
         return self.ceiling + self._ahead_max
 
     def witness(self, entries: Iterable[FeedEntry]) -> None:
-        """Let well-signed events vouch for how far the clocks are, without storing them.
+        """Use validly signed events as evidence of how far the clocks are, without storing them.
 
-        An honest event may rest on lamports of events that no longer count and are not passed on. Each signature
-        lifts the ceiling by one bounded step, as a stored event would, so nobody gains a leap by this.
+        An honest event may depend on lamports of events that no longer count and are not passed on. Each signature
+        raises the ceiling by one bounded step, as a stored event would, so nobody can jump ahead this way.
         """
         for entry in sorted(entries, key=lambda each: each.lamport):
             if entry.lamport <= self.reach:
@@ -228,14 +228,14 @@ class Replica:
     # --- asking ----------------------------------------------------------------------------------------------------
 
     def feed(self, author: str) -> Feed:
-        """The feed of an author, empty if nothing of it is here."""
+        """The feed of an author; empty if there are no events of it."""
         found = self.feeds.get(author)
         if found is None:
             found = self.feeds[author] = Feed(author)
         return found
 
     def code_of(self, entry: FeedEntry) -> str | None:
-        """Why a stored event does not count; None if it does."""
+        """Why a stored event does not count; None if it counts."""
         return code_of(entry, self.feeds[entry.author].fork, self.roster)
 
     def tips(self) -> dict[str, FeedHead]:
@@ -266,7 +266,7 @@ class Replica:
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def ladder(self, after: int, until: int, *, rungs_max: int) -> list[FeedEntry]:
-        """The fewest stored events whose lamports lead from one value to another in steps that nobody refuses."""
+        """The fewest stored events whose lamports lead from one value to another in steps that every node accepts."""
         if self._by_lamport is None:
             self._by_lamport = sorted(self.by_link.values(), key=lambda each: each.lamport)
         stored = self._by_lamport
@@ -282,7 +282,7 @@ class Replica:
 
 
 def _cached_act(cache: dict[bytes, Act | None], entry: FeedEntry, *, community: str, verify: Verify) -> Act | None:
-    """The act of an event, read once: a joining holds a second signature."""
+    """The act of an event, cached: a join contains a second signature to verify."""
     if entry.type not in MEMBERSHIP_TYPES:
         return None
     if entry.link not in cache:

@@ -1,9 +1,9 @@
-"""Retention: what a floor covers leaves the disk, 30 days after this node has a signed snapshot of that floor.
+"""Retention: events that a floor covers are pruned 30 days after this node has a signed snapshot of that floor.
 
-The snapshot is written and verified first, and whoever opens the log from then on begins there (`base`). The events go
-by the pruning of `state/`, stream by stream, each with its control fact: a kill in between leaves feeds of which less
-is pruned, which opening reads just as well. Ages are local: when the snapshot was written and when this store recorded
-an event, never what an author says. What is above the floor, and every proof of a fork, stays.
+The snapshot is written and verified first, and from then on the log starts there (`base`). `state/` prunes the events,
+stream by stream, each with its control fact. If the process is killed in between, less is pruned, and the log opens
+normally. Ages are local: when the snapshot was written and when this store recorded an event, never what an author
+says. Everything above the floor, and every proof of a fork, is kept.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ WAIT_DAYS_MAX = 90  # for peers that have not reached the floor yet
 
 
 class PrunableFloor(msgspec.Struct, frozen=True):
-    """A floor whose events may go: the snapshot that stands in for them, and what is younger than which stays."""
+    """A floor whose events may be pruned, and the snapshot that replaces them. Those after `horizon_ns` are kept."""
 
     snapshot: Snapshot
     horizon_ns: int
 
 
 class PrunedStream(msgspec.Struct, frozen=True):
-    """What became of one stream: how many events went, or why none did."""
+    """The result for one stream: how many events were pruned, or why none were."""
 
     stream: str
     count: int
@@ -48,7 +48,7 @@ class PrunedStream(msgspec.Struct, frozen=True):
 
 @reducer(name="community.feed", initial={"seq": 0, "link": ""})
 def end_of_feed(state: dict[str, Any], event: Event) -> dict[str, Any]:
-    """What is left of a feed's prefix: where it ends. What it meant is in the signed snapshot."""
+    """Reduce the pruned part of a feed to where it ends. Its meaning is in the signed snapshot."""
     return {"seq": event.seq, "link": event.link.hex()}
 
 
@@ -61,10 +61,10 @@ def due(
     days: float = EVENT_LOG_RETENTION_DAYS,
     peers: Collection[str] = (),
 ) -> PrunableFloor | None:
-    """Make sure of a snapshot at the floor, and say what is due; None if nothing is.
+    """Verify the snapshot at the floor and return what may be pruned; None if nothing may.
 
-    `peers` are those who are on the list: as long as one of them has not shown that it is at this floor, it may still
-    need the events, and they stay for `WAIT_DAYS_MAX` instead.
+    `peers` are the listed ones. As long as one of them has not shown that it is at this floor, it may still need the
+    events, and they are kept for `WAIT_DAYS_MAX` instead.
     """
     with log.lock:
         base = log.replica.base
@@ -84,7 +84,7 @@ def due(
 
 
 def age_ns(log: EventLog, files: SnapshotStore) -> int:
-    """For how long this node has had a snapshot of the floor that it is at; 0 if it has none."""
+    """How long this node has had a snapshot of its current floor; 0 if it has none."""
     base = log.replica.base
     if snapshot_at(files, base.lamport, base.floor) is None:
         return 0
@@ -92,7 +92,7 @@ def age_ns(log: EventLog, files: SnapshotStore) -> int:
 
 
 def snapshot_at(files: SnapshotStore, lamport: int, floor: bytes) -> Snapshot | None:
-    """The snapshot of this lamport, if it is of this floor and whole."""
+    """The snapshot with this lamport, if it belongs to this floor and is intact."""
     try:
         found = files.read(lamport)
     except (FileNotFoundError, errors.SnapshotRejected):
@@ -101,7 +101,7 @@ def snapshot_at(files: SnapshotStore, lamport: int, floor: bytes) -> Snapshot | 
 
 
 def prune(log: EventLog, found: PrunableFloor) -> list[PrunedStream]:
-    """Prune what is due. From now on the log is opened with `base=found.snapshot.base`: write that down before."""
+    """Prune what is due. From now on the log must be opened with `base=found.snapshot.base`: store that first."""
     with log.lock:
         heads = found.snapshot.heads
         done = [_prune(log, author, heads[author].seq, found.horizon_ns) for author in sorted(heads)]
@@ -126,7 +126,7 @@ def _prune(log: EventLog, author: str, through: int, horizon_ns: int, *, aside: 
     try:
         gone = prune_stream(store, stream, before=last + 1, reducers=[end_of_feed], snapshot=True, accept=True)
         return PrunedStream(stream, gone)
-    except errors.PruneRefused as refusal:  # somebody who reads this store has not come this far
+    except errors.PruneRefused as refusal:  # a reader of this store has not reached this position
         return PrunedStream(stream, 0, refusal.reason)
 
 

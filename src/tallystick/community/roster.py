@@ -1,15 +1,15 @@
-"""Who had which rank at which event, from the set of acts alone.
+"""The rank of each node at each event, derived only from the set of acts.
 
-The rank of an author at an event is what the last act before it in the merged order made it; an act that lowers names
-a cut, and what the author wrote behind the cut is lowered too, however early its lamport pretends to be.
+The last act before an event in the merged order decides the rank of its author. An act that reduces a rank names a cut:
+everything that the author wrote after the cut is affected too, however early its lamport claims to be.
 
-There are no duels to settle, because a rank is decided by strictly higher ranks alone: acts of the owner are judged
-first, then those of admins, whose rank the owner's acts have fixed. A cut reaches back only over events at which its
-target ranked below the actor. So each level rests on the levels above it, and the result on the set, not on arrival.
+Two nodes can never revoke each other, because only a strictly higher rank decides over a rank: acts of the owner are
+judged first, then those of admins, whose rank the owner's acts have fixed. A cut applies only to events at which its
+target ranked below the actor. So each level depends on the levels above it, and the result on the set, not on arrival.
 
-An invitation admits as many as it says, and of several for one key and role the newest counts. Revoking its key voids
-what is left of it. Acts that cannot decide anything are left out first, so that nobody below an admin can make judging
-slow by writing many.
+An invitation admits as many nodes as it says. Of several for one key and role, the newest counts. Revoking its key
+voids its remaining uses. Acts that cannot decide anything are dropped first, so that nobody below an admin can make
+judging slow by writing many acts.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tallystick.community.entry import Key
 from tallystick.community.rank_reductions import RankReductions
 from tallystick.community.types import ADMIN, CREATED, DEMOTED, INVITED, JOINED, MEMBER, OWNER, PROMOTED, REVOKED
 
-_END: Key = (1 << 64, b"", b"")  # behind every event
+_END: Key = (1 << 64, b"", b"")  # after every event
 
 
 class Setting(msgspec.Struct, frozen=True, order=True, gc=False):
-    """From here on a node has this rank. A lowering stands behind its own event, so that leaving still counts."""
+    """From this key on a node has this rank. A reduction applies after its own event, so that leaving still counts."""
 
     key: Key
     lowers: int
@@ -54,7 +54,7 @@ class Roster:
         self._settings: dict[str, list[Setting]] = {}
         self._places: dict[str, list[tuple[Key, int]]] = {}
         self._lowerings: dict[str, RankReductions] = {}
-        self._invites: dict[tuple[str, int], list[Invite]] = {}  # of a key, to a role; ascending
+        self._invites: dict[tuple[str, int], list[Invite]] = {}  # by key and role; ascending
         ordered = sorted(_deciding(list(acts)), key=lambda act: act.key)
         for act in ordered:
             if act.kind == CREATED:
@@ -67,7 +67,7 @@ class Roster:
                     self._perform(act, self.rank(act.actor, act.key, act.seq))
 
     def rank(self, node: str, key: Key, seq: int) -> int:
-        """The rank of a node at its event with this place and seq: 0 if it is no member there."""
+        """The rank of a node at its event with this key and seq; 0 if it is not a member there."""
         settings = self._settings.get(node)
         if settings is None:
             return 0
@@ -78,28 +78,28 @@ class Roster:
         return rank if lowerings is None else lowerings.lowered(rank, place, seq)
 
     def lines(self) -> Mapping[str, list[Setting]]:
-        """What was set for whom, in order; to see whose events have to be judged again."""
+        """What was set for each node, in order; shows whose events must be judged again."""
         return self._settings
 
     def now(self) -> dict[str, int]:
-        """The rank of each node behind the last act."""
+        """The rank of each node after the last act."""
         return {node: settings[-1].rank for node, settings in self._settings.items()}
 
     def is_member(self, node: str) -> bool:
-        """Whether a node has a rank behind the last act."""
+        """Whether a node has a rank after the last act."""
         settings = self._settings.get(node)
         return settings is not None and settings[-1].rank > 0
 
     def is_revoked(self, node: str) -> bool:
-        """Whether a node had a rank, and has none behind the last act."""
+        """Whether a node had a rank, and has none after the last act."""
         return node in self._settings and not self.is_member(node)
 
     def admits(self, node: str, invite: str) -> bool:
-        """Whether a node that joined now with this invitation would be a member by it."""
+        """Whether a node that joins now with this invitation would become a member."""
         return any(self._usable(node, invite, rank, _END) is not None for rank in (ADMIN, MEMBER))
 
     def _level(self, act: Act) -> int:
-        """On which level an act is judged: that of its actor's rank; a member that leaves is judged with the admins."""
+        """The level at which an act is judged: its actor's rank. A member that leaves is judged with the admins."""
         rank = self.rank(act.actor, act.key, act.seq)
         leaves = rank == MEMBER and act.kind == REVOKED and act.node == act.actor
         return ADMIN if leaves else rank
@@ -124,7 +124,7 @@ class Roster:
         invites.insert(bisect_left(invites, invite.key, key=lambda each: each.key), invite)
 
     def _join(self, act: Act, level: int) -> None:
-        """Admins join on the owner's level, members on the next, when every revocation that may stop them is known."""
+        """Admins join at the owner's level, members at the next, when every revocation that may stop them is known."""
         granted = ADMIN if level == OWNER else MEMBER
         if self.rank(act.actor, act.key, 0) >= granted:
             return
@@ -134,7 +134,7 @@ class Roster:
             self._set(act.actor, Setting(act.key, 0, granted, invite.by))
 
     def _usable(self, actor: str, node: str, granted: int, key: Key) -> Invite | None:
-        """The invitation of a key that makes this actor a member at this place; None if none does, or it is spent."""
+        """The invitation of a key that makes this actor a member at this position; None if none is left."""
         invites = self._invites.get((node, granted), [])
         at = bisect_left(invites, key, key=lambda each: each.key)
         if not at:
@@ -161,7 +161,7 @@ class Roster:
 
 
 def _deciding(acts: Sequence[Act]) -> list[Act]:
-    """Acts that may decide something: of those who may have been admins, joinings by their invitations, leavings."""
+    """Acts that may decide something: acts of possible admins, joins by their invitations, and leavings."""
     founders = {act.node for act in acts if act.kind == CREATED}
     by_founders = [act for act in acts if act.actor in founders and act.rank == ADMIN]
     named = {act.node for act in by_founders if act.kind in (INVITED, PROMOTED)}
@@ -171,5 +171,5 @@ def _deciding(acts: Sequence[Act]) -> list[Act]:
 
 
 def _is_own(act: Act, invited: set[str]) -> bool:
-    """Whether somebody joins by an invitation that may count, or leaves."""
+    """Whether the act is a join by an invitation that may count, or a leaving."""
     return act.node in invited if act.kind == JOINED else act.kind == REVOKED and act.node == act.actor

@@ -1,4 +1,4 @@
-"""Rounds of gossip with every peer, beside each other: one that is slow keeps none of the others waiting."""
+"""Concurrent rounds of gossip, one per peer, so that a slow peer does not delay the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT_A_TIME_MAX = 16
 
 
 class Rounds:
-    """The rounds of one log. `results` says of each peer what came of the last one, or why it failed."""
+    """The rounds of one log. `results` has the result of each peer's last round, or why it failed."""
 
     def __init__(self, log: EventLog, connect: Callable[[Peer], HttpClient]) -> None:
         self._log = log
@@ -27,7 +27,7 @@ class Rounds:
         self.results: dict[str, dict[str, Any]] = {}
 
     async def begin(self, peers: Sequence[Peer], *, local_only: bool = False) -> None:
-        """Begin a round with every peer with whom none is under way."""
+        """Start a round with every peer that has none in progress."""
         for peer in peers:
             if peer.key not in self._under_way and len(self._under_way) < AT_A_TIME_MAX:
                 task = asyncio.create_task(self._round(peer, local_only=local_only))
@@ -35,11 +35,11 @@ class Rounds:
                 task.add_done_callback(lambda _, key=peer.key: self._under_way.pop(key, None))  # type: ignore[misc]
 
     async def finish(self) -> None:
-        """Wait for the rounds that are under way."""
+        """Wait for the rounds in progress."""
         await asyncio.gather(*self._under_way.values(), return_exceptions=True)
 
     async def stop(self) -> None:
-        """Give up the rounds that are under way; what arrived is stored."""
+        """Cancel the rounds in progress. What arrived is stored."""
         for task in self._under_way.values():
             task.cancel()
         await self.finish()
@@ -49,7 +49,7 @@ class Rounds:
             return
         began = {"at": time.time_ns()}
         try:
-            async with await asyncio.to_thread(self._connect, peer) as client:  # which looks its name up
+            async with await asyncio.to_thread(self._connect, peer) as client:  # which resolves its name
                 result = await SyncClient(self._log).sync_with(client)
             self.results[peer.key] = began | {"result": msgspec.to_builtins(result)}
         except (errors.TallyError, OSError) as problem:
@@ -58,7 +58,7 @@ class Rounds:
 
 
 def _is_local(peer: Peer) -> bool:
-    """Whether a peer is in this node's own network; one whose address is refused is not."""
+    """Whether a peer is in this node's own network. A peer with a refused address is not."""
     try:
         return addresses.check(peer.url, allow_private=True).is_local
     except errors.PeerRefused:

@@ -1,6 +1,6 @@
 """When things are due, as plain functions of a clock: rounds of gossip, and the daily snapshot.
 
-When the snapshot is due next is written down, so that a node that was off at its hour makes up for it.
+The time of the next snapshot is stored, so that a node that was off at that hour catches up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RETRY = timedelta(minutes=10)
 
 
 class Schedule(msgspec.Struct):
-    """The rhythm of one node. In emergency mode rounds are frequent, and with local peers alone."""
+    """The schedule of one node. In emergency mode rounds are frequent, and only with local peers."""
 
     interval_s: float = INTERVAL_S
     emergency_interval_s: float = EMERGENCY_INTERVAL_S
@@ -48,8 +48,8 @@ class Schedule(msgspec.Struct):
 class Ticker:
     """Fires rounds and snapshots on a given clock: `tick(now)` does what is due since the last one.
 
-    With a directory the next snapshot's time is kept there. A snapshot that fails is tried again after ten minutes, and
-    is due until it goes well.
+    With a directory, the time of the next snapshot is stored there. A snapshot that fails is retried every ten minutes
+    until it succeeds.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Ticker:
         self._next_snapshot: datetime | None = None
 
     async def tick(self, now: datetime) -> None:
-        """Do what is due. A round is told whether only local peers may take part."""
+        """Do what is due. The round gets a flag that says whether only local peers may take part."""
         if self._next_snapshot is None:
             self._next_snapshot = self._planned(now)
         if self._last_round is None or (now - self._last_round).total_seconds() >= self.schedule.wait_s:
@@ -86,7 +86,7 @@ class Ticker:
                 self._next_snapshot = self._plan(now)
 
     def _planned(self, now: datetime) -> datetime:
-        """What was planned before this process began; a time to come is worked out again if the hour has changed."""
+        """The time planned before this process started. A future one is computed again if the hour has changed."""
         due = None if self._directory is None else config.read_due(self._directory)
         if due is not None and (due.hour == self.schedule.snapshot_hour or due.at <= now):
             return due.at
@@ -100,7 +100,7 @@ class Ticker:
 
 
 class HasTick(Protocol):
-    """What is run beside a server."""
+    """A ticker that runs next to a server."""
 
     @property
     def schedule(self) -> Schedule: ...
@@ -114,7 +114,7 @@ async def beside(
     now: Callable[[], datetime],
     look: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run a ticker for as long as a server runs. `look` is called every second: other processes may have written."""
+    """Run a ticker while a server runs. `look` is called every second, because other processes may have written."""
     server = asyncio.ensure_future(serving)
     try:
         while not server.done():
@@ -128,7 +128,7 @@ async def beside(
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run one piece of asynchronous work to its end, from a thread that has an event loop or has none."""
+    """Run a coroutine to its end, from a thread with or without an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""The endpoints of gossip as an ASGI app, for `tally community sync --listen` and for whoever mounts it.
+"""The endpoints of gossip as an ASGI app, for `tally community sync --listen` and for servers that mount it.
 
     GET  /sync/v1/heads        HeadsReport                 JSON
     POST /sync/v1/events       Delivery -> Receipt         JSON
@@ -6,9 +6,9 @@
     POST /sync/v1/reconcile    Reconcile -> Reconcile      MessagePack
     GET  /sync/v1/snapshot     the newest snapshot         bytes
 
-Every request is signed (credentials.py), and no body is read before it is known whose it is. Bodies have a limit in
-bytes and in time, peers in how much they ask at a time, answers in how long they wait to be taken; one that sends what
-cannot be signed is shut out for a while.
+Every request is signed (credentials.py), and its sender is known before its body is read. Bodies are limited in bytes
+and in time, peers in how much they request at once, answers in how long they wait to be read. A peer that sends events
+with bad signatures is blocked for a while.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SyncServer:
         self._clock = clock
         self._door = Doorkeeper(log.replica, node=keys.node, listed=listed, clock=clock)
         self._turns = Turns()
-        self._bad: dict[str, tuple[int, int]] = {}  # peer -> bad events, and when the last was
+        self._bad: dict[str, tuple[int, int]] = {}  # peer -> number of bad events, and the time of the last one
 
     async def serve_heads(self) -> HeadsReport:
         """How far this node is."""
@@ -78,7 +78,7 @@ class SyncServer:
         return self._log.heads()
 
     async def serve_events(self, delivery: Delivery, *, peer: str) -> Receipt:
-        """Take what a peer sends."""
+        """Accept what a peer sends."""
         receipt = await asyncio.to_thread(self._log.receive, delivery, peer=peer)
         bad = sum(each.reason == "invalid_signature" for each in receipt.rejected_reasons)
         if bad:
@@ -100,7 +100,7 @@ class SyncServer:
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """While the app is up, this node's events are handed on. Whoever mounts it starts the fan-out itself."""
+        """Send new events to peers while the app runs. A server that mounts the app starts the fan-out itself."""
         if self._fanout is not None:
             self._fanout.start()
         try:
@@ -130,7 +130,7 @@ class SyncServer:
     async def _snapshot(self, peer: str, body: bytes) -> tuple[bytes, str]:
         found = await asyncio.to_thread(self._snapshots.latest) if self._snapshots else None
         if found is None:
-            raise errors.SnapshotRejected(reason="there is none here")
+            raise errors.SnapshotRejected(reason="this node has none")
         return dump(found), BYTES
 
     # --- the way in and out ----------------------------------------------------------------------------------------
@@ -165,9 +165,9 @@ class SyncServer:
         return endpoint
 
     async def _admitted(self, request: Request) -> Asking:
-        """Who asks, if they may: by the head alone."""
+        """The sender of a request, if it may read; decided from the headers."""
         asking = self._door.identify(request.headers, method=request.method, path=request.url.path)
-        await asyncio.to_thread(self._log.refresh)  # another process may have invited it a moment ago, or revoked it
+        await asyncio.to_thread(self._log.refresh)  # another process may just have invited or revoked it
         asking = self._door.admit(asking)
         self._require_conduct(asking.node)
         return asking
@@ -177,7 +177,7 @@ class SyncServer:
     ) -> tuple[bytes, str]:
         body = await asyncio.wait_for(_body(request), BODY_SECONDS_MAX)
         if credentials.digest(body) != asking.digest:
-            raise errors.PeerRefused(peer=asking.node, reason="the body is not the one that was signed")
+            raise errors.PeerRefused(peer=asking.node, reason="the body is not the signed one")
         return await serve(asking.node, body)
 
     def _require_conduct(self, peer: str) -> None:
@@ -194,19 +194,19 @@ class SyncServer:
         )
         headers = {credentials.NODE: self._keys.node, credentials.SIGNATURE: self._keys.sign(text).hex()}
         if status in _UNREAD:
-            headers["connection"] = "close"  # the body was not read, and is not waited for
+            headers["connection"] = "close"  # the body was not read, and is not awaited
         return _Answer(content, turn, status_code=status, headers=headers, media_type=kind)
 
 
 class _Answer(Response):
-    """An answer on its way, a slice at a time. The turn ends when it was taken, or has waited too long for that."""
+    """An answer that is sent in slices. The turn ends when the peer has read it, or was too slow."""
 
     def __init__(self, content: bytes, turn: RequestTurn | None, **options: Any) -> None:
         super().__init__(content, **options)
         self._turn = turn
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it. Without its end, the server closes the connection."""
+        """Send the answer. If it is cut short, the server closes the connection."""
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(ANSWER_SECONDS_MAX):
@@ -228,7 +228,7 @@ def _end(turn: RequestTurn | None) -> None:
 
 
 async def _body(request: Request) -> bytes:
-    """The body, as far as it is allowed to go."""
+    """Read the body, up to the limit."""
     found = bytearray()
     async for chunk in request.stream():
         found += chunk

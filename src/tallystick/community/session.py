@@ -1,11 +1,11 @@
 """One round of gossip with one peer, as a generator: it yields requests and is sent the responses.
 
-First the feeds' ends, which find everything that is missing at the end of a feed; then evidence of forks; then set
-reconciliation over the counted sets, which finds any difference that is left; last the lamports that keep events held.
-The same code runs over HTTP and in the simulator. An interrupted round loses nothing: what arrived is stored.
+First the ends of feeds, which reveal everything that is missing there; then evidence of forks; then set reconciliation
+over the counted sets, which finds all other differences; last the lamports that held events wait for. The same code
+runs over HTTP and in the simulator. An interrupted round loses nothing: what arrived is stored.
 
-A round has a budget of requests, which grows with what arrives: a peer that brings little is left soon, and the rest
-is the next round's. State is looked at under the lock of the node, and never across a request.
+A round has a budget of requests, which grows with what arrives: a round with a peer that brings little ends soon, and
+the next round continues. State is read under the lock of the node, which is never held during a request.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ ROUNDS_MAX = 64
 PASSES_MAX = 1000
 NEED_MAX = 200_000
 REQUESTS_MAX = 64
-EVENTS_PER_REQUEST = 50  # so many events that arrived, or were taken, earn one request more
+EVENTS_PER_REQUEST = 50  # this many events that arrived or were sent allow one more request
 BRANCH_MAX = 20_000
 
 Talk: TypeAlias = "Generator[Request, Response, None]"
 
 
 class RoundCounts(msgspec.Struct):
-    """What a round moved."""
+    """How much a round transferred."""
 
     sent: int = 0
     received: int = 0
@@ -74,11 +74,11 @@ class SyncSession:
 
     @property
     def community(self) -> str:
-        """The community it is about."""
+        """The id of the community."""
         return self._node.community
 
     def run(self) -> Talk:
-        """The round, as far as its budget goes."""
+        """Run the round until its budget is used up."""
         try:
             yield from self._round()
         except _Spent:
@@ -99,14 +99,14 @@ class SyncSession:
         yield from self._climb()
 
     def take_back(self) -> Talk:
-        """Fetch what the peer has of this node's own feed, and this node has not."""
+        """Fetch the part of this node's own feed that the peer has and this node lacks."""
         theirs = cast(HeadsReport, (yield self._count(HeadsRequest(community_id=self._node.community))))
         own = str(self._replica.node)
         tips = {author: tip for author, tip in (theirs.tips or {}).items() if author == own}
         yield from self._pull_tips(msgspec.structs.replace(theirs, tips=tips))
 
     def push_by_type(self, theirs: HeadsReport) -> Talk:
-        """All that can be done for a peer that says only the highest lamport of each type: it may miss events."""
+        """Push events to a peer that only reports the highest lamport of each type. It may still miss some."""
         heads = theirs.heads_by_type
         with self._node.lock:
             entries = [e for e in self._replica.counted.entries() if e.lamport > heads.get(e.type, 0)]
@@ -124,7 +124,7 @@ class SyncSession:
                 return
 
     def _follow(self, ranges: dict[str, tuple[int, int]]) -> Generator[Request, Response, int]:
-        """Fetch whole what of an author without a rank has no room here, and take it if its last event counts."""
+        """Fetch the events of an author without a rank that did not fit, and accept them if the last one counts."""
         found = 0
         for author, (after, until) in ranges.items():
             room = self._replica.room(author)
@@ -135,7 +135,7 @@ class SyncSession:
         return found
 
     def _branch(self, author: str, after: int, until: int) -> Generator[Request, Response, list[Event]]:
-        """A part of a feed, not taken in."""
+        """Fetch a part of a feed without adding it."""
         branch: list[Event] = []
         for _ in range(PASSES_MAX):
             begin = branch[-1].seq if branch else after
@@ -180,7 +180,7 @@ class SyncSession:
             yield self._count(delivery)
 
     def _settle_branches(self) -> Talk:
-        """Ask for the branch that a floor has settled, where this node has another one or none."""
+        """Fetch the branch that a floor has settled, if this node has another one or none."""
         with self._node.lock:
             unsettled = self._replica.unsettled()
             begins = {author: self._replica.feed(author).base.seq for author in unsettled}
@@ -202,7 +202,7 @@ class SyncSession:
             if answer.floor != floor:
                 return
             message = reconciler.answer(answer.message)
-            if message is None or len(reconciler.need) > NEED_MAX:  # a peer cannot make us remember without end
+            if message is None or len(reconciler.need) > NEED_MAX:  # bounds what a peer can make this node remember
                 break
         self.tally.differed = bool(reconciler.have or reconciler.need)
         yield from self._fetch_links(sorted(reconciler.need))
@@ -216,7 +216,9 @@ class SyncSession:
             yield from self._fetch(Fetch(community_id=self._node.community, links=chunk))
 
     def _climb(self) -> Talk:
-        """Ask what the lamports of held events rest on: rungs that we may not have, because they do not count."""
+        """Ask for the events that justify the lamports of held ones. This node may lack them because they do not
+        count.
+        """
         for _ in range(ROUNDS_MAX):
             with self._node.lock:
                 before, reach, goal = self._replica.ceiling, self._replica.reach, self._replica.held.highest()
@@ -250,7 +252,7 @@ class SyncSession:
 
 
 def answer(node: GossipNode, request: Request, *, peer: str) -> Response:
-    """The other side of a round: what a node says to a request."""
+    """The other side of a round: a node's response to a request."""
     if isinstance(request, HeadsRequest):
         return node.heads()
     if isinstance(request, Delivery):
@@ -259,4 +261,4 @@ def answer(node: GossipNode, request: Request, *, peer: str) -> Response:
         return node.fetch(request)
     if isinstance(request, Reconcile):
         return node.reconcile(request)
-    raise errors.BadMessage(what="the request", reason="it is of no known kind")
+    raise errors.BadMessage(what="the request", reason="its kind is unknown")

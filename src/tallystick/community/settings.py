@@ -1,5 +1,6 @@
-"""What an operator can set of a community's node, each by a variable: how far behind the head a snapshot ends, when it
-is made, how often peers are called, and when events and snapshots go."""
+"""Settings of a community's node, each from an environment variable: how far behind the head a snapshot ends, when it
+is made, how often peers are called, and when events and snapshots are removed.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class NodeSettings(msgspec.Struct, frozen=True):
     emergency_seconds: float
 
     def schedule(self, *, hour: int | None = None, every: float | None = None, emergency: bool = False) -> Schedule:
-        """The rhythm of its rounds and snapshots; what is given here counts before what is set."""
+        """The schedule of rounds and snapshots. Arguments override the settings."""
         return Schedule(
             interval_s=every or self.interval_seconds,
             emergency_interval_s=self.emergency_seconds,
@@ -37,7 +38,7 @@ class NodeSettings(msgspec.Struct, frozen=True):
 
 
 def settings(environment: Mapping[str, str] = os.environ) -> NodeSettings:
-    """What the environment says, and the defaults for the rest."""
+    """The settings from the environment, with defaults for the rest."""
 
     def number(name: str, default: float, *, least: float, most: float) -> float:
         return variables.number(PREFIX + name, default, least=least, most=most, environment=environment)

@@ -1,8 +1,8 @@
-"""Signed snapshots: the states of all views after a floor, with what it takes to go on from there.
+"""Signed snapshots: the states of all views after a floor, and everything needed to continue from there.
 
 A file is `<lamport>.bin`: the magic "TALLYSNP", the format 1, the SHA-256 of the rest, then MessagePack, deflated.
-Written beside and renamed, so that there is never half of one. A snapshot is never an authority over events: it is
-used when its signer is trusted and nothing here contradicts it.
+The file is written under another name and renamed, so it is never incomplete. A snapshot has no authority over events:
+it is used if its signer is trusted and no event here contradicts it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SNAPSHOT_BYTES_MAX = 1 << 30
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What was signed: the states of all views as canonical JSON, and per author the seq and link they go up to."""
+    """The signed content: the states of all views as canonical JSON, and per author the last covered seq and link."""
 
     schema_version: int
     community_id: str
@@ -58,17 +58,17 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> dict[str, Any]:
-        """The state of every view: the union of what their snapshot_state() gave."""
+        """The state of every view: the union of their snapshot_state() results."""
         return {name: canonical.decode(text) for name, text in self.states.items()}
 
     @property
     def base(self) -> Base:
-        """Where a node that begins with this snapshot begins."""
+        """The base of a node that starts with this snapshot."""
         floor = floors.digest(self.heads, self.acts, self.nodes)
         return Base(self.heads, self.acts, self.nodes, self.lamport, floor)
 
     def verify(self, community: str, trusted: builtins.set[str]) -> None:
-        """Refuse a snapshot of another community, of another signer, or one that was changed."""
+        """Refuse a snapshot of another community, of another signer, or with changes."""
         if self.community_id != community or self.schema_version != 1:
             raise errors.SnapshotRejected(reason="it belongs to another community or format")
         if self.signer not in trusted:
@@ -79,16 +79,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_snapshot(log: EventLog, engine: ReplayEngine, signing_kp: KeyPair, at_lamport: int | None = None) -> Snapshot:
-    """A snapshot by replay up to a cut: `at_lamport`, or as far behind the head as events may still be on their way."""
+    """Build a snapshot by replay up to `at_lamport`, or to as far behind the head as late events may still arrive."""
     lamport = max(log.head() - settings().snapshot_lag, 0) if at_lamport is None else at_lamport
     covered = floors.cover(log.replica, floors.heads_at(log.replica, lamport))
     if covered is None:
-        raise errors.SnapshotRejected(reason="what it would cover is not all here")
+        raise errors.SnapshotRejected(reason="some of what it would cover is missing here")
     return _signed(log, covered.base, pack(engine.states_of(covered)), signing_kp, after=log.replica.base.floor)
 
 
 def of_floor(log: EventLog, engine: ReplayEngine, signing_kp: KeyPair) -> Snapshot:
-    """A snapshot of the floor that this node has reached, by its own word: it has folded what the floor covers."""
+    """A snapshot of the floor that this node has reached, from its own fold of what the floor covers."""
     states = engine.floor_states()
     if states is None:
         raise errors.SnapshotRejected(reason="there is no floor, or a view that does not know what it covers")
@@ -114,17 +114,17 @@ def _signed(log: EventLog, base: Base, states: dict[str, bytes], signing_kp: Key
 
 
 def declare_floor(log: EventLog, snapshot: Snapshot, founder_kp: KeyPair) -> Event:
-    """Make what a snapshot covers everybody's floor, so that a newcomer may begin there. The founder's act."""
+    """Declare what a snapshot covers as the floor, so that newcomers can start there. Only for the founder."""
     if founder_kp.node != log.community:
         raise errors.SnapshotRejected(reason="only the founder declares a floor")
     return log.append_local(POLICY, floors.payload_of(snapshot.base, snapshot.after), founder_kp)
 
 
 def restore_from_snapshot(snap: Snapshot, engine: ReplayEngine, log: EventLog, *, trusted: builtins.set[str]) -> None:
-    """Verify, restore the views, and apply every event that the snapshot does not cover.
+    """Verify a snapshot, restore the views from it, and apply every event that it does not cover.
 
-    A log that begins at this snapshot, or has reached its floor, goes on from it. A log that has the events themselves
-    does so only if every covered event stands before all others in the merged order; else it folds everything.
+    A log that starts at this snapshot, or has reached its floor, continues from it. A log that has the events
+    themselves does so only if all covered events come first in the merged order; otherwise it folds everything.
     """
     snap.verify(log.community, trusted)
     replica = log.replica
@@ -133,7 +133,7 @@ def restore_from_snapshot(snap: Snapshot, engine: ReplayEngine, log: EventLog, *
         return
     covered = floors.cover(replica, snap.heads)
     if covered is None or covered.base.floor != snap.base.floor:
-        raise errors.SnapshotRejected(reason="this log does not have what it covers, or has something else")
+        raise errors.SnapshotRejected(reason="this log lacks what it covers, or has other events")
     engine.resume(snap.states, [entry.key for entry in covered.entries])
 
 
@@ -145,7 +145,7 @@ class SnapshotStore:
         self._community = community_id
 
     def write(self, snap: Snapshot, *, at_ns: int | None = None) -> None:
-        """Write one, whole or not at all; its name is its lamport, `at_ns` its age if not the time of this machine."""
+        """Write a snapshot atomically. Its lamport is its name; `at_ns` replaces this machine's time as its age."""
         self._directory.mkdir(parents=True, exist_ok=True)
         path = self._directory / f"{snap.lamport}.bin"
         beside = path.with_suffix(".writing")
@@ -159,14 +159,14 @@ class SnapshotStore:
         _sync_directory(self._directory)
 
     def read(self, lamport: int) -> Snapshot:
-        """The snapshot of this lamport; a damaged one is refused."""
+        """Read the snapshot with this lamport. A damaged one is refused."""
         snap = load((self._directory / f"{lamport}.bin").read_bytes())
         if snap.community_id != self._community:
             raise errors.SnapshotRejected(reason="it belongs to another community")
         return snap
 
     def latest(self) -> Snapshot | None:
-        """The one that covers most, among those that are whole."""
+        """The intact snapshot that covers the most."""
         for lamport in reversed(self.list()):
             try:
                 return self.read(lamport)
@@ -189,7 +189,9 @@ class SnapshotStore:
         (self._directory / f"{lamport}.bin").unlink()
 
     def prune(self, keep_last_n: int = SNAPSHOTS_KEPT, *, keep: Collection[int] = ()) -> None:
-        """Remove all but the newest, and those of these lamports: a log may begin at one, or its floor lie there."""
+        """Remove all but the newest and those with these lamports: a log may start at one, or its floor may be
+        there.
+        """
         if keep_last_n < 1:
             raise errors.InvalidValue(what="keep_last_n", value=keep_last_n, must="at least 1")
         for lamport in set(self.list()[:-keep_last_n]) - set(keep):
@@ -203,10 +205,10 @@ def dump(snap: Snapshot) -> bytes:
 
 
 def load(data: bytes) -> Snapshot:
-    """A snapshot from its bytes, however hostile they are."""
+    """Decode a snapshot. The bytes may be hostile."""
     body = data[len(MAGIC) + 32 :]
     if not data.startswith(MAGIC) or hashlib.sha256(body).digest() != data[len(MAGIC) : len(MAGIC) + 32]:
-        raise errors.SnapshotRejected(reason="its bytes are damaged, or it is none")
+        raise errors.SnapshotRejected(reason="its bytes are damaged, or are not a snapshot")
     unpacker = zlib.decompressobj()
     try:
         text = unpacker.decompress(body, SNAPSHOT_BYTES_MAX)

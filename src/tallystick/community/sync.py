@@ -1,7 +1,7 @@
 """Gossip over HTTP: a round with a peer, and when rounds are due.
 
-Peers are a list with keys; no address is ever taken from a message, no redirect is followed, and an answer that the
-peer's key has not signed is no answer.
+Peers come from a list with keys. No address is ever taken from a message, no redirect is followed, and an answer that
+is not signed with the peer's key is refused.
 """
 
 from __future__ import annotations
@@ -44,23 +44,25 @@ SNAPSHOT_BYTES_MAX = 256 << 20
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """Whom to gossip with: where it is, and the key that its answers must carry."""
+    """A peer: its URL, and the key that must sign its answers."""
 
     url: str
     key: str
 
 
 class SyncResult(msgspec.Struct, frozen=True):
-    """What a round moved."""
+    """How much a round transferred."""
 
     sent_count: int
     received_count: int
     duration_ms: int
-    cut_short: bool = False  # the budget of the round was used up, and the rest is the next round's
+    cut_short: bool = False  # the budget was used up; the next round continues
 
 
 class HttpClient:
-    """Signed requests to one peer. Over https its certificate must be valid for its name; `tls` says who may vouch."""
+    """Signed requests to one peer. With https its certificate must be valid for its name; `tls` sets the
+    authorities.
+    """
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class HttpClient:
         )
 
     async def ask(self, request: Request) -> Response:
-        """Put one request of a session."""
+        """Send one request of a session and return the answer."""
         if isinstance(request, HeadsRequest):
             return _decoded(await self._send("GET", "/sync/v1/heads", b""), HeadsReport, self.peer)
         if isinstance(request, Reconcile):
@@ -163,7 +165,7 @@ class SyncClient:
         self._seconds_max = seconds_max
 
     async def sync_with(self, client: HttpClient) -> SyncResult:
-        """One round with a peer. What arrived is stored, whatever happens to the rest of the round."""
+        """Run one round with a peer. What arrived is stored, even if the round fails later."""
         started = time.monotonic()
         session = SyncSession(self._log, client.peer.key)
         await self.talk(client, session.run)
@@ -171,7 +173,7 @@ class SyncClient:
         return SyncResult(session.tally.sent, session.tally.received, taken_ms, session.tally.cut_short)
 
     async def talk(self, client: HttpClient, begin: Callable[[], Talk]) -> None:
-        """Put the requests of a talk to a peer, one after the other."""
+        """Send the requests of a session to a peer, one after the other."""
         await asyncio.to_thread(self._log.refresh)
         try:
             async with asyncio.timeout(self._seconds_max):
@@ -183,7 +185,7 @@ class SyncClient:
     async def _talk(self, client: HttpClient, talk: Talk) -> None:
         request = await asyncio.to_thread(self._advance, talk, None)
         while request is not None:
-            credentials.require_welcome(self._log.replica, client.peer.key)  # a round may bring its revocation
+            credentials.require_welcome(self._log.replica, client.peer.key)  # the round may deliver its revocation
             answer = await client.ask(request)
             request = await asyncio.to_thread(self._advance, talk, answer)
 
@@ -208,7 +210,7 @@ def _read(body: bytes, read: Callable[[bytes], Said], peer: Peer) -> Said:
 
 
 def trusting(ca_file: str) -> ssl.SSLContext:
-    """TLS that verifies as ever, but takes the word of the authorities in this file instead of the public ones."""
+    """TLS that verifies as usual, with the authorities in this file instead of the public ones."""
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as problem:
@@ -216,5 +218,5 @@ def trusting(ca_file: str) -> ssl.SSLContext:
 
 
 def local_peers(peers: Sequence[Peer]) -> list[Peer]:
-    """The peers in this node's own network: with whom gossip goes on in an emergency."""
+    """The peers in this node's own network, which gossip continues with in an emergency."""
     return [peer for peer in peers if addresses.check(peer.url, allow_private=True).is_local]

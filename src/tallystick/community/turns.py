@@ -1,6 +1,6 @@
-"""Turns: how many requests are answered at a time, so that one peer that stalls keeps no other from being answered.
+"""Turns limit the requests that are answered at once, so that a stalling peer does not block the others.
 
-A turn ends when its answer was taken. Answers that wait to be taken are bounded in bytes too.
+A turn ends when the peer has read the answer. Answers that wait to be read are also limited in bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ BYTES_MAX = 64 << 20
 
 
 class Turns:
-    """So many at a time by one peer's word, and so many in all; yet whoever has none under way gets its turn."""
+    """Limits requests per voucher and in total. A voucher without a request in progress always gets a turn."""
 
     def __init__(self, *, of_one_max: int = OF_ONE_MAX, count_max: int = COUNT_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._of_one_max = of_one_max
@@ -23,7 +23,7 @@ class Turns:
         self._under_way: dict[str, int] = {}
 
     def take(self, peer: str) -> RequestTurn:
-        """One turn, or `Overloaded`."""
+        """Take a turn, or raise `Overloaded`."""
         mine = self._under_way.get(peer, 0)
         if mine >= self._of_one_max or (mine and sum(self._under_way.values()) >= self._count_max):
             raise errors.Overloaded(what="requests of this peer")
@@ -31,8 +31,8 @@ class Turns:
         return RequestTurn(self, peer)
 
     def _hold(self, size: int) -> None:
-        if self._bytes and self._bytes + size > self._bytes_max:  # a single one may be larger: a snapshot
-            raise errors.Overloaded(what="answers that nobody takes")
+        if self._bytes and self._bytes + size > self._bytes_max:  # a single answer may be larger: a snapshot
+            raise errors.Overloaded(what="answers that were not read")
         self._bytes += size
 
     def _end(self, peer: str, size: int) -> None:
@@ -43,7 +43,7 @@ class Turns:
 
 
 class RequestTurn:
-    """One request's turn, until it is ended."""
+    """The turn of one request, until it ends."""
 
     def __init__(self, turns: Turns, peer: str) -> None:
         self._turns: Turns | None = turns
@@ -51,13 +51,13 @@ class RequestTurn:
         self._size = 0
 
     def hold(self, size: int) -> None:
-        """Its answer is there and waits to be taken; `Overloaded` if too much does."""
+        """Count the answer as waiting to be read. Raises `Overloaded` if too much waits."""
         assert self._turns is not None
         self._turns._hold(size)
         self._size = size
 
     def end(self) -> None:
-        """Make room. Safe to call twice."""
+        """End the turn. Safe to call twice."""
         turns, self._turns = self._turns, None
         if turns is not None:
             turns._end(self._peer, self._size)

@@ -1,4 +1,4 @@
-"""The words of a community: its closed set of event types, and the event as users and peers see it."""
+"""The vocabulary of a community: its fixed list of event types, and the event as users and peers see it."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ SNAPSHOTS_KEPT = 7
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """A signed event on the wire: the nine fields of the envelope, then what it takes to verify it alone.
+    """A signed event on the wire: the nine fields of the envelope, then the fields needed to verify it on its own.
 
-    `wall_clock` is `time_ns` as RFC 3339; `lamport` and `author` stand in `meta` too and must agree. The signature is
-    over the text of docs/formats/chain.md. A field that is not here is ignored, since no signature covers it: what has
-    to be carried on stands in `data` or `meta`.
+    `wall_clock` is `time_ns` as RFC 3339; `lamport` and `author` are also in `meta` and must agree. The signature is
+    over the text of docs/formats/chain.md. Other fields are ignored, because no signature covers them: put what has
+    to be passed on into `data` or `meta`.
     """
 
     schema_version: int

@@ -1,11 +1,11 @@
-"""What a node that listens does by itself: rounds of gossip, and once a day a snapshot, floors and retention.
+"""Automatic work of a node that listens: rounds of gossip, and once a day a snapshot, floors and retention.
 
-`tally community sync --listen` and `tally serve` run the same. The time of the daily work is kept in the directory: a
-node that is off at its hour does it when it is on again.
+`tally community sync --listen` and `tally serve` run it. The time of the daily work is stored in the directory: a node
+that is off at that hour does the work when it starts again.
 
-Floors come as slowly as events may go: a founder declares the next one, and an admin asks for it, when there is none,
-or when what the last one covers has had its days and was let go here. A floor before that would begin the wait again.
-So where peers keep up, what was written and lies far enough behind the head is gone after twice the days.
+Floors advance no faster than events may be removed. A founder declares the next floor, and an admin proposes it, when
+there is no floor yet, or when the events under the last one have reached their age and were removed here. An earlier
+floor would restart the wait. So if peers keep up, events far enough behind the head are gone after twice the days.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Tell = Callable[[str], None]
 
 
 class NodeUpkeep:
-    """The upkeep of one node, whose log is in a directory. `tell` is told what was done and what failed."""
+    """The upkeep of one node, whose log is in a directory. `tell` is called with what was done and what failed."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class NodeUpkeep:
         )
 
     async def tick(self, now: datetime) -> None:
-        """Do what is due; what was written down meanwhile counts from now on."""
+        """Do what is due, with the current configuration."""
         try:
             self.place = await asyncio.to_thread(config.read, self._directory)
         except (errors.CommunityMissing, OSError) as problem:
@@ -65,7 +65,7 @@ class NodeUpkeep:
         await self._ticker.tick(now)
 
     async def stop(self) -> None:
-        """Give up what is under way."""
+        """Cancel the work in progress."""
         await self.rounds.stop()
 
     async def _round(self, local_only: bool) -> None:
@@ -77,14 +77,16 @@ class NodeUpkeep:
         await asyncio.to_thread(self.daily)
 
     def daily(self, *, days: float | None = None) -> None:
-        """Make the snapshot, let go what has had its days, and settle what may be settled: the next floor last."""
+        """Make the snapshot, remove what has reached its age, and last declare or propose the next floor."""
         days = self.settings.retention_days if days is None else days
         made = self.snapshot()
         self.retain(days=days)
         self._settle(made, days)
 
     def snapshot(self) -> Snapshot:
-        """A snapshot as of now, written; the same one again keeps its age, from which retention counts."""
+        """Write a snapshot of the current state. If it equals the last one, that one keeps its age, which retention
+        uses.
+        """
         with self._log.lock:
             self._log.refresh()
             made = build_snapshot(self._log, self._engine, self._keys)
@@ -94,7 +96,7 @@ class NodeUpkeep:
         return made
 
     def _settle(self, made: Snapshot, days: float) -> None:
-        """Declare or ask for the next floor, as this node's rank allows; endorse what admins asked for."""
+        """Declare or propose the next floor, depending on this node's rank; endorse proposals of admins."""
         log, keys = self._log, self._keys
         if keys.node == log.community:
             proposals.endorse_floors(log, keys)
@@ -109,17 +111,17 @@ class NodeUpkeep:
         return self._log.replica.roster.now().get(self._keys.node, 0) >= ADMIN
 
     def _wants_floor(self, made: Snapshot, days: float) -> bool:
-        """Whether the next floor may come: there is something to cover, and what the last one covers was let go."""
+        """Whether the next floor is due: it covers something new, and what the last one covers was removed."""
         base = self._log.replica.base
         if made.after != base.floor or made.lamport <= base.lamport:
-            return False  # it was built before the floor that there is, or covers nothing more
+            return False  # it is older than the current floor, or covers nothing new
         if not base.floor:
             return True
         had_its_days = retention.age_ns(self._log, self._files) >= days * retention.DAY_NS
         return had_its_days and self.place.base == base.lamport
 
     def retain(self, *, days: float | None = None) -> None:
-        """Let go what a floor has covered for so many days, and all but the newest snapshots."""
+        """Remove what a floor has covered long enough, and all but the newest snapshots."""
         days = self.settings.retention_days if days is None else days
         log, peers = self._log, [peer.key for peer in self.place.known_peers]
         due = retention.due(log, self._engine, self._files, self._keys, days=days, peers=peers)
@@ -131,7 +133,7 @@ class NodeUpkeep:
         self._files.prune(self.settings.snapshots_keep, keep=needed)  # type: ignore[arg-type]  # None was taken out
 
     def _begin_at(self, lamport: int) -> None:
-        """Write down where the log begins, before anything goes: whoever opens it begins there from now on."""
+        """Store where the log starts before anything is removed: from now on it is opened there."""
         written = config.read(self._directory)
         if written.base != lamport:
             written.base = lamport

@@ -17,7 +17,7 @@ def varint(number: int) -> bytes:
 
 
 class VarintReader:
-    """Takes numbers and bytes off a message from its start; what is not there is refused."""
+    """Reads numbers and bytes from the start of a message. A message that is too short is refused."""
 
     def __init__(self, message: bytes) -> None:
         self._message = message

@@ -35,11 +35,11 @@ from tallystick.store.views import BY_KIND
 PREFIX = "community."
 TOKEN_BYTES = 16
 
-STREAMS = 1000  # asked for at a time
+STREAMS = 1000  # read at a time
 
 
 class CountedBase:
-    """Who counts in one community up to a position, and the state that everything else is folded onto."""
+    """Which events count in one community up to a position, and the state that the others are folded onto."""
 
     def __init__(self, replica: Replica, begin: bytes | None) -> None:
         self.community = replica.community
@@ -58,14 +58,14 @@ class CountedBase:
 
 
 class Beginning(msgspec.Struct, frozen=True):
-    """Where a log begins that does not hold its whole community: what a snapshot covers, and the states there."""
+    """Where a log starts that lacks part of its community: what a snapshot covers, and the states there."""
 
     base: Base
     states: dict[str, bytes]
 
 
 class ViewProjection(Projection):
-    """The rows of a view. A subclass says which view it makes, and under which name snapshots hold its state."""
+    """The rows of a view. A subclass names the view, and the key of its state in snapshots."""
 
     name = "ViewProjection"
     order = BY_LAMPORT
@@ -79,21 +79,21 @@ class ViewProjection(Projection):
         self._standings: dict[str, CountedBase] = {}
         self._following: dict[str, _Following] = {}
         self._view: MaterialisedView | None = None
-        self._at: Any = None  # the state that the view stands at
+        self._at: Any = None  # the current state of the view
         self._roster: Roster = Roster(())
 
     def make_view(self, roster: Callable[[], Roster]) -> MaterialisedView:
-        """A new view. `roster` gives who is who, for views that show it."""
+        """Create a view. `roster` is for views that show the members."""
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
-        """What goes to the workers: not the log that was read, nor the view, which is made anew there."""
+        """What is sent to the workers: neither the log that was read nor the view, which they create again."""
         return self.__dict__ | {"_following": {}, "_view": None, "_at": None}
 
     # --- before a batch --------------------------------------------------------------------------------------------
 
     def prepare(self, store: Store, *, until: int) -> None:
-        """Read who counts, up to a position."""
+        """Read which events count, up to a position."""
         for kind in _communities(store):
             followed = self._following.get(kind)
             if followed is None or followed.position > until:
@@ -103,7 +103,7 @@ class ViewProjection(Projection):
                 self._standings[kind] = CountedBase(followed.replica, self._settled(kind, followed.replica))
 
     def _settled(self, kind: str, replica: Replica) -> bytes | None:
-        """The state after everything that floors cover; None if there are none."""
+        """The state after everything that floors cover; None without floors."""
         known = self._standings.get(kind)
         if known is not None and known.floor == replica.base.heads:
             return known.begin
@@ -121,11 +121,11 @@ class ViewProjection(Projection):
     # --- folding ---------------------------------------------------------------------------------------------------
 
     def initial(self) -> Any:
-        """Nothing yet: where a fold begins depends on the community."""
+        """Empty: where a fold starts depends on the community."""
         return None
 
     def apply(self, state: Any, event: envelope.Event) -> Any:
-        """The state after an event; the same one if it does not count, or is none of the view's."""
+        """The state after an event; unchanged if it does not count, or the view does not handle it."""
         standing = self._standings[event.stream.partition("/")[0]]
         if state is None:
             state = self._stand(standing, canonical.decode(standing.begin) if standing.begin else None)
@@ -139,7 +139,7 @@ class ViewProjection(Projection):
         return self._state()
 
     def mark(self, event: envelope.Event) -> bytes | None:
-        """The place in the merged order, that of the event itself if it was kept aside; then the standing."""
+        """The position in the merged order (of the inner event if it was set aside), then the counted base."""
         standing = self._standings.get(event.stream.partition("/")[0])
         if names.is_aside(event.stream) and event.type == ASIDE_EVENT and event.payload and standing is not None:
             entry = from_aside(FeedStreams(standing.community), event.data["event"])
@@ -149,7 +149,7 @@ class ViewProjection(Projection):
         return mark if mark is None or standing is None else mark + standing.token
 
     def _stand(self, standing: CountedBase, state: Any) -> Any:
-        """Put the view at a state, which is its own from then on."""
+        """Give the view a state, which it owns from then on."""
         self._roster = standing.roster
         self._standing_at(state)
         return self._state()
@@ -163,7 +163,7 @@ class ViewProjection(Projection):
         return self._view
 
     def _state(self) -> Any:
-        """The state of the view: the thing itself if it shows it, so that folding does not copy it for every event."""
+        """The state of the view. If the view exposes it, no copy is made for each event."""
         assert self._view is not None
         live = getattr(self._view, "live_state", None)
         self._at = self._view.snapshot_state() if live is None else live()
@@ -171,7 +171,7 @@ class ViewProjection(Projection):
 
 
 class _Following:
-    """The log as far as it was read, by a node without a voice."""
+    """The log as far as it was read, in a node that never writes."""
 
     def __init__(self, store: Store, community: str, base: Base | None) -> None:
         self.replica = Replica(community, base=base)
@@ -185,7 +185,7 @@ class _Following:
         return self._keeper.position
 
     def read(self, store: Store, until: int) -> bool:
-        """Read on; says whether something was found."""
+        """Read more. Returns whether something was found."""
         self._keeper.store = store
         new: list[FeedEntry] = []
         forks: list[tuple[FeedEntry, FeedEntry]] = []
@@ -213,7 +213,7 @@ def _communities(store: Store) -> Iterator[str]:
 
 
 def _entry(event: envelope.Event) -> FeedEntry | None:
-    """The event of a feed that a stored event holds; None for other things that are kept."""
+    """The event of a feed inside a stored event; None for other stored things."""
     if not names.is_aside(event.stream):
         return from_store(event, chain.GENESIS)
     if event.type == ASIDE_EVENT:

@@ -1,4 +1,4 @@
-"""Between the wire and a feed: `Event` to and from `FeedEntry`, strict in both directions."""
+"""The wire format of feeds: `Event` to and from `FeedEntry`, strict in both directions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _second(seconds: int) -> str:
 
 
 def wall_clock(time_ns: int) -> str:
-    """The instant as RFC 3339, in nanoseconds, so that it is the same instant exactly."""
+    """The instant as RFC 3339 with nanoseconds, so that no precision is lost."""
     seconds, rest = divmod(time_ns, 1_000_000_000)
     return f"{_second(seconds)}.{rest:09d}Z"
 
@@ -55,7 +55,7 @@ def dump(event: Event) -> bytes:
 
 
 def load(text: bytes) -> Event:
-    """An event from its bytes; what has not its form is refused."""
+    """Decode an event. Bytes in another form are refused."""
     try:
         return _decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
@@ -68,7 +68,9 @@ def malformed(reason: str) -> errors.EventLogError:
 
 
 def entries(events: Sequence[Event]) -> list[FeedEntry | errors.EventLogError]:
-    """Unverified entries with everything but the link, or why there is none. Encoding many at once is cheaper."""
+    """Unverified entries, complete except for the link, or an error for each that is malformed. Encoding many at once
+    is cheaper.
+    """
     try:
         payloads = canonical.encode_many([event.data for event in events])
         metas = canonical.encode_many([event.meta for event in events], what="meta")
@@ -94,7 +96,7 @@ def _entry(event: Event, payload: bytes, meta: bytes, checksum: bytes) -> FeedEn
     try:
         id_ = ids.from_ulid(event.event_id)
     except ValueError:
-        return malformed("event_id is no ULID")
+        return malformed("event_id is not a ULID")
     previous, signature = _unhex(event.previous, 32), _unhex(event.signature, 64)
     if previous is None or signature is None:
         return malformed("previous or signature is not lower-case hex of its length")
@@ -116,7 +118,7 @@ def _entry(event: Event, payload: bytes, meta: bytes, checksum: bytes) -> FeedEn
 
 
 def _fault(event: Event, payload: bytes, meta: bytes) -> str | None:
-    """What is wrong with the form of an event; None if nothing is."""
+    """What is wrong with the form of an event; None if it is valid."""
     least = min(event.schema_version, event.lamport, event.seq)
     if least < 1 or max(event.schema_version, event.lamport, event.seq) > limits.INT_MAX:
         return "schema_version, lamport or seq is not from 1 to 2^63-1"
@@ -125,23 +127,23 @@ def _fault(event: Event, payload: bytes, meta: bytes) -> str | None:
     if len(payload) + len(meta) > limits.EVENT_BYTES_MAX:
         return f"it has more than {limits.EVENT_BYTES_MAX} bytes"
     if not _is_type(event.event_type):
-        return "event_type is no name"
+        return "event_type is not a valid name"
     if event.schema_version > names.VERSION_MAX:
         return f"schema_version is past {names.VERSION_MAX}"
     if meta == b'{"alg":"ed25519","author":"%b","lamport":%d}' % (event.author.encode(), event.lamport):
-        return None  # as every author here writes it: nothing else has to be looked at
+        return None  # as every author of this version writes it: nothing else to check
     if not _is_readable(meta):
-        return "org, app, env, source or source_seq in its meta is of another kind"
+        return "org, app, env, source or source_seq in its meta has the wrong type"
     told = event.meta
     if told.get("lamport") != event.lamport or type(told.get("lamport")) is not int:
-        return "lamport is not what meta says"
+        return "lamport differs from the one in meta"
     if told.get("author") != event.author or told.get("alg") != "ed25519":
-        return "author or alg is not what meta says"
+        return "author or alg differs from meta"
     return None
 
 
 def _unhex(text: str, size: int) -> bytes | None:
-    """The bytes of a hex text in its one form; None if it is none of this length."""
+    """The bytes of a lower-case hex text; None if it is anything else, or has another length."""
     try:
         found = bytes.fromhex(text)
     except ValueError:
@@ -150,7 +152,7 @@ def _unhex(text: str, size: int) -> bytes | None:
 
 
 class _Read(msgspec.Struct, gc=False):
-    """What stores read of meta, so what no event may bring in another kind."""
+    """The fields of meta that stores read. No event may have them with another type."""
 
     org: str | None = None
     app: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -11,10 +11,43 @@ from tallystick import errors
 from tallystick.event import canonical
 
 Draft: TypeAlias = "tuple[str, int, bytes, int, bytes, bytes, bytes, bytes | None]"
-"""What an appender has decided: type, version, id, time, payload, meta, checksum, signature."""
+"""What an appender has decided about an event: the fields that `InDraft` numbers."""
 
 Row: TypeAlias = "tuple[int, str, int, str, int, bytes, int, bytes | None, bytes, bytes, bytes, bytes | None]"
-"""A recorded event as the plain tuple of its fields, in `Event` order. Hot paths carry rows, users see events."""
+"""A recorded event as a tuple of its fields, in the order of `Event`: engines write rows, users see events.
+
+Drafts and rows are plain tuples. As named tuples, `files: batches of 1,000, everything on` would take a fifth longer.
+"""
+
+
+class InDraft:
+    """The places of the fields in a draft: `draft[InDraft.meta]`."""
+
+    type: Final = 0
+    version: Final = 1
+    id: Final = 2
+    time: Final = 3
+    payload: Final = 4
+    meta: Final = 5
+    checksum: Final = 6
+    signature: Final = 7
+
+
+class InRow:
+    """The places of the fields in a row: `row[InRow.link]`."""
+
+    position: Final = 0
+    stream: Final = 1
+    seq: Final = 2
+    type: Final = 3
+    version: Final = 4
+    id: Final = 5
+    time: Final = 6
+    payload: Final = 7
+    meta: Final = 8
+    checksum: Final = 9
+    link: Final = 10
+    signature: Final = 11
 
 
 class NewEvent(msgspec.Struct, frozen=True):
@@ -92,7 +125,7 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def row(self) -> Row:
-        """The fields as a plain tuple."""
+        """The fields as a tuple."""
         return (
             self.position,
             self.stream,

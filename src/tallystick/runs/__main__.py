@@ -1,4 +1,4 @@
-"""`python -m tallystick.runs`: write the shipped JSON Schemas anew from the classes."""
+"""`python -m tallystick.runs`: generate the shipped JSON Schemas from the classes."""
 
 from pathlib import Path
 

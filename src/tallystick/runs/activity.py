@@ -36,7 +36,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActivityQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """All given conditions must hold. `artifact` is a name or the beginning of a hash, `commit` may be shortened."""
+    """Conditions that must all hold. `artifact` is a name or the start of a hash, `commit` may be abbreviated."""
 
     run: str | None = None
     node: str | None = None
@@ -48,7 +48,7 @@ class ActivityQuery(msgspec.Struct, frozen=True, kw_only=True):
     time_until: int | None = None
 
     def wants(self, found: Activity) -> bool:
-        """Whether an attempt is asked for."""
+        """Whether an attempt matches."""
         exact = (("node", self.node), ("worker", self.worker), ("actor", self.actor), ("run", self.run))
         if any(value is not None and getattr(found, key) != value for key, value in exact):
             return False
@@ -62,9 +62,9 @@ class ActivityQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunTelemetry(msgspec.Struct):
-    """The answer: what was found, in order of run and start; and what could not be read, with the reason.
+    """The result: attempts, ordered by run and start, and what could not be read, with the reason.
 
-    That is a run by its id, or lost positions: a run that is gone as a whole is in no list.
+    What could not be read is a run, by its id, or lost positions: a run that is lost completely is in no list.
     """
 
     activities: list[Activity] = []
@@ -72,7 +72,7 @@ class RunTelemetry(msgspec.Struct):
 
 
 def telemetry(store: Store, question: ActivityQuery | None = None) -> RunTelemetry:
-    """Ask every run of a store, or one."""
+    """Search every run of a store, or one."""
     question = question or ActivityQuery()
     found = RunTelemetry()
     for run in [question.run] if question.run is not None else run_ids(store):
@@ -93,7 +93,7 @@ def telemetry(store: Store, question: ActivityQuery | None = None) -> RunTelemet
 
 
 def activities(state: RunState) -> Iterator[Activity]:
-    """Every attempt that this run made itself: what a fork inherited is told by its parent."""
+    """Every attempt that this run made itself. Inherited ones are listed with the parent run."""
     sessions = {session.session: session for session in state.sessions}
     for item in [*state.work_items, *state.removed_items]:
         for attempt in item.history:
@@ -119,7 +119,7 @@ def activities(state: RunState) -> Iterator[Activity]:
 
 
 def run_ids(store: Store) -> Iterator[str]:
-    """Every run of a store that a workflow made, in order of id; other streams of that kind are left out."""
+    """The ids of all runs that a workflow made, sorted. Other streams of that kind are skipped."""
     after = _RUNS
     while page := store.streams(after=after, limit=PAGE):
         for info in page:

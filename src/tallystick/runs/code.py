@@ -1,4 +1,4 @@
-"""Which code a run was made with: the hash of each node's source and parameters, and the commit of its repository."""
+"""The code of a run: the hash of each node's source and parameters, and the commit of its repository."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def version(function: Callable[..., Any], params: dict[str, Any]) -> str:
 
 
 def _source(function: Callable[..., Any]) -> bytes:
-    """The source text of what is called: of a partial its function and what it is given, of an object its class."""
+    """The source text of a callable: for a partial its function and arguments, for an object its class."""
     if isinstance(function, functools.partial):
         given = _ADDRESS.sub("", repr((function.args, sorted(function.keywords.items()))))
         return _source(function.func) + b"\n" + given.encode(errors="backslashreplace")
@@ -54,7 +54,7 @@ def _source(function: Callable[..., Any]) -> bytes:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _text(function: Callable[..., Any]) -> bytes:
-    """The source text; where there is none (a prompt, a frozen module), the compiled code."""
+    """The source text, or the compiled code if there is none (a prompt, a frozen module)."""
     try:
         return textwrap.dedent(inspect.getsource(function)).encode()
     except (OSError, TypeError):
@@ -76,7 +76,7 @@ def load(reference: str) -> Workflow:
         raise errors.NotLoadable(reference=reference, reason="it is not MODULE:WORKFLOW")
     try:
         found = getattr(importlib.import_module(module), name)
-    except (Exception, SystemExit) as problem:  # whatever the user's module raises while it is imported
+    except (Exception, SystemExit) as problem:  # the user's module may raise anything on import
         raise errors.NotLoadable(reference=reference, reason=f"{type(problem).__name__}: {problem}") from problem
     if not isinstance(found, Workflow):
         raise errors.NotLoadable(reference=reference, reason=f"it is {type(found).__name__}, not a Workflow")
@@ -84,7 +84,7 @@ def load(reference: str) -> Workflow:
 
 
 def commit_of(directory: str) -> SourceCommit:
-    """The commit that a directory is at; none where there is no repository, no commit or no git."""
+    """The current commit of a directory; None without a repository, a commit or git."""
     told = _git(directory, "status", "--porcelain=v2", "--branch", "--untracked-files=no") or ""
     lines = told.splitlines()
     head = next((line.removeprefix(_HEAD) for line in lines if line.startswith(_HEAD)), _NO_COMMIT)
@@ -94,7 +94,7 @@ def commit_of(directory: str) -> SourceCommit:
 
 
 def directory_of(workflow: Workflow) -> str:
-    """Where the code of a workflow lies."""
+    """The directory of a workflow's code."""
     for node in workflow.nodes.values():
         file: str | None = getattr(inspect.getmodule(node.function), "__file__", None)
         if file:

@@ -1,4 +1,4 @@
-"""What is different between two runs: nodes, their code and parameters, and the artifacts that they made."""
+"""The differences between two runs: nodes, their code and parameters, and the artifacts that they made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tallystick.runs.state import RunState, WorkItem
 
 
 class RunDifference(msgspec.Struct, frozen=True):
-    """One thing that is not the same: what kind of thing, its name, the property, and the value on each side."""
+    """One difference: the kind of thing, its name, the property, and the value on each side."""
 
     what: str
     name: str
@@ -21,7 +21,7 @@ class RunDifference(msgspec.Struct, frozen=True):
 
 
 def diff(a: RunState, b: RunState) -> list[RunDifference]:
-    """Everything that makes the result of two runs another: times and sessions do not."""
+    """All differences that can change a result. Times and sessions cannot."""
     found = list(_values("run", "", {"workflow": (a.workflow, b.workflow), "state": (a.run_state, b.run_state)}))
     mine, theirs = ({item.node: item for item in state.work_items} for state in (a, b))
     for node in [*mine, *(name for name in theirs if name not in mine)]:

@@ -1,6 +1,6 @@
-"""What is recorded of a run: one class for the payload of each event type. The shipped JSON Schema is made from these.
+"""The events of a run: one class for the payload of each event type. The shipped JSON Schema is generated from them.
 
-A node is a step of the workflow's graph; a worker carries nodes out; a session is one life of a worker on a run.
+A node is a step of the workflow's graph. A worker executes nodes. A session is the time one worker works on a run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RunFact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Parent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a fork begins: the history before it is that of `stream` up to `seq`, whose link is given."""
+    """Where a fork starts: the history before it is that of `stream` up to `seq`, which has this link."""
 
     stream: Name
     seq: Attempt
@@ -46,7 +46,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An artifact that a node makes: its name, its file below the workspace, and the schema of its content."""
+    """An artifact that a node writes: its name, its file in the workspace, and the schema of its content."""
 
     artifact: Name
     path: Name
@@ -64,7 +64,7 @@ class RunCreated(RunFact, frozen=True, kw_only=True):
 
 
 class InputDeclared(RunFact, frozen=True, kw_only=True):
-    """The workflow reads this artifact and no node makes it."""
+    """The workflow reads this artifact, and no node writes it."""
 
     TYPE = "INPUT_DECLARED"
     artifact: Name
@@ -93,7 +93,7 @@ class NodeRemoved(RunFact, frozen=True, kw_only=True):
 
 
 class WorkerRegistered(RunFact, frozen=True, kw_only=True):
-    """What a worker runs on."""
+    """The hardware and software of a worker."""
 
     TYPE = "WORKER_REGISTERED"
     worker: Name
@@ -101,7 +101,7 @@ class WorkerRegistered(RunFact, frozen=True, kw_only=True):
 
 
 class WorkerAttested(RunFact, frozen=True, kw_only=True):
-    """Somebody vouches for the hardware of a worker. The evidence is hex."""
+    """Evidence about the hardware of a worker, in hex."""
 
     TYPE = "WORKER_ATTESTED"
     worker: Name
@@ -110,7 +110,7 @@ class WorkerAttested(RunFact, frozen=True, kw_only=True):
 
 
 class SessionStarted(RunFact, frozen=True, kw_only=True):
-    """A worker took the run, with this version of the code."""
+    """A worker started to work on the run, with this version of the code."""
 
     TYPE = "SESSION_STARTED"
     session: Name
@@ -122,7 +122,7 @@ class SessionStarted(RunFact, frozen=True, kw_only=True):
 
 
 class SessionEnded(RunFact, frozen=True, kw_only=True):
-    """A session is over. `lost`: it ended without a word, which the next session noticed."""
+    """A session ended. `lost`: it ended without recording it, which the next session noticed."""
 
     TYPE = "SESSION_ENDED"
     session: Name
@@ -130,14 +130,14 @@ class SessionEnded(RunFact, frozen=True, kw_only=True):
 
 
 class RunStateChanged(RunFact, frozen=True, kw_only=True):
-    """The run as a whole."""
+    """The state of the run as a whole changed."""
 
     TYPE = "RUN_STATE_CHANGED"
     state: RunStatus
 
 
 class SectionStateChanged(RunFact, frozen=True, kw_only=True):
-    """The nodes of one section taken together."""
+    """The state of one section, derived from its nodes, changed."""
 
     TYPE = "SECTION_STATE_CHANGED"
     section: Name
@@ -145,7 +145,7 @@ class SectionStateChanged(RunFact, frozen=True, kw_only=True):
 
 
 class NodeStarted(RunFact, frozen=True, kw_only=True):
-    """A node is about to be carried out, with these inputs."""
+    """A node is about to be executed with these inputs."""
 
     TYPE = "NODE_STARTED"
     node: Name
@@ -155,7 +155,7 @@ class NodeStarted(RunFact, frozen=True, kw_only=True):
 
 
 class NodeFinished(RunFact, frozen=True, kw_only=True):
-    """A node is done and is not done again, unless it becomes stale."""
+    """A node finished. It is not executed again unless it becomes stale."""
 
     TYPE = "NODE_FINISHED"
     node: Name
@@ -163,7 +163,7 @@ class NodeFinished(RunFact, frozen=True, kw_only=True):
 
 
 class NodeFailed(RunFact, frozen=True, kw_only=True):
-    """An attempt failed. `retry_ms` None: it was the last one of this session."""
+    """An attempt failed. `retry_ms` None: it was the last attempt of this session."""
 
     TYPE = "NODE_FAILED"
     node: Name
@@ -173,7 +173,7 @@ class NodeFailed(RunFact, frozen=True, kw_only=True):
 
 
 class NodeStale(RunFact, frozen=True, kw_only=True):
-    """A node that had finished must be done again."""
+    """A finished node must be executed again."""
 
     TYPE = "NODE_STALE"
     node: Name
@@ -181,7 +181,7 @@ class NodeStale(RunFact, frozen=True, kw_only=True):
 
 
 class ArtifactWritten(RunFact, frozen=True, kw_only=True):
-    """A node made an artifact."""
+    """A node wrote an artifact."""
 
     TYPE = "ARTIFACT_WRITTEN"
     artifact: Name
@@ -194,7 +194,7 @@ class ArtifactWritten(RunFact, frozen=True, kw_only=True):
 
 
 class ArtifactSeen(RunFact, frozen=True, kw_only=True):
-    """An artifact was found to be this: an input, or one that was changed by hand since (`was`)."""
+    """The content of an input, or of an artifact that was changed outside the run (`was`: its hash before)."""
 
     TYPE = "ARTIFACT_SEEN"
     artifact: Name
@@ -206,7 +206,7 @@ class ArtifactSeen(RunFact, frozen=True, kw_only=True):
 
 
 class ArtifactStale(RunFact, frozen=True, kw_only=True):
-    """What an artifact was made from has changed."""
+    """The inputs of an artifact have changed."""
 
     TYPE = "ARTIFACT_STALE"
     artifact: Name
@@ -214,7 +214,7 @@ class ArtifactStale(RunFact, frozen=True, kw_only=True):
 
 
 class IssueOpened(RunFact, frozen=True, kw_only=True):
-    """Something is wrong and somebody should know."""
+    """A problem that somebody should know about."""
 
     TYPE = "ISSUE_OPENED"
     issue: Name
@@ -225,7 +225,7 @@ class IssueOpened(RunFact, frozen=True, kw_only=True):
 
 
 class IssueResolved(RunFact, frozen=True, kw_only=True):
-    """It is no longer wrong."""
+    """The problem no longer exists."""
 
     TYPE = "ISSUE_RESOLVED"
     issue: Name
@@ -258,7 +258,7 @@ _decoders = {fact.TYPE: msgspec.json.Decoder(fact).decode for fact in FACTS}
 
 
 def decode(type_: str, payload: bytes | None) -> RunFact | None:
-    """The fact of an event; None if the type is none of a run's. A payload that does not fit is refused."""
+    """Decode the fact in an event; None if its type is not one of a run. A payload that does not fit is refused."""
     decoder = _decoders.get(type_)
     if decoder is None:
         return None
@@ -271,7 +271,7 @@ def decode(type_: str, payload: bytes | None) -> RunFact | None:
 
 
 def check(fact: RunFact) -> dict[str, Any]:
-    """The payload of a fact, held against the schema of its type before it is written."""
+    """The payload of a fact, checked against the schema of its type before it is written."""
     payload = fact.payload()
     decode(fact.TYPE, canonical.encode(payload))
     return payload

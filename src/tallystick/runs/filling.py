@@ -1,4 +1,4 @@
-"""Filling the tables of an engine that has them, from the events of its runs."""
+"""Fill the run tables of an engine that has them, from the events of its runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tallystick.store.store import Store
 
 
 def fill_tables(store: Store, *, run: str | None = None) -> RunRows:
-    """Fill the tables of a store from the events of its runs, or of one; says what was put there."""
+    """Fill the tables of a store from the events of its runs, or of one run. Returns the rows."""
     tables = store.log.run_tables
     if tables is None:
         raise errors.UnsupportedCapability(engine=store.log.engine, capability=RUN_TABLES)
@@ -26,6 +26,6 @@ def fill_tables(store: Store, *, run: str | None = None) -> RunRows:
 
 
 def sealed(store: Store, run: str) -> tuple[RunState, Sealed | None]:
-    """The state of a run, and the fact that sealed it, unless the run went on since."""
+    """The state of a run, and the fact that sealed it, unless the run has continued since."""
     found = fingerprints.latest(store, journal.stream_of(run), reducer=STATE.name)
     return journal.load(store, run).state, None if found is None or found.stale else found.fact

@@ -1,7 +1,7 @@
-"""Forking a run: a new run that has the old one's history up to a node, and goes its own way from there.
+"""Fork a run: a new run that shares the old one's history up to a node and continues on its own.
 
-The child's first event names the parent's stream, seq and link; the history before it is read there, and a control fact
-about the parent keeps it from being pruned. Artifacts that had been made are copied, so that both runs own theirs.
+The child's first event names the parent's stream, seq and link. The history before it is read from the parent, and a
+control fact about the parent protects it from pruning. Existing artifacts are copied, so that each run owns its files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tallystick.store.store import Store
 
 
 def fork(store: Store, run: str, node: str, *, child: str, workspace: str | None = None) -> RunState:
-    """Make `child`, which has everything of `run` up to where `node` was last begun. Nothing is carried out yet."""
+    """Create `child` with the history of `run` up to the last start of `node`. Nothing is executed yet."""
     stream = journal.stream_of(child)
     names.kind_of(stream)
     if store.stream_head(stream) is not None:
@@ -42,7 +42,7 @@ def fork(store: Store, run: str, node: str, *, child: str, workspace: str | None
 
 
 def _parent(store: Store, run: str, node: str) -> Parent:
-    """Where the history ends that a fork at this node has: just before the node was last begun."""
+    """The end of the history that a fork at this node shares: just before the node's last start."""
     stream = journal.stream_of(run)
     before = None
     found = None
@@ -51,12 +51,12 @@ def _parent(store: Store, run: str, node: str) -> Parent:
             found = before
         before = event
     if found is None:
-        raise errors.ForkImpossible(run=run, reason=f"it has not begun the node {node!r} itself")
+        raise errors.ForkImpossible(run=run, reason=f"it has not started the node {node!r} itself")
     return Parent(stream=stream, seq=found.seq, link=found.link.hex(), node=node)
 
 
 def _copy(state: RunState, source: Workspace, target: Workspace) -> None:
-    """Take over the files that are still what they were. What is not gets made again, as it is stale then."""
+    """Copy the files that have not changed. The others become stale, and are made again."""
     for artifact in state.artifacts_index.values():
         content = source.look(artifact.path)
         if content is not None and (content.sha256 == artifact.sha256 or artifact.node is None):

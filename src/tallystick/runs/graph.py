@@ -21,11 +21,11 @@ COLOURS: dict[str, tuple[str, str, str]] = {
 """State -> background, border, text."""
 
 
-INPUT = "\0"  # before the name of an input: a node may have the same name, and no name has this character
+INPUT = "\0"  # prefix of an input's name: a node may have the same name, and no name contains this character
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """From a node or an input to a node; `label` names the artifacts that are handed on, empty if none is."""
+    """From a node or an input to a node. `label` names the artifacts that are passed on; it may be empty."""
 
     source: str
     target: str
@@ -33,7 +33,7 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """What there is to draw: inputs, nodes in order, edges. Inputs have `INPUT` before their name."""
+    """The elements to draw: inputs, nodes in order, edges. The names of inputs start with `INPUT`."""
 
     inputs: list[str]
     items: list[WorkItem]
@@ -42,7 +42,7 @@ class Drawing(msgspec.Struct, frozen=True):
 
 
 def drawing(state: RunState) -> Drawing:
-    """The graph of a run as it was declared in it."""
+    """The graph that was declared in a run."""
     declared = [
         NodeDeclared(
             node=item.node, code=item.code, inputs=item.inputs, outputs=item.outputs, after=item.after, params={}
@@ -91,14 +91,14 @@ def mermaid(state: RunState) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text inside Mermaid's quotation marks: entities instead of what would end them."""
+    """A text for Mermaid's quotation marks, with entities for characters that would end it."""
     for character, entity in (("&", "&amp;"), ('"', "&quot;"), ("<", "&lt;"), (">", "&gt;"), ("#", "&num;")):
         text = text.replace(character, entity)
     return text
 
 
 def layers(found: Drawing) -> list[list[str]]:
-    """Columns from left to right: a node stands right of everything it waits for, near what it reads."""
+    """Columns from left to right: a node is to the right of everything it waits for, near what it reads."""
     column = dict.fromkeys(found.inputs, 0)
     first = 1 if found.inputs else 0
     for item in found.items:

@@ -1,4 +1,4 @@
-"""The log of a run: facts in, state out. Events are written before anything that is derived of them."""
+"""The log of a run: facts in, state out. Events are written before anything that is derived from them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ DEPTH_MAX = 100
 SNAPSHOT_EVENTS = 1000  # between snapshots in the store
 SNAPSHOT_EVENTS_MIN = 32
 SNAPSHOT_SECONDS = 1.0
-SNAPSHOT_PAUSE = 50  # times what the last one took
+SNAPSHOT_PAUSE = 50  # times the duration of the last one
 
 UNREADABLE = (errors.Damaged, errors.RunLogInvalid, errors.HistoryPruned, errors.ForkImpossible)
-"""Why the state of a run that exists cannot be had."""
+"""Why the state of an existing run cannot be computed."""
 
 
 def stream_of(run: str) -> str:
@@ -40,7 +40,7 @@ def stream_of(run: str) -> str:
 def pages_of(store: Store, stream: str, *, after: int = 0, until: int | None = None) -> Iterator[list[Event]]:
     """The events of a stream between two seqs, page by page."""
     while page := store.read_stream(stream, after=after, until=until, limit=PAGE):
-        yield page  # a short one is not the last: it may end where damage begins, which the next read names
+        yield page  # a short page is not the last one: it may end where damage starts, which the next read reports
         after = page[-1].seq
 
 
@@ -52,9 +52,9 @@ def events_of(store: Store, stream: str) -> Iterator[Event]:
 
 
 def load(store: Store, run: str, *, until: int | None = None, whole: bool = False) -> RunReducer:
-    """The state of a run, from its newest good snapshot on; with `whole` by replay from RUN_CREATED on.
+    """The state of a run, from its newest valid snapshot; with `whole` by replay from RUN_CREATED.
 
-    What a fork inherited comes from its snapshot, or from its parent's log.
+    The history that a fork inherited is read from its snapshot, or from its parent's log.
     """
     return _load(store, run, until=until, depth=0, whole=whole)
 
@@ -79,7 +79,7 @@ def _replayed(store: Store, run: str, *, until: int | None, depth: int, whole: b
     reducer = RunReducer(run)
     if first.parent is not None:
         if depth >= DEPTH_MAX:
-            raise errors.ForkImpossible(run=run, reason=f"it is forked more than {DEPTH_MAX} times over")
+            raise errors.ForkImpossible(run=run, reason=f"it was forked more than {DEPTH_MAX} times over")
         reducer = inherited(store, run, first.parent, depth=depth, whole=whole)
     for page in chain([begun], pages):
         fold(reducer, run, page)
@@ -94,7 +94,7 @@ def _decoded(run: str, event: Event) -> RunFact | None:
 
 
 def inherited(store: Store, run: str, parent: facts.Parent, *, depth: int = 0, whole: bool = False) -> RunReducer:
-    """The state that a fork begins with: its parent's at the seq, proven by the link."""
+    """The state that a fork starts with: its parent's state at the seq, proven by the link."""
     name = parent.stream.removeprefix("run/")
     reducer = _load(store, name, until=parent.seq, depth=depth + 1, whole=whole)
     if (reducer.state.seq, reducer.state.link) != (parent.seq, parent.link):
@@ -106,7 +106,7 @@ def inherited(store: Store, run: str, parent: facts.Parent, *, depth: int = 0, w
 
 
 def keep_beginning(store: Store, run: str) -> None:
-    """Snapshot the state that a fork begins with: its own stream is not enough to fold it."""
+    """Snapshot the state that a fork starts with: its own stream is not enough to fold it."""
     stream = stream_of(run)
 
     def folded() -> State:
@@ -118,7 +118,7 @@ def keep_beginning(store: Store, run: str) -> None:
 
 
 def fold(reducer: RunReducer, run: str, events: Sequence[Event]) -> None:
-    """Take in events; one that does not fit those before it is refused with its seq."""
+    """Fold events. One that contradicts those before it is refused with its seq."""
     try:
         reducer.fold(events)
     except (LookupError, AttributeError) as problem:
@@ -129,7 +129,7 @@ def fold(reducer: RunReducer, run: str, events: Sequence[Event]) -> None:
 
 
 class Journal:
-    """A run that is being written: one writer, which knows its state without reading it back."""
+    """The writer of a run. It knows the state without reading it back."""
 
     def __init__(self, store: Store, run: str, reducer: RunReducer, *, trace_id: str | None = None) -> None:
         self.store = store
@@ -152,7 +152,7 @@ class Journal:
         return self.reducer.state
 
     def record(self, found: Sequence[RunFact | tuple[RunFact, str]]) -> None:
-        """Write facts in one commit, then take them in. A fact may come with the span that it belongs to."""
+        """Write facts in one commit, then fold them. A fact may come with the span that it belongs to."""
         spanned = [item if isinstance(item, tuple) else (item, self.span_id) for item in found]
         now = self.store.clock()
         events = [
@@ -169,7 +169,7 @@ class Journal:
             self.state.org = head.org if head else None
 
     def save_snapshot(self) -> None:
-        """Store what is derived from the events as it is now: a snapshot, and the rows of the run's tables."""
+        """Store what is derived from the events: a snapshot, and the rows of the run's tables."""
         began = time.monotonic()
         if self.documents is not None:
             self.documents.replace(self.run, snapshot.NAME, snapshot.encode(self.state))
@@ -182,18 +182,18 @@ class Journal:
         self._snapshot_cost = self._snapshot_at - began
 
     def seal(self) -> None:
-        """Seal the fingerprint of the run as it is now."""
+        """Seal the current fingerprint of the run."""
         self._seal = snapshot.seal(self.store, self.stream, self.reducer)
 
     def seal_if_not_sealed(self) -> None:
-        """Seal a run that was killed after its last event and before it was sealed."""
+        """Seal a run if it was killed between its last event and the seal."""
         known = fingerprints.latest(self.store, self.stream, reducer=STATE.name)
         if known is None or known.stale:
             self.seal()
             self.save_snapshot()
 
     def save_snapshot_if_due(self) -> None:
-        """Replace it when the run has doubled since, or from time to time: a run pays little for it, long or short."""
+        """Save a snapshot if the run has doubled since the last one, or after a while: the cost stays small."""
         grown = self.state.seq - self._snapshot_seq
         pause = max(SNAPSHOT_SECONDS, SNAPSHOT_PAUSE * self._snapshot_cost)
         doubled = grown >= max(SNAPSHOT_EVENTS_MIN, self._snapshot_seq)
@@ -202,7 +202,7 @@ class Journal:
 
 
 def trace_of(store: Store, run: str) -> str | None:
-    """The trace id of the first event of a run that is left."""
+    """The trace id of the first event of a run that still exists."""
     cut = store.cut(stream_of(run))
     first = store.read_stream(stream_of(run), after=cut.through if cut is not None else 0, limit=1)
     meta: dict[str, Any] = first[0].metadata if first else {}

@@ -1,4 +1,4 @@
-"""Starting a run and resuming one: what is checked, what is recorded before the first node, and what is stale."""
+"""Start and resume runs: checks, the facts recorded before the first node, and what is stale."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ PARALLEL_MAX = 256
 
 
 class Attestation(msgspec.Struct, frozen=True):
-    """Evidence of what a worker runs on, of a named kind."""
+    """Evidence about a worker's hardware, and its kind."""
 
     kind: str
     evidence: bytes
 
 
 class RunnerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Who carries out nodes, and how: recorded with the session, so that it can be asked for later."""
+    """Who executes nodes, and how. It is recorded with the session, so that it can be queried later."""
 
     actor: str = ""
     worker: str = ""
@@ -66,11 +66,11 @@ class RunnerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def worker_name(self) -> str:
-        """The worker's name: that of the host unless another is given."""
+        """The worker's name. Default: the host's name."""
         return self.worker or socket.gethostname() or "worker"
 
     def session(self, workflow: Workflow) -> tuple[str, list[RunFact]]:
-        """A new session, and the facts that begin it."""
+        """A new session, and the facts that start it."""
         session = secrets.token_hex(8)
         found = code.commit_of(code.directory_of(workflow))
         hardware = (
@@ -96,7 +96,7 @@ class RunnerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def workspace_of(store: Store, run: str, given: str | None) -> Workspace:
-    """Where the files of a run are: where it was said, else beside its log, else below the current directory."""
+    """The directory of a run's files: the given one, or next to its log, or below the current directory."""
     if given is not None:
         return Workspace(given)
     documents = store.log.run_documents
@@ -104,13 +104,13 @@ def workspace_of(store: Store, run: str, given: str | None) -> Workspace:
 
 
 def recorded_place(store: Store, place: Workspace, given: str | None) -> str | None:
-    """The place as it is recorded: whole, so that it is found from any directory; none beside a log, which may move."""
+    """The directory as it is recorded: an absolute path; empty if it is next to the log, which may move."""
     beside = given is None and store.log.run_documents is not None
     return None if beside else os.path.abspath(place.directory)
 
 
 def new_run_id(workflow: Workflow, now: int) -> str:
-    """A run id that nobody has: the workflow, the time and some chance."""
+    """A new unique run id: workflow, time and a random part."""
     name = "".join(c if c.isascii() and c.isalnum() else "-" for c in workflow.name.lower()).strip("-") or "run"
     moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now // 1_000_000_000))
     return f"{name[:100]}-{moment}-{secrets.token_hex(3)}"
@@ -126,9 +126,9 @@ def start(
     reference: str | None = None,
     runner: RunnerInfo | None = None,
 ) -> RunState:
-    """Make a run of a workflow and carry it out; returns its final state.
+    """Create a run of a workflow and execute it. Returns its final state.
 
-    `inputs` names files to copy in. Raises `RunFault` when a node failed for good; the run can then be resumed.
+    `inputs` names files to copy in. Raises `RunFault` if a node failed after all retries; the run can then be resumed.
     """
     runner = runner or RunnerInfo()
     graph = workflow.graph()
@@ -165,10 +165,10 @@ def resume(
     rerun_changed: bool = False,
     runner: RunnerInfo | None = None,
 ) -> RunState:
-    """Go on with a run at its first unfinished node; returns its final state.
+    """Continue a run at its first unfinished node. Returns its final state.
 
-    What had finished is not repeated, unless `force` names it, an artifact that it read changed, or its code did and
-    `rerun_changed` is set. With nothing left to do, nothing is written.
+    A finished node is not repeated, unless `force` names it, an artifact that it read changed, or its code changed and
+    `rerun_changed` is set. If there is nothing to do, nothing is written.
     """
     runner = runner or RunnerInfo()
     graph = workflow.graph()
@@ -201,7 +201,7 @@ def _prepared(
     forced: frozenset[str],
     redone: frozenset[str],
 ) -> list[RunFact]:
-    """What is to be recorded before a run goes on: what is no longer as it was, and what is stale by that."""
+    """The facts to record before a run continues: what changed, and what is stale because of that."""
     changes, seen = _changes(workflow, graph, state, place, forced, redone)
     finished = [item.node for item in state.work_items if item.state == "finished"]
     found = stale(graph, changes, finished=finished)
@@ -232,14 +232,14 @@ def _carry_out(
 def _take_inputs(workflow: Workflow, place: Workspace, given: dict[str, str]) -> None:
     for name, source in given.items():
         if name not in workflow.inputs:
-            raise errors.ArtifactUnknown(node="", artifact=name, reason="is no input of the workflow")
+            raise errors.ArtifactUnknown(node="", artifact=name, reason="is not an input of the workflow")
         if not Path(source).is_file():
             raise errors.InputMissing(artifact=name, path=source)
         place.take(Path(source), workflow.inputs[name].place)
 
 
 def _seen(workflow: Workflow, place: Workspace, name: str, known: RecordedArtifact | None) -> ArtifactSeen | None:
-    """An input as it is now; None if it is as it was. What a node made under that name was another artifact."""
+    """The fact about a changed input, otherwise None. An artifact that a node wrote under that name does not count."""
     declared = workflow.inputs[name]
     found = place.look(declared.place)
     if found is None:
@@ -258,7 +258,7 @@ def _seen(workflow: Workflow, place: Workspace, name: str, known: RecordedArtifa
 
 
 def differences(workflow: Workflow, graph: Graph, state: RunState) -> dict[str, str]:
-    """The nodes that are not as the run knows them, and in what."""
+    """The nodes that differ from their declaration in the run, and how."""
     known = {item.node: item for item in state.work_items}
     found = {name: _difference(node, known[name]) for name, node in graph.nodes.items() if name in known}
     changed = {name: what for name, what in found.items() if what}
@@ -277,7 +277,7 @@ def _forced(graph: Graph, force: Iterable[str]) -> frozenset[str]:
     forced = frozenset(force)
     for name in sorted(forced):
         if name not in graph.nodes:
-            raise errors.NodeFault(node=name, reason="it is no node of the workflow")
+            raise errors.NodeFault(node=name, reason="it is not a node of the workflow")
     return forced
 
 
@@ -289,7 +289,7 @@ def _changes(
     forced: frozenset[str],
     redone: frozenset[str],
 ) -> tuple[Changes, list[RunFact]]:
-    """What is not as it was when nodes finished; and what is to be recorded of it."""
+    """What changed since nodes finished, and the facts to record about it."""
     index = state.artifacts_index
     seen: list[RunFact] = []
     changed, missing = set(), set()
@@ -301,7 +301,7 @@ def _changes(
     states = {item.node: item.state for item in state.work_items}
     for name in graph.order:
         outputs = graph.nodes[name].outputs
-        if name not in states:  # a new node: nobody has read what it is going to make
+        if name not in states:  # a new node: no node has read its outputs yet
             changed |= {output.artifact for output in outputs}
         for output in outputs if states.get(name) == "finished" else ():
             known, content = index.get(output.artifact), place.look(output.path)
@@ -316,7 +316,7 @@ def _changes(
 
 
 def _found(output: Output, content: Content, *, was: str) -> ArtifactSeen:
-    """An output that is not what its maker left."""
+    """The fact about an output that changed since its node wrote it."""
     return ArtifactSeen(
         artifact=output.artifact,
         path=output.path,
@@ -328,12 +328,12 @@ def _found(output: Output, content: Content, *, was: str) -> ArtifactSeen:
 
 
 def _lost(state: RunState) -> list[RunFact]:
-    """Sessions that ended without a word."""
+    """Sessions that ended without recording it."""
     return [SessionEnded(session=item.session, status="lost") for item in state.sessions if item.status == "open"]
 
 
 def _redeclared(workflow: Workflow, graph: Graph, state: RunState, differing: dict[str, str]) -> list[RunFact]:
-    """The declarations that are other than the run knows them."""
+    """The declarations that differ from those in the run."""
     known = {name: (item.path, item.schema_id) for name, item in state.inputs.items()}
     inputs = [item for item in workflow.declared_inputs() if known.get(item.artifact) != (item.path, item.schema_id)]
     removed = [NodeRemoved(node=name) for name in differing if name not in graph.nodes]
@@ -341,12 +341,14 @@ def _redeclared(workflow: Workflow, graph: Graph, state: RunState, differing: di
 
 
 def _marked(found: dict[str, str], graph: Graph, state: RunState) -> list[RunFact]:
-    """Stale nodes, and with them the artifacts that they made."""
+    """The facts about stale nodes and the artifacts that they wrote."""
     marked: list[RunFact] = []
     for node, because in found.items():
         marked.append(NodeStale(node=node, because=because))
         for output in graph.nodes[node].outputs:
             known = state.artifacts_index.get(output.artifact)
-            if known is not None and known.node == node:  # else another made it, and it goes with that one
+            if (
+                known is not None and known.node == node
+            ):  # otherwise another node wrote it, and it is marked with that one
                 marked.append(ArtifactStale(artifact=output.artifact, because=because))
     return marked

@@ -106,7 +106,7 @@ def _edge(edge: Edge, places: dict[str, Box]) -> str:
     if not edge.label:
         return path
     told = f"<title>{escape(edge.label)}</title>{path}"
-    if x2 - x1 > GAP_X:  # on a long way the name would stand on other boxes: it is in the tooltip alone
+    if x2 - x1 > GAP_X:  # on a long edge the name would cover other boxes: it is only in the tooltip
         return f"<g>{told}</g>"
     x, y = (x1 + x2) / 2, (y1 + y2) / 2 - 5
     label = escape(_cut(edge.label, LABEL_CHARACTERS))
@@ -141,7 +141,7 @@ def _summary(state: RunState) -> str:
 
 
 def duration(ns: int) -> str:
-    """A length of time for people; unknown if the clock was set back meanwhile."""
+    """A duration for people; unknown if the clock was set back in between."""
     if ns < 0:
         return "?"
     seconds = ns / 1e9

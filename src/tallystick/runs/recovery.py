@@ -1,4 +1,4 @@
-"""Getting the state of a run back: from its events, held against its snapshot; and what happens when neither helps."""
+"""Recover the state of a run from its events and compare it with its snapshot; fail the run if neither is usable."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SNAPSHOT_INVALID = "SnapshotInvalid"
 
 
 class StateComparison(msgspec.Struct, frozen=True):
-    """A snapshot beside a replay: equal byte for byte, or in what it is wrong.
+    """A snapshot compared with a replay: equal byte for byte, or the reason why not.
 
-    The replay began after the event `since`: 0, or where the run was pruned.
+    The replay started after the event `since`: 0, or where the run was pruned.
     """
 
     run_id: str
@@ -35,9 +35,9 @@ class StateComparison(msgspec.Struct, frozen=True):
 
 
 def for_resume(store: Store, run: str) -> RunReducer:
-    """Take the run over and load its state; an invalid snapshot is put right. If that is impossible, the run fails.
+    """Take over the run and load its state. An invalid snapshot is replaced. If that is impossible, the run fails.
 
-    A run that another runner holds is refused before anything is looked at.
+    A run that another runner holds is refused before anything is read.
     """
     documents = store.log.run_documents
     try:
@@ -56,12 +56,12 @@ def for_resume(store: Store, run: str) -> RunReducer:
         found = compare(store, run, reducer.state)
         if not found.equal or found.seq < found.events:
             documents.replace(run, snapshot.NAME, snapshot.encode(reducer.state))
-        documents.remove(run, snapshot.FAILURE)  # the log can be read, so what it says is no longer so
+        documents.remove(run, snapshot.FAILURE)  # the log can be read, so that record is out of date
     return reducer
 
 
 def compare(store: Store, run: str, now: RunState) -> StateComparison:
-    """The stored snapshot against the state at the event that it names. `now` is the state at the end."""
+    """Compare the stored snapshot with the state at the event that it names. `now` is the state at the end."""
     documents = store.log.run_documents
     return _compared(store, run, now, None if documents is None else documents.load(run, snapshot.NAME), whole=False)
 
@@ -79,18 +79,18 @@ def _compared(store: Store, run: str, now: RunState, data: bytes | None, *, whol
     except errors.TallyError as problem:
         return StateComparison(run, now.seq, 0, False, problem.message)
     if found.run_id != run or not 1 <= found.seq <= now.seq:
-        return StateComparison(run, now.seq, found.seq, False, "it is of another run, or ahead of the log")
+        return StateComparison(run, now.seq, found.seq, False, "it belongs to another run, or is ahead of the log")
     equal = found.seq < now.seq and _encoded_at(store, run, found.seq, whole=whole) == data
-    return StateComparison(run, now.seq, found.seq, equal, "" if equal else "it is not what the events say")
+    return StateComparison(run, now.seq, found.seq, equal, "" if equal else "it differs from the replay of the events")
 
 
 def replay(store: Store, run: str) -> StateComparison:
-    """Rebuild the snapshot of a run from RUN_CREATED on, compare it byte for byte, and put it right if it differs.
+    """Rebuild the snapshot of a run from RUN_CREATED, compare it byte for byte, and replace it if it differs.
 
-    A run that was pruned is rebuilt from its snapshot there.
+    A pruned run is rebuilt from its snapshot at the cut.
     """
     documents = store.log.run_documents
-    stored = None if documents is None else documents.load(run, snapshot.NAME)  # before the log: a runner may live
+    stored = None if documents is None else documents.load(run, snapshot.NAME)  # before the log: a runner may be alive
     pruned = store.cut(journal.stream_of(run)) is not None
     reducer = journal.load(store, run, whole=not pruned)
     found = _compared(store, run, reducer.state, stored, whole=not pruned)
@@ -102,7 +102,7 @@ def replay(store: Store, run: str) -> StateComparison:
 
 
 def validate(store: Store, run: str) -> int:
-    """Hold every event of a run that is left against the shipped JSON Schema; says how many there were."""
+    """Check every existing event of a run against the shipped JSON Schema. Returns how many there were."""
     count = 0
     for event in journal.events_of(store, journal.stream_of(run)):
         schema.check("event", schema.line(event))
@@ -111,9 +111,9 @@ def validate(store: Store, run: str) -> int:
 
 
 def fail(store: Store, run: str, reason: str) -> errors.SnapshotInvalid:
-    """Fail a run whose log cannot be read. The log is left as it is; the blocker is recorded beside it.
+    """Fail a run whose log cannot be read. The log is not changed; the failure is recorded next to it.
 
-    It stands in failure.json, in the audit trail, and in snapshot.json as the open issue of a failed run.
+    It is in failure.json, in the audit trail, and in snapshot.json as the open issue of a failed run.
     """
     now = store.clock()
     issue = Issue(issue="snapshot", code=SNAPSHOT_INVALID, severity="blocker", message=reason, node=None, opened_at=now)
@@ -136,17 +136,17 @@ def _encoded_at(store: Store, run: str, seq: int, *, whole: bool) -> bytes:
 
 
 def _without_log(documents: RunDocuments, run: str) -> str:
-    """What is left of a run whose log is gone."""
+    """What can be said about a run whose log is missing."""
     gone = f"the log of the run is missing in {documents.place(run)}"
     known = _last_known(documents, run)
     if not known.seq:
         return f"{gone}, and {snapshot.NAME} is not valid either"
     shown = f"{snapshot.NAME} is valid and shows the run up to seq {known.seq}"
-    return f"{gone}; {shown}, but a run cannot go on without its log"
+    return f"{gone}; {shown}, but a run cannot continue without its log"
 
 
 def _last_known(documents: RunDocuments, run: str) -> RunState:
-    """What the snapshot said, if it still says anything."""
+    """The state in the snapshot, if it can be read."""
     data = documents.load(run, snapshot.NAME)
     try:
         return snapshot.decode(data or b"")

@@ -1,7 +1,7 @@
 """The state of a run as a reducer of `tallystick.state`, so that runs have snapshots, fingerprints and pruning.
 
-`STATE` folds the stream of a run. A fork begins with the history of its parent, which lies in another stream. Its state
-after its first event is therefore a protected snapshot, recorded when it is made (`forking.py`).
+`STATE` folds the stream of a run. A fork starts with the history of its parent, which is in another stream. Its state
+after its first event is therefore a protected snapshot, recorded when the fork is made (`fork.py`).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ RUN = "run/"
 
 
 def from_plain(value: Any) -> RunReducer:
-    """The reducer that goes on from a plain state."""
+    """The reducer that continues from a plain state."""
     state = msgspec.convert(value, RunState)
     return RunReducer(state.run_id, state)
 
 
 def to_plain(reducer: RunReducer) -> Any:
-    """The state that a reducer arrived at, as plain JSON."""
+    """The current state of a reducer, as plain JSON."""
     return msgspec.to_builtins(reducer.state)
 
 
 def at(reducer: RunReducer, stream: str, *, last: Event | None = None) -> State:
-    """The state of a run as a fold of its stream up to the event `last` gives it."""
+    """The state of a run as a fold of its stream up to the event `last`."""
     state = reducer.state
     return State(
         value=to_plain(reducer),

@@ -1,7 +1,7 @@
-"""Carrying out a workflow: the next node comes from the graph, and every step is recorded before the next is taken.
+"""Execute a workflow: the next node comes from the graph, and every step is recorded before the next one starts.
 
-One commit a step: what just ended and what begins next are written together, so a node costs one fsync. Nodes that do
-not wait for each other may run in threads; starts are in the graph's order, and the state is the same as in turn.
+One commit per step: the end of one node and the start of the next are written together, so a node costs one fsync.
+Nodes that do not wait for each other may run in threads. They start in the graph's order, and the state is the same.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class StartedAttempt(msgspec.Struct, frozen=True):
 
 
 class AttemptResult(msgspec.Struct, frozen=True):
-    """What became of an attempt."""
+    """The result of an attempt."""
 
     begun: StartedAttempt
     contents: dict[str, Content] = {}
@@ -85,7 +85,7 @@ class Runner:
         self._sections = Sections(state.work_items, state.section_states)
         self._paths = {name: item.path for name, item in state.inputs.items()}
         self._paths |= {output.artifact: output.path for item in state.work_items for output in item.outputs}
-        self._open_issues: dict[str, list[str]] = {}  # by node, of attempts before the one that is running
+        self._open_issues: dict[str, list[str]] = {}  # by node, from attempts before the current one
         for issue in state.issues:
             if issue.state == "open" and issue.node is not None:
                 self._open_issues.setdefault(issue.node, []).append(issue.issue)
@@ -95,17 +95,17 @@ class Runner:
         heapq.heapify(self._ready)
         self._failed: dict[str, str] = {}
         self._retries: list[StartedAttempt] = []
-        self._fresh: dict[str, str] = {}  # artifacts of the batch that is not recorded yet
+        self._fresh: dict[str, str] = {}  # artifacts of the batch that is not yet recorded
         self._batch: list[RunFact | tuple[RunFact, str]] = []
 
     def run(self) -> None:
-        """Carry out everything that is left. Raises `RunFault` when a node failed for good."""
+        """Execute everything that is left. Raises `RunFault` if a node failed after all retries."""
         try:
             for ended in self._carried_out():
                 self._note(ended)
         except (errors.TallyError, OSError):
             raise
-        except BaseException:  # Ctrl-C: say so, and leave the run where it is
+        except BaseException:  # Ctrl-C: record it, and leave the run where it is
             self._close("interrupted")
             raise
         self._close("failed" if self._failed else "finished")
@@ -138,7 +138,7 @@ class Runner:
     # --- starting --------------------------------------------------------------------------------------------------
 
     def _begin(self, *, room: int) -> list[StartedAttempt]:
-        """Take the next nodes from the graph, as many as there is room for; after a failure no more are begun."""
+        """Take as many next nodes from the graph as there is room for. After a failure no more are started."""
         begun = self._retries[:room]
         del self._retries[:room]
         while self._ready and len(begun) < room and not self._failed:
@@ -170,7 +170,7 @@ class Runner:
             for output in node.outputs:
                 found = self._workspace.settle(output.place)
                 if found is None:
-                    raise errors.NodeFault(node=node.name, reason=f"it did not make its output {output.name!r}")
+                    raise errors.NodeFault(node=node.name, reason=f"it did not write its output {output.name!r}")
                 contents[output.name] = found
         except KeyboardInterrupt:
             raise
@@ -189,7 +189,7 @@ class Runner:
             self._finished(ended)
 
     def _remember(self, ended: AttemptResult) -> None:
-        """What a failed attempt left open is resolved by the one that finishes."""
+        """Resolve the issues of failed attempts when one finishes."""
         opened = [fact.issue for fact in ended.issues if isinstance(fact, IssueOpened)]
         resolved = {fact.issue for fact in ended.issues if isinstance(fact, IssueResolved)}
         left = [issue for issue in opened if issue not in resolved]
@@ -212,7 +212,7 @@ class Runner:
             self._batch.append((written, span))
         self._batch.append((NodeFinished(node=node, attempt=ended.begun.attempt), span))
         for issue in self._open_issues.pop(node, []):
-            self._batch.append((IssueResolved(issue=issue, how="the node was done again"), span))
+            self._batch.append((IssueResolved(issue=issue, how="the node was executed again"), span))
         self._sections.move(node, "finished")
         for follower in self._graph.followers[node]:
             if follower in self._missing:
@@ -246,7 +246,7 @@ class Runner:
         batch, self._batch = self._batch, []
         try:
             self._journal.record(batch)
-        except errors.SecretFound:  # an error message may quote what must not be written for ever
+        except errors.SecretFound:  # an error message may quote something that must not be stored permanently
             self._record_withheld([_without_message(item) for item in batch])
         self._fresh.clear()
         self._journal.save_snapshot_if_due()
@@ -254,11 +254,11 @@ class Runner:
     def _record_withheld(self, batch: list[RunFact | tuple[RunFact, str]]) -> None:
         try:
             self._journal.record(batch)
-        except errors.SecretFound:  # not in a message: then a node gave an issue such a code
+        except errors.SecretFound:  # not in a message: a node gave an issue such a code
             self._journal.record([_without_code(item) for item in batch])
 
     def _close(self, status: str) -> None:
-        """Record how the session ended, seal the run as it is then, and leave a snapshot of it."""
+        """Record how the session ended, seal the run, and save a snapshot."""
         self._batch += self._sections.changes()
         ended = msgspec.convert({"session": self._session, "status": status}, SessionEnded)
         self._batch += [ended, msgspec.convert({"state": status}, RunStateChanged)]
@@ -268,11 +268,11 @@ class Runner:
 
 
 def _said(problem: BaseException) -> str:
-    """What an exception says, as text that can be recorded; its kind alone if it cannot even say it."""
+    """The message of an exception as text that can be recorded; only its class if the message cannot be read."""
     try:
         text = f"{type(problem).__name__}: {problem}"
     except Exception:
-        text = f"{type(problem).__name__}: (it fails when it is asked what it says)"
+        text = f"{type(problem).__name__}: (its message cannot be read)"
     return text[:ERROR_CHARACTERS_MAX].encode(errors="replace").decode().replace("\0", "�")
 
 

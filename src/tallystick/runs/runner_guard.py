@@ -1,4 +1,4 @@
-"""One runner a run, also within one handle: the lease tells handles apart, this tells the threads of one."""
+"""One runner per run within a handle: the lease separates handles, this separates the threads of one handle."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tallystick import errors
 from tallystick.store.store import Store
 
 _mutex = threading.Lock()
-_held: set[tuple[int, str]] = set()  # by the identity of a log that is open as long as the entry is here
+_held: set[tuple[int, str]] = set()  # by the identity of a log, which is open as long as its entry exists
 
 
 @contextmanager
 def held(store: Store, stream: str) -> Iterator[None]:
-    """Be the only runner of a run on this handle; a second one is refused as long as the first one lives."""
+    """Become the only runner of a run on this handle. A second one is refused while the first one is alive."""
     key = (id(store.log), stream)
     with _mutex:
         if key in _held:

@@ -1,7 +1,7 @@
-"""The JSON Schemas of a line of `events.ndjson` and of `snapshot.json`: made from the classes, shipped as files.
+"""The JSON Schemas of a line of `events.ndjson` and of `snapshot.json`: generated from the classes, shipped as files.
 
-`python -m tallystick.runs` writes the files; a test fails when they are not what the classes say. The classes
-check fast on every write and read; jsonschema decides when they object, and names the place.
+`python -m tallystick.runs` writes the files; a test fails if they differ from the classes. The classes make the fast
+check on every write and read. If they object, jsonschema decides and names the place.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INT64 = {"type": "integer", "minimum": 0, "maximum": (1 << 63) - 1}
 
 
 def made(name: str) -> dict[str, Any]:
-    """A schema as the classes say it now."""
+    """Generate a schema from the classes."""
     return _event() if name == "event" else _snapshot()
 
 
@@ -109,7 +109,7 @@ def _validator(name: str) -> Any:
 
 
 def check(name: str, document: Any) -> None:
-    """Hold a document against a shipped schema; the first place where it does not fit is refused by name."""
+    """Check a document against a shipped schema. The error names the first place where it does not fit."""
     for problem in _validator(name).iter_errors(document):
         pointer = "".join(f"/{step}" for step in problem.absolute_path)
         raise errors.SchemaViolation(
@@ -118,7 +118,7 @@ def check(name: str, document: Any) -> None:
 
 
 def line(event: Event) -> dict[str, Any]:
-    """An event of any engine as the line of `events.ndjson` that it would be; what belongs to the file is filled in."""
+    """An event of any engine in the form of a line of `events.ndjson`. Fields of the file are filled in."""
     return {
         "checksum": event.checksum.hex(),
         "commit": [event.seq, event.seq],
@@ -138,7 +138,7 @@ def line(event: Event) -> dict[str, Any]:
 
 
 def write(directory: Path) -> None:
-    """Write both schemas as the classes say them now."""
+    """Generate and write both schemas."""
     for name in NAMES:
         content = json.dumps(made(name), indent=1, sort_keys=True, ensure_ascii=False)
         (directory / f"{name}.schema.json").write_text(content + "\n", "utf-8")

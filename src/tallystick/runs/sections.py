@@ -10,7 +10,7 @@ from tallystick.runs.state import WorkItem
 
 
 def combined(states: Counter[NodeStatus]) -> NodeStatus:
-    """What nodes in these states are, taken together."""
+    """The combined state of nodes in these states."""
     if states["failed"]:
         return "failed"
     if states["running"] or (states["finished"] and states["pending"]):
@@ -21,7 +21,7 @@ def combined(states: Counter[NodeStatus]) -> NodeStatus:
 
 
 class Sections:
-    """Counts the states of nodes by section, and says when a section's state is another."""
+    """Counts the states of nodes by section, and reports changes of a section's state."""
 
     def __init__(self, items: Iterable[WorkItem], known: dict[str, NodeStatus]) -> None:
         self._of = {item.node: item.section for item in items}
@@ -34,7 +34,7 @@ class Sections:
         self._moved = set(self._counts)
 
     def move(self, node: str, state: NodeStatus) -> None:
-        """A node is in another state now."""
+        """Record that the state of a node changed."""
         section = self._of.get(node)
         if section is not None:
             counts = self._counts[section]
@@ -44,7 +44,7 @@ class Sections:
         self._state[node] = state
 
     def changes(self) -> list[SectionStateChanged]:
-        """The sections whose state is not what was last said."""
+        """The sections whose state changed since the last report."""
         found = []
         for section in sorted(self._moved):
             state = combined(self._counts[section])

@@ -1,8 +1,8 @@
-"""Snapshots of a run: `snapshot.json` beside its log, or bodies in the store where the engine keeps those.
+"""Snapshots of a run: `snapshot.json` next to its log, or bodies in the store if the engine stores them.
 
-`snapshot.json` is the state of the run as canonical JSON. It is replaced as a whole and derived from the events alone.
-A run goes on from a snapshot only if a control fact vouches for it: the fact that sealed the run when its last session
-ended, or the one that was recorded with a body in the store. Otherwise it is replayed.
+`snapshot.json` is the state of the run as canonical JSON. It is replaced atomically and derived only from the events. A
+run continues from a snapshot only if a control fact confirms it: the fact that sealed the run when its last session
+ended, or the one that was recorded with a body in the store. Otherwise the events are replayed.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def encode(state: RunState) -> bytes:
-    """The bytes of a snapshot: one state, exactly one text.
+    """The bytes of a snapshot. A state has exactly one text.
 
-    They are those of `canonical.encode_state`, which a test compares. All parts of a state come from canonical
-    payloads, so there is nothing left to refuse, and the walk over every one of them is spared.
+    They equal `canonical.encode_state`; a test compares them. All parts of a state come from canonical payloads, so the
+    checks of that function are not needed.
     """
     return _encode(state) + b"\n"
 
 
 def decode(data: bytes) -> RunState:
-    """The state of a snapshot; one that does not fit its schema, or is not canonical, is refused with the place."""
+    """Decode a snapshot. One that does not fit its schema, or is not canonical, is refused with the place."""
     try:
         state = _decode(data)
         if encode(state) == data:
@@ -57,7 +57,7 @@ def decode(data: bytes) -> RunState:
 
 
 def newest(store: Store, run: str, *, until: int | None = None) -> RunReducer | None:
-    """The state of the newest snapshot of a run that a control fact vouches for; None if there is none."""
+    """The state of the newest snapshot of a run that a control fact confirms; None if there is none."""
     documents = store.log.run_documents
     if documents is not None:
         return _vouched(store, documents, run, until)
@@ -81,14 +81,14 @@ def _vouched(store: Store, documents: RunDocuments, run: str, until: int | None)
         return None
     end, first = last.position, last.position - fact.seq + 1
     is_whole = not any(hole.first <= end and hole.last >= first for hole in store.log.holes())
-    return RunReducer(run, decode(data)) if is_whole else None  # a damaged log is named, even if its state is known
+    return RunReducer(run, decode(data)) if is_whole else None  # a damaged log is reported, even if the state is known
 
 
 def seal(store: Store, stream: str, reducer: RunReducer) -> Sealed:
     """Seal the fingerprint of a run at its end."""
     if MULTI_STREAM in store.log.capabilities:
         return fingerprints.seal(store, STATE, stream)
-    fact = fingerprints.sealed_fact(store, STATE, at(reducer, stream))  # the lease holds it still
+    fact = fingerprints.sealed_fact(store, STATE, at(reducer, stream))  # the lease prevents changes
     store.record([(shelf.about(stream), fingerprints.as_event(store, fact))])
     return fact
 

@@ -1,6 +1,6 @@
-"""Which nodes must be done again, by definition: the roots of a change, and everything that follows from them.
+"""Which nodes must be executed again: those that a change affects directly, and everything that depends on them.
 
-Pure: a graph and what changed in, nodes and reasons out. The runner re-runs exactly these and nothing else.
+A pure function: graph and changes in, nodes and reasons out. The runner executes exactly these again.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from tallystick.runs.workflow import Graph
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """What is not as it was when nodes finished."""
+    """What changed since nodes finished."""
 
-    artifacts: frozenset[str] = frozenset()  # whose content is another: their readers are stale
-    missing: frozenset[str] = frozenset()  # whose file is gone: their maker is stale
-    forced: frozenset[str] = frozenset()  # nodes that the user wants done again
-    code: frozenset[str] = frozenset()  # nodes whose code is another, and is not accepted as the same
+    artifacts: frozenset[str] = frozenset()  # their content changed: their readers are stale
+    missing: frozenset[str] = frozenset()  # their file is missing: their writer is stale
+    forced: frozenset[str] = frozenset()  # nodes that the user wants to repeat
+    code: frozenset[str] = frozenset()  # nodes whose code changed, and was not accepted as the same
 
 
 def stale(graph: Graph, changes: Changes, *, finished: Iterable[str]) -> dict[str, str]:

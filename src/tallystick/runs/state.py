@@ -1,7 +1,7 @@
-"""The state of a run, and the reducer that makes it: a function of the run's events and of nothing else.
+"""The state of a run, and the reducer that computes it from the run's events and nothing else.
 
-Everything stands in a stable order: nodes and their issues as declared, sessions as they came, names by code point when
-they are written down. Nodes that ran side by side leave the same state as nodes that ran in turn, but for times.
+Everything has a stable order: nodes and their issues as declared, sessions as they started, names by code point when
+written. Nodes that ran in parallel leave the same state as nodes that ran one after the other, except for times.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tallystick.runs.facts import NodeStatus, Output, Parent, RunFact, RunStatus
 
 FORMAT = 1
 
-# gc=False below: a state is a tree, nothing in it points back, and there may be many thousand parts of it
+# gc=False below: a state is a tree without cycles, and may have many thousand parts
 
 
 class RecordedArtifact(msgspec.Struct, kw_only=True, gc=False):
@@ -47,7 +47,7 @@ class AttemptRecord(msgspec.Struct, kw_only=True, gc=False):
 
 
 class WorkItem(msgspec.Struct, kw_only=True, gc=False):
-    """A node: its declaration, where it stands, and every attempt at it."""
+    """A node: its declaration, its state, and every attempt."""
 
     node: str
     state: NodeStatus = "pending"
@@ -65,7 +65,7 @@ class WorkItem(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Issue(msgspec.Struct, kw_only=True, gc=False):
-    """Something that is or was wrong."""
+    """A problem, open or resolved."""
 
     issue: str
     code: str
@@ -79,7 +79,7 @@ class Issue(msgspec.Struct, kw_only=True, gc=False):
 
 
 class RunSession(msgspec.Struct, kw_only=True, gc=False):
-    """One life of a worker on the run."""
+    """The time one worker works on the run."""
 
     session: str
     worker: str
@@ -93,7 +93,7 @@ class RunSession(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Worker(msgspec.Struct, kw_only=True, gc=False):
-    """What carries nodes out."""
+    """A process that executes nodes."""
 
     hardware: str
     registered_at: int
@@ -104,7 +104,7 @@ class Worker(msgspec.Struct, kw_only=True, gc=False):
 
 
 class InputFile(msgspec.Struct, kw_only=True, gc=False):
-    """An artifact that comes from outside."""
+    """An artifact from outside the workflow."""
 
     path: str
     schema_id: str | None
@@ -136,18 +136,18 @@ class RunState(msgspec.Struct, kw_only=True):
 
 
 class RunReducer:
-    """Folds events into a state. It keeps what is looked up often beside the state; the state alone is the result."""
+    """Folds events into a state. It caches lookups next to the state; only the state is the result."""
 
     def __init__(self, run_id: str, state: RunState | None = None) -> None:
         self.state = state or RunState(run_id=run_id)
-        self.begun_at = self.state.seq  # that of the snapshot it goes on from
+        self.begun_at = self.state.seq  # that of the snapshot it continues from
         self.items = {item.node: item for item in self.state.work_items}
         self._order = {node: rank for rank, node in enumerate(self.items)}  # by first declaration
         self.issues = {issue.issue: issue for issue in self.state.issues}
         self._sessions = {session.session: session for session in self.state.sessions}
 
     def fold(self, events: Iterable[Event]) -> None:
-        """Take in recorded events in their order."""
+        """Fold recorded events in their order."""
         for event in events:
             fact = facts.decode(event.type, event.payload)
             if fact is not None:
@@ -157,11 +157,11 @@ class RunReducer:
                 self.state.org = event.metadata.get("org")
 
     def moved(self, *, seq: int, link: bytes, time: int) -> None:
-        """Note how far the log was taken in."""
+        """Record how far the log was folded."""
         self.state.seq, self.state.link, self.state.updated_at = seq, link.hex(), time
 
     def apply(self, fact: RunFact, time: int) -> None:
-        """Take in one fact."""
+        """Fold one fact."""
         _APPLY[type(fact)](self, fact, time)
 
     # --- the run ---------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class RunReducer:
         state.run_state, state.created_at = "created", time
 
     def _inherit(self, parent: Parent) -> None:
-        """Keep what had finished before the fork; the rest is still to be done."""
+        """Keep what had finished before the fork; the rest is pending."""
         for item in self.state.work_items:
             if item.state == "finished":
                 item.inherited_from = item.inherited_from or parent.stream
@@ -250,7 +250,7 @@ class RunReducer:
         self._forget(item, item.outputs)
 
     def _returned(self, node: str) -> WorkItem | None:
-        """A node that was removed and is declared again: to be done again, its attempts are counted on."""
+        """A removed node that is declared again: it is pending, and its attempts continue to be counted."""
         for item in self.state.removed_items:
             if item.node == node:
                 self.state.removed_items = [other for other in self.state.removed_items if other is not item]
@@ -259,7 +259,7 @@ class RunReducer:
         return None
 
     def _forget(self, item: WorkItem, outputs: list[Output]) -> None:
-        """Artifacts that this node made and makes no longer."""
+        """Forget artifacts that this node no longer writes."""
         for output in outputs:
             known = self.state.artifacts_index.get(output.artifact)
             if known is not None and known.node == item.node:

@@ -17,11 +17,11 @@ from tallystick.store.facts import Sealed
 from tallystick.store.run_tables import RunRow as Row
 from tallystick.store.run_tables import RunRows
 
-JOB_STATES = {"pending": "queued"}  # a row says queued where a node is pending; the rest are the same words
+JOB_STATES = {"pending": "queued"}  # a row says queued for a pending node; the other words are the same
 
 
 def rows(states: Iterable[tuple[RunState, Sealed | None]]) -> RunRows:
-    """The rows of these runs; each comes with the fact that sealed it, if it is sealed as it is."""
+    """The rows of these runs. Each run comes with the fact that sealed its current state, if there is one."""
     found = RunRows()
     workers: dict[str, Row] = {}
     for state, seal in states:
@@ -37,7 +37,7 @@ def rows(states: Iterable[tuple[RunState, Sealed | None]]) -> RunRows:
 
 
 def _run(state: RunState, seal: Sealed | None) -> Row:
-    if seal is not None and seal.seq != state.seq:  # the run went on
+    if seal is not None and seal.seq != state.seq:  # the run continued
         seal = None
     return {
         "id": state.run_id,
@@ -85,7 +85,7 @@ def _worker(name: str, worker: Worker, state: RunState) -> Row:
 
 
 def _merged(one: Row | None, other: Row) -> Row:
-    """What two runs say of a worker: the later word counts, a busy worker is busy, the oldest registration stays."""
+    """Merge two runs' rows of a worker: the later one wins, busy wins over idle, the oldest registration stays."""
     if one is None:
         return other
     late, early = (other, one) if _time(other, "seen_at") >= _time(one, "seen_at") else (one, other)

@@ -1,4 +1,4 @@
-"""What a node is given: its inputs, its parameters, a place for its outputs, and a way to raise issues."""
+"""The argument of a node: its inputs, its parameters, its outputs, and a way to raise issues."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MESSAGE_CHARACTERS_MAX = 100_000
 
 
 class Work:
-    """One attempt at a node. Only declared artifacts can be reached: what is not declared cannot become stale.
+    """One attempt at a node. Only declared artifacts are accessible: others could not become stale.
 
-    `paths` are those of all artifacts of the run, `issues` those that the run knows.
+    `paths` has all artifacts of the run, `issues` all known issues.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Work:
         self.run_id = run_id
         self.node = node.name
         self.attempt = attempt
-        self.params = copy.deepcopy(node.params)  # what a node does to it is not what was declared
+        self.params = copy.deepcopy(node.params)  # so that a node cannot change the declared value
         self.issues: list[RunFact] = []
         self._inputs = {name: paths[name] for name in node.inputs}
         self._known_issues = issues
@@ -45,7 +45,7 @@ class Work:
         self._workspace = workspace
 
     def path(self, artifact: str) -> Path:
-        """The file of a declared input or output. An output's directory is made."""
+        """The file of a declared input or output. The directory of an output is created."""
         if artifact in self._outputs:
             found = self._workspace.path(self._outputs[artifact].place)
             found.parent.mkdir(parents=True, exist_ok=True)
@@ -67,32 +67,32 @@ class Work:
         return msgspec.json.decode(self.read(artifact))
 
     def write(self, artifact: str, data: bytes | str) -> None:
-        """Make an output: whole or not at all."""
+        """Write an output atomically."""
         if artifact not in self._outputs:
-            raise errors.ArtifactUnknown(node=self.node, artifact=artifact, reason="is no output of this node")
+            raise errors.ArtifactUnknown(node=self.node, artifact=artifact, reason="is not an output of this node")
         content = data.encode() if isinstance(data, str) else data
         self._workspace.write(self._outputs[artifact].place, content)
 
     def write_json(self, artifact: str, value: Any) -> None:
-        """Make an output of a JSON value, in canonical form: the same value gives the same hash."""
+        """Write a JSON value as an output, in canonical form: the same value gives the same hash."""
         self.write(artifact, canonical.encode_state(value) + b"\n")
 
     def open_issue(self, code: str, message: str, *, severity: Severity = "warning") -> str:
-        """Record that something is wrong; returns the issue's name. It is written when the attempt ends."""
+        """Record a problem. Returns the issue's name. It is written when the attempt ends."""
         issue = f"{self.node}#{self.attempt}.{len(self.issues) + 1}"
         opened = IssueOpened(issue=issue, code=code, severity=severity, message=message, node=self.node)
         self._add(opened, message)
         return issue
 
     def resolve_issue(self, issue: str, how: str) -> None:
-        """Record that an issue is no longer one. It must have been opened: by this attempt, or recorded before it."""
+        """Record that an issue is resolved. It must have been opened by this attempt, or recorded before it."""
         opened = {fact.issue for fact in self.issues if isinstance(fact, IssueOpened)}
         if issue not in opened and issue not in self._known_issues:
             raise errors.NodeFault(node=self.node, reason=f"it resolves the issue {issue!r}, which is not known")
         self._add(IssueResolved(issue=issue, how=how), how)
 
     def _add(self, fact: RunFact, text: str) -> None:
-        """Take an issue that can be recorded; any other is a fault of the node, while it can still be told."""
+        """Add an issue that can be recorded. Any other is an error of the node, raised while it can be reported."""
         facts.check(fact)
         if len(text) > MESSAGE_CHARACTERS_MAX:
             reason = f"the text of an issue has {len(text)} characters, at most {MESSAGE_CHARACTERS_MAX} are kept"

@@ -1,4 +1,4 @@
-"""Declaring a workflow: nodes with the artifacts they read and make. The graph follows from that.
+"""Declare a workflow: nodes with the artifacts they read and write. The graph follows from that.
 
 flow = Workflow("letters")
 flow.input("letters.txt")
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 RETRIES_MAX = 100
 LABEL_MAX = 200  # characters of a name that is recorded
-NODE_LABEL_MAX = 160  # names of issues are made of it
+NODE_LABEL_MAX = 160  # names of issues are derived from it
 BACKOFF_MS = 100
 
 
 class Artifact(msgspec.Struct, frozen=True):
-    """A file that nodes hand on. Its path is relative to the run's workspace; without one it is the name."""
+    """A file that nodes pass on. Its path is relative to the run's workspace. Default: the name."""
 
     name: str
     path: str = ""
@@ -39,12 +39,12 @@ class Artifact(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """The path below the workspace."""
+        """The path in the workspace."""
         return self.path or self.name
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """One step: a function, what it reads and makes, and how often it is tried."""
+    """One step: a function, what it reads and writes, and how often it is retried."""
 
     name: str
     function: Callable[[Work], Any]
@@ -70,7 +70,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workflow:
-    """A named set of nodes. `order` is the one order in which they are carried out when there is a choice."""
+    """A named set of nodes. `order` decides which node runs first if there is a choice."""
 
     def __init__(self, name: str) -> None:
         self.name = _label(name, "workflow", name)
@@ -79,7 +79,7 @@ class Workflow:
         self._taken: set[tuple[str, str]] = set()
 
     def input(self, name: str, *, path: str = "", schema_id: str | None = None) -> str:
-        """Declare a file that comes from outside; returns its name."""
+        """Declare a file from outside the workflow. Returns its name."""
         self.inputs[name] = self._new(Artifact(name, path or name, schema_id))
         return name
 
@@ -95,7 +95,7 @@ class Workflow:
         retries: int = 0,
         backoff_ms: int = BACKOFF_MS,
     ) -> Callable[[Callable[[Work], Any]], Callable[[Work], Any]]:
-        """Declare a node; its name is that of the function unless it is given. `after` waits without an artifact."""
+        """Declare a node. Its default name is that of the function. `after` waits for a node without an artifact."""
 
         def declare(function: Callable[[Work], Any]) -> Callable[[Work], Any]:
             self.add(
@@ -130,7 +130,7 @@ class Workflow:
         if _label(name, "node", self.name) in self.nodes:
             raise errors.WorkflowInvalid(workflow=self.name, reason=f"there are two nodes {name!r}")
         if type(retries) is not int or not 0 <= retries <= RETRIES_MAX or type(backoff_ms) is not int or backoff_ms < 0:
-            reason = f"node {name!r}: retries are from 0 to {RETRIES_MAX}, backoff_ms from 0 on"
+            reason = f"node {name!r}: retries are from 0 to {RETRIES_MAX}, backoff_ms at least 0"
             raise errors.WorkflowInvalid(workflow=self.name, reason=reason)
         if len(name) > NODE_LABEL_MAX:
             reason = f"the name of a node has at most {NODE_LABEL_MAX} characters: {name[:50]!r}…"
@@ -152,7 +152,7 @@ class Workflow:
         )
 
     def _new(self, artifact: Artifact) -> Artifact:
-        """The artifact, if its name and its file are not taken."""
+        """The artifact, if its name and its file are still free."""
         _label(artifact.name, "artifact", self.name)
         _check_path(self.name, artifact.place)
         for what, value in (("name", artifact.name), ("path", artifact.place)):
@@ -164,7 +164,7 @@ class Workflow:
     # --- the graph -------------------------------------------------------------------------------------------------
 
     def graph(self) -> Graph:
-        """The declared graph, checked: every artifact comes from somewhere, nobody waits in a circle."""
+        """The checked graph: every artifact has a source, and there is no cycle."""
         if not self.nodes:
             raise errors.WorkflowInvalid(workflow=self.name, reason="it has no nodes")
         declared = [node.declared() for node in self.nodes.values()]
@@ -179,7 +179,7 @@ class Workflow:
 
 
 class Graph:
-    """Who waits for whom. `order` is topological, and among those that could come next the first declared is first."""
+    """Which node waits for which. `order` is topological; among possible next nodes the first declared is first."""
 
     def __init__(self, nodes: Sequence[NodeDeclared], inputs: Iterable[str]) -> None:
         self.nodes = {node.node: node for node in nodes}
@@ -204,12 +204,12 @@ class Graph:
             if artifact in self.maker:
                 found.add(self.maker[artifact])
             elif artifact not in inputs:
-                reason = "is made by no node and is no input of the workflow"
+                reason = "is neither written by a node nor an input of the workflow"
                 raise errors.ArtifactUnknown(node=node.node, artifact=artifact, reason=reason)
         for other in node.after:
             if other not in self.nodes:
                 raise errors.WorkflowInvalid(
-                    workflow="", reason=f"node {node.node!r} waits for {other!r}, which is no node"
+                    workflow="", reason=f"node {node.node!r} waits for {other!r}, which is not a node"
                 )
             found.add(other)
         return found
@@ -232,7 +232,7 @@ class Graph:
         return order, [name for name in self.nodes if name not in done]
 
     def downstream(self, roots: Iterable[str]) -> list[str]:
-        """These nodes and everything that follows from them, in order."""
+        """These nodes and everything that depends on them, in order."""
         seen: set[str] = set()
         pending = list(roots)
         while pending:

@@ -1,4 +1,4 @@
-"""The files of a run: artifacts below one directory, written whole or not at all, named by their SHA-256."""
+"""The files of a run: artifacts in one directory, written atomically, identified by their SHA-256."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COPY_BYTES = 1 << 20
 
 
 class Content(msgspec.Struct, frozen=True):
-    """What a file holds."""
+    """The content of a file: hash and size."""
 
     sha256: str
     bytes: int
@@ -33,25 +33,25 @@ class Workspace:
         return self.directory / place
 
     def look(self, place: str) -> Content | None:
-        """What a file holds now; None if there is none."""
+        """The current content of a file; None if it does not exist."""
         try:
             with self.path(place).open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256")
                 return Content(digest.hexdigest(), file.tell())
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
-        except OSError as problem:  # a circle of links, no permission: it may be there, so nothing is made again
+        except OSError as problem:  # a cycle of links, no permission: it may exist, so nothing is made again
             raise errors.ReadFailed(path=str(self.path(place)), reason=problem.strerror or str(problem)) from problem
 
     def settle(self, place: str) -> Content | None:
-        """Make a file durable, and say what it holds: nobody is told of an artifact that a power loss could take."""
+        """Make a file durable and return its content: an artifact is recorded only when a power loss cannot take it."""
         found = self.look(place)
         if found is not None:
             self._settle(self.path(place))
         return found
 
     def _settle(self, path: Path) -> None:
-        """A file, its name, and the names of the directories that lead to it from beside the workspace on."""
+        """Sync a file, its name, and the names of all directories that lead to it, the workspace's own included."""
         _sync(path)
         _sync(path.parent)
         directory, top = path.parent.absolute(), self.directory.absolute()
@@ -61,7 +61,7 @@ class Workspace:
             directory = directory.parent
 
     def write(self, place: str, data: bytes) -> None:
-        """Replace a file: a crash leaves the old one or the new one."""
+        """Replace a file. A crash leaves the old one or the new one."""
         path = self.path(place)
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.tmp")
@@ -73,7 +73,7 @@ class Workspace:
             raise
 
     def take(self, source: Path, place: str) -> None:
-        """Copy a file in from elsewhere."""
+        """Copy a file into the workspace."""
         path = self.path(place)
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.tmp")
@@ -83,7 +83,7 @@ class Workspace:
 
 
 def _sync(path: Path) -> None:
-    if os.name == "nt" and path.is_dir():  # a directory cannot be opened there
+    if os.name == "nt" and path.is_dir():  # directories cannot be opened on this system
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -1,18 +1,18 @@
-"""The app: routes, what every request passes, and how errors are answered."""
+"""The app: all routes of the API and of the console, with the front before them."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from tallystick import errors
-from tallystick.server.access import Anybody
+from tallystick.server.access import Need
 from tallystick.server.api import (
     append,
     community,
@@ -29,117 +29,75 @@ from tallystick.server.api import (
     tokens,
 )
 from tallystick.server.console import pages
-from tallystick.server.http import problems, query
+from tallystick.server.http import openapi, problems
 from tallystick.server.http.front import Front
+from tallystick.server.http.query import rename
+from tallystick.server.http.route import Request, Route, Routes
 from tallystick.server.service import Service
 
-ROUTERS: tuple[APIRouter, ...] = (
-    append.router,
-    events.router,
-    follow.router,
-    streams.router,
-    events.trail,
-    store.router,
-    projections.router,
-    snapshots.router,
-    integrity.router,
-    snapshots.retention,
-    runs.router,
-    tokens.router,
-    community.router,
-    jobs.router,
-    probes.router,
+API: tuple[Routes, ...] = (
+    append.routes,
+    events.routes,
+    follow.routes,
+    streams.routes,
+    events.audit_routes,
+    store.routes,
+    projections.routes,
+    snapshots.routes,
+    integrity.routes,
+    snapshots.retention_routes,
+    runs.routes,
+    tokens.routes,
+    community.routes,
+    jobs.routes,
+    probes.routes,
 )
-DESCRIPTION = "An event store over HTTP. Errors are application/problem+json; `code` tells them apart."
-
-_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
-class Application(FastAPI):
-    """The app, with its front outermost."""
+class Application(Starlette):
+    """The app of one service. The front answers every error, so Starlette's own middleware is not used."""
 
-    def __init__(self, service: Service, **options: Any) -> None:
-        super().__init__(**options)
-        self.state.service = service
-        self._front = Front(super().__call__, service)
+    def __init__(self, service: Service) -> None:
+        routes = [route for part in API for route in part]
+        document = Route("GET", "/openapi.json", Need.OPEN, read_document)
+        super().__init__(routes=[*routes, document, *pages.routes()], lifespan=_lifespan)
+        self.service = service
+        self.router.redirect_slashes = False
+        self.router.default = _not_found
+        self._front = Front(self.router, service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the life of the app."""
         scope["app"] = self
         if scope["type"] == "http":
-            query.rename(scope)
+            rename(scope)
         await self._front(scope, receive, send)
 
 
-def build(service: Service) -> FastAPI:
+def build(service: Service) -> Application:
     """The app that serves a service."""
-    app = Application(
-        service,
-        title="Tallystick",
-        version="1",
-        description=DESCRIPTION,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        lifespan=_lifespan,
-        redirect_slashes=False,
-    )
-    app.add_exception_handler(errors.TallyError, _refused)
-    app.add_exception_handler(RequestValidationError, _unfit)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _failed)
-    for router in ROUTERS:
-        app.include_router(router, dependencies=[] if router is probes.router else [Depends(query.known)])
-    app.include_router(document)
-    app.include_router(pages.router())
-    return app
+    return Application(service)
 
 
-document = APIRouter()
-
-
-@document.get("/openapi.json", include_in_schema=False)
-async def openapi(request: Request, who: Anybody) -> dict[str, Any]:
+async def read_document(request: Request) -> Response:
     """The OpenAPI document of this service."""
-    found: dict[str, Any] = request.app.openapi()
-    return found
+    return JSONResponse(_document())
+
+
+@cache
+def _document() -> dict[str, Any]:
+    return openapi.document(route for part in API for route in part)
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    """An unknown path gets the same response as every other resource that does not exist."""
+    await problems.response(errors.NothingHere())(scope, receive, send)
 
 
 @asynccontextmanager
-async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    service: Service = app.state.service
-    await service.start()
+async def _lifespan(app: Application) -> AsyncIterator[None]:
+    await app.service.start()
     try:
         yield
     finally:
-        await service.stop()
-
-
-async def _refused(request: Request, problem: Exception) -> Response:
-    assert isinstance(problem, errors.TallyError)
-    request.app.state.service.meter.refused(code=problems.code_of(type(problem)))
-    problems.log(problem, request.scope["tally.request_id"])
-    return problems.response(problem)
-
-
-async def _failed(request: Request, problem: Exception) -> Response:
-    """What nobody expected. The framework raises it again for the front, which logs it under the request's id."""
-    detail = "the service failed; the log has the reason under this request id"
-    return problems.plain(500, "internal", detail)
-
-
-async def _unfit(request: Request, problem: Exception) -> Response:
-    assert isinstance(problem, RequestValidationError)
-    first: Any = problem.errors()[0]
-    place = ".".join(str(step) for step in first["loc"])[:200]
-    return problems.response(errors.InvalidInput(reason=f"{place}: {first['msg'][:200]}"))
-
-
-async def _http(request: Request, problem: Exception) -> Response:
-    """What the router itself refuses. An unknown path is answered as everything else that is not there."""
-    assert isinstance(problem, HTTPException)
-    if problem.status_code == 404:
-        return problems.response(errors.NothingHere())
-    code = _CODES.get(problem.status_code, "refused")
-    headers = dict(problem.headers) if problem.headers else None
-    return problems.plain(problem.status_code, code, str(problem.detail), headers)
+        await app.service.stop()

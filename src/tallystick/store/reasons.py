@@ -100,6 +100,7 @@ CHECKSUM = Reason("checksum", "the payload does not have its checksum")
 LINK = Reason("link", "the link does not follow from the event and the link before it")
 SEQUENCE = Reason("sequence", "seq {seq} follows {before}")
 FIRST_SEQ = Reason("sequence", "seqs begin with 1")
+ORDER = Reason("order", "its position does not rise along its stream")
 
 ERASURE_NOT_NOTED = Reason("erasure", "the payload is gone, and no erasure is noted")
 ERASURE_NOT_CLAIMED = Reason("erasure", "the payload is gone, and no control fact says that it was erased")
@@ -115,6 +116,7 @@ FACT_MISPLACED = Reason("fact", "a fact about {subject} does not belong into thi
 FACT_OF_EARLIER_CUT = Reason("fact", "it prunes up to seq {through}, after {before} was pruned")
 FACT_OF_SECOND_ERASURE = Reason("fact", "seq {seq} was erased before")
 FACT_OF_WRONG_SEAL = Reason("fact", "the fingerprint does not follow from its link and state hash")
+FACT_UNKNOWN = Reason("fact", "the log itself does not have this control fact")
 FACT_OF_WRONG_SNAPSHOTS = Reason("fact", "the snapshots that it lists are not those that existed then")
 
 CUT_NOT_CLAIMED = Reason("cut", "the store says that it is pruned up to seq {through}, and no control fact does")
@@ -127,6 +129,8 @@ SNAPSHOT_UNSOUND = Reason("snapshot", "the body of snapshot {id} {problem}")
 SNAPSHOT_NOT_CLAIMED = Reason("snapshot", "no control fact names the snapshot {id}")
 
 HEAD_ELSEWHERE = Reason("head", "the log ends at seq {end}, the store says {listed}")
+HEAD_MISSING = Reason("head", "the stream reached this seq, and the event is missing")
+HEAD_OF_ANOTHER = Reason("head", "the stream has another event here")
 HEAD_NOT_LISTED = Reason("head", "the log has the stream, and the store does not list it")
 
 LOSS_NOT_ACCEPTED = Reason(LOSS, "positions {first} to {last} are lost, and no control fact accepts that")

@@ -60,9 +60,7 @@ class ByteChange(msgspec.Struct, frozen=True):
 
 
 class NameChange(msgspec.Struct, frozen=True):
-    """A pending change of names. If `name` is None, the file loses its name. A rename is one change, so it is
-    atomic.
-    """
+    """A pending change of names. If `name` is None, the file loses its name. A rename is one atomic change."""
 
     directories: frozenset[str]
     inode: int

@@ -1,10 +1,11 @@
-"""The pool of connections of one handle, each of them set up the same: role, org, isolation, time to wait for locks.
+"""The connections of one handle, all set up alike: role, org, isolation, time to wait for locks.
 
-Invariants: a connection is outside of any transaction when it comes out of the pool, and when it goes back; what a
-tenant's reading changed of it (role, org) ended with the transaction. It shows the history that this handle has read
-(`history.py`), which is looked at before it is used first, and behind a pooler when another server answers. Behind a
-pooler that gives every transaction another server process, nothing is set for the session: each transaction begins with
-its role, its org and the rest, and no statement is prepared under a name.
+Invariants: a connection is outside of any transaction when it comes out of the pool and when it goes back. What a
+tenant's read changed in it (role, org) ended with the transaction. It has the history that this handle has read
+(`history.py`): that is checked before its first use, and through a pooler whenever another server responds.
+
+A pooler may give every transaction another server process. So nothing is set for the session then: each transaction
+begins with its role, its org and the rest, and no statement is prepared under a name.
 """
 
 from __future__ import annotations
@@ -27,16 +28,14 @@ from tallystick.store.urls import redacted
 
 APPLICATION = "tallystick"
 _CONNECT_S = 10.0
-_USES_MAX = 1000  # then the pool sees it again, and ends it if it is old
-
-
+_USES_MAX = 1000  # then the pool gets it back, and closes it if it is old
 SERVICE, TENANT = "tally_app", "tally_reader"
 CONTROL, PROJECTOR, MAINTENANCE = "tally_control", "tally_projector", "tally_maintenance"
-SEARCH_PATH = "pg_catalog, pg_temp"  # nobody's function takes the place of one that a statement of ours calls
+SEARCH_PATH = "pg_catalog, pg_temp"  # a statement of ours calls no function of others by its name
 
 
 class ReadConnections(Protocol):
-    """What reading needs: connections of whatever scope."""
+    """The connections of a handle or of one of its tenants, for reading."""
 
     url: str
     address: str
@@ -45,6 +44,7 @@ class ReadConnections(Protocol):
     birthplace: OwnerProcess
 
     def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
+    def value(self, name: str, values: Any = ()) -> Any: ...
     def answer(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]: ...
     def using(self) -> AbstractContextManager[psycopg.Connection[Any]]: ...
     def transaction(self) -> AbstractContextManager[psycopg.Connection[Any]]: ...
@@ -54,25 +54,30 @@ class ReadConnections(Protocol):
 
 
 class _ReadStatements:
-    """Statements that only read, over connections that a subclass gives out."""
+    """Statements that only read, over the connections of a subclass."""
 
     def __init__(self) -> None:
         self._own = threading.local()
 
     def using(self) -> AbstractContextManager[psycopg.Connection[Any]]:
-        """A connection, with our errors."""
+        """A connection. Errors are ours."""
         raise NotImplementedError
 
     def renew(self) -> None:
-        """Replace the connections that a restart of the server has cut."""
+        """Replace the connections that the server closed."""
         raise NotImplementedError
 
     def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]:
-        """The answer to a statement. It is asked once more if the connection turns out to be gone."""
+        """The rows of a statement. If the connection is lost, it is sent a second time."""
         return self.answer(statements.named(name), values)
 
+    def value(self, name: str, values: Any = ()) -> Any:
+        """The one value that a statement returns."""
+        ((value,),) = self.rows(name, values)
+        return value
+
     def answer(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]:
-        """As `rows`, for a statement that was made for the occasion."""
+        """As `rows`, for a statement that was put together."""
         try:
             return self._answer(query, values)
         except errors.NotReachable as unreachable:
@@ -84,7 +89,7 @@ class _ReadStatements:
     def _answer(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
         own: psycopg.Connection[Any] | None = getattr(self._own, "connection", None)
         if own is not None:
-            return own.execute(query, values, binary=True).fetchall()  # its errors are judged by whoever holds it
+            return own.execute(query, values, binary=True).fetchall()  # its holder translates the errors
         return self._asked(query, values)
 
     def _asked(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
@@ -93,7 +98,7 @@ class _ReadStatements:
 
     @contextmanager
     def reading_over(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        """Answer this thread over a connection that it holds already, in the transaction that is open there."""
+        """Use a connection that this thread already holds, and the transaction that is open there."""
         before = getattr(self._own, "connection", None)
         self._own.connection = connection
         try:
@@ -102,10 +107,10 @@ class _ReadStatements:
             self._own.connection = before
 
 
-class Connections(_ReadStatements):
+class ServerConnections(_ReadStatements):
     """Connections to one database under one role. `org` limits everything they see to one tenant.
 
-    `pooled` says that a pooler stands before the server.
+    `pooled` says that a pooler is in front of the server.
     """
 
     def __init__(
@@ -147,12 +152,12 @@ class Connections(_ReadStatements):
             kwargs={"autocommit": True, "application_name": APPLICATION},
         )
         self._closed = False
-        self.birthplace = OwnerProcess()  # a child on the same connections would get others' answers
+        self.birthplace = OwnerProcess()  # a forked child would read the answers of its parent
         self._turn = threading.Lock()
-        self._asking = 0  # threads that wait for the pool: what comes back is theirs
-        self._at_hand: psycopg.Connection[Any] | None = None
+        self._asking = 0  # threads that wait for the pool: they get what is given back
+        self._kept: psycopg.Connection[Any] | None = None
         self._uses = 0
-        self._looked_over: WeakSet[psycopg.Connection[Any]] = WeakSet()
+        self._checked: WeakSet[psycopg.Connection[Any]] = WeakSet()
         self._begun: WeakKeyDictionary[psycopg.Connection[Any], psycopg.Cursor[Any]] = WeakKeyDictionary()
 
     def open(self) -> None:
@@ -173,7 +178,7 @@ class Connections(_ReadStatements):
             raise errors.UnsafeServer(url=self.url, reason="some of its connections go through a pooler, others do not")
 
     def begin(self, connection: psycopg.Connection[Any]) -> None:
-        """Begin a transaction; behind a pooler with everything that it needs."""
+        """Begin a transaction; through a pooler, with everything that it needs."""
         if not self.pooled:
             connection.execute("BEGIN")
             return
@@ -181,55 +186,55 @@ class Connections(_ReadStatements):
         self._begun[connection] = connection.execute(statements.named("take_scope"), self._scope)
 
     def require_same_history(self, connection: psycopg.Connection[Any]) -> None:
-        """Behind a pooler, refuse the transaction that `begin` began if another server answers and lacks events."""
+        """Through a pooler, refuse the transaction that `begin` began if another server responds and lacks events."""
         begun = self._begun.pop(connection, None)
-        if begun is not None and not self._is_looked_over(begun):
-            self.history.look_over(connection)
+        if begun is not None and not self._is_on_checked_server(begun):
+            self.history.check(connection)
 
-    def _is_looked_over(self, begun: psycopg.Cursor[Any]) -> bool:
+    def _is_on_checked_server(self, begun: psycopg.Cursor[Any]) -> bool:
         row = begun.fetchone()
-        return row is not None and self.history.is_at(row[0])
+        return row is not None and self.history.is_checked(row[0])
 
     def set_up_elsewhere(self, more: dict[str, str]) -> tuple[str, ...]:
-        """The statements that set up a connection of another driver as these are, and with some settings more."""
+        """The statements that set up a connection of another driver like these, with some more settings."""
         if self.pooled:
-            reason = "a pooler stands before it, and another driver's session cannot be set up there; connect directly"
+            reason = "a pooler is in front of it, and another driver's session cannot be set up there; connect directly"
             raise errors.UnsafeServer(url=self.url, reason=reason)
         with self.using() as connection, psycopg.ClientCursor(connection) as cursor:
             statement = statements.named("set_setting")
             return tuple(cursor.mogrify(statement, setting) for setting in (self._settings | more).items())
 
     def quoted(self, query: Any, values: Any) -> str:
-        """A statement with its values in it, quoted by the client."""
+        """A statement with its values quoted in it."""
         with self.using() as connection, psycopg.ClientCursor(connection) as cursor:
             return cursor.mogrify(query, values)
 
     @contextmanager
     def given(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection, with PostgreSQL's own errors."""
+        """A connection. Errors are PostgreSQL's own."""
         self.birthplace.require()
         if self._closed:
             raise errors.StoreClosed()
         connection = self._taken()
         try:  # not `with self._pool.connection()`, which ends a transaction that is never open here
-            if not self.pooled and connection not in self._looked_over:
-                self._look_over(connection)
+            if not self.pooled and connection not in self._checked:
+                self._check(connection)
             yield connection
         finally:
             self._give_back(connection)
 
-    def _look_over(self, connection: psycopg.Connection[Any]) -> None:
+    def _check(self, connection: psycopg.Connection[Any]) -> None:
         try:
-            self.history.look_over(connection)
+            self.history.check(connection)
         except errors.HistoryReplaced:
             connection.close()
             raise
-        self._looked_over.add(connection)
+        self._checked.add(connection)
 
     def _taken(self) -> psycopg.Connection[Any]:
-        """The connection that was used last, which the server's process has everything ready for; or another one."""
+        """The connection that was used last, because its server process has its caches filled; or another one."""
         with self._turn:
-            connection, self._at_hand = self._at_hand, None
+            connection, self._kept = self._kept, None
             if connection is not None:
                 return connection
             self._asking += 1
@@ -240,19 +245,19 @@ class Connections(_ReadStatements):
                 self._asking -= 1
 
     def _give_back(self, connection: psycopg.Connection[Any]) -> None:
-        """Keep it at hand, but for one that broke, is wanted by others, or is to be looked over by the pool."""
+        """Keep a connection for the next use, unless it broke, another thread waits, or the pool has to check it."""
         with self._turn:
             self._uses += 1
-            wanted = self._closed or self._asking or self._at_hand is not None or self._uses % _USES_MAX == 0
+            wanted = self._closed or self._asking or self._kept is not None or self._uses % _USES_MAX == 0
             if not wanted and connection.pgconn.transaction_status == TransactionStatus.IDLE:
-                self._at_hand = connection
+                self._kept = connection
                 return
         self._pool.putconn(connection)
 
-    def _let_go(self) -> None:
-        """Give the pool what is at hand."""
+    def _release_kept(self) -> None:
+        """Give the kept connection back to the pool."""
         with self._turn:
-            connection, self._at_hand = self._at_hand, None
+            connection, self._kept = self._kept, None
         if connection is not None:
             self._pool.putconn(connection)
 
@@ -265,7 +270,7 @@ class Connections(_ReadStatements):
 
     @contextmanager
     def using(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection, with our errors: for one statement, which is a transaction by itself."""
+        """A connection for one statement, which is a transaction by itself. Errors are ours."""
         if self.pooled:
             with self.transaction() as connection:
                 yield connection
@@ -275,18 +280,18 @@ class Connections(_ReadStatements):
 
     @contextmanager
     def transaction(self, *, read_write: bool = False) -> Iterator[psycopg.Connection[Any]]:
-        """A connection in a transaction, with our errors. `read_write` also on a handle that is open for reading."""
+        """A connection in a transaction. Errors are ours. With `read_write` a handle for reading can write, too."""
         with self._translated(), self.given() as connection, connection.transaction():
             if read_write:
                 connection.execute("SET TRANSACTION READ WRITE")
-            if self.pooled and not self._is_looked_over(
+            if self.pooled and not self._is_on_checked_server(
                 connection.execute(statements.named("take_scope"), self._scope)
             ):
-                self.history.look_over(connection)
+                self.history.check(connection)
             yield connection
 
     def _asked(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
-        """Behind a pooler, one round trip too: the transaction, its scope and the statement go together."""
+        """Through a pooler it is one round trip too: the transaction, its scope and the statement go together."""
         if not self.pooled:
             return super()._asked(query, values)
         with self._translated(), self.given() as connection:
@@ -296,38 +301,38 @@ class Connections(_ReadStatements):
                     answer = connection.execute(query, values, binary=True)
                     connection.execute("COMMIT")
                 begun = self._begun.pop(connection)
-                if self._is_looked_over(begun):
+                if self._is_on_checked_server(begun):
                     return answer.fetchall()
             except BaseException:
                 if not connection.closed:
                     connection.rollback()
                 raise
-        with self.transaction() as connection:  # another server answered: look it over, and ask again there
+        with self.transaction() as connection:  # another server responded: check it, and ask again there
             return connection.execute(query, values, binary=True).fetchall()
 
     def renew(self) -> None:
-        """Replace the connections that a restart of the server has cut."""
+        """Replace the connections that the server closed."""
         self.birthplace.require()
-        self._let_go()
+        self._release_kept()
         self._pool.check()
 
     def of_tenant(self, org: str) -> TenantConnections:
-        """The same connections, seeing one tenant's events and nothing else."""
+        """The same connections, limited to one tenant's events."""
         return TenantConnections(self, org)
 
     def close(self) -> None:
-        """Give every connection back to the server."""
+        """Close every connection."""
         self._closed = True
         if not self.birthplace.is_current:
             return
-        self._let_go()
+        self._release_kept()
         self._pool.close()
 
 
 class TenantConnections(_ReadStatements):
-    """A service's connections, each time for one transaction as a tenant's reader."""
+    """A service's connections, which become a tenant's reader for one transaction each."""
 
-    def __init__(self, shared: Connections, org: str) -> None:
+    def __init__(self, shared: ServerConnections, org: str) -> None:
         super().__init__()
         self.url = shared.url
         self.address = shared.address
@@ -348,13 +353,13 @@ class TenantConnections(_ReadStatements):
         self._shared.renew()
 
     def open(self) -> None:
-        """Nothing to do: they are open."""
+        """Do nothing: the service's connections are open."""
 
     def close(self) -> None:
-        """Nothing to do: they belong to the service."""
+        """Do nothing: the connections belong to the service."""
 
 
 def is_pooled(connection: psycopg.Connection[Any]) -> bool:
-    """Whether a pooler answers: the number of the server process that it told at the start is one of its own making."""
+    """Whether a pooler responds: at the start it reports a server process number of its own."""
     row = connection.execute(statements.named("list_backend")).fetchone()
     return row is None or row[0] != connection.info.backend_pid

@@ -1,7 +1,7 @@
-"""The record of damage in `tally.damage`. The trigger of every append looks at it, so it binds every process.
+"""The record of damage in `tally.damage`. A trigger looks at it in every append, so it stops every process.
 
-Only `tally_maintenance` settles it. A crash on the way leaves rows that are being settled: the store was verified, so
-appends go on, and the next `tally doctor --repair` records the fact that is missing.
+Only `tally_maintenance` settles it. A crash meanwhile leaves rows that are being settled: the store was verified, so
+appends continue, and the next `tally doctor --repair` records the missing fact.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from contextlib import contextmanager
 import psycopg
 
 from tallystick import errors
-from tallystick.engines.postgres import statements
-from tallystick.engines.postgres.connections import MAINTENANCE, Connections, ReadConnections
+from tallystick.engines.postgres import statements, translate
+from tallystick.engines.postgres.connections import MAINTENANCE, ReadConnections, ServerConnections
 from tallystick.store.damage import KEPT_MAX, refusal
 from tallystick.store.events import Problem
 
-ON_RECORD = "TL500"
-
 
 class PostgresDamage:
-    """The record of the whole database. A tenant's handle neither sees nor changes it."""
+    """The record of the whole database. A handle for one org neither sees nor changes it."""
 
     def __init__(self, connections: ReadConnections, *, maintains: bool) -> None:
         self._connections = connections
@@ -36,7 +34,7 @@ class PostgresDamage:
         self._require_whole()
         columns = ([getattr(item, name) for item in problems] for name in Problem.__struct_fields__)
         try:
-            assert isinstance(self._connections, Connections)
+            assert isinstance(self._connections, ServerConnections)
             with self._connections.transaction(read_write=True) as connection:
                 connection.execute(statements.named("keep_damage"), (KEPT_MAX, *columns))
         except errors.TallyError as problem:
@@ -57,7 +55,7 @@ class PostgresDamage:
         self._settle("forget_settled_damage")
 
     def _begin(self, verified: Sequence[Problem]) -> None:
-        """Let appends pass, unless something was found that was not looked at. A later finding stops them again."""
+        """Let appends pass, unless the record has a finding that was not verified. A later finding stops them again."""
         with self._connections.transaction() as connection:
             connection.execute(statements.named("become_maintenance"))
             connection.execute(statements.named("settle_damage"), (True,))
@@ -72,7 +70,7 @@ class PostgresDamage:
 
     @property
     def _is_whole(self) -> bool:
-        return isinstance(self._connections, Connections) and self._connections.org is None
+        return isinstance(self._connections, ServerConnections) and self._connections.org is None
 
     def _require_whole(self) -> None:
         if not self._is_whole:
@@ -81,8 +79,8 @@ class PostgresDamage:
 
 
 def refused(problem: psycopg.Error, connections: ReadConnections) -> errors.Damaged | None:
-    """The refusal of an append while damage is on record; None if something else failed."""
-    if problem.sqlstate != ON_RECORD:
+    """The refusal of an append because damage is on record; None for any other problem."""
+    if problem.sqlstate != translate.DAMAGE_ON_RECORD:
         return None
     known = PostgresDamage(connections, maintains=False).known()
     return refusal(known or [Problem("damage", "the database has damage on record")])

@@ -1,9 +1,9 @@
-"""Which history a handle has read: evidence that another server does not go on with less of it, unnoticed.
+"""The history that a handle has read, so that it notices another server with less of it.
 
-A copy that lacks the newest events gives their positions out again. So a handle remembers the newest event that it has
-seen, and looks for it on every connection that is new to it before anything is read or written there.
+A copy that lacks the newest events gives out their positions again. So a handle remembers the newest event that it has
+seen, and looks for it on each new connection before anything is read or written there.
 
-Invariant: what is remembered was seen on a connection that was looked over.
+Invariant: what is remembered was seen on a connection that was checked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from tallystick.engines.postgres import statements
 
 
 class History:
-    """What one handle knows of its log. `of_tenant`: it sees its own events alone, so the timeline counts as well."""
+    """What one handle has seen of its log.
+
+    A tenant's handle (`of_tenant`) sees only its own events, so it also compares the server's timeline.
+    """
 
     def __init__(self, url: str, *, of_tenant: bool) -> None:
         self._url = url
@@ -30,17 +33,17 @@ class History:
         self._started: Any = None
 
     def note(self, position: int, link: bytes | None) -> None:
-        """This event was seen."""
+        """Note that this event was seen."""
         if link is not None and position > self._newest[0]:
             with self._lock:
                 self._newest = max(self._newest, (position, link))
 
-    def is_at(self, started: Any) -> bool:
-        """Whether the server that was started then was looked over."""
+    def is_checked(self, started: Any) -> bool:
+        """Whether the server that was started at this time was checked."""
         return bool(self._started == started)
 
-    def look_over(self, connection: psycopg.Connection[Any]) -> None:
-        """Refuse a connection where the newest event is missing, or is another one; `HistoryReplaced`."""
+    def check(self, connection: psycopg.Connection[Any]) -> None:
+        """Raise `HistoryReplaced` if the newest event is missing on this connection, or is another one."""
         position, link = self._newest
         row = connection.execute(statements.named("find_evidence"), (position,)).fetchone()
         if row is None:

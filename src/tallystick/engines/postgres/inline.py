@@ -1,8 +1,8 @@
 """Inline projections within a commit: folded before anything is written, stored in the commit's own transaction.
 
-A place is one number, so whoever moves it must know that nothing below can still come: such a commit holds the log
-alone, and nobody else appends until it has ended. Then the last event is final, and the next position is known.
-What the projections read of the log, they read over the connection of the commit.
+A place is one number, so no position below it may appear later. Such a commit therefore locks the whole log, and nobody
+else appends until it has ended: the last event is final, and the next position is known. The projections read the log
+over the connection of the commit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import statements
-from tallystick.engines.postgres.connections import Connections
+from tallystick.engines.postgres.batches import PROVISIONAL
+from tallystick.engines.postgres.connections import ServerConnections
 from tallystick.engines.postgres.safe_head import SafeHead
 from tallystick.engines.postgres.transactions import JoinedTransaction
 from tallystick.engines.postgres.views import PostgresViews
@@ -23,29 +24,29 @@ from tallystick.store.views import Inline, Seen
 
 
 class InlineCommit:
-    """What a writer does for inline projections."""
+    """The inline projections of a writer."""
 
-    def __init__(self, projections: Inline, connections: Connections, safe_head: SafeHead) -> None:
+    def __init__(self, projections: Inline, connections: ServerConnections, safe_head: SafeHead) -> None:
         self.projections = projections
         self._connections = connections
         self._safe_head = safe_head
         self._seen: Seen = set()
 
-    def store(self, connection: psycopg.Connection[Any], rows: Sequence[Row], *, below: int) -> int:
-        """Store what the rows of a commit add up to, which count from `below`; says where the first one will stand."""
+    def store(self, connection: psycopg.Connection[Any], rows: Sequence[Row]) -> int:
+        """Fold the rows of a commit, which have provisional positions. Returns the position of the first event."""
         found = connection.execute(statements.named("where_log_ends"), binary=True).fetchone()
         assert found is not None
         last, first = found
         self._safe_head.reach(last)
-        placed = [(row[0] - below + first, *row[1:]) for row in rows]
+        placed = [(position - PROVISIONAL + first, *rest) for position, *rest in rows]
         views = PostgresViews(JoinedTransaction(connection), locks=True, seen=self._seen)
         with self._connections.reading_over(connection):
             self.projections.prepare(placed, views)(views)
         return int(first)
 
 
-def require_drawn(drawn: int, told: int) -> None:
-    """Assert that the events stand where the projections were told."""
-    if drawn != told:
-        reason = f"position {drawn} was drawn instead of {told}: somebody draws without the lock of the log"
+def require_drawn(drawn: int, promised: int) -> None:
+    """Refuse the commit if its events are not at the positions that the projections have folded."""
+    if drawn != promised:
+        reason = f"position {drawn} was drawn instead of {promised}: another session draws without the lock of the log"
         raise errors.StoreFailed(operation="a commit with inline projections", reason=reason)

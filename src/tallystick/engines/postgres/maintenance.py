@@ -13,24 +13,23 @@ import msgspec
 import psycopg
 
 from tallystick import errors
-from tallystick.engines.postgres import arrays, commands, statements, views
-from tallystick.engines.postgres.connections import MAINTENANCE, SERVICE, Connections, ReadConnections
+from tallystick.engines.postgres import arrays, commands, statements, translate, views
+from tallystick.engines.postgres.connections import MAINTENANCE, SERVICE, ReadConnections, ServerConnections
 from tallystick.event import canonical, chain
-from tallystick.event.model import Row
+from tallystick.event.model import InDraft, InRow, Row
 from tallystick.store import facts
 from tallystick.store.commit import Transaction
 from tallystick.store.maintenance import Maintenance, Reclaimed
 from tallystick.store.snapshots import Snapshot, within
 
 TABLES = ("tally.events", "tally.snapshots", "tally.commands", "tally.command_ranges")
-_NOT_ALLOWED = f"nothing: the role that logs in is not a member of {MAINTENANCE}; autovacuum does it in its own time"
-_POOLED = "nothing: a pooler stands before the server, and a vacuum needs a connection of its own; connect directly"
-_REFUSED = "TL403"
-_UNNAMED = "no control fact of the same transaction names it"
+_NOT_ALLOWED = f"nothing: the role that logs in is not a member of {MAINTENANCE}; autovacuum will do it"
+_POOLED = "nothing: a vacuum needs a connection of its own, and a pooler is in front of the server; connect directly"
+_NOT_NAMED = "no control fact of the same transaction names it"
 
 
 class Named:
-    """What the control facts of a commit name, each with the id of its fact."""
+    """The changes that the control facts of a commit name, each with the id of its fact."""
 
     def __init__(self, events: Iterable[tuple[str, bytes, bytes | None]]) -> None:
         self.cuts: dict[tuple[Any, ...], bytes] = {}
@@ -65,30 +64,31 @@ _TAKEN = {
 def require_named(transaction: Transaction) -> None:
     """Refuse a transaction whose facts do not name everything that it does.
 
-    One that writes nothing may bring snapshots whose facts are stored already, which the trigger holds them against.
+    One that writes nothing may bring snapshots whose facts are stored already; a trigger compares them.
     """
     asked = transaction.maintenance
     if asked is None:
         return
-    named = Named((draft[0], draft[2], draft[4]) for write in transaction.writes for draft in write.drafts)
+    drafts = (draft for write in transaction.writes for draft in write.drafts)
+    named = Named((draft[InDraft.type], draft[InDraft.id], draft[InDraft.payload]) for draft in drafts)
     for cut in asked.cuts:
         if (cut.stream, cut.through, cut.link.hex()) not in named.cuts:
-            raise errors.PruneRefused(stream=cut.stream, before=cut.through + 1, reason=_UNNAMED)
+            raise errors.PruneRefused(stream=cut.stream, before=cut.through + 1, reason=_NOT_NAMED)
     for erasure in asked.erasures:
         if (erasure.stream, erasure.seq, erasure.checksum.hex()) not in named.erasures:
-            raise errors.EraseRefused(stream=erasure.stream, seq=erasure.seq, reason=_UNNAMED)
+            raise errors.EraseRefused(stream=erasure.stream, seq=erasure.seq, reason=_NOT_NAMED)
     for snapshot in asked.snapshots:
         said = (snapshot.stream, chain.checksum(snapshot.body).hex())
         if transaction.writes and named.bodies.get(snapshot.id) != said:
-            raise errors.SnapshotUnusable(snapshot=snapshot.id.hex(), reason=_UNNAMED)
+            raise errors.SnapshotUnusable(snapshot=snapshot.id.hex(), reason=_NOT_NAMED)
     for id_ in asked.dropped_snapshots:
         if id_.hex() not in named.dropped:
-            raise errors.SnapshotUnusable(snapshot=id_.hex(), reason=_UNNAMED)
+            raise errors.SnapshotUnusable(snapshot=id_.hex(), reason=_NOT_NAMED)
 
 
 def refusal(problem: psycopg.Error, asked: Maintenance) -> errors.TallyError | None:
-    """What the triggers refused, as our error: none if it was something else that failed."""
-    if problem.sqlstate != _REFUSED:
+    """What the triggers refused, as our error; None for any other problem."""
+    if problem.sqlstate != translate.REFUSED_BY_TRIGGER:
         return None
     reason = problem.diag.message_primary or ""
     for cut in asked.cuts:
@@ -101,19 +101,19 @@ def refusal(problem: psycopg.Error, asked: Maintenance) -> errors.TallyError | N
 
 
 def needs_role(asked: Maintenance) -> bool:
-    """Whether it takes more than the rights of a service, which may keep snapshots."""
+    """Whether this needs more than the rights of a service, which may keep snapshots."""
     return bool(asked.cuts or asked.erasures or asked.dropped_snapshots or asked.erased_responses)
 
 
 def maintain(connection: psycopg.Connection[Any], asked: Maintenance, rows: list[Row]) -> None:
-    """Do what was asked, behind the events of its commit. Erasures come first: a cut may cover the same event."""
+    """Do what was asked, after the events of its commit. Erasures come first: a cut may cover the same event."""
     for snapshot in asked.snapshots:
         connection.execute(statements.named("keep_snapshot"), _snapshot_values(snapshot))
     for projection, key in asked.dropped_rows:
         views.drop_within(connection, projection, [key])
     if not needs_role(asked):
         return
-    named = Named((row[3], row[5], row[7]) for row in rows)
+    named = Named((row[InRow.type], row[InRow.id], row[InRow.payload]) for row in rows)
     connection.execute(statements.named("become_maintenance"))
     for erasure in asked.erasures:
         fact = named.erasures.get((erasure.stream, erasure.seq, erasure.checksum.hex()), bytes(16))
@@ -149,7 +149,7 @@ def _snapshot_values(made: Snapshot) -> tuple[Any, ...]:
 
 
 class PostgresSnapshots:
-    """What the table holds, by the id of the control fact."""
+    """The bodies of snapshots in `tally.snapshots`, by the id of the control fact."""
 
     def __init__(self, connections: ReadConnections) -> None:
         self._connections = connections
@@ -162,18 +162,22 @@ class PostgresSnapshots:
         return [id_ for (id_,) in self._connections.rows("list_snapshots")]
 
     def size(self) -> int:
-        return int(self._connections.rows("snapshots_size")[0][0])
+        return int(self._connections.value("snapshots_size"))
 
 
-def reclaim(connections: Connections, progress: Callable[[int], None], *, allowed: bool) -> Reclaimed:
-    """Vacuum what maintenance touches, and say so, or why not. The server warns of a table that it leaves out."""
+def reclaim(connections: ServerConnections, progress: Callable[[int], None], *, allowed: bool) -> Reclaimed:
+    """Vacuum the tables that maintenance changes, and report what was done, or why nothing was.
+
+    Pruned or erased rows stay in the table until then. A vacuum frees their space for new rows, while readers and
+    writers continue. It overwrites nothing, and returns pages to the disk only from the end of a table.
+    """
     before = _size(connections)
     done = [_NOT_ALLOWED] if not allowed else [_POOLED] if connections.pooled else _vacuum(connections)
     progress(1)
     return Reclaimed(tuple(done), before, _size(connections))
 
 
-def _vacuum(connections: Connections) -> list[str]:
+def _vacuum(connections: ServerConnections) -> list[str]:
     warnings: list[str] = []
 
     def note(notice: psycopg.errors.Diagnostic) -> None:
@@ -190,5 +194,5 @@ def _vacuum(connections: Connections) -> list[str]:
     return warnings or [f"vacuumed {', '.join(TABLES)}"]
 
 
-def _size(connections: Connections) -> int:
-    return int(connections.rows("table_sizes", (list(TABLES),))[0][0])
+def _size(connections: ServerConnections) -> int:
+    return int(connections.value("table_sizes", (list(TABLES),)))

@@ -1,4 +1,4 @@
-"""Where statements about what stands beside the log run: on connections of the pool, or in a transaction under way."""
+"""The transactions in which rows and dead letters are kept: one each, or one that is already open."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tallystick.engines.postgres.connections import ReadConnections
 
 
 class Transactions(Protocol):
-    """What transactions rows and letters needs."""
+    """Runs statements about rows and dead letters."""
 
     def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]:
-        """The answer to a statement that only reads."""
+        """The rows that a reading statement returns."""
 
     def change(self, name: str, values: Any) -> list[tuple[Any, ...]]:
-        """The answer to a statement that writes, and is a transaction by itself where none is under way."""
+        """The rows that a writing statement returns. It is a transaction by itself if none is open."""
 
     def writing(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         """A transaction of several statements."""
 
 
 class OwnTransactions:
-    """Connections of a handle, a transaction each. `refusal` says why it may not write."""
+    """A transaction each, over the connections of a handle. `refusal` says why it may not write."""
 
     def __init__(self, connections: ReadConnections, *, refusal: str | None) -> None:
         self._connections = connections
@@ -48,13 +48,13 @@ class OwnTransactions:
             yield connection
 
     def require_writing(self) -> None:
-        """Refuse by name what this handle may not do."""
+        """Refuse to write if this handle may not."""
         if self._refusal is not None:
             raise errors.ReadOnly(reason=self._refusal)
 
 
 class JoinedTransaction:
-    """The connection of a transaction that somebody else began and will commit. Errors are PostgreSQL's own."""
+    """A transaction that the caller has begun and will commit. Errors are PostgreSQL's own."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""A part of another store's log, as `tally.receive` writes it: one document, one transaction, the maintenance role."""
+"""A part of another store's log: `tally.receive` writes it, as one document in one transaction."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import damage, statements, translate
-from tallystick.engines.postgres.connections import Connections, ReadConnections
+from tallystick.engines.postgres.connections import ReadConnections, ServerConnections
 from tallystick.engines.postgres.ledger_view import cut_of
 from tallystick.event.model import Event, Row
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut
 from tallystick.store.transfer import Received
 
-_REFUSED = ("TL403", "TL409", "23505")  # refused by name; an id or a position that is there already
+_TAKEN = "23505"  # an id or a position that is stored already
 
 
 class StoredEnds:
-    """Where streams and sources end. Whether an id is new is for the database's index to say."""
+    """Where streams and sources end. An index of the database finds out whether an id is new."""
 
     def __init__(self, connections: ReadConnections) -> None:
         self._connections = connections
@@ -39,18 +39,18 @@ class StoredEnds:
 
     def source_head(self, org: str, source: str) -> int:
         rows = self._connections.rows("source_heads", ([org], [source]))
-        return int(rows[0][2]) if rows else 0
+        return next((int(seq) for _, _, seq in rows), 0)
 
 
-def write(connections: Connections, part: Received, *, recorded: int) -> None:
-    """Write a part; all of it or nothing."""
+def write(connections: ServerConnections, part: Received, *, recorded: int) -> None:
+    """Write all of a part, or nothing."""
     document = msgspec.json.encode(_document(part)).decode()
     try:
         with connections.given() as connection, connection.transaction():
             connection.execute(statements.named("become_maintenance"))
             connection.execute(statements.named("receive"), (document, recorded))
     except psycopg.Error as problem:
-        if problem.sqlstate in _REFUSED:
+        if problem.sqlstate in (*translate.OF_OURS, _TAKEN):
             reason = problem.diag.message_primary or str(problem)
             raise errors.TransferRefused(position=part.after + 1, reason=reason) from problem
         refused = damage.refused(problem, connections)

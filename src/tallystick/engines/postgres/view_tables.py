@@ -1,11 +1,11 @@
-"""SQL tables that projections own, in the schema `tally_views`. Their places stand in `tally.views` with all others.
+"""SQL tables that projections own, in the schema `tally_views`. Their places are in `tally.views`, with all others.
 
-The tables belong to `tally_projector`, and whoever may become it can attach code to them, which runs with the rights of
+The tables belong to `tally_projector`. A login with that role can attach code to them, which runs with the rights of
 the login that touches them. So no statement reaches them from a login that can do more than that role.
 
-Invariants: one session changes tables at a time, so a table that it found live stays so; a table is dropped when no
-session reads any, and none begins to before that is committed. What a session reads of the log, it reads over its own
-connection: a handle needs no second one.
+Invariants: one session at a time changes tables, so a table that it found live stays live. A table is dropped when no
+session reads any, and none begins to read before that is committed. A session reads the log over its own connection, so
+that a handle needs no second one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PostgresTables:
         return self._session("begin_reading_tables", "read_tables")
 
     def writing(self) -> AbstractContextManager[Session]:
-        """A transaction that is durable when the block is left."""
+        """A transaction that is durable at the end of the block."""
         self._transactions.require_writing()
         return self._session("begin_changing_tables", "change_tables")
 
@@ -53,7 +53,7 @@ class PostgresTables:
                 yield Session(self._executing(connection, becoming), views, _discarding(connection, views))
 
     def _executing(self, connection: psycopg.Connection[Any], becoming: str) -> Execute:
-        """Runs the statements of a projection. With the first one, the transaction becomes the owner of the tables."""
+        """Run the statements of a projection. Before the first one, the transaction becomes the owner of the tables."""
         became = False
 
         def execute(statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
@@ -71,7 +71,7 @@ class PostgresTables:
         reason = None
         if self._login.more_rights is not None:
             reason = (
-                f"the login {self._login.more_rights}, and tables of projections may carry code of others: "
+                f"the login {self._login.more_rights}, and tables of projections may run the code of others: "
                 f"use a login that was granted {PROJECTOR} and nothing else"
             )
         elif becoming == "change_tables" and PROJECTOR not in self._login.roles:

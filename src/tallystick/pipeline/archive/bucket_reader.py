@@ -8,7 +8,6 @@ the hash. The statistics of a file are never used: whoever changed the file may 
 from __future__ import annotations
 
 import hashlib
-import pickle
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +27,6 @@ from tallystick.pipeline.archive.manifest import BLOCK_POSITIONS, Block, Bucket,
 from tallystick.pipeline.source import column_hashes
 from tallystick.pipeline.source.columns import COLUMNS, SPARK_TYPES, Batches, arrow_schema
 from tallystick.pipeline.spark import tasks
-from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.pipeline.storage.port import Storage, storage_at
 
 PIECE_ROWS = 250_000
@@ -102,7 +100,7 @@ def read(
     """
     storage, wanted = storage_at(storage), list(dict.fromkeys(["position", *names]))
     last = file.first - 1
-    with found(storage, file), _opened(storage, file) as opened:
+    with damage_errors(storage, file), _opened(storage, file) as opened:
         begin, end = _groups(opened, file)
         edges = list(accumulate((opened.metadata.row_group(at).num_rows for at in range(end)), initial=0))
         _require_blocks(storage, file, opened, edges[begin], edges[end])
@@ -167,7 +165,7 @@ def _rows(opened: pq.ParquetFile, groups: Iterable[int], wanted: list[str], tabl
 
 
 @contextmanager
-def found(storage: Storage, file: BucketFile) -> Iterator[None]:
+def damage_errors(storage: Storage, file: BucketFile) -> Iterator[None]:
     """Raise errors of the file system and of Parquet as `ArchiveDamaged`, with the name of the file."""
     try:
         yield
@@ -181,7 +179,7 @@ def found(storage: Storage, file: BucketFile) -> Iterator[None]:
 
 def _require_order(storage: Storage, file: BucketFile, batch: pa.RecordBatch, last: int) -> int:
     """The last position of a batch; refused if its rows do not ascend within the bounds of their bucket."""
-    found = batch.column(0).to_numpy(zero_copy_only=False)
+    found = batch.column("position").to_numpy(zero_copy_only=False)
     if not (found[0] > last and np.all(found[1:] > found[:-1]) and found[-1] <= file.last):
         raise _damaged(storage, file, "does not have its positions in order")
     return int(found[-1])
@@ -205,18 +203,19 @@ def table(
     if not files:
         return spark.createDataFrame([], ddl)
     chosen = list(names)
-    packed = [pickle.dumps(part) for part in shared(files, cores=tasks.cores(spark))]
     wanted = list(dict.fromkeys(["position", *chosen]))
 
-    def run(batches: Batches) -> Batches:
-        with mark_errors():
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    for file in pickle.loads(packed[number]):
-                        for found in read(storage, file, wanted):
-                            yield without_payloads(found, erased).select(chosen)
+    def rows_of(part: tuple[BucketFile, ...]) -> Batches:
+        for file in part:
+            for batch in read(storage, file, wanted):
+                yield without_payloads(batch, erased).select(chosen)
 
-    return spark.range(0, len(packed), 1, len(packed)).mapInArrow(run, ddl)
+    return tasks.table(spark, shared(files, cores=tasks.cores(spark)), rows_of, ddl)
+
+
+def within(positions: Sequence[int], first: int, last: int) -> Sequence[int]:
+    """The positions from `first` to `last`, of positions in order."""
+    return positions[bisect_left(positions, first) : bisect_right(positions, last)]
 
 
 def without_payloads(events: pa.RecordBatch, erased: Sequence[int]) -> pa.RecordBatch:
@@ -224,9 +223,9 @@ def without_payloads(events: pa.RecordBatch, erased: Sequence[int]) -> pa.Record
     at = events.schema.get_field_index("payload")
     if not erased or at < 0 or not events.num_rows:
         return events
-    positions = events.column(events.schema.get_field_index("position"))
+    positions = events.column("position")
     bounds = pc.min_max(positions).as_py()
-    gone = erased[bisect_left(erased, bounds["min"]) : bisect_right(erased, bounds["max"])]
+    gone = within(erased, bounds["min"], bounds["max"])
     if not gone:
         return events
     is_gone = pc.is_in(positions, pa.array(gone, pa.int64()))
@@ -272,10 +271,10 @@ def wrong_blocks(rows: Batches, blocks: Sequence[Block]) -> Iterator[Block]:
         digest, left = hashlib.sha256(), block.rows
         while left and batch is not None:
             its = batch.slice(0, left)
-            digest.update(column_hashes.lines(its.column(0), its.column(1)))
+            digest.update(column_hashes.lines(its.column("position"), its.column("link")))
             left -= its.num_rows
             batch = batch.slice(its.num_rows) if its.num_rows < batch.num_rows else next(waiting, None)
         if left or digest.hexdigest() != block.digest:
             yield block
     if batch is not None:
-        yield Block((batch.column(0)[0].as_py() - 1) // BLOCK_POSITIONS, 0, "")
+        yield Block((batch.column("position")[0].as_py() - 1) // BLOCK_POSITIONS, 0, "")

@@ -7,7 +7,7 @@ plain names and no upcaster applies: then the projection sees the stored payload
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.event.catalog import Catalog
 from tallystick.pipeline.source import columns
+from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.projections import model
 from tallystick.store.views import BY_KIND, BY_PAYLOAD, BY_STREAM
@@ -60,13 +61,13 @@ def _text_at(path: str) -> Column:
     return F.when(is_text, found.cast("string"))
 
 
-def _adding_keys(projection: Any, catalog: Catalog) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _adding_keys(projection: Any, catalog: Catalog) -> Callable[[Batches], Batches]:
+    def add(batches: Batches) -> Batches:
         with mark_errors():
             for batch in batches:
                 events = catalog.upcast(list(columns.to_events(batch)))
                 keys = pa.array([model.key_of(projection, event) for event in events], pa.string())
-                arrays = [batch.column(batch.schema.get_field_index(name)) for name in columns.COLUMNS]
+                arrays = [batch.column(name) for name in columns.COLUMNS]
                 yield pa.RecordBatch.from_arrays([*arrays, keys], [*columns.COLUMNS, KEY])
 
     return add

@@ -26,7 +26,7 @@ from tallystick.pipeline.fold.keys import KEY, key_name
 from tallystick.pipeline.fold.pieces import LogPiece, PieceReader
 from tallystick.pipeline.source import columns
 from tallystick.pipeline.source.columns import COLUMNS, Batches
-from tallystick.pipeline.spark.failures import mark_errors
+from tallystick.pipeline.spark import tasks
 from tallystick.projections import model
 from tallystick.store.views import BY_KIND, BY_STREAM
 
@@ -77,21 +77,17 @@ def packed(
     keys: Collection[str] | None = None,
 ) -> DataFrame:
     """The packets of all pieces, each part sorted by group; only of `keys`, if given."""
-    packed = [msgspec.msgpack.encode(piece) for piece in pieces]  # each task decodes only its own piece
 
-    def pack(batches: Batches) -> Batches:
-        with mark_errors():
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    piece = msgspec.msgpack.decode(packed[number], type=LogPiece)
-                    yield from _sent(_packets(reader, piece, number, projection, catalog, plan, keys))
-                    pa.default_memory_pool().release_unused()  # the worker runs other tasks after this one
+    def pack(numbered: tuple[int, LogPiece]) -> Batches:
+        number, piece = numbered
+        yield from _batched(_packets(reader, piece, number, projection, catalog, plan, keys))
+        pa.default_memory_pool().release_unused()  # the worker runs other tasks after this one
 
-    numbers = spark.range(0, len(pieces), 1, max(len(pieces), 1))
-    return numbers.mapInArrow(pack, _DDL).repartitionById(plan.parts, "part").sortWithinPartitions("grp", "number")
+    found = tasks.table(spark, list(enumerate(pieces)), pack, _DDL)
+    return found.repartitionById(plan.parts, "part").sortWithinPartitions("grp", "number")
 
 
-def _sent(packets: Iterator[Packet]) -> Batches:
+def _batched(packets: Iterator[Packet]) -> Batches:
     """Packets in batches of about `SENT_BYTES`."""
     waiting: list[Packet] = []
     size = 0
@@ -177,11 +173,11 @@ def unpacked(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[Ke
         schema = schema.append(pa.field(KEY, pa.string()))
     codec = pa.Codec("zstd")
     for batch in batches:
-        groups, sizes = batch.column(1).to_pylist(), batch.column(3).to_pylist()
-        for group, size, packet in zip(groups, sizes, batch.column(4), strict=True):
+        groups, sizes = batch.column("grp").to_pylist(), batch.column("size").to_pylist()
+        for group, size, packet in zip(groups, sizes, batch.column("packet"), strict=True):
             whole = pa.ipc.read_record_batch(codec.decompress(packet.as_buffer(), size), schema)
             for begin in range(0, whole.num_rows, _EVENTS_A_TURN):
                 part = whole.slice(begin, _EVENTS_A_TURN)
                 events = catalog.upcast(list(columns.to_events(part)))
-                keys = part.column(part.schema.get_field_index(name)).to_numpy(zero_copy_only=False).tolist()
+                keys = part.column(name).to_numpy(zero_copy_only=False).tolist()
                 yield keys, [group] * len(keys), events

@@ -61,7 +61,7 @@ class PayloadExtractor:
             found.append((f"v{at}", _TYPES[one.takes]) if _is_judged(one) else (f"u{at}", _text_type(one)))
         return found
 
-    def batches(self, table: pa.Table) -> pa.RecordBatch:
+    def batch(self, table: pa.Table) -> pa.RecordBatch:
         """The columns of a table of events."""
         if self._in_payload:
             table = table.filter(table.column("payload").is_valid())

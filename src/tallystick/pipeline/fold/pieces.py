@@ -6,7 +6,6 @@ piece; large files are split by row groups where cores would otherwise be idle.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterator
 from functools import reduce
 
@@ -91,8 +90,8 @@ class PieceReader(msgspec.Struct, frozen=True, kw_only=True):
         """The rows of the selected types up to `until`, without payloads that were erased since."""
         until, types = self.query.until, self.query.selection.types
         batch = bucket_reader.without_payloads(batch, erased)
-        if until is not None and batch.column(0)[-1].as_py() > until:
-            batch = batch.filter(pc.less_equal(batch.column(0), until))
+        if until is not None and batch.column("position")[-1].as_py() > until:
+            batch = batch.filter(pc.less_equal(batch.column("position"), until))
         if types:
             is_chosen = pc.is_in(batch.column("type"), pa.array(sorted(types)))
             if not pc.all(is_chosen).as_py():
@@ -130,8 +129,7 @@ def _archived(source: WholeLog, cores: int) -> list[LogPiece]:
 
 
 def _piece(files: tuple[BucketFile, ...], erased: tuple[int, ...]) -> LogPiece:
-    inside = erased[bisect.bisect_left(erased, files[0].first) : bisect.bisect_right(erased, files[-1].last)]
-    return LogPiece(files=files, erased=inside)
+    return LogPiece(files=files, erased=tuple(bucket_reader.within(erased, files[0].first, files[-1].last)))
 
 
 def _files(source: WholeLog) -> list[BucketFile]:

@@ -24,6 +24,7 @@ from tallystick.pipeline.fold import packets, pieces
 from tallystick.pipeline.fold.keys import key_name, with_key
 from tallystick.pipeline.fold.pieces import StreamFilter
 from tallystick.pipeline.source import columns
+from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.spark import tasks
 from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.pipeline.whole_log import WholeLog
@@ -36,7 +37,6 @@ ROWS_SCHEMA = pa.schema([("key", pa.string()), ("state", pa.binary()), ("mark", 
 ROWS_A_BATCH = 10_000
 _HASH = "hash_of_key"
 
-Batches = Iterator[pa.RecordBatch]
 Keyed = tuple[list[str], list[Any], list[Event]]  # keys, groups of keys whose states are held together, events
 Runs = Callable[[Batches, Any, Catalog], Iterator[Keyed]]
 Row = tuple[str, bytes, bytes]
@@ -94,7 +94,7 @@ def _keyed(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[Keye
     """Keys and upcast events. They are sorted by key, so each key is its own group."""
     name = key_name(projection)
     for batch in batches:
-        keys = batch.column(batch.schema.get_field_index(name)).to_numpy(zero_copy_only=False).tolist()
+        keys = batch.column(name).to_numpy(zero_copy_only=False).tolist()
         yield keys, keys, catalog.upcast(list(columns.to_events(batch)))
 
 
@@ -132,30 +132,23 @@ def _rows(runs: Iterator[Keyed], projection: Any, as_row: AsRow) -> Iterator[Row
     state: Any = None
     last: Event | None = None
     waiting: dict[str, tuple[Any, Any]] = {}  # the other keys of the group
-    apply, noted = projection.apply, _place if projection.order == model.BY_POSITION else _whole
+    located = _place if projection.order == model.BY_POSITION else _whole
     for keys, groups, events in runs:
         for key, at, event in zip(keys, groups, events, strict=True):
             if key != current or current is None:
                 require_key(projection, key, event)
                 if current is not None and last is not None:
-                    waiting[current] = (state, noted(last))
+                    waiting[current] = (state, located(last))
                 if at != group:
                     yield from _ended(projection, waiting, as_row)
                     waiting.clear()
                     group = at
                 current = key
                 state = waiting[key][0] if key in waiting else projection.initial()
-            try:
-                state = apply(state, event)
-            except errors.TallyError:
-                raise
-            except Exception as problem:
-                raise failed(projection, event, f"{type(problem).__name__}: {problem}") from problem
-            if state is None:
-                raise failed(projection, event, model.NO_STATE)
+            state = applied(projection, state, event)
             last = event
     if current is not None and last is not None:
-        waiting[current] = (state, noted(last))
+        waiting[current] = (state, located(last))
     yield from _ended(projection, waiting, as_row)
 
 

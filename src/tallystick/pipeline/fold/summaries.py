@@ -39,18 +39,11 @@ def fold(spark: SparkSession, source: WholeLog, summary: Summary) -> DataFrame:
     """(key, state, mark): the rows of a summary over the whole log."""
     found, reader = pieces.cut(source, tuple(summary.types), cores=tasks.cores(spark))
     reader = msgspec.structs.replace(reader, names=NEEDED)
-    packed = [msgspec.msgpack.encode(piece) for piece in found]
 
-    def extract(batches: Batches) -> Batches:
-        with mark_errors():
-            extractor = PayloadExtractor(summary)
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    piece = msgspec.msgpack.decode(packed[number], type=pieces.LogPiece)
-                    yield from map(extractor.batches, reader.tables(piece, TABLE_BYTES))
+    def extract(piece: pieces.LogPiece) -> Batches:
+        return map(PayloadExtractor(summary).batch, reader.tables(piece, TABLE_BYTES))
 
-    numbers = spark.range(0, len(found), 1, max(len(found), 1))
-    return states(grouped(numbers.mapInArrow(extract, ddl(summary)), summary), summary)
+    return states(grouped(tasks.table(spark, found, extract, ddl(summary)), summary), summary)
 
 
 def ddl(summary: Summary) -> str:

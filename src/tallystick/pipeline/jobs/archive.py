@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
-from tallystick.pipeline.archive import archive_files, bucket_writer, manifest, rewrite
+from tallystick.pipeline.archive import archive_files, bucket_reader, bucket_writer, manifest, rewrite
 from tallystick.pipeline.archive.bucket_writer import StagedBucket
 from tallystick.pipeline.archive.history import erasures, require_same_history
 from tallystick.pipeline.archive.manifest import Bucket, DataFile, Manifest
@@ -72,16 +72,16 @@ def _archive(
         require_same_history(storage, before, store, spark)
         head = store.log.head() if until is None else min(until, store.log.head())
         erased = erasures(store, spark, after=before.through, until=head)
-    there = archive_files.archive_file_names(storage)
+    existing = archive_files.archive_file_names(storage)
     buckets = _new_buckets(spark, url, storage, run, before, head, bucket_events)
     kept, gone = _without_erased(spark, storage, run, before, erased)
     with open_log(url) as store:
         buckets = _note_lacking(store, buckets)
         after = _next(store, before, [*kept, *buckets], max(head, before.through))
     old = archive_files.superseded(gone, grace_seconds=0)  # files with erased payloads get no grace period
-    waiting = archive_files.without_grace(archive_files.still_there(there, before.superseded), erased)
+    waiting = archive_files.without_grace(archive_files.still_existing(existing, before.superseded), erased)
     after = msgspec.structs.replace(after, superseded=[*waiting, *old], run=run)
-    after = archive_files.commit(storage, before, after, there, is_new=bool(buckets or gone))
+    after = archive_files.commit(storage, before, after, existing, is_new=bool(buckets or gone))
     return ArchiveResult(
         events=sum(bucket.rows for bucket in buckets),
         buckets=len(buckets),
@@ -137,13 +137,10 @@ def _without_erased(
     spark: SparkSession, storage: Storage, run: str, before: Manifest, erased: list[int]
 ) -> tuple[list[Bucket], list[DataFile]]:
     """The existing buckets, with new files where payloads were erased; and the files that they replace."""
-    touched = {
-        bucket.first: inside for bucket in before.buckets if bucket.events and (inside := _within(bucket, erased))
-    }
     work = [
-        RewriteTask(buckets=[bucket], erased=touched[bucket.first])
+        RewriteTask(buckets=[bucket], erased=inside)
         for bucket in before.buckets
-        if bucket.first in touched
+        if bucket.events and (inside := bucket_reader.within(erased, bucket.first, bucket.last))
     ]
     kept, gone = {bucket.first: bucket for bucket in before.buckets}, []
     for item, staged in zip(work, rewrite.write(spark, storage, run, work), strict=True):
@@ -154,11 +151,6 @@ def _without_erased(
             kept[bucket.first] = msgspec.structs.replace(bucket, events=staged.events)
             gone.append(bucket.events)
     return list(kept.values()), gone
-
-
-def _within(bucket: Bucket, positions: list[int]) -> list[int]:
-    """Those of these positions that a bucket has; they are in order."""
-    return positions[bisect_left(positions, bucket.first) : bisect_right(positions, bucket.last)]
 
 
 def _next(store: Store, before: Manifest, buckets: list[Bucket], through: int) -> Manifest:

@@ -21,6 +21,7 @@ from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
 from tallystick.pipeline.fold.states import applied
 from tallystick.pipeline.source import columns
+from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.source.log_query import absolute
 from tallystick.pipeline.spark.failures import clear, mark_errors
 from tallystick.pipeline.spark.progress import Show, watched
@@ -41,7 +42,6 @@ _SCHEMA = pa.schema(
 )
 _FACTS = (facts.SEALED, facts.SNAPSHOTTED, facts.SNAPSHOT_DROPPED, facts.ERASED)
 
-Batches = Iterator[pa.RecordBatch]
 Verdict = tuple[str, int, str, str, str]
 
 
@@ -141,7 +141,7 @@ def _checks(batches: Batches, store: Store, codes: dict[str, ReducerCode], catal
     """One check per stream, after its last event: facts come first, then events."""
     current: StreamCheck | None = None
     for batch in batches:
-        subjects = batch.column(batch.schema.get_field_index(SUBJECT)).to_pylist()
+        subjects = batch.column(SUBJECT).to_pylist()
         for subject, event in zip(subjects, catalog.upcast(list(columns.to_events(batch))), strict=True):
             if current is None or current.stream != subject:
                 if current is not None:

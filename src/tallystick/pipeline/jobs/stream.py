@@ -10,11 +10,9 @@ no rows.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
@@ -49,8 +47,6 @@ TRIES = 20
 DROPPED_A_WRITE = 1000
 NUMBER_BYTES = 16
 _JARS = {"s3a": "hadoop-aws", "gs": "gcs-connector", "abfs": "hadoop-azure", "abfss": "hadoop-azure"}
-
-Batches = Iterator[pa.RecordBatch]
 
 
 class Bounds(NamedTuple):
@@ -141,13 +137,7 @@ def _fold_again(spark: SparkSession, job: ProjectionJob, store: Store, place: Pl
 def _events(spark: SparkSession, query: LogQuery, after: int, until: int) -> DataFrame:
     """The events of a range, read by a plain job: to plan a table of the source takes longer than a small batch."""
     ranges = split(after, until, partition_events=None, cores=tasks.cores(spark))
-
-    def read(batches: Batches) -> Batches:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from read_range(query, columns.COLUMNS, ranges[number])
-
-    return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(read, columns.DDL)
+    return tasks.table(spark, ranges, lambda part: read_range(query, columns.COLUMNS, part), columns.DDL)
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------

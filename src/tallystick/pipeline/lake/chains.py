@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from tallystick.event import chain
 from tallystick.pipeline.verify.chain_check import BREAK, COUNT, EDGE, FACT, SUSPECT, ChainChecker, Found
-from tallystick.store import facts
+from tallystick.store import facts, reasons
 from tallystick.store.events import Problem
+from tallystick.store.reasons import Reason
 
 _GENESIS = "0" * 64
 
@@ -50,7 +52,7 @@ class Chains:
         elif kind == SUSPECT and found["gone"]:
             self.gone[found["position"]] = (_text(found["stream"]), found["seq"])
         elif kind == SUSPECT:
-            yield _problem(found, "checksum", "the payload does not have its checksum")
+            yield _problem(found, reasons.CHECKSUM)
         elif kind in (EDGE, BREAK):
             yield from _misplaced(found)
 
@@ -69,19 +71,20 @@ def _misplaced(found: Found) -> Iterator[Problem]:
     seq, position = found.get("seq_before") or 0, found.get("position_before") or 0
     neighbour = f" (after position {position})" if position else ""
     if found["seq"] != seq + 1:
-        yield _problem(found, "sequence", f"seq {found['seq']} follows {seq}{neighbour}")
+        yield _problem(found, reasons.SEQUENCE, neighbour, seq=found["seq"], before=seq)
         return
     link = found.get("link_before")
     before = _GENESIS if position == 0 else link.hex() if link is not None else ""
     rest = found["rest"]
     if rest is None or sha256(f"{chain.DOMAIN}\n{before}".encode() + rest).digest() != found["link"]:
-        yield _problem(found, "link", f"the link does not follow from the event and the link before it{neighbour}")
+        yield _problem(found, reasons.LINK, neighbour)
     elif found["position"] <= position:
-        yield _problem(found, "order", f"its position does not rise along its stream{neighbour}")
+        yield _problem(found, reasons.ORDER, neighbour)
 
 
-def _problem(found: Found, what: str, reason: str) -> Problem:
-    return Problem(what, reason, found["position"] or 0, _text(found["stream"]), found["seq"] or 0)
+def _problem(found: Found, reason: Reason, neighbour: str = "", **values: Any) -> Problem:
+    problem = reason.of(_text(found["stream"]), found["seq"] or 0, position=found["position"] or 0, **values)
+    return msgspec.structs.replace(problem, reason=problem.reason + neighbour)
 
 
 def _text(value: bytes | str | None) -> str:

@@ -28,6 +28,7 @@ from tallystick.pipeline.source.partitions import Range
 from tallystick.pipeline.spark.progress import Show
 from tallystick.pipeline.storage.port import Storage
 from tallystick.pipeline.whole_log import WholeLog, whole_log
+from tallystick.store import reasons
 from tallystick.store.events import Problem
 
 _ENVELOPE = ("position", "stream", "seq")
@@ -158,8 +159,7 @@ class _Check:
         erased = self._chains.erased | self._later
         for position, (stream, seq) in sorted(self._chains.gone.items()):
             if position not in erased:
-                reason = "the payload is gone, and no control fact says that it was erased"
-                yield Problem("erasure", reason, position, stream, seq)
+                yield reasons.ERASURE_NOT_CLAIMED.of(stream, seq, position=position)
 
     def _summarize(self) -> None:
         """Fill in the counts, and what could not be checked."""

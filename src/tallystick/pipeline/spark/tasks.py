@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.pipeline.source.columns import Batches
@@ -22,22 +22,32 @@ Work = TypeVar("Work")
 Said = TypeVar("Said")
 
 
-def run_each(spark: SparkSession, items: Sequence[Work], do: Callable[[Work], Said], kind: type[Said]) -> list[Said]:
-    """The results of a function for each item, in the order of the items. Results must be small."""
-    if not items:
-        return []
+def table(spark: SparkSession, items: Sequence[Work], rows_of: Callable[[Work], Batches], ddl: str) -> DataFrame:
+    """The rows that a function returns for each item, as a table with one task per item."""
     packed = [pickle.dumps(item) for item in items]  # each task unpickles only its own item
 
     def run(batches: Batches) -> Batches:
         with mark_errors():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    said = msgspec.msgpack.encode(do(pickle.loads(packed[number])))
-                    yield pa.RecordBatch.from_pydict({"number": [number], "said": [said]}, schema=_SCHEMA)
+                    yield from rows_of(pickle.loads(packed[number]))
 
-    rows = spark.range(0, len(items), 1, len(items)).mapInArrow(run, _DDL).collect()
+    return spark.range(0, len(items), 1, max(len(items), 1)).mapInArrow(run, ddl)
+
+
+def run_each(spark: SparkSession, items: Sequence[Work], do: Callable[[Work], Said], kind: type[Said]) -> list[Said]:
+    """The results of a function for each item, in the order of the items. Results must be small."""
+    if not items:
+        return []
+
+    def run(numbered: tuple[int, Work]) -> Batches:
+        number, item = numbered
+        said = msgspec.msgpack.encode(do(item))
+        yield pa.RecordBatch.from_pydict({"number": [number], "said": [said]}, schema=_SCHEMA)
+
+    rows = table(spark, list(enumerate(items)), run, _DDL).collect()
     found = {row["number"]: msgspec.msgpack.decode(bytes(row["said"]), type=kind) for row in rows}
-    assert sorted(found) == list(range(len(items))), "every item was worked on"
+    assert sorted(found) == list(range(len(items))), "every item has a result"
     return [found[number] for number in range(len(items))]
 
 

@@ -6,7 +6,7 @@ So a task holds one page of events and the states of some keys. The driver gets 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from itertools import groupby
 from operator import itemgetter
@@ -21,6 +21,7 @@ from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
 from tallystick.pipeline.fold.keys import key_name
 from tallystick.pipeline.source import columns
+from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.projections.row_folder import RowFolder
 from tallystick.store.store import Store
@@ -31,7 +32,6 @@ KEYS_MAX = 1000  # keys whose states are in memory together
 STATES_BYTES = 16 << 20  # fewer keys if their states are larger than this together
 BUSY_TRIES = 60  # tasks take turns at a database with one writer
 
-Batches = Iterator[pa.RecordBatch]
 _seen: dict[str, Seen] = {}  # per log: every task opens the store, and must not count all rows again
 Keyed = tuple[str | None, Event]
 
@@ -114,7 +114,7 @@ class Filler:
 
     def take(self, page: pa.RecordBatch) -> None:
         """Fold a page of events."""
-        keys = page.column(page.schema.get_field_index(self._name)).to_pylist()
+        keys = page.column(self._name).to_pylist()
         events = self._job.catalog.upcast(list(columns.to_events(page)))
         some: list[list[Keyed]] = []
         for _, its in groupby(zip(keys, events, strict=True), key=itemgetter(0)):

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 from tallystick.event import names
 from tallystick.event.chain import DOMAIN
 from tallystick.pipeline.verify.chain_check import BREAK, EDGE
-from tallystick.store import facts
+from tallystick.store import facts, reasons
+from tallystick.store.reasons import Reason
 
 GENESIS = "0" * 64
 FINDING = ("what", "reason", "position", "stream", "seq")
@@ -28,9 +29,15 @@ def hex_of(name: str) -> Column:
 
 def finding(rows: DataFrame, what: str | Column, reason: Column) -> DataFrame:
     """Rows as findings."""
-    kind = F.lit(what) if isinstance(what, str) else what
-    place = [F.col(name) for name in ("position", "stream", "seq")]
-    return rows.select(kind.alias("what"), reason.alias("reason"), *place)
+    code = F.lit(what) if isinstance(what, str) else what
+    return rows.select(code.alias("what"), reason.alias("reason"), "position", "stream", "seq")
+
+
+def sentence(reason: Reason, **values: Column) -> Column:
+    """The sentence of a reason with the values of each row, which are given in the order of their places."""
+    if not values:
+        return F.lit(reason.sentence)
+    return F.format_string(reason.sentence.format(**dict.fromkeys(values, "%s")), *values.values())
 
 
 # --- what control facts claim ----------------------------------------------------------------------------------------
@@ -103,16 +110,16 @@ def unmatched(heads: DataFrame, ends: DataFrame) -> DataFrame:
 def unexplained(suspects: DataFrame, erased: DataFrame) -> DataFrame:
     """Suspect payloads without their checksum, and missing payloads that no fact names."""
     claim = erased.groupBy("stream", "seq").agg(F.first("erased_checksum").alias("erased_checksum"))
-    beside = suspects.join(claim, ["stream", "seq"], "left")
+    joined = suspects.join(claim, ["stream", "seq"], "left")
     is_claimed = F.col("erased_checksum").isNotNull()
     other = is_claimed & ~F.col("erased_checksum").eqNullSafe(hex_of("checksum"))
     what = F.when(F.col("gone"), F.lit("erasure")).otherwise(F.lit("checksum"))
     reason = (
-        F.when(~F.col("gone"), "the payload does not have its checksum")
-        .when(~is_claimed, "the payload is gone, and no control fact says that it was erased")
-        .when(other, "a control fact says that it was erased, and names another checksum")
+        F.when(~F.col("gone"), sentence(reasons.CHECKSUM))
+        .when(~is_claimed, sentence(reasons.ERASURE_NOT_CLAIMED))
+        .when(other, sentence(reasons.ERASURE_OF_ANOTHER))
     )
-    return finding(beside.where(reason.isNotNull()), what, reason)
+    return finding(joined.where(reason.isNotNull()), what, reason)
 
 
 def unkept_erasures(found: DataFrame, suspects: DataFrame, erased: DataFrame, pruned: DataFrame) -> DataFrame:
@@ -123,8 +130,7 @@ def unkept_erasures(found: DataFrame, suspects: DataFrame, erased: DataFrame, pr
     left = left.join(found.dropDuplicates(["stream", "seq"]), ["stream", "seq"], "left").join(cut, "stream", "left")
     is_pruned = F.col("through").isNotNull() & (F.col("seq") <= F.col("through"))
     rows = left.where(F.col("position").isNotNull() | ~is_pruned)
-    still = F.lit("a control fact says that it was erased, and the payload is still there")
-    absent = F.lit("a control fact says that it was erased, and there is no event")
+    still, absent = sentence(reasons.ERASURE_NOT_DONE), sentence(reasons.ERASURE_OF_NOTHING)
     reason = F.when(F.col("position").isNotNull(), still).otherwise(absent)
     return finding(rows.withColumn("position", F.coalesce("position", F.lit(0).cast("bigint"))), "erasure", reason)
 
@@ -140,26 +146,26 @@ def stitched(checked: DataFrame) -> DataFrame:
     edges = checked.where(F.col("kind") == EDGE)
     order = Window.partitionBy(F.xxhash64("stream"), "stream").orderBy("seq", "position")
     before = [F.lag(f"last_{name}").over(order).alias(f"{name}_before") for name in ("seq", "link", "position")]
-    beside = edges.select("position", "stream", "seq", "link", "signature", "rest", *before)
+    events = edges.select("position", "stream", "seq", "link", "signature", "rest", *before)
     follows = (
         is_next()
         & (F.col("position") > F.coalesce("position_before", F.lit(0)))
         & (F.unhex(F.sha2(_text(link_before()), 256)) == F.col("link"))
     )
     chosen = ~F.coalesce(follows, F.lit(False)) | F.col("signature").isNotNull() | is_community()
-    inside = checked.where(F.col("kind") == BREAK).select(*beside.columns)
-    return beside.where(chosen).unionAll(inside)
+    inside = checked.where(F.col("kind") == BREAK).select(*events.columns)
+    return events.where(chosen).unionAll(inside)
 
 
-def with_cuts(beside: DataFrame, pruned: DataFrame) -> DataFrame:
+def with_cuts(events: DataFrame, pruned: DataFrame) -> DataFrame:
     """Events of `stitched` with the cut that they may follow instead of an event."""
     cut = pruned.groupBy("stream", (F.col("through") + 1).alias("seq")).agg(F.first("cut_link").alias("cut_link"))
-    return beside.join(cut, ["stream", "seq"], "left")
+    return events.join(cut, ["stream", "seq"], "left")
 
 
-def without_cuts(beside: DataFrame) -> DataFrame:
+def without_cuts(events: DataFrame) -> DataFrame:
     """Events of `stitched` as if nothing had been pruned."""
-    return beside.withColumn("cut_link", F.lit(None).cast("string"))
+    return events.withColumn("cut_link", F.lit(None).cast("string"))
 
 
 def is_community() -> Column:
@@ -173,7 +179,7 @@ def is_next() -> Column:
     return F.col("seq").eqNullSafe(F.coalesce("seq_before", F.lit(0)) + 1)
 
 
-def is_behind_cut() -> Column:
+def is_after_cut() -> Column:
     """Whether an event of `with_cuts` may follow a cut instead of the event before it."""
     return F.col("cut_link").isNotNull() & ~is_next()
 
@@ -185,24 +191,24 @@ def link_before() -> Column:
 
 def signed_text() -> Column:
     """The text that the link of an event of `with_cuts` hashes and its signature signs."""
-    return _text(F.when(is_behind_cut(), F.col("cut_link")).otherwise(link_before()))
+    return _text(F.when(is_after_cut(), F.col("cut_link")).otherwise(link_before()))
 
 
-def wrong_places(beside: DataFrame) -> DataFrame:
+def wrong_places(events: DataFrame) -> DataFrame:
     """Events that do not follow the one before them by seq, link or position."""
     broken = ~F.coalesce(F.unhex(F.sha2(signed_text(), 256)).eqNullSafe(F.col("link")), F.lit(False))
     position, seq = F.coalesce("position_before", F.lit(0)), F.coalesce("seq_before", F.lit(0))
     neighbour = F.concat(F.lit(" (after position "), position.cast("string"), F.lit(")"))
-    follows = F.concat(F.lit("seq "), F.col("seq").cast("string"), F.lit(" follows "), seq.cast("string"), neighbour)
+    follows = F.concat(sentence(reasons.SEQUENCE, seq=F.col("seq"), before=seq), neighbour)
     what = (
-        F.when(~is_next() & ~is_behind_cut(), "sequence")
+        F.when(~is_next() & ~is_after_cut(), "sequence")
         .when(broken, "link")
         .when(F.col("position") <= F.col("position_before"), "order")
     )
-    unlinked = F.concat(F.lit("the link does not follow from the event and the link before it"), neighbour)
-    unordered = F.concat(F.lit("its position does not rise along its stream"), neighbour)
+    unlinked = F.concat(sentence(reasons.LINK), neighbour)
+    unordered = F.concat(sentence(reasons.ORDER), neighbour)
     reason = F.when(what == "sequence", follows).when(what == "link", unlinked).otherwise(unordered)
-    return finding(beside.where(what.isNotNull()), what, reason)
+    return finding(events.where(what.isNotNull()), what, reason)
 
 
 def _text(previous: Column) -> Column:
@@ -215,14 +221,12 @@ def _text(previous: Column) -> Column:
 def wrong_seals(found: DataFrame, sealed: DataFrame) -> DataFrame:
     """Fingerprints over links that do not exist, or that do not follow from their link and state hash."""
     made = F.sha2(F.concat(F.col("sealed_link"), F.lit("\n"), F.col("state_hash")), 256)
-    beside = sealed.join(found, ["stream", "seq"], "left")
-    reason = F.when(
-        ~made.eqNullSafe(F.col("fingerprint")), "the fingerprint does not follow from its link and state hash"
-    ).when(
-        F.col("found_link").isNotNull() & (F.col("found_link") != F.col("sealed_link")),
-        "a fingerprint was sealed here over another link",
+    joined = sealed.join(found, ["stream", "seq"], "left")
+    is_other = F.col("found_link").isNotNull() & (F.col("found_link") != F.col("sealed_link"))
+    reason = F.when(~made.eqNullSafe(F.col("fingerprint")), sentence(reasons.FACT_OF_WRONG_SEAL)).when(
+        is_other, sentence(reasons.SEAL_OVER_ANOTHER)
     )
-    rows = beside.withColumn("position", F.coalesce("position", "at"))
+    rows = joined.withColumn("position", F.coalesce("position", "at"))
     return finding(rows.where(reason.isNotNull()), "fingerprint", reason)
 
 
@@ -230,14 +234,14 @@ def wrong_heads(found: DataFrame, expected: DataFrame, pruned: DataFrame) -> Dat
     """Known ends of streams that the table lacks: the whole stream is missing, or its tail."""
     cut = pruned.groupBy("stream").agg(F.max("through").alias("through"))
     known = expected.select("stream", "seq", hex_of("link").alias("expected_link"))
-    beside = known.join(found, ["stream", "seq"], "left").join(cut, "stream", "left")
+    joined = known.join(found, ["stream", "seq"], "left").join(cut, "stream", "left")
     is_gone = F.col("through").isNotNull() & (F.col("seq") <= F.col("through"))
-    wrong = beside.where(
+    wrong = joined.where(
         ~F.col("found_link").eqNullSafe(F.col("expected_link")) & ~(F.col("found_link").isNull() & is_gone)
     )
-    reason = F.when(
-        F.col("found_link").isNull(), "the stream went as far as this, and the event is not there"
-    ).otherwise("the stream has another event here")
+    reason = F.when(F.col("found_link").isNull(), sentence(reasons.HEAD_MISSING)).otherwise(
+        sentence(reasons.HEAD_OF_ANOTHER)
+    )
     rows = wrong.withColumn("position", F.coalesce("position", F.lit(0).cast("bigint")))
     return finding(rows.dropDuplicates(["stream", "seq"]), "head", reason)
 
@@ -245,9 +249,9 @@ def wrong_heads(found: DataFrame, expected: DataFrame, pruned: DataFrame) -> Dat
 def unknown_facts(control: DataFrame, known: DataFrame, *, until: int) -> DataFrame:
     """Control facts up to `until` that the log lacks: a log never prunes them, so they were made up."""
     ends = known.select("stream", F.col("seq").alias("end"))
-    beside = control.where(F.col("position") <= until).join(ends, "stream", "left")
-    wrong = beside.where(F.col("end").isNull() | (F.col("seq") > F.col("end")))
-    return finding(wrong, "fact", F.lit("the log itself does not have this control fact"))
+    joined = control.where(F.col("position") <= until).join(ends, "stream", "left")
+    wrong = joined.where(F.col("end").isNull() | (F.col("seq") > F.col("end")))
+    return finding(wrong, "fact", sentence(reasons.FACT_UNKNOWN))
 
 
 def unknown_events(archived: DataFrame, ends: DataFrame) -> DataFrame:
@@ -255,4 +259,4 @@ def unknown_events(archived: DataFrame, ends: DataFrame) -> DataFrame:
     last = ends.groupBy("stream").agg(F.max("seq").alias("end"))
     wrong = archived.select("position", "stream", "seq").join(last, "stream", "left")
     wrong = wrong.where(F.col("end").isNull() | (F.col("seq") > F.col("end")))
-    return finding(wrong, "head", F.lit("the stream did not go as far as this when it was archived"))
+    return finding(wrong, "head", F.lit("the stream ended before this event when it was archived"))

@@ -6,24 +6,23 @@ Damage does not raise, so that one file or event does not hide the next.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from tallystick import errors
+from tallystick.pipeline.archive.bucket_reader import within
 from tallystick.pipeline.archive.bucket_writer import HEADS
 from tallystick.pipeline.archive.manifest import Bucket
 from tallystick.pipeline.source.columns import COLUMNS, SPARK_TYPES, Batches
 from tallystick.pipeline.source.data_source import read_range
 from tallystick.pipeline.source.log_query import LogQuery, absolute, open_log
 from tallystick.pipeline.source.partitions import Range, by_stream, split
-from tallystick.pipeline.spark.failures import mark_errors
+from tallystick.pipeline.spark import tasks
 from tallystick.pipeline.storage.port import Storage
 from tallystick.pipeline.verify import bucket_check
-from tallystick.pipeline.verify.bucket_check import within
-from tallystick.pipeline.verify.chain_check import DDL, ChainChecker, Found, batches, of_problem
+from tallystick.pipeline.verify.chain_check import DDL, ChainChecker, Found, batches, problem_row
 from tallystick.pipeline.whole_log import WholeLog
 from tallystick.store.events import Problem
 
@@ -74,15 +73,7 @@ def checked(spark: SparkSession, source: WholeLog, pieces: Sequence[VerifyPiece]
         url=absolute(source.url), until=source.until, over_pruned=True, over_holes=True, unchecked=True, final=True
     )
     storage = source.storage
-    packed = [pickle.dumps(piece) for piece in pieces]  # each task unpickles only its own piece
-
-    def run(numbers: Batches) -> Batches:
-        with mark_errors():
-            for batch in numbers:
-                for number in batch.column(0).to_pylist():
-                    yield from batches(check(query, storage, pickle.loads(packed[number])))
-
-    return spark.range(0, len(pieces), 1, max(len(pieces), 1)).mapInArrow(run, DDL)
+    return tasks.table(spark, pieces, lambda piece: batches(check(query, storage, piece)), DDL)
 
 
 def check(query: LogQuery, storage: Storage | None, piece: VerifyPiece) -> Iterator[Found]:
@@ -102,7 +93,7 @@ def _live(query: LogQuery, piece: VerifyPiece, events: ChainChecker) -> Iterator
             yield from events.take(batch)
     except errors.TallyError as problem:
         reason = f"the live log cannot be read from position {piece.after + 1} on: {problem.message}"
-        yield of_problem(Problem("log", reason, piece.after + 1))
+        yield problem_row(Problem("log", reason, piece.after + 1))
 
 
 def stored(spark: SparkSession, storage: Storage, names: Sequence[str]) -> DataFrame:
@@ -116,11 +107,8 @@ def ends(spark: SparkSession, storage: Storage, names: Sequence[str]) -> DataFra
 
 
 def _rows_of(spark: SparkSession, storage: Storage, names: Sequence[str], columns: dict[str, str]) -> DataFrame:
-    def run(numbers: Batches) -> Batches:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                with mark_errors(), storage.opened(names[number]) as path:
-                    yield from bucket_check.rows_of(path, list(columns))
+    def rows_of(name: str) -> Batches:
+        with storage.opened(name) as path:
+            yield from bucket_check.rows_of(path, list(columns))
 
-    ddl = ", ".join(f"{name} {kind}" for name, kind in columns.items())
-    return spark.range(0, len(names), 1, max(len(names), 1)).mapInArrow(run, ddl)
+    return tasks.table(spark, names, rows_of, ", ".join(f"{name} {kind}" for name, kind in columns.items()))

@@ -5,13 +5,12 @@ A signature is over the text that the link hashes, which Spark computes. `commun
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.community.signatures import why_not
+from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.pipeline.verify.findings import is_community, signed_text
 
@@ -27,13 +26,11 @@ _SCHEMA = pa.schema(
 )
 _COLUMNS = ("position", "stream", "seq", "signature", "is_community", "text")
 
-Batches = Iterator[pa.RecordBatch]
 
-
-def wrong_signatures(beside: DataFrame) -> DataFrame:
+def wrong_signatures(events: DataFrame) -> DataFrame:
     """Events of `findings.with_cuts` that lack a signature, or whose signature is not their author's."""
     community = is_community()
-    asked = beside.where(F.col("signature").isNotNull() | community)
+    asked = events.where(F.col("signature").isNotNull() | community)
     signed = asked.select(
         "position", "stream", "seq", "signature", community.alias("is_community"), signed_text().alias("text")
     )
@@ -43,9 +40,7 @@ def wrong_signatures(beside: DataFrame) -> DataFrame:
 def _check(batches: Batches) -> Batches:
     with mark_errors():
         for batch in batches:
-            rows = zip(
-                *(batch.column(batch.schema.get_field_index(name)).to_pylist() for name in _COLUMNS), strict=True
-            )
+            rows = zip(*(batch.column(name).to_pylist() for name in _COLUMNS), strict=True)
             wrong = [
                 (*found, position, stream, seq)
                 for position, stream, seq, signature, in_community, text in rows

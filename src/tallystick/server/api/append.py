@@ -9,113 +9,159 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from msgspec import UNSET, Meta, UnsetType
+from starlette.responses import Response
 
 from tallystick import errors
-from tallystick.event import ids
+from tallystick.event import ids, names
 from tallystick.event.model import NewEvent
-from tallystick.server.access import Appender, Principal
-from tallystick.server.api import shapes
-from tallystick.server.api.parameters import Kind, Name, service_of
+from tallystick.server.access import Need, Principal
+from tallystick.server.api.parameters import IDEMPOTENT, Hash, Seq
 from tallystick.server.http import bodies, idempotency
+from tallystick.server.http.route import Answer, Request, Routes
 from tallystick.server.service import Service
 from tallystick.store import expectation, iterate, prepare
 from tallystick.store.commit import Appended
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.prepare import Part
 
-router = APIRouter(tags=["append"])
+RESPONSE = b"{}"  # a retry is answered from the positions in the record
+STAMPED_PER_ATTEMPT = frozenset({"request_id", "idempotency_key"})
+NO_QUERY = "what is to be appended, and its expectation, are in the body"
+REFUSALS = (401, 403, 404, 408, 409, 413, 415, 422, 429, 501, 503, 507)
 
-RESPONSE = b"{}"  # what a retry is told is put together from the places in the record
-STAMPED_ANEW = frozenset({"request_id", "idempotency_key"})
-
-
-@router.post(
-    "/v1/streams/{kind}/{name}/events",
-    status_code=201,
-    openapi_extra=shapes.body(shapes.STREAM_BODY) | shapes.IDEMPOTENT,
-    responses=shapes.answers(201, shapes.APPENDED, 401, 403, 404, 408, 409, 413, 415, 422, 429, 501, 503, 507),
-)
-async def append_to_stream(kind: Kind, name: Name, request: Request, who: Appender) -> Response:
-    """Append events to a stream, all or none, and answer when they are on disk."""
-    service = service_of(request)
-    length = bodies.expect_json(request)
-    with service.appends.enter() as entry:
-        body = await bodies.read(service, request, entry, length)
-        given = await bodies.decode(body, StreamIn, entry)
-        part = PartIn(stream=f"{kind}/{name}", events=given.events, expected=given.expected)
-        done = await _appended(service, request, who, [part], len(body))
-    return _answer(done, done.parts[0])
+routes = Routes("append")
 
 
-@router.post(
-    "/v1/append",
-    status_code=201,
-    openapi_extra=shapes.body(shapes.PARTS_BODY) | shapes.IDEMPOTENT,
-    responses=shapes.answers(201, shapes.ALL_APPENDED, 401, 403, 404, 408, 409, 413, 415, 422, 429, 501, 503, 507),
-)
-async def append_to_streams(request: Request, who: Appender) -> Response:
-    """Append events to several streams in one commit, all or none, and answer when they are on disk."""
-    service = service_of(request)
-    length = bodies.expect_json(request)
-    with service.appends.enter() as entry:
-        body = await bodies.read(service, request, entry, length)
-        parts = (await bodies.decode(body, PartsIn, entry)).parts
-        done = await _appended(service, request, who, parts, len(body))
-    return _answer(done, {"parts": done.parts})
+# --- bodies: the store checks the values, so that every way in refuses the same ---------------------------------------
 
 
-async def _appended(service: Service, request: Request, who: Principal, parts: list[PartIn], size: int) -> Done:
-    began = time.perf_counter()
-    key, endpoint = idempotency.key_of(request), idempotency.endpoint_of(request)
-    caller = Caller(who, request.scope["tally.request_id"], endpoint, key)
-    done = await _append(service, caller, parts, is_large=size > bodies.INLINE_BYTES_MAX)
-    if not done.repeated:
-        events = sum(len(part.events) for part in parts)
-        service.meter.appended(events=events, size=size, seconds=time.perf_counter() - began)
-    return done
+def _documented(**schema: Any) -> Meta:
+    return Meta(extra_json_schema=schema)
 
 
-def _answer(done: Done, told: Any) -> Response:
-    headers = idempotency.REPLAYED if done.repeated else None
-    return Response(msgspec.json.encode(told), 201, headers, "application/json")
+Kind = Annotated[str, _documented(pattern=f"^{names.KIND.pattern}$")]
+Name = Annotated[str, _documented(pattern=f"^{names.NAME.pattern}$")]
 
 
 class EventIn(msgspec.Struct, forbid_unknown_fields=True):
-    """An event in a body."""
+    """An event to append."""
 
-    type: str
+    type: Annotated[str, _documented(pattern=f"^{names.TYPE.pattern}$")]
     payload: dict[str, Any]
-    version: int | None = None
+    version: Annotated[int, _documented(minimum=1, maximum=names.VERSION_MAX)] | None = None
     meta: dict[str, Any] | None = None
-    id: str | None = None
-    time: int | None = None
+    id: Annotated[str, _documented(format="uuid")] | None = None
+    time: Annotated[Seq | None, Meta(description="Nanoseconds since 1970. The default is now.")] = None
+
+
+Events = Annotated[list[EventIn], _documented(minItems=1)]
 
 
 class StreamIn(msgspec.Struct, forbid_unknown_fields=True):
-    """What is appended to the stream of the path."""
+    """What to append to the stream in the path."""
 
-    events: list[EventIn]
-    expected: int | Literal["any", "none"] | None = None
+    events: Events
+    expected: Annotated[
+        Seq | Literal["any", "none"] | None,
+        Meta(description="Where the stream must be: a seq, `none` (it is new) or `any`."),
+    ] = None
 
 
 class PartIn(StreamIn, forbid_unknown_fields=True, kw_only=True):
-    """What is appended to one of several streams."""
+    """What to append to one of several streams."""
 
-    stream: str
+    stream: Annotated[str, _documented(pattern=f"^{names.KIND.pattern}/{names.NAME.pattern}$")]
 
 
 class PartsIn(msgspec.Struct, forbid_unknown_fields=True):
-    """What is appended to several streams in one commit."""
+    """What to append to several streams in one commit."""
 
-    parts: list[PartIn]
+    parts: Annotated[list[PartIn], _documented(minItems=1)]
+
+
+Stored = Annotated[int, Meta(description="How many of the events were stored already, by their ids.")]
+Pruned = Annotated[bool, Meta(description="They were pruned since, so only the seqs are known.")]
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """Where the events that were appended to one stream are."""
+
+    stream: str
+    first_seq: Seq
+    last_seq: Seq
+    first_position: Seq | UnsetType = UNSET
+    last_position: Seq | UnsetType = UNSET
+    link: Hash | UnsetType = UNSET
+    stored: Stored | UnsetType = UNSET
+    pruned: Pruned | UnsetType = UNSET
+
+
+class Receipts(msgspec.Struct, frozen=True):
+    """Where the events of all parts are."""
+
+    parts: list[Receipt]
+
+
+# --- the routes ------------------------------------------------------------------------------------------------------
+
+
+@routes.post(
+    "/v1/streams/{kind}/{name}/events",
+    Need.APPEND,
+    Answer(Receipt, REFUSALS, (201,)),
+    body=StreamIn,
+    headers=IDEMPOTENT,
+    no_query=NO_QUERY,
+)
+async def append_to_stream(request: Request, kind: Kind, name: Name) -> Response:
+    """Append events to a stream, all or none, and answer when they are on disk."""
+    length = bodies.expect_json(request)
+    with request.service.appends.enter() as admission:
+        body = await bodies.read(request, admission, length)
+        given = await bodies.decode(body, StreamIn, admission)
+        part = PartIn(stream=f"{kind}/{name}", events=given.events, expected=given.expected)
+        done = await _append(request, [part], len(body))
+    return _answer(done, done.receipts[0])
+
+
+@routes.post(
+    "/v1/append", Need.APPEND, Answer(Receipts, REFUSALS, (201,)), body=PartsIn, headers=IDEMPOTENT, no_query=NO_QUERY
+)
+async def append_to_streams(request: Request) -> Response:
+    """Append events to several streams in one commit, all or none, and answer when they are on disk."""
+    length = bodies.expect_json(request)
+    with request.service.appends.enter() as admission:
+        body = await bodies.read(request, admission, length)
+        parts = (await bodies.decode(body, PartsIn, admission)).parts
+        done = await _append(request, parts, len(body))
+    return _answer(done, Receipts(done.receipts))
+
+
+async def _append(request: Request, parts: list[PartIn], size: int) -> Done:
+    began = time.perf_counter()
+    service, key = request.service, idempotency.key_of(request)
+    caller = Caller(request.principal, request.scope["tally.request_id"], idempotency.endpoint_of(request), key)
+    done = await _append_for(service, caller, parts, is_large=size > bodies.INLINE_BYTES_MAX)
+    if not done.repeated:
+        events = sum(len(part.events) for part in parts)
+        service.metrics.appended(events=events, size=size, seconds=time.perf_counter() - began)
+    return done
+
+
+def _answer(done: Done, receipt: Receipt | Receipts) -> Response:
+    headers = idempotency.REPLAYED if done.repeated else None
+    return Response(msgspec.json.encode(receipt), 201, headers, "application/json")
+
+
+# --- appending for a caller ------------------------------------------------------------------------------------------
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who appends, in which request, at which endpoint, and under which key if they gave one."""
+    """Who appends, in which request, at which endpoint, and with which key if any."""
 
     principal: Principal
     request_id: str
@@ -124,7 +170,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     @property
     def stamp(self) -> dict[str, str]:
-        """The meta that the service answers for."""
+        """The meta that the service writes."""
         who = self.principal
         stamp = {"actor_type": who.actor_type, "actor_id": who.actor, "request_id": self.request_id}
         if who.org is not None:
@@ -135,14 +181,14 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What became of an append: where each part is. `repeated`: it had taken effect before."""
+    """The result of an append: a receipt for each part. `repeated`: it had taken effect before."""
 
-    parts: list[dict[str, Any]]
+    receipts: list[Receipt]
     repeated: bool = False
 
 
-async def _append(service: Service, caller: Caller, given: list[PartIn], *, is_large: bool = False) -> Done:
-    """Append for a caller, and wait until it is on disk. What is large is made ready beside the event loop."""
+async def _append_for(service: Service, caller: Caller, given: list[PartIn], *, is_large: bool = False) -> Done:
+    """Append for a caller, and wait until it is on disk. A large append is prepared in a thread."""
     if is_large:
         parts, record = await asyncio.to_thread(_ready, service, caller, given)
     else:
@@ -155,20 +201,20 @@ async def _append(service: Service, caller: Caller, given: list[PartIn], *, is_l
             if repeated is not None:
                 return Done(repeated, repeated=True)
         if caller.principal.org is not None:
-            await service.in_thread(_tell_nothing, service, caller.principal, parts, problem)
+            await service.in_thread(_hide_others, service, caller.principal, parts, problem)
         raise
-    return Done([_told(item) | ({"stored": item.stored} if record is None else {}) for item in done])
+    return Done([_receipt(item, stored=item.stored if record is None else UNSET) for item in done])
 
 
 def _ready(service: Service, caller: Caller, given: list[PartIn]) -> tuple[list[Part], CommandRecord | None]:
-    """What is handed in: the parts as the store takes them, and the record of the key if there is one."""
+    """What is submitted: the parts as the store takes them, and the record of the key if there is one."""
     stamp = caller.stamp
     parts = [_part(service, caller.principal, part, stamp) for part in given]
     return parts, None if caller.key is None else _record(service, caller, given)
 
 
 async def _submitted(service: Service, principal: Principal, request: prepare.Request) -> list[Appended]:
-    """Hand it in. To whom is bound to an org a stream that has none is not there: appending must not make it theirs."""
+    """Submit it. A caller bound to an org cannot see a stream without an org, and an append must not take it over."""
     if principal.org is None:
         return await service.log.submit(request)
     while True:
@@ -178,12 +224,12 @@ async def _submitted(service: Service, principal: Principal, request: prepare.Re
         except errors.Conflict as conflict:
             if conflict.values["stream"] not in new:
                 raise
-        for part in new.values():  # somebody else has begun the stream meanwhile: look whose it is
+        for part in new.values():  # another caller has just started the stream: look which org it has
             part.expected = expectation.ANY
 
 
 def _narrowed(service: Service, principal: Principal, parts: list[Part]) -> dict[str, Part]:
-    """Refuse streams that are not theirs, and expect of those that are not there that they are new."""
+    """Refuse streams of others, and expect that streams that do not exist are new."""
     new: dict[str, Part] = {}
     for part in parts:
         head = service.store.stream_head(part.stream)
@@ -209,7 +255,7 @@ def _part(service: Service, principal: Principal, given: PartIn, stamp: dict[str
         )
         for event in given.events
     ]
-    return Part(given.stream, events, _expected(given.expected), STAMPED_ANEW)
+    return Part(given.stream, events, _expected(given.expected), STAMPED_PER_ATTEMPT)
 
 
 def _stamped(meta: dict[str, Any], stamp: dict[str, str]) -> dict[str, Any]:
@@ -238,7 +284,7 @@ def _record(service: Service, caller: Caller, given: list[PartIn]) -> CommandRec
 
 
 def _org_of(principal: Principal, given: list[PartIn]) -> str:
-    """The org of the data: the caller's, else the one that all events name; several, or none, are no org's."""
+    """The org of the data: the caller's, or the one that all events name. It is empty if they name several or none."""
     if principal.org is not None:
         return principal.org
     named = [event.meta.get("org") if event.meta else None for part in given for event in part.events]
@@ -246,40 +292,41 @@ def _org_of(principal: Principal, given: list[PartIn]) -> str:
     return str(same.pop()) if len(same) == 1 else ""
 
 
-def _repeated(service: Service, record: CommandRecord) -> list[dict[str, Any]] | None:
-    """What the same request was told before; None if it never took effect. Another request is refused."""
+def _repeated(service: Service, record: CommandRecord) -> list[Receipt] | None:
+    """The receipts of the same request; None if it never took effect. A different request is refused."""
     stored = service.store.log.commands.load(record.key)
     if stored is None:
         return None
     idempotency.require_same(stored, record.key, record.request_hash)
     if len(stored.places) != len(stored.ranges):  # recorded by a version that did not keep them
         return [_read_back(service, *part) for part in stored.ranges]
-    return [_told(Appended(*range_, *place)) for range_, place in zip(stored.ranges, stored.places, strict=True)]
+    return [_receipt(Appended(*range_, *place)) for range_, place in zip(stored.ranges, stored.places, strict=True)]
 
 
-def _read_back(service: Service, stream: str, first: int, last: int) -> dict[str, Any]:
+def _read_back(service: Service, stream: str, first: int, last: int) -> Receipt:
     try:
         begin, end = (iterate.at(service.store.log, stream, seq) for seq in (first, last))
     except errors.HistoryPruned:
         begin = end = None
     if begin is None or end is None:
-        return {"stream": stream, "first_seq": first, "last_seq": last, "pruned": True}
-    return _told(Appended(stream, first, last, begin.position, end.position, end.link))
+        return Receipt(stream, first, last, pruned=True)
+    return _receipt(Appended(stream, first, last, begin.position, end.position, end.link))
 
 
-def _told(done: Appended) -> dict[str, Any]:
-    return {
-        "stream": done.stream,
-        "first_seq": done.first_seq,
-        "last_seq": done.last_seq,
-        "first_position": done.first_position,
-        "last_position": done.last_position,
-        "link": done.link.hex(),
-    }
+def _receipt(done: Appended, *, stored: int | UnsetType = UNSET) -> Receipt:
+    return Receipt(
+        done.stream,
+        done.first_seq,
+        done.last_seq,
+        done.first_position,
+        done.last_position,
+        done.link.hex(),
+        stored=stored,
+    )
 
 
-def _tell_nothing(service: Service, principal: Principal, parts: list[Part], problem: errors.TallyError) -> None:
-    """A refusal must not tell of streams and events of others."""
+def _hide_others(service: Service, principal: Principal, parts: list[Part], problem: errors.TallyError) -> None:
+    """Raise another error if this one would reveal streams or events of others."""
     if isinstance(problem, errors.DuplicateId) and service.visibility.find(principal, problem.values["id"]) is None:
         raise errors.IdUnusable(id=problem.values["id"]) from None
     if isinstance(problem, errors.Refused):

@@ -1,26 +1,31 @@
-"""A community: how it stands, and the endpoints of its peers, who sign what they ask."""
+"""A community: its status, and the endpoints for its peers, which sign their requests."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tallystick import errors
-from tallystick.server.access import Admin, Anybody
-from tallystick.server.api import shapes
-from tallystick.server.api.order import answer, read_answers
-from tallystick.server.api.parameters import service_of
+from tallystick.server.access import Need
+from tallystick.server.api.reply import (
+    READ,
+    reply,
+)
+from tallystick.server.http.route import Answer, Request, Routes
 
 if TYPE_CHECKING:
     from tallystick.server.gossip import Community
 
-router = APIRouter(tags=["community"])
+routes = Routes("community")
+
+PULLED = Answer(dict[str, Any], (403, 404, 429, 503))
+EXCHANGED = Answer(dict[str, Any], (400, 403, 404, 408, 413, 429, 503))
 
 
-class _Handed(Response):
-    """An answer that the community gives itself."""
+class _FromCommunity(Response):
+    """A response that the community sends itself."""
 
     def __init__(self, community: Community) -> None:
         super().__init__()
@@ -31,24 +36,24 @@ class _Handed(Response):
 
 
 def _community(request: Request) -> Community:
-    community = service_of(request).operations.community
+    community = request.service.operations.community
     if community is None:
         raise errors.NothingHere()
     return community
 
 
-@router.get("/v1/community", responses=read_answers())
-async def read_community(request: Request, who: Admin) -> Response:
-    """Members, peers, the last round with each, and in what the node differs."""
+@routes.get("/v1/community", Need.ADMIN, READ)
+async def read_community(request: Request) -> Response:
+    """Members, peers, the last round with each peer, and where the node differs from others."""
     community = _community(request)
-    return answer(await service_of(request).run(community.told))
+    return reply(await request.service.run(community.status))
 
 
-@router.get("/sync/v1/heads", responses=shapes.answers(200, shapes.ANY_OBJECT, 403, 404, 429, 503))
-@router.get("/sync/v1/snapshot", responses=shapes.answers(200, shapes.ANY_OBJECT, 403, 404, 429, 503))
-@router.post("/sync/v1/events", responses=shapes.answers(200, shapes.ANY_OBJECT, 400, 403, 404, 408, 413, 429, 503))
-@router.post("/sync/v1/fetch", responses=shapes.answers(200, shapes.ANY_OBJECT, 400, 403, 404, 408, 413, 429, 503))
-@router.post("/sync/v1/reconcile", responses=shapes.answers(200, shapes.ANY_OBJECT, 400, 403, 404, 408, 413, 429, 503))
-async def gossip(request: Request, who: Anybody) -> Response:
-    """What peers of a community ask each other; requests and answers are signed."""
-    return _Handed(_community(request))
+@routes.get("/sync/v1/heads", Need.OPEN, PULLED)
+@routes.get("/sync/v1/snapshot", Need.OPEN, PULLED)
+@routes.post("/sync/v1/events", Need.OPEN, EXCHANGED)
+@routes.post("/sync/v1/fetch", Need.OPEN, EXCHANGED)
+@routes.post("/sync/v1/reconcile", Need.OPEN, EXCHANGED)
+async def gossip(request: Request) -> Response:
+    """What peers of a community ask each other. Requests and responses are signed."""
+    return _FromCommunity(_community(request))

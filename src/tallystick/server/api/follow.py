@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Header, Request, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tallystick import errors
-from tallystick.server.access import Need, Principal, Reader, authorise
-from tallystick.server.api import shapes
-from tallystick.server.api.log_page import Asked, cursor_at, page
-from tallystick.server.api.parameters import Chosen, MaybeAfter, service_of
-from tallystick.server.gate import Entry
+from tallystick.server.access import Need, Principal, authorise
+from tallystick.server.api.log_page import LogQuery, cursor_at, read_page
+from tallystick.server.api.parameters import After, Filters
+from tallystick.server.gate import Admission
+from tallystick.server.http.route import Answer, Request, Routes
 from tallystick.server.service import Service
 from tallystick.server.tail import (
     FAILED,
@@ -36,51 +36,50 @@ from tallystick.server.tail import (
 )
 from tallystick.store import capabilities, cursors
 
-router = APIRouter(tags=["read"])
+routes = Routes("read")
 
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "connection": "close"}
 FULL_SECONDS = 0.02
 ROOM_SECONDS = 5.0
 FAREWELL_SECONDS = 1.0
+LAST_EVENT_ID: dict[str, Any] = {
+    "name": "last-event-id",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string"},
+}
 
 Again = Callable[[], Awaitable[Principal]]
-"""Who asks, asked once more; an error if they may not do this now."""
+"""Authorise the caller again; raises an error if they may not do this now."""
 
 
-@router.get(
+@routes.get(
     "/v1/follow",
-    responses=shapes.answers(
-        200, {"type": "string"}, 401, 403, 404, 409, 410, 422, 429, 501, 503, media="text/event-stream"
-    ),
+    Need.READ,
+    Answer(str, (401, 403, 404, 409, 410, 422, 429, 501, 503), media="text/event-stream"),
+    headers=(LAST_EVENT_ID,),
 )
-async def follow(
-    request: Request,
-    who: Reader,
-    selection: Chosen,
-    after: MaybeAfter = None,
-    over_pruned: bool = False,
-    last_event_id: Annotated[str | None, Header()] = None,
-) -> Response:
-    """Events as they come, each with its cursor as id. Resumes from Last-Event-ID, else begins behind `after`.
+async def follow(request: Request, filters: Filters, after: After | None = None, over_pruned: bool = False) -> Response:
+    """Events as they arrive, each with its cursor as id. Resumes after Last-Event-ID, or starts after `after`.
 
-    Without either it begins now.
+    Without either it starts now.
     """
-    begin = after if last_event_id is None else last_event_id
-    service = service_of(request)
-    asked = Asked(after=0 if begin is None else begin, selection=selection, over_pruned=over_pruned)
-    again = partial(authorise, service, request.scope, Need.READ)
-    return await _follow(service, who, asked, from_now=begin is None, again=again)
+    begin = request.headers.get("last-event-id", after)
+    query = LogQuery(after=0 if begin is None else begin, selection=filters.selection, over_pruned=over_pruned)
+    again = partial(authorise, request.service, request.scope, Need.READ)
+    return await _follow(request.service, request.principal, query, from_now=begin is None, again=again)
 
 
-async def _follow(service: Service, principal: Principal, asked: Asked, *, from_now: bool, again: Again) -> EventStream:
-    """A stream of what is asked for, or of what comes from now on. What cannot be read is refused here."""
+async def _follow(
+    service: Service, principal: Principal, query: LogQuery, *, from_now: bool, again: Again
+) -> EventStream:
+    """A stream of what the query selects, or of what arrives from now on. It refuses a query that cannot be read."""
     if capabilities.GLOBAL_ORDER not in service.store.log.capabilities:
         raise errors.UnsupportedCapability(engine=service.store.log.engine, capability=capabilities.GLOBAL_ORDER)
-    chosen = msgspec.structs.replace(
-        asked, selection=service.visibility.scoped(principal, asked.selection), limit=PAGE_EVENTS
-    )
+    selection = service.visibility.scoped(principal, query.selection)
+    chosen = msgspec.structs.replace(query, selection=selection, limit=PAGE_EVENTS)
     with service.waits.enter():
-        after = 0 if from_now else position_of(asked.after)
+        after = 0 if from_now else _position_of(query.after)
         head = await service.tail.head_at(after)
     if from_now:
         chosen = msgspec.structs.replace(chosen, after=head)
@@ -93,54 +92,54 @@ async def _follow(service: Service, principal: Principal, asked: Asked, *, from_
     return stream
 
 
-def position_of(after: int | str) -> int:
-    """Where a reader wants to go on, not looked at yet."""
+def _position_of(after: int | str) -> int:
+    """The position that a reader wants to continue after, not checked yet."""
     return after if isinstance(after, int) else cursors.parse(after).position
 
 
 class EventStream(Response):
-    """The answer to one follower."""
+    """The response to one follower."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, service: Service, principal: Principal, asked: Asked, *, again: Again) -> None:
+    def __init__(self, service: Service, principal: Principal, query: LogQuery, *, again: Again) -> None:
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
         self._service = service
         self._principal = principal
-        self._asked = asked
+        self._query = query
         self._again = again
         self._after = 0
         self._cursor = ""
-        channel = Channel(asked.selection, principal.org is not None)
+        channel = Channel(query.selection, principal.org is not None)
         self._follower: Follower = service.tail.follower(channel)
         self._page: bytes = b""
-        self._entry: Entry | None = None
+        self._admission: Admission | None = None
 
     async def begin(self) -> None:
-        """Read the first page, so that a refusal is an answer of its own. It waits for room: many may come at once."""
+        """Read the first page, so that a refusal gets its own status. This waits for room: many may come at once."""
         until = asyncio.get_running_loop().time() + ROOM_SECONDS
         while True:
             try:
-                self._entry = self._service.reads.enter()
-                return await self._read(self._entry)
+                self._admission = self._service.reads.enter()
+                return await self._read(self._admission)
             except errors.Overloaded:
                 self._release()
                 if asyncio.get_running_loop().time() >= until:
                     raise
                 await asyncio.sleep(FULL_SECONDS)
 
-    async def _read(self, entry: Entry) -> None:
-        """Read the next page behind what was sent. It takes its room until it was sent."""
+    async def _read(self, admission: Admission) -> None:
+        """Read the next page. It takes room among the reads until it was sent."""
         page, through, cursor = await self._service.in_thread(self._read_page)
-        entry.grow(len(page))
+        admission.grow(len(page))
         self._page, self._after, self._cursor = page, through, cursor
-        self._asked = msgspec.structs.replace(self._asked, after=through)
+        self._query = msgspec.structs.replace(self._query, after=through)
 
     def _read_page(self) -> tuple[bytes, int, str]:
         store = self._service.store
-        found, through, _ = page(self._service, self._principal, self._asked, bytes_max=STEP_BYTES)
-        cursor = cursor_at(self._service, self._asked, found, through)
+        found, through, _ = read_page(self._service, self._principal, self._query, bytes_max=STEP_BYTES)
+        cursor = cursor_at(self._service, self._query, found, through)
         return b"".join(frame(store.cursor(event), event) for event in found), through, cursor
 
     def leave(self) -> None:
@@ -149,12 +148,12 @@ class EventStream(Response):
         self._service.tail.leave(self._follower)
 
     def _release(self) -> None:
-        entry, self._entry, self._page = self._entry, None, b""
-        if entry is not None:
-            entry.leave()
+        admission, self._admission, self._page = self._admission, None, b""
+        if admission is not None:
+            admission.leave()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the reader leaves, is too slow or may not read any more, or the service stops."""
+        """Send until the client leaves or is too slow, the caller may not read any more, or the service stops."""
         gone = asyncio.ensure_future(_disconnected(receive))
         sending = asyncio.ensure_future(self._send(send))
         refused = asyncio.ensure_future(self._refused())
@@ -170,7 +169,7 @@ class EventStream(Response):
             await _farewell(send, refused.result())
 
     async def _refused(self) -> bytes:
-        """Ask again and again whether the reader may read; what to say when they may not."""
+        """Check every few seconds whether the caller may still read. Returns the farewell when they may not."""
         while True:
             await asyncio.sleep(self._service.limits.authorise_seconds)
             try:
@@ -179,7 +178,7 @@ class EventStream(Response):
             except errors.Refused:
                 return REFUSED
             except (errors.TallyError, OSError):
-                return FAILED  # nobody can say whether they may
+                return FAILED  # it is unknown whether they may
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -191,7 +190,7 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": farewell, "more_body": False})
 
     async def _catch_up(self, send: Send) -> bytes:
-        """Read on by itself until the tail is reached; what to say if that cannot be."""
+        """Read pages until this follower joins the tail. Returns a farewell if it cannot; otherwise nothing."""
         tail = self._service.tail
         try:
             await tail.begin()
@@ -205,11 +204,11 @@ class EventStream(Response):
         return b""
 
     async def _send_page(self, send: Send) -> None:
-        """One more page. While there is no room for it, or nothing to see yet, wait a little."""
+        """Send one more page. If there is no room for it, or nothing new, wait a little."""
         before = self._after
         try:
-            self._entry = self._service.reads.enter()
-            await self._read(self._entry)
+            self._admission = self._service.reads.enter()
+            await self._read(self._admission)
         except errors.Overloaded:
             self._release()
             await asyncio.sleep(FULL_SECONDS)
@@ -221,7 +220,7 @@ class EventStream(Response):
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _keep_up(self, send: Send) -> bytes:
-        """Send what the tail gives; what to say at the end."""
+        """Send what the tail gives. Returns the farewell."""
         follower = self._follower
         while True:
             chunk = await follower.next(self._service.limits.heartbeat_seconds)
@@ -231,7 +230,7 @@ class EventStream(Response):
                 return follower.farewell
 
     def _beat(self) -> bytes:
-        """A sign of life. It moves the id on, so that a filter that finds nothing need not search it all again."""
+        """A heartbeat. It advances the id, so that a client with a rare filter does not scan the log again."""
         follower = self._follower
         tail = self._service.tail
         reached = tail.cursor if follower.joined and tail.position > follower.after else self._cursor
@@ -246,7 +245,7 @@ async def _body(send: Send, chunk: bytes) -> None:
 
 
 async def _farewell(send: Send, farewell: bytes) -> None:
-    """End the stream, if the reader still takes anything."""
+    """End the stream, if the client still reads."""
     try:
         async with asyncio.timeout(FAREWELL_SECONDS):
             await send({"type": "http.response.body", "body": farewell, "more_body": False})

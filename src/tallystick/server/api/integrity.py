@@ -1,37 +1,40 @@
-"""Integrity: what is known of the log's soundness, and verifying all of it."""
+"""Integrity: what is known to be damaged, and verifying the whole log."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from starlette.responses import Response
 
-from tallystick.server.access import Admin
-from tallystick.server.api import shapes
-from tallystick.server.api.order import answer, begin, job_answers, read_answers
-from tallystick.server.api.parameters import service_of
+from tallystick.server.access import Need
+from tallystick.server.api.parameters import IDEMPOTENT
+from tallystick.server.api.reply import (
+    JOB,
+    READ,
+    begin,
+    reply,
+)
+from tallystick.server.http.route import Request, Routes
 from tallystick.server.service import Service
 from tallystick.server.verification import begin_verify
 
-router = APIRouter(tags=["operations"])
+routes = Routes("operations")
 
 
-@router.get("/v1/integrity", responses=read_answers())
-async def read_integrity(request: Request, who: Admin) -> Response:
-    """Damaged ranges, what the engine knows to be wrong, the last verification and the one under way."""
-    service = service_of(request)
-    return answer(await service.run(_known, service))
+@routes.get("/v1/integrity", Need.ADMIN, READ)
+async def read_integrity(request: Request) -> Response:
+    """Damaged ranges, problems that the engine reports, the last verification, and the one that is running."""
+    return reply(await request.service.run(_known, request.service))
 
 
-@router.post("/v1/integrity/verify", status_code=202, openapi_extra=shapes.IDEMPOTENT, responses=job_answers())
-async def verify_log(request: Request, who: Admin) -> Response:
+@routes.post("/v1/integrity/verify", Need.ADMIN, JOB, headers=IDEMPOTENT)
+async def verify_log(request: Request) -> Response:
     """Verify every frame, checksum, sequence, link and control fact, in the background."""
-    return await begin(request, who, None, begin_verify)
+    return await begin(request, None, begin_verify)
 
 
 def _known(service: Service) -> dict[str, Any]:
-    """What is known now: damaged ranges, the engine's problems, the last verification, and the one under way."""
     operations = service.operations
     sample = operations.sampler.sample()
     running = next((job for job in operations.jobs.all() if (job.kind, job.state) == ("verify", "running")), None)

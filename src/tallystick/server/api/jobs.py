@@ -1,4 +1,4 @@
-"""Long operations: how far each one is; and one of them, a profile of every thread."""
+"""Long operations: the progress of each one; and one of them, a profile of every thread."""
 
 from __future__ import annotations
 
@@ -8,20 +8,28 @@ import threading
 import time
 from collections import Counter
 from types import FrameType
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from tallystick import errors
-from tallystick.server.access import Admin
-from tallystick.server.api import shapes
-from tallystick.server.api.order import BODY_REFUSALS, JOB, answer, begin, job_answers, order, read_answers
-from tallystick.server.api.parameters import service_of
+from tallystick.server.access import Need
+from tallystick.server.api.parameters import IDEMPOTENT
+from tallystick.server.api.reply import (
+    ADMIN_REFUSALS,
+    JOB_FROM_BODY,
+    READ,
+    begin,
+    reply,
+)
+from tallystick.server.http import bodies
+from tallystick.server.http.route import Answer, Request, Routes
 from tallystick.server.jobs import Job, Progress
 from tallystick.server.service import Service
 
-router = APIRouter(tags=["operations"])
+routes = Routes("operations")
 
 EVERY_SECONDS = 0.01
 SECONDS_MAX = 60.0
@@ -29,47 +37,40 @@ FRAMES_MAX = 60
 STACKS_MAX = 2000
 
 
-@router.get("/v1/jobs", responses=read_answers())
-async def list_jobs(request: Request, who: Admin) -> Response:
+@routes.get("/v1/jobs", Need.ADMIN, READ)
+async def list_jobs(request: Request) -> Response:
     """The long operations of this process, the newest first."""
-    return answer({"jobs": service_of(request).operations.jobs.all()})
+    return reply({"jobs": request.service.operations.jobs.all()})
 
 
-@router.get("/v1/jobs/{id}", responses=read_answers(JOB))
-async def read_job(id: str, request: Request, who: Admin) -> Response:
-    """One long operation: how far it is, and what came of it."""
-    return answer(service_of(request).operations.jobs.get(id))
+@routes.get("/v1/jobs/{id}", Need.ADMIN, Answer(Job, ADMIN_REFUSALS))
+async def read_job(request: Request, id: str) -> Response:
+    """One long operation: its progress, and its result."""
+    return reply(request.service.operations.jobs.get(id))
 
 
-class Profiling(msgspec.Struct, forbid_unknown_fields=True):
-    """For how long."""
-
-    seconds: float = 5.0
+# --- a profile -------------------------------------------------------------------------------------------------------
 
 
-_PROFILING = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {"seconds": {"type": "number", "exclusiveMinimum": 0, "maximum": SECONDS_MAX}},
-}
+class ProfileIn(msgspec.Struct, forbid_unknown_fields=True):
+    """For how long to take a profile."""
+
+    seconds: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": SECONDS_MAX})] = 5.0
 
 
-@router.post(
-    "/v1/profile",
-    status_code=202,
-    openapi_extra=shapes.body(_PROFILING) | shapes.IDEMPOTENT,
-    responses=job_answers(*BODY_REFUSALS),
-)
-async def profile(request: Request, who: Admin) -> Response:
-    """Look at what every thread does, a hundred times a second; the job's result is folded stacks."""
-    asked = await order(request, Profiling)
-    if not 0 < asked.seconds <= SECONDS_MAX:
-        raise errors.InvalidValue(what="seconds", value=asked.seconds, must=f"up to {SECONDS_MAX:g}")
-    return await begin(request, who, asked, _begin_profile, seconds=asked.seconds)
+@routes.post("/v1/profile", Need.ADMIN, JOB_FROM_BODY, body=ProfileIn, headers=IDEMPOTENT)
+async def profile(request: Request) -> Response:
+    """Sample the stack of every thread a hundred times a second. The result of the job is folded stacks.
+
+    Flame graph tools read folded stacks (`thread;outer;inner count`). They contain only names of code.
+    """
+    body = await bodies.read_small(request, ProfileIn)
+    if not 0 < body.seconds <= SECONDS_MAX:
+        raise errors.InvalidValue(what="seconds", value=body.seconds, must=f"up to {SECONDS_MAX:g}")
+    return await begin(request, body, _begin_profile, seconds=body.seconds)
 
 
 def _begin_profile(service: Service, *, seconds: float, by: str) -> Job:
-    """Look at all threads for so many seconds, in the background."""
     looks = max(1, round(seconds / EVERY_SECONDS))
     return service.operations.jobs.begin("profile", lambda progress: _sampled(looks, progress), total=looks, by=by)
 
@@ -81,13 +82,13 @@ def _sampled(looks: int, progress: Progress) -> dict[str, Any]:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         for ident, frame in sys._current_frames().items():
             if ident != own:
-                found[folded(names.get(ident, "thread"), frame)] += 1
+                found[_folded(names.get(ident, "thread"), frame)] += 1
         progress(look)
         time.sleep(EVERY_SECONDS)
     return {"looks": looks, "every_ms": EVERY_SECONDS * 1000, "stacks": dict(found.most_common(STACKS_MAX))}
 
 
-def folded(thread: str, frame: FrameType | None) -> str:
+def _folded(thread: str, frame: FrameType | None) -> str:
     """A stack as one line, the innermost last."""
     steps: list[str] = []
     while frame is not None and len(steps) < FRAMES_MAX:

@@ -1,64 +1,73 @@
-"""Parameters that several routes share."""
+"""Parameters in the address that several routes share, and types of bodies that the OpenAPI document describes."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Depends, Path, Query, Request
+import msgspec
+from msgspec import Meta
 
 from tallystick.event import limits, names
-from tallystick.server.service import Service
 from tallystick.store import cursors
 from tallystick.store.selection import Selection
 
 LIMIT = 1000
 EXAMPLE_ID = "01890000-0000-7000-8000-000000000000"
 
-Kind = Annotated[str, Path(pattern=f"^{names.KIND.pattern}$")]
-Name = Annotated[str, Path(pattern=f"^{names.NAME.pattern}$")]
-Id = Annotated[str, Path(min_length=26, max_length=36, description="A UUID or a ULID.", examples=[EXAMPLE_ID])]
-Position = Annotated[int, Query(ge=0, le=limits.INT_MAX)]
+Kind = Annotated[str, Meta(pattern=f"^{names.KIND.pattern}$")]
+Name = Annotated[str, Meta(pattern=f"^{names.NAME.pattern}$")]
+Id = Annotated[str, Meta(min_length=26, max_length=36, description="A UUID or a ULID.", examples=[EXAMPLE_ID])]
+Position = Annotated[int, Meta(ge=0, le=limits.INT_MAX)]
 After = Annotated[
     str,
-    Query(
+    Meta(
         pattern=f"^(?:{cursors.FORM.pattern})$",
-        description="The `cursor` of the page before. A bare position is taken too, and cannot be checked.",
+        description="The `cursor` of the page before. A bare position is accepted too, but cannot be checked.",
         examples=["0"],
     ),
 ]
-MaybeAfter = Annotated[str | None, *After.__metadata__]
-MaybePosition = Annotated[int | None, Query(ge=0, le=limits.INT_MAX)]
-Limit = Annotated[int, Query(ge=1, le=10_000)]
-Time = Annotated[int | None, Query(ge=limits.INT_MIN, le=limits.INT_MAX, description="Nanoseconds since 1970.")]
-Label = Annotated[str | None, Query(min_length=1, max_length=names.LABEL_MAX)]
+Limit = Annotated[int, Meta(ge=1, le=10_000)]
+Time = Annotated[int, Meta(ge=limits.INT_MIN, le=limits.INT_MAX, description="Nanoseconds since 1970.")]
+Label = Annotated[str, Meta(min_length=1, max_length=names.LABEL_MAX)]
+Names = Annotated[list[str], Meta(max_length=100)]
+
+Seq = Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": limits.INT_MAX})]
+"""A seq or a position in a body. The store checks it, so that every way in refuses the same."""
+Hash = Annotated[str, Meta(extra_json_schema={"pattern": "^[0-9a-f]{64}$"})]
+
+IDEMPOTENT: tuple[dict[str, Any], ...] = (
+    {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "required": False,
+        "schema": {"type": "string", "minLength": 1, "maxLength": names.LABEL_MAX, "pattern": "^[!-~]+$"},
+        "description": "The same request with the same key takes effect once. A different request gets a 409.",
+    },
+)
 
 
-def service_of(request: Request) -> Service:
-    """The service that this request came to."""
-    service: Service = request.app.state.service
-    return service
+class Filters(msgspec.Struct, frozen=True):
+    """Which events are wanted."""
 
+    org: Label | None = None
+    app: Label | None = None
+    env: Label | None = None
+    type: Names = []
+    stream: Names = []
+    kind: Names = []
+    time_from: Time | None = None
+    time_until: Time | None = None
 
-def _selection(
-    org: Label = None,
-    app: Label = None,
-    env: Label = None,
-    type: Annotated[list[str], Query(max_length=100)] = [],  # noqa: B006
-    stream: Annotated[list[str], Query(max_length=100)] = [],  # noqa: B006
-    kind: Annotated[list[str], Query(max_length=100)] = [],  # noqa: B006
-    time_from: Time = None,
-    time_until: Time = None,
-) -> Selection:
-    return Selection(
-        streams=frozenset(stream),
-        kinds=frozenset(kind),
-        types=frozenset(type),
-        org=org,
-        app=app,
-        env=env,
-        time_from=time_from,
-        time_until=time_until,
-    )
-
-
-Chosen = Annotated[Selection, Depends(_selection)]
+    @property
+    def selection(self) -> Selection:
+        """The events that pass all filters."""
+        return Selection(
+            streams=frozenset(self.stream),
+            kinds=frozenset(self.kind),
+            types=frozenset(self.type),
+            org=self.org,
+            app=self.app,
+            env=self.env,
+            time_from=self.time_from,
+            time_until=self.time_until,
+        )

@@ -1,50 +1,46 @@
-"""What watches the service from outside: /metrics, /health, /ready."""
+"""What monitoring asks for: /metrics, /health and /ready."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from starlette.responses import Response
 
 from tallystick.server import health, metrics
-from tallystick.server.access import Admin, Anybody
-from tallystick.server.api import shapes
-from tallystick.server.api.parameters import service_of
+from tallystick.server.access import Need
 from tallystick.server.health import Verdict
+from tallystick.server.http.route import Answer, Request, Routes
 
-router = APIRouter(tags=["operations"])
+routes = Routes("operations")
 
-_TEXT = {"type": "string"}
-_PROBE: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/json": {"schema": shapes.ANY_OBJECT}}, "description": "yes"},
-    503: {"content": {"application/json": {"schema": shapes.ANY_OBJECT}}, "description": "no, with the reasons"},
-}
+PROBE = Answer(dict[str, Any], (), (200, 503))
+IGNORED = ""  # a monitoring tool may add parameters
 
 
-@router.get("/metrics", responses=shapes.answers(200, _TEXT, 401, 403, media="text/plain"))
-async def read_metrics(request: Request, who: Admin) -> Response:
+@routes.get("/metrics", Need.ADMIN, Answer(str, (401, 403), media="text/plain"), no_query=IGNORED)
+async def read_metrics(request: Request) -> Response:
     """Figures for Prometheus."""
-    service = service_of(request)
+    service = request.service
     page = await service.in_thread(service.operations.metrics.page)
     return Response(page, headers={"content-type": metrics.MEDIA_TYPE})
 
 
-@router.get("/health", responses=_PROBE)
-async def read_health(request: Request, who: Anybody) -> Response:
+@routes.get("/health", Need.OPEN, PROBE, no_query=IGNORED)
+async def read_health(request: Request) -> Response:
     """Whether the store is sound: log, index, free space, writer, the last verification."""
-    service = service_of(request)
-    return _told(await service.in_thread(health.health, service.operations))
+    service = request.service
+    return _verdict(await service.in_thread(health.health, service.operations))
 
 
-@router.get("/ready", responses=_PROBE)
-async def read_ready(request: Request, who: Anybody) -> Response:
-    """Whether requests are taken and can be done."""
-    service = service_of(request)
-    return _told(await service.in_thread(health.ready, service.operations))
+@routes.get("/ready", Need.OPEN, PROBE, no_query=IGNORED)
+async def read_ready(request: Request) -> Response:
+    """Whether requests are accepted and can be served."""
+    service = request.service
+    return _verdict(await service.in_thread(health.ready, service.operations))
 
 
-def _told(verdict: Verdict) -> Response:
+def _verdict(verdict: Verdict) -> Response:
     body = {"ok": verdict.ok, "reasons": verdict.reasons} | verdict.facts
     headers = {"cache-control": "no-store"}
     return Response(msgspec.json.encode(body), verdict.status, headers, "application/json")

@@ -4,147 +4,135 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from tallystick import errors, projections
-from tallystick.event import names
 from tallystick.projections import Lag, ViewReader, gauges
 from tallystick.projections.lag import lag_at
 from tallystick.projections.retire import ProjectionDropped
-from tallystick.server.access import Admin, Reader
-from tallystick.server.api import shapes
-from tallystick.server.api.order import ADMIN_REFUSALS, BODY_REFUSALS, answer, begin, job_answers, order, read_answers
-from tallystick.server.api.parameters import Position, service_of
-from tallystick.server.http.idempotency import Record, once
+from tallystick.server.access import Need
+from tallystick.server.api.parameters import IDEMPOTENT, Label, Position
+from tallystick.server.api.reply import (
+    CHANGED,
+    JOB,
+    READ,
+    begin,
+    change,
+    reply,
+)
+from tallystick.server.http import bodies
+from tallystick.server.http.route import Request, Routes
 from tallystick.server.rebuild import begin_rebuild
 from tallystick.server.sample import has_order
 from tallystick.server.service import Service
 from tallystick.store.tables import live_places
 from tallystick.store.views import Place
 
-router = APIRouter(tags=["projections"])
+routes = Routes("projections")
 
 POLL_SECONDS = 0.02
 POLL_SECONDS_MAX = 0.25
 TIMEOUT_SECONDS = 5.0
 
 
-class Dropping(msgspec.Struct, forbid_unknown_fields=True):
-    """Why."""
+# --- projections and consumers ---------------------------------------------------------------------------------------
+
+
+class DropProjectionIn(msgspec.Struct, forbid_unknown_fields=True):
+    """Why a projection is dropped."""
 
     reason: str = ""
 
 
-class DroppingConsumer(msgspec.Struct, forbid_unknown_fields=True):
-    """Which consumer, and whether its dead letters go with it."""
+class DropConsumerIn(msgspec.Struct, forbid_unknown_fields=True):
+    """Which consumer to drop, and whether to drop its dead letters too."""
 
     name: str
     letters: bool = False
     reason: str = ""
 
 
-class Resetting(msgspec.Struct, forbid_unknown_fields=True):
-    """Which consumer, and behind which position it goes on."""
+class ResetConsumerIn(msgspec.Struct, forbid_unknown_fields=True):
+    """Which consumer to reset, and the position after which it continues."""
 
     name: str
-    position: int
+    position: Annotated[int, Meta(extra_json_schema={"minimum": 0})]
     reason: str = ""
 
 
-def _object(required: list[str], **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "additionalProperties": False, "required": required, "properties": properties}
-
-
-_TEXT = {"type": "string"}
-_DROPPING = _object([], reason=_TEXT)
-_DROPPING_CONSUMER = _object(["name"], name=_TEXT, letters={"type": "boolean"}, reason=_TEXT)
-_RESETTING = _object(["name", "position"], name=_TEXT, position={"type": "integer", "minimum": 0}, reason=_TEXT)
-_DONE = shapes.answers(200, shapes.ANY_OBJECT, *ADMIN_REFUSALS, 507, *BODY_REFUSALS)
-
-
-@router.get("/v1/projections", responses=read_answers())
-async def list_projections(request: Request, who: Admin) -> Response:
+@routes.get("/v1/projections", Need.ADMIN, READ)
+async def list_projections(request: Request) -> Response:
     """Every projection and consumer with its lag, in events and in seconds."""
-    service = service_of(request)
+    service = request.service
     found = await service.run(_projections, service)
-    return answer({"projections": found, "consumers": await service.run(_consumers, service)})
+    return reply({"projections": found, "consumers": await service.run(_consumers, service)})
 
 
-@router.get("/v1/consumers", responses=read_answers())
-async def list_consumers(request: Request, who: Admin) -> Response:
-    """Every consumer that keeps a place here, with its lag and the number of its dead letters."""
-    service = service_of(request)
-    return answer({"consumers": await service.run(_consumers, service)})
+@routes.get("/v1/consumers", Need.ADMIN, READ)
+async def list_consumers(request: Request) -> Response:
+    """Every consumer that keeps a checkpoint here, with its lag and the number of its dead letters."""
+    return reply({"consumers": await request.service.run(_consumers, request.service)})
 
 
-@router.post(
-    "/v1/projections/{name}/rebuild", status_code=202, openapi_extra=shapes.IDEMPOTENT, responses=job_answers()
-)
-async def rebuild_projection(name: str, request: Request, who: Admin) -> Response:
-    """Make the rows of a projection anew, beside the live ones, which stay readable until the new have caught up."""
-    return await begin(request, who, None, begin_rebuild, name)
+@routes.post("/v1/projections/{name}/rebuild", Need.ADMIN, JOB, headers=IDEMPOTENT)
+async def rebuild_projection(request: Request, name: str) -> Response:
+    """Rebuild the rows of a projection. The live rows stay readable until the new ones have caught up."""
+    return await begin(request, None, begin_rebuild, name)
 
 
-@router.post("/v1/projections/{name}/drop", openapi_extra=shapes.body(_DROPPING) | shapes.IDEMPOTENT, responses=_DONE)
-async def drop_projection(name: str, request: Request, who: Admin) -> Response:
-    """Drop the rows or tables of a projection that this service does not run; a control fact records it."""
-    service, asked = service_of(request), await order(request, Dropping)
-
-    async def act(_: Record | None) -> Response:
-        done = await service.in_thread(_drop, service, name, by=who.actor, reason=asked.reason)
-        return answer(msgspec.to_builtins(done))
-
-    return await once(request, who, asked, act)
+@routes.post("/v1/projections/{name}/drop", Need.ADMIN, CHANGED, body=DropProjectionIn, headers=IDEMPOTENT)
+async def drop_projection(request: Request, name: str) -> Response:
+    """Drop the rows or tables of a projection that this service does not run. A control fact records it."""
+    service, body = request.service, await bodies.read_small(request, DropProjectionIn)
+    by = request.principal.actor
+    return await change(request, body, lambda: service.in_thread(_drop, service, name, by=by, reason=body.reason))
 
 
-@router.post("/v1/consumers/drop", openapi_extra=shapes.body(_DROPPING_CONSUMER) | shapes.IDEMPOTENT, responses=_DONE)
-async def drop_consumer(request: Request, who: Admin) -> Response:
-    """Drop the place of a consumer, and with `letters` its dead letters; a control fact records it."""
-    service, asked = service_of(request), await order(request, DroppingConsumer)
-    given = msgspec.structs.asdict(asked)
-
-    async def act(_: Record | None) -> Response:
-        done = await service.in_thread(projections.drop_consumer, service.store, **given, by=who.actor)
-        return answer(msgspec.to_builtins(done))
-
-    return await once(request, who, asked, act)
+@routes.post("/v1/consumers/drop", Need.ADMIN, CHANGED, body=DropConsumerIn, headers=IDEMPOTENT)
+async def drop_consumer(request: Request) -> Response:
+    """Drop the checkpoint of a consumer, and with `letters` its dead letters. A control fact records it."""
+    return await _change_consumer(request, await bodies.read_small(request, DropConsumerIn), projections.drop_consumer)
 
 
-@router.post("/v1/consumers/reset", openapi_extra=shapes.body(_RESETTING) | shapes.IDEMPOTENT, responses=_DONE)
-async def reset_consumer(request: Request, who: Admin) -> Response:
-    """Let a consumer go on behind another position; a control fact records it."""
-    service, asked = service_of(request), await order(request, Resetting)
-    given = msgspec.structs.asdict(asked)
-
-    async def act(_: Record | None) -> Response:
-        done = await service.in_thread(projections.reset_consumer, service.store, **given, by=who.actor)
-        return answer(msgspec.to_builtins(done))
-
-    return await once(request, who, asked, act)
+@routes.post("/v1/consumers/reset", Need.ADMIN, CHANGED, body=ResetConsumerIn, headers=IDEMPOTENT)
+async def reset_consumer(request: Request) -> Response:
+    """Let a consumer continue after another position. A control fact records it."""
+    return await _change_consumer(
+        request, await bodies.read_small(request, ResetConsumerIn), projections.reset_consumer
+    )
 
 
-@router.get("/v1/wait", responses=shapes.answers(200, shapes.ANY_OBJECT, 401, 403, 404, 409, 422, 429, 501, 503))
+async def _change_consumer(request: Request, body: Any, function: Callable[..., Any]) -> Response:
+    service, by = request.service, request.principal.actor
+    options = msgspec.structs.asdict(body)
+    return await change(request, body, lambda: service.in_thread(function, service.store, **options, by=by))
+
+
+# --- waiting for one -------------------------------------------------------------------------------------------------
+
+
+@routes.get("/v1/wait", Need.READ, READ)
 async def wait(
     request: Request,
-    who: Reader,
-    projection: Annotated[str, Query(min_length=1, max_length=names.LABEL_MAX)],
+    projection: Label,
     position: Position,
-    timeout: Annotated[float, Query(ge=0, le=300, allow_inf_nan=False)] = TIMEOUT_SECONDS,
+    timeout: Annotated[float, Meta(ge=0, le=300)] = TIMEOUT_SECONDS,
 ) -> Response:
-    """Answer as soon as the rows of a projection are at `position`; 409 `not_caught_up` when the time is up."""
-    service = service_of(request)
+    """Answer as soon as the rows of a projection are at `position`; 409 `not_caught_up` when the time is over."""
+    service = request.service
     seconds = min(timeout, service.limits.wait_seconds_max)
     with service.waits.enter():
         reached = await _wait(service, projection, position, seconds)
-    told = {"projection": projection, "position": position, "reached": reached}
-    return Response(msgspec.json.encode(told), media_type="application/json")
+    return reply({"projection": projection, "position": position, "reached": reached})
 
 
 async def _wait(service: Service, name: str, position: int, seconds: float) -> int:
-    """Looks now and then without holding a thread meanwhile."""
+    """Poll until the rows are at the position. No thread is held between two polls."""
     reader = ViewReader(service.store, name)
     if await service.in_thread(reader.place) is None and name not in service.projections:
         raise errors.NothingHere()
@@ -158,8 +146,11 @@ async def _wait(service: Service, name: str, position: int, seconds: float) -> i
     return reached
 
 
+# --- what is listed ---------------------------------------------------------------------------------------------------
+
+
 def _projections(service: Service) -> list[dict[str, Any]]:
-    """Every projection that the service runs or that has rows here, in order of name."""
+    """Every projection that the service runs or that has rows here, by name."""
     if not has_order(service.store):
         return []
     log = service.store.log
@@ -178,26 +169,24 @@ def _projection(service: Service, name: str, place: Place | None) -> dict[str, A
         "running": running,
         "failure": service.failures.get(name),
         "rebuild": job.id if job is not None else None,
-    } | lag_as_json(lag)
+    } | _lag(lag)
 
 
-def lag_as_json(lag: Lag) -> dict[str, Any]:
-    """A lag as JSON."""
+def _lag(lag: Lag) -> dict[str, Any]:
     return {"position": lag.position, "head": lag.head, "lag_events": lag.events, "lag_seconds": lag.seconds}
 
 
 def _consumers(service: Service) -> list[dict[str, Any]]:
-    """Every consumer that keeps its place here, with its lag and its dead letters."""
     found = gauges(service.store) if has_order(service.store) else ()
     return [
-        {"name": gauge.name, "dead_letters": gauge.dead_letters} | lag_as_json(gauge.lag)
+        {"name": gauge.name, "dead_letters": gauge.dead_letters} | _lag(gauge.lag)
         for gauge in found
         if gauge.kind == "consumer"
     ]
 
 
 def _drop(service: Service, name: str, *, by: str, reason: str) -> ProjectionDropped:
-    """Drop a projection. One that this service runs would only make its rows again."""
+    """Drop a projection. The service would write the rows of one that it runs again."""
     if name in service.projections and name not in service.failures:
         raise errors.ReaderRuns(kind="projection", name=name)
     return projections.drop_projection(service.store, name, by=by, reason=reason)

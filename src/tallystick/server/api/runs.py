@@ -6,22 +6,25 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from tallystick import errors, runs
 from tallystick.event import names
 from tallystick.runs.graph import INPUT, drawing
 from tallystick.runs.journal import UNREADABLE
 from tallystick.runs.state import RunState
-from tallystick.server.access import Principal, Reader
-from tallystick.server.api.order import answer, read_answers
-from tallystick.server.api.parameters import Label, Time, service_of
+from tallystick.server.access import Need, Principal
+from tallystick.server.api.parameters import Label, Time
+from tallystick.server.api.reply import (
+    READ,
+    reply,
+)
 from tallystick.server.http import problems
+from tallystick.server.http.route import Request, Routes
 from tallystick.server.service import Service
 from tallystick.store import iterate
 from tallystick.store.page import StreamInfo
-
-router = APIRouter(tags=["runs"])
 
 PAGE = 50
 
@@ -29,42 +32,42 @@ RUNS = "run/"
 FIRST = "RUN_CREATED"
 SCANNED_MAX = 5_000
 
-Limit = Annotated[int, Query(ge=1, le=200)]
-Cursor = Annotated[str, Query(max_length=200)]
+Limit = Annotated[int, Meta(ge=1, le=200)]
+Cursor = Annotated[str, Meta(max_length=200)]
+
+routes = Routes("runs")
 
 
-@router.get("/v1/runs", responses=read_answers())
-async def list_runs(request: Request, who: Reader, after: Cursor = "", limit: Limit = PAGE) -> Response:
-    """The runs in order of id, with their states."""
-    service = service_of(request)
-    return answer(await service.run(_listed, service, who, after=after, limit=limit))
+@routes.get("/v1/runs", Need.READ, READ)
+async def list_runs(request: Request, after: Cursor = "", limit: Limit = PAGE) -> Response:
+    """The runs by id, with their states."""
+    service = request.service
+    return reply(await service.run(_listed, service, request.principal, after=after, limit=limit))
 
 
-@router.get("/v1/runs/{run}", responses=read_answers())
-async def read_run(run: str, request: Request, who: Reader) -> Response:
-    """How a run stands, node by node, and its graph."""
-    service = service_of(request)
-    return answer(await service.run(_run, service, who, run))
+@routes.get("/v1/runs/{run}", Need.READ, READ)
+async def read_run(request: Request, run: str) -> Response:
+    """The state of a run and of each of its nodes, and its graph."""
+    return reply(await request.service.run(_run, request.service, request.principal, run))
 
 
-@router.get("/v1/telemetry", responses=read_answers())
+@routes.get("/v1/telemetry", Need.READ, READ)
 async def read_telemetry(
     request: Request,
-    who: Reader,
-    run: Label = None,
-    node: Label = None,
-    worker: Label = None,
-    actor: Label = None,
-    artifact: Label = None,
-    commit: Label = None,
-    time_from: Time = None,
-    time_until: Time = None,
+    run: Label | None = None,
+    node: Label | None = None,
+    worker: Label | None = None,
+    actor: Label | None = None,
+    artifact: Label | None = None,
+    commit: Label | None = None,
+    time_from: Time | None = None,
+    time_until: Time | None = None,
     after: Cursor = "",
     limit: Limit = PAGE,
 ) -> Response:
-    """Who did what, when, with which inputs and outputs, from which commit: every attempt at every node, for audit.
+    """Every attempt at every node, for audit: who did what, when, with which inputs and outputs, from which commit.
 
-    `limit` counts runs; go on after `next`.
+    `limit` counts runs. Continue after `next`.
     """
     question = runs.ActivityQuery(
         run=run,
@@ -76,18 +79,18 @@ async def read_telemetry(
         time_from=time_from,
         time_until=time_until,
     )
-    service = service_of(request)
-    return answer(await service.run(_telemetry, service, who, question, after=after, limit=limit))
+    service = request.service
+    return reply(await service.run(_telemetry, service, request.principal, question, after=after, limit=limit))
 
 
 def _listed(service: Service, principal: Principal, *, after: str, limit: int) -> dict[str, Any]:
-    """The runs that the principal may see, in order of id; `next` is what to go on after."""
+    """The runs that the principal may see, by id; `next` is where to continue."""
     chosen, following = _chosen(service, principal, after=after, limit=limit)
     return {"runs": [_summary(service, run) for run in chosen], "next": following}
 
 
 def _chosen(service: Service, principal: Principal, *, after: str, limit: int) -> tuple[list[str], str | None]:
-    """Runs behind a cursor that a workflow made, and where to go on; a bounded number of streams is looked at."""
+    """Runs after a cursor, and where to continue. It looks at a bounded number of streams."""
     found: list[str] = []
     for scanned, info in enumerate(_streams(service, service.bookmarks.place(after)), 1):
         run = info.stream.removeprefix(RUNS)
@@ -96,7 +99,7 @@ def _chosen(service: Service, principal: Principal, *, after: str, limit: int) -
             if len(found) >= limit:
                 return found, run
         if scanned >= SCANNED_MAX:
-            return found, run if principal.org is None else service.bookmarks.keep(run)  # it may be another's
+            return found, run if principal.org is None else service.bookmarks.keep(run)  # it may belong to another org
     return found, None
 
 
@@ -130,7 +133,6 @@ def _summary(service: Service, run: str) -> dict[str, Any]:
 
 
 def _run(service: Service, principal: Principal, run: str) -> dict[str, Any]:
-    """How one run stands, node by node, with the graph that its nodes make."""
     state = _loaded(service, principal, run)
     return {
         "run": state.run_id,
@@ -148,7 +150,7 @@ def _run(service: Service, principal: Principal, run: str) -> dict[str, Any]:
 
 
 def _graph(state: RunState) -> dict[str, Any]:
-    """What there is to draw. Inputs and nodes may share a name, so an end of an edge says which it is."""
+    """The graph of the nodes. An input and a node may have the same name, so an edge says which one it starts from."""
     drawn = drawing(state)
     return {
         "inputs": [name.removeprefix(INPUT) for name in drawn.inputs],
@@ -166,7 +168,7 @@ def _graph(state: RunState) -> dict[str, Any]:
 
 
 def _loaded(service: Service, principal: Principal, run: str) -> RunState:
-    """The state of a run that the principal may see; else it is not there."""
+    """The state of a run that the principal may see; `NothingHere` otherwise."""
     names.stream_kind(RUNS + run)
     service.visibility.require(principal, RUNS + run)
     return runs.load(service.store, run).state
@@ -175,7 +177,7 @@ def _loaded(service: Service, principal: Principal, run: str) -> RunState:
 def _telemetry(
     service: Service, principal: Principal, question: runs.ActivityQuery, *, after: str, limit: int
 ) -> dict[str, Any]:
-    """Who did what, when, from which commit: every attempt that is asked for, of so many runs; then go on at `next`."""
+    """The attempts that match a question, of a bounded number of runs; `next` is where to continue."""
     if question.run is not None:
         names.stream_kind(RUNS + question.run)
         service.visibility.require(principal, RUNS + question.run)

@@ -7,15 +7,24 @@ from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from tallystick import errors, state
 from tallystick.event import names
-from tallystick.server.access import Admin
-from tallystick.server.api import shapes
-from tallystick.server.api.order import BODY_REFUSALS, answer, begin, job_answers, order, read_answers
-from tallystick.server.api.parameters import service_of
-from tallystick.server.http.idempotency import once
+from tallystick.server.access import Need
+from tallystick.server.api.parameters import IDEMPOTENT
+from tallystick.server.api.reply import (
+    CHANGED,
+    JOB,
+    JOB_FROM_BODY,
+    READ,
+    begin,
+    change,
+    reply,
+)
+from tallystick.server.http import bodies
+from tallystick.server.http.route import Request, Routes
 from tallystick.server.jobs import Job, Progress
 from tallystick.server.service import Service
 from tallystick.state import shelf, validation
@@ -23,133 +32,98 @@ from tallystick.state.retention import retain
 from tallystick.state.shelf import Entry
 from tallystick.store import facts, iterate
 
-router = APIRouter(tags=["snapshots"])
-
 PAGE = 100
 
 STREAMS_SCANNED_MAX = 2_000
 ID_BYTES = 16
-BEFORE_STREAMS = "!"  # sorts before every stream, behind the store itself
+BEFORE_STREAMS = "!"  # sorts before every stream and after the store itself
 
-Limit = Annotated[int, Query(ge=1, le=1000)]
-Cursor = Annotated[str, Query(max_length=300)]
+Limit = Annotated[int, Meta(ge=1, le=1000)]
+Cursor = Annotated[str, Meta(max_length=300)]
+OfStream = Annotated[str, Meta(max_length=300, description="Only those of this stream. Empty: those of the store.")]
+
+routes = Routes("snapshots")
+retention_routes = Routes("operations")
 
 
-class Making(msgspec.Struct, forbid_unknown_fields=True):
-    """What is to be snapshotted: a stream or (without one) the store; by one reducer or by all."""
+# --- the routes ------------------------------------------------------------------------------------------------------
+
+
+class SnapshotIn(msgspec.Struct, forbid_unknown_fields=True):
+    """What to snapshot: a stream, or the store if no stream is named; with one reducer, or with all."""
 
     stream: str = ""
     reducer: str | None = None
     protect: bool = False
 
 
-class Protecting(msgspec.Struct, forbid_unknown_fields=True):
-    """Whether retention must leave it alone."""
+class ProtectionIn(msgspec.Struct, forbid_unknown_fields=True):
+    """Whether retention must keep the snapshot."""
 
     protected: bool = True
 
 
-_MAKING = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "stream": {"type": "string"},
-        "reducer": {"anyOf": [{"type": "string"}, {"type": "null"}]},
-        "protect": {"type": "boolean"},
-    },
-}
-_PROTECTING = {"type": "object", "additionalProperties": False, "properties": {"protected": {"type": "boolean"}}}
-
-
-@router.get("/v1/snapshots", responses=read_answers())
-async def list_snapshots(
-    request: Request,
-    who: Admin,
-    stream: Annotated[str | None, Query(max_length=300, description="Of this stream; empty: of the store.")] = None,
-    after: Cursor = "",
-    limit: Limit = PAGE,
-) -> Response:
-    """The snapshots of a stream, the newest first; without a stream, those of every stream in order of name."""
-    service = service_of(request)
-    if stream is None:
-        return answer(await service.run(_of_all, service, after=after, limit=limit))
-    return answer(await service.run(_of_stream, service, stream, after=after, limit=limit))
-
-
-@router.post(
-    "/v1/snapshots",
-    status_code=202,
-    openapi_extra=shapes.body(_MAKING) | shapes.IDEMPOTENT,
-    responses=job_answers(*BODY_REFUSALS),
-)
-async def make_snapshot(request: Request, who: Admin) -> Response:
-    """Snapshot a stream with the reducers that fold it; without a stream, the whole store at one position."""
-    asked = await order(request, Making)
-    wanted = {"reducer": asked.reducer, "protected": asked.protect}
-    return await begin(request, who, asked, _begin_snapshot, asked.stream, **wanted)
-
-
-@router.post("/v1/snapshots/verify", status_code=202, openapi_extra=shapes.IDEMPOTENT, responses=job_answers())
-async def verify_snapshots(request: Request, who: Admin) -> Response:
-    """Check every snapshot and fingerprint against a replay of the log."""
-    return await begin(request, who, None, _begin_check)
-
-
-@router.get("/v1/snapshots/{id}", responses=read_answers())
-async def read_snapshot(id: str, request: Request, who: Admin) -> Response:
-    """One snapshot, checked: `problem` is null, or says what is wrong with it."""
-    service = service_of(request)
-    return answer(await service.run(_snapshot, service, id))
-
-
-@router.post(
-    "/v1/snapshots/{id}/protect",
-    openapi_extra=shapes.body(_PROTECTING) | shapes.IDEMPOTENT,
-    responses=shapes.answers(200, shapes.ANY_OBJECT, 401, 403, 404, 409, 422, 429, 501, 503, 507, *BODY_REFUSALS),
-)
-async def protect_snapshot(id: str, request: Request, who: Admin) -> Response:
-    """Keep a snapshot from retention, or lift that."""
-    service, asked = service_of(request), await order(request, Protecting)
-
-    async def act(_: Any) -> Response:
-        return answer(await service.run(_protect, service, id, protected=asked.protected))
-
-    return await once(request, who, asked, act)
-
-
-retention = APIRouter(tags=["operations"])
-
-
-class Retaining(msgspec.Struct, forbid_unknown_fields=True):
-    """Whether it is only to be said what would be done."""
+class RetentionIn(msgspec.Struct, forbid_unknown_fields=True):
+    """Whether only to report what would be done."""
 
     dry_run: bool = True
 
 
-_RETAINING = {"type": "object", "additionalProperties": False, "properties": {"dry_run": {"type": "boolean"}}}
+@routes.get("/v1/snapshots", Need.ADMIN, READ)
+async def list_snapshots(
+    request: Request, stream: OfStream | None = None, after: Cursor = "", limit: Limit = PAGE
+) -> Response:
+    """The snapshots of a stream, newest first; without `stream`, those of every stream, by name."""
+    service = request.service
+    if stream is None:
+        return reply(await service.run(_of_all, service, after=after, limit=limit))
+    return reply(await service.run(_of_stream, service, stream, after=after, limit=limit))
 
 
-@retention.get("/v1/retention", responses=read_answers())
-async def read_retention(request: Request, who: Admin) -> Response:
+@routes.post("/v1/snapshots", Need.ADMIN, JOB_FROM_BODY, body=SnapshotIn, headers=IDEMPOTENT)
+async def make_snapshot(request: Request) -> Response:
+    """Snapshot a stream with the reducers that fold it; without a stream, the whole store at one position."""
+    body = await bodies.read_small(request, SnapshotIn)
+    return await begin(request, body, _begin_snapshot, body.stream, reducer=body.reducer, protected=body.protect)
+
+
+@routes.post("/v1/snapshots/verify", Need.ADMIN, JOB, headers=IDEMPOTENT)
+async def verify_snapshots(request: Request) -> Response:
+    """Check every snapshot and fingerprint against a replay of the log."""
+    return await begin(request, None, _begin_check)
+
+
+@routes.get("/v1/snapshots/{id}", Need.ADMIN, READ)
+async def read_snapshot(request: Request, id: str) -> Response:
+    """One snapshot, checked: `problem` is null, or says what is wrong with it."""
+    return reply(await request.service.run(_snapshot, request.service, id))
+
+
+@routes.post("/v1/snapshots/{id}/protect", Need.ADMIN, CHANGED, body=ProtectionIn, headers=IDEMPOTENT)
+async def protect_snapshot(request: Request, id: str) -> Response:
+    """Protect a snapshot from retention, or stop protecting it."""
+    service, body = request.service, await bodies.read_small(request, ProtectionIn)
+    return await change(request, body, lambda: service.run(_protect, service, id, protected=body.protected))
+
+
+@retention_routes.get("/v1/retention", Need.ADMIN, READ)
+async def read_retention(request: Request) -> Response:
     """The policy in force, and the last dry run."""
-    service = service_of(request)
-    return answer(await service.run(_policy, service))
+    return reply(await request.service.run(_policy, request.service))
 
 
-@retention.post(
-    "/v1/retention",
-    status_code=202,
-    openapi_extra=shapes.body(_RETAINING) | shapes.IDEMPOTENT,
-    responses=job_answers(*BODY_REFUSALS),
-)
-async def begin_retention(request: Request, who: Admin) -> Response:
-    """Say what the policy would let go and why not (`dry_run`, which is the default), or do it."""
-    asked = await order(request, Retaining)
-    return await begin(request, who, asked, _begin_retention, dry_run=asked.dry_run)
+@retention_routes.post("/v1/retention", Need.ADMIN, JOB_FROM_BODY, body=RetentionIn, headers=IDEMPOTENT)
+async def begin_retention(request: Request) -> Response:
+    """Report what the policy would remove, and why it keeps the rest (`dry_run`, the default); or do it."""
+    body = await bodies.read_small(request, RetentionIn)
+    return await begin(request, body, _begin_retention, dry_run=body.dry_run)
+
+
+# --- snapshots -------------------------------------------------------------------------------------------------------
 
 
 def _of_stream(service: Service, stream: str, *, after: str, limit: int) -> dict[str, Any]:
-    """The snapshots of a stream (empty: of the store), the newest first; `next` is what to go on after."""
+    """The snapshots of a stream (empty: of the store), newest first; `next` is where to continue."""
     if stream:
         names.stream_kind(stream)
     entries = shelf.entries(service.store, stream)
@@ -163,7 +137,7 @@ def _of_stream(service: Service, stream: str, *, after: str, limit: int) -> dict
 
 
 def _of_all(service: Service, *, after: str, limit: int) -> dict[str, Any]:
-    """The newest snapshots of every stream in order of name, the store's own first; `next` is a stream."""
+    """The newest snapshots of every stream by name, those of the store first; `next` is a stream."""
     found: list[Entry] = []
     for scanned, stream in enumerate(_subjects(service, after), 1):
         found += islice(shelf.entries(service.store, stream), limit)
@@ -180,7 +154,6 @@ def _subjects(service: Service, after: str) -> Iterator[str]:
 
 
 def _as_json(entry: Entry) -> dict[str, Any]:
-    """A snapshot as JSON."""
     fact = entry.fact
     return {
         "id": entry.id.hex(),
@@ -197,13 +170,12 @@ def _as_json(entry: Entry) -> dict[str, Any]:
 
 
 def _snapshot(service: Service, id: str) -> dict[str, Any]:
-    """One snapshot, checked against the log: `problem` says what is wrong with it."""
     entry = _entry(service, id)
     return _as_json(entry) | {"problem": validation.why_unusable(service.store, entry)}
 
 
 def _protect(service: Service, id: str, *, protected: bool) -> dict[str, Any]:
-    """Keep a snapshot from retention, or lift that."""
+    """Protect a snapshot from retention, or stop protecting it."""
     entry = _entry(service, id)
     state.protect(service.store, entry.fact.stream, entry.id, protected=protected)
     return _as_json(_entry(service, id))
@@ -225,7 +197,7 @@ def _entry(service: Service, id: str) -> Entry:
 
 
 def _begin_snapshot(service: Service, stream: str, *, reducer: str | None, protected: bool, by: str) -> Job:
-    """Snapshot a stream with one reducer or with each that folds it; with no stream, the whole store."""
+    """Snapshot a stream with one reducer, or with every reducer that folds it; without a stream, the whole store."""
     chosen = [service.reducers[reducer]] if reducer in service.reducers else list(service.own_reducers)
     if reducer is not None and reducer not in service.reducers:
         raise errors.NothingHere()
@@ -251,8 +223,6 @@ def _whole(service: Service, protected: bool) -> dict[str, Any]:
 
 
 def _begin_check(service: Service, *, by: str) -> Job:
-    """Check every snapshot and fingerprint against the log, by every reducer that is registered."""
-
     def work(progress: Progress) -> dict[str, Any]:
         found = validation.problems(service.store, service.own_reducers, progress=progress)
         problems = [msgspec.to_builtins(problem) for problem in islice(found, 1000)]
@@ -262,7 +232,6 @@ def _begin_check(service: Service, *, by: str) -> Job:
 
 
 def _policy(service: Service) -> dict[str, Any]:
-    """The policy in force, and the last look at what it would do."""
     last = service.operations.jobs.last("retention dry run")
     return {
         "policy": msgspec.to_builtins(service.operations.policy),
@@ -271,8 +240,6 @@ def _policy(service: Service) -> dict[str, Any]:
 
 
 def _begin_retention(service: Service, *, dry_run: bool, by: str) -> Job:
-    """Say what the policy would do and why not, or do it."""
-
     def work(progress: Progress) -> dict[str, Any]:
         deeds, reclaimed = retain(
             service.store,

@@ -5,39 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from starlette.responses import Response
 
 from tallystick.event import schema
-from tallystick.server.access import Principal, Reader
-from tallystick.server.api import shapes
-from tallystick.server.api.parameters import service_of
-from tallystick.server.http.page_response import Page
+from tallystick.server.access import Need, Principal
+from tallystick.server.http.page_response import PageResponse
+from tallystick.server.http.route import Answer, Request, Routes
 from tallystick.server.service import Service
 
-router = APIRouter(tags=["read"])
+ANSWER = Answer(dict[str, Any], (401, 403, 429, 503))
+
+routes = Routes("read")
 
 
-@router.get("/v1/store", responses=shapes.answers(200, shapes.ANY_OBJECT, 401, 403, 429, 503))
-async def read_store(request: Request, who: Reader) -> Response:
-    """Which engine and profile, how far the log goes, and whether it can be written or is damaged."""
-    return await Page.of(service_of(request), _store, who)
+@routes.get("/v1/store", Need.READ, ANSWER)
+async def read_store(request: Request) -> Response:
+    """The engine and profile, the head, whether the store can be written to, and whether it is damaged."""
+    return await PageResponse.of(request.service, _store, request.principal)
 
 
-@router.get("/v1/schemas", responses=shapes.answers(200, shapes.ANY_OBJECT, 401, 403, 429, 503))
-async def read_schemas(request: Request, who: Reader) -> Response:
+@routes.get("/v1/schemas", Need.READ, ANSWER)
+async def read_schemas(request: Request) -> Response:
     """Every type of the catalog with the JSON Schema of each version, as `tally schema export` writes it."""
-    return await Page.of(service_of(request), _export)
+    return await PageResponse.of(request.service, _schemas)
 
 
-def _export(service: Service) -> bytes:
+def _schemas(service: Service) -> bytes:
     catalog: Any = service.store.catalog
     return msgspec.json.encode(schema.export(catalog))
 
 
 def _store(service: Service, principal: Principal) -> bytes:
-    """What is served, as JSON: which engine, how far, whether it can be written, and what is damaged."""
     log = service.store.log
-    told: dict[str, Any] = {
+    found: dict[str, Any] = {
         "engine": log.engine,
         "profile": log.profile,
         "store": log.store_id.hex(),
@@ -49,7 +49,7 @@ def _store(service: Service, principal: Principal) -> bytes:
         "projections": sorted(service.projections),
     }
     if principal.org is None:
-        told["holes"] = [
+        found["holes"] = [
             {"first": hole.first, "last": hole.last, "reason": hole.reason} for hole in service.store.holes()
         ]
-    return msgspec.json.encode(told)
+    return msgspec.json.encode(found)

@@ -1,119 +1,92 @@
-"""Streams: which there are, one of them, its events and its state; and the state of the whole store."""
+"""Streams: a list of them, one of them, its events and its state; and the state of the whole store."""
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from msgspec import UNSET, Meta, UnsetType
+from starlette.responses import Response
 
 from tallystick import errors, state
 from tallystick.event import limits, names
 from tallystick.event.line import line
 from tallystick.event.model import Event
-from tallystick.server.access import Principal, Reader
-from tallystick.server.api import shapes
-from tallystick.server.api.log_page import STEP_EVENTS, STEP_GROWTH, fitting, size_of
-from tallystick.server.api.parameters import LIMIT, Kind, Label, Limit, MaybePosition, Name, Position, service_of
-from tallystick.server.http.page_response import Page
+from tallystick.server.access import Need, Principal
+from tallystick.server.api.log_page import STEP_EVENTS, STEP_GROWTH, EventPage, fitting, size_of
+from tallystick.server.api.parameters import LIMIT, Hash, Kind, Label, Limit, Name, Position, Seq
+from tallystick.server.http.page_response import PageResponse
+from tallystick.server.http.route import Answer, Request, Routes
 from tallystick.server.merge import merge
 from tallystick.server.service import Service
 from tallystick.state import Reducer
 from tallystick.store import iterate
 
-router = APIRouter(tags=["streams"])
-
 STREAMS_SCANNED_MAX = 20_000
 
+routes = Routes("streams")
 
-@router.get("/v1/streams", responses=shapes.answers(200, shapes.STREAMS, 401, 403, 404, 422, 429, 501, 503))
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+class StreamOut(msgspec.Struct):
+    """A stream: where it ends, and the org that it belongs to."""
+
+    stream: str
+    seq: Seq
+    org: str | None
+    link: Hash
+    pruned_through: Seq | UnsetType = UNSET
+
+
+class StreamPage(msgspec.Struct):
+    """A page of streams."""
+
+    streams: list[StreamOut]
+    next: Annotated[str | None, Meta(description="Continue after this. It is null at the end.")]
+
+
+@routes.get("/v1/streams", Need.READ, Answer(StreamPage, (401, 403, 404, 422, 429, 501, 503)))
 async def list_streams(
     request: Request,
-    who: Reader,
-    after: Annotated[str, Query(max_length=names.LABEL_MAX)] = "",
+    after: Annotated[str, Meta(max_length=names.LABEL_MAX)] = "",
     limit: Limit = LIMIT,
-    kind: Label = None,
-    org: Label = None,
+    kind: Label | None = None,
+    org: Label | None = None,
 ) -> Response:
-    """The streams in order of name. A page may be short: go on with `after` set to `next` until that is null."""
+    """The streams by name. A page may be short: continue with `after` set to `next` until `next` is null."""
     if kind is not None:
         names.check_kind(kind)
-    service = service_of(request)
-    return await Page.of(service, _streams, who, after=after, limit=limit, kind=kind, org=org)
+    wanted: dict[str, Any] = {"after": after, "limit": limit, "kind": kind, "org": org}
+    return await PageResponse.of(request.service, _streams, request.principal, **wanted)
 
 
-@router.get(
-    "/v1/streams/{kind}/{name}", responses=shapes.answers(200, shapes.STREAM, 401, 403, 404, 422, 429, 501, 503)
-)
-async def read_stream(kind: Kind, name: Name, request: Request, who: Reader) -> Response:
-    """How long a stream is, whose it is, the link of its last event, and what was pruned of it."""
-    return await Page.of(service_of(request), _stream, who, f"{kind}/{name}")
+@routes.get("/v1/streams/{kind}/{name}", Need.READ, Answer(StreamOut, (401, 403, 404, 422, 429, 501, 503)))
+async def read_stream(request: Request, kind: Kind, name: Name) -> Response:
+    """Where a stream ends, the org that it belongs to, the link of its last event, and what was pruned of it."""
+    return await PageResponse.of(request.service, _stream, request.principal, f"{kind}/{name}")
 
 
-@router.get(
-    "/v1/streams/{kind}/{name}/events",
-    responses=shapes.answers(200, shapes.EVENTS, 401, 403, 404, 410, 422, 429, 501, 503),
-)
+@routes.get("/v1/streams/{kind}/{name}/events", Need.READ, Answer(EventPage, (401, 403, 404, 410, 422, 429, 501, 503)))
 async def read_stream_events(
+    request: Request,
     kind: Kind,
     name: Name,
-    request: Request,
-    who: Reader,
     after: Position = 0,
-    until: MaybePosition = None,
+    until: Position | None = None,
     limit: Limit = LIMIT,
 ) -> Response:
-    """A page of the events of a stream behind the seq `after`. Go on with `after` set to `through`."""
-    service, stream = service_of(request), f"{kind}/{name}"
-    return await Page.of(service, _stream_events, who, stream, after=after, until=until, limit=limit)
-
-
-ANSWERS = shapes.answers(200, shapes.STATE, 401, 403, 404, 409, 410, 422, 429, 501, 503)
-Time = Annotated[int | None, Query(ge=0, le=limits.INT_MAX, description="Nanoseconds since 1970.")]
-Degraded = Annotated[
-    bool, Query(description="Of a damaged log, the state in front of the damage; `degraded` says if that is so.")
-]
-
-
-@router.get("/v1/streams/{kind}/{name}/state", responses=ANSWERS)
-async def read_state(
-    kind: Kind,
-    name: Name,
-    request: Request,
-    who: Reader,
-    reducer: Annotated[str, Query(max_length=200)] = merge.name,
-    seq: MaybePosition = None,
-    time: Time = None,
-    degraded: Degraded = False,
-) -> Response:
-    """What a stream adds up to, at its end, a seq or a time. `merge` lays its payloads over each other."""
-    if seq is not None and time is not None:
-        raise errors.InvalidInput(reason="give a seq or a time, not both")
-    service, stream, until = service_of(request), f"{kind}/{name}", state.Until(seq=seq, time=time)
-    return await Page.of(service, _stream_state, who, stream, reducer=reducer, until=until, degraded=degraded)
-
-
-@router.get("/v1/state", responses=ANSWERS)
-async def read_store_state(
-    request: Request,
-    who: Reader,
-    reducer: Annotated[str, Query(max_length=200)],
-    position: MaybePosition = None,
-    time: Time = None,
-    degraded: Degraded = False,
-) -> Response:
-    """What the whole store adds up to by a reducer of scope "store", at its end, a position or a time."""
-    if position is not None and time is not None:
-        raise errors.InvalidInput(reason="give a position or a time, not both")
-    service, until = service_of(request), state.Until(position=position, time=time)
-    return await Page.of(service, _store_state, who, reducer=reducer, until=until, degraded=degraded)
+    """A page of the events of a stream after the seq `after`. Continue with `after` set to `through`."""
+    wanted: dict[str, Any] = {"after": after, "until": until, "limit": limit}
+    return await PageResponse.of(request.service, _stream_events, request.principal, f"{kind}/{name}", **wanted)
 
 
 def _streams(
     service: Service, principal: Principal, *, after: str, limit: int, kind: str | None, org: str | None
 ) -> bytes:
-    """A page of the streams as JSON; `next` is what to go on after, null at the end."""
+    """A page of the streams as JSON; `next` is where to continue, null at the end."""
     if principal.org is not None and org not in (None, principal.org):
         raise errors.NothingHere()
     after = service.bookmarks.place(after)
@@ -122,33 +95,26 @@ def _streams(
     for info in islice(some, STREAMS_SCANNED_MAX):
         last, scanned = info.stream, scanned + 1
         if not service.visibility.hides(principal, info.stream, info.org) and org in (None, info.org):
-            found.append({"stream": info.stream, "seq": info.seq, "org": info.org, "link": info.link.hex()})
+            found.append(StreamOut(info.stream, info.seq, info.org, info.link.hex()))
             if len(found) == limit:
                 break
     following = last if len(found) == limit else None
     if following is None and scanned == STREAMS_SCANNED_MAX:
-        following = last if principal.org is None else service.bookmarks.keep(last)  # it may be another's
-    return msgspec.json.encode({"streams": found, "next": following})
+        following = last if principal.org is None else service.bookmarks.keep(last)  # it may belong to another org
+    return msgspec.json.encode(StreamPage(found, following))
 
 
 def _stream(service: Service, principal: Principal, name: str) -> bytes:
-    """A stream as JSON: how long it is, whose, and what was pruned of it."""
     head = service.visibility.require(principal, name)
     cut = service.store.cut(name)
-    told = {
-        "stream": name,
-        "seq": head.seq,
-        "org": head.org,
-        "link": head.link.hex(),
-        "pruned_through": 0 if cut is None else cut.through,
-    }
-    return msgspec.json.encode(told)
+    pruned_through = 0 if cut is None else cut.through
+    return msgspec.json.encode(StreamOut(name, head.seq, head.org, head.link.hex(), pruned_through))
 
 
 def _stream_events(
     service: Service, principal: Principal, name: str, *, after: int, until: int | None, limit: int
 ) -> bytes:
-    """A page of one stream as JSON; `through` is the seq to go on after."""
+    """A page of one stream as JSON; `through` is the seq to continue after."""
     service.visibility.require(principal, name)
     found: list[Event] = []
     room, step = service.limits.page_bytes_max, min(STEP_EVENTS, limit)
@@ -162,13 +128,73 @@ def _stream_events(
         step = min(limit - len(found), step * STEP_GROWTH, fitting(service.limits.page_bytes_max, room, len(found)))
 
 
+# --- states ----------------------------------------------------------------------------------------------------------
+
+
+class StateOut(msgspec.Struct):
+    """A state, and from what it was folded."""
+
+    stream: str
+    seq: Seq
+    position: Seq
+    link: Hash
+    reducer: str
+    reducer_version: int
+    state: msgspec.Raw
+    state_hash: Hash
+    events_folded: int
+    snapshot: str | None
+    degraded: bool
+    damage: str
+
+
+STATE = Answer(StateOut, (401, 403, 404, 409, 410, 422, 429, 501, 503))
+Reduced = Annotated[str, Meta(max_length=200)]
+Time = Annotated[int, Meta(ge=0, le=limits.INT_MAX, description="Nanoseconds since 1970.")]
+Degraded = Annotated[
+    bool, Meta(description="If the log is damaged, return the state before the damage; `degraded` is then true.")
+]
+
+
+@routes.get("/v1/streams/{kind}/{name}/state", Need.READ, STATE)
+async def read_state(
+    request: Request,
+    kind: Kind,
+    name: Name,
+    reducer: Reduced = merge.name,
+    seq: Position | None = None,
+    time: Time | None = None,
+    degraded: Degraded = False,
+) -> Response:
+    """The state of a stream at its end, at a seq or at a time. `merge` overlays the payloads of its events."""
+    if seq is not None and time is not None:
+        raise errors.InvalidInput(reason="give a seq or a time, not both")
+    wanted: dict[str, Any] = {"reducer": reducer, "until": state.Until(seq=seq, time=time), "degraded": degraded}
+    return await PageResponse.of(request.service, _stream_state, request.principal, f"{kind}/{name}", **wanted)
+
+
+@routes.get("/v1/state", Need.READ, STATE)
+async def read_store_state(
+    request: Request,
+    reducer: Reduced,
+    position: Position | None = None,
+    time: Time | None = None,
+    degraded: Degraded = False,
+) -> Response:
+    """The state of the whole store, by a reducer of scope `store`, at its end, at a position or at a time."""
+    if position is not None and time is not None:
+        raise errors.InvalidInput(reason="give a position or a time, not both")
+    until = state.Until(position=position, time=time)
+    wanted: dict[str, Any] = {"reducer": reducer, "until": until, "degraded": degraded}
+    return await PageResponse.of(request.service, _store_state, request.principal, **wanted)
+
+
 def _stream_state(
     service: Service, principal: Principal, name: str, *, reducer: str, until: state.Until, degraded: bool
 ) -> bytes:
-    """The state of a stream as JSON, at a seq or a time."""
     try:
         service.visibility.require(principal, name)
-    except errors.Damaged:  # nobody knows where it ends; a tenant is refused, since what is lost may be another's
+    except errors.Damaged:  # its end is unknown; a tenant is refused, because the lost events may belong to another org
         if not degraded or principal.org is not None:
             raise
     chosen = service.reducers.get(reducer)
@@ -179,7 +205,7 @@ def _stream_state(
 
 
 def _store_state(service: Service, principal: Principal, *, reducer: str, until: state.Until, degraded: bool) -> bytes:
-    """The state of the whole store as JSON, at a position or a time. A tenant has none: it is of everybody."""
+    """The state of the whole store. A caller bound to an org gets none: it contains the events of every org."""
     chosen = service.reducers.get(reducer)
     if principal.org is not None or chosen is None or chosen.scope != "store":
         raise errors.NothingHere()
@@ -188,18 +214,19 @@ def _store_state(service: Service, principal: Principal, *, reducer: str, until:
 
 def _state(service: Service, chosen: Reducer, name: str, *, until: state.Until, degraded: bool) -> bytes:
     found = state.fold(service.store, chosen, name, until=until, degraded=degraded)
-    told = {
-        "stream": name,
-        "seq": found.seq,
-        "position": found.position,
-        "link": found.link.hex(),
-        "reducer": chosen.name,
-        "reducer_version": chosen.version,
-        "state": msgspec.Raw(found.body),
-        "state_hash": found.hash.hex(),
-        "events_folded": found.events,
-        "snapshot": found.snapshot.hex() if found.snapshot is not None else None,
-        "degraded": bool(found.damage),
-        "damage": found.damage,
-    }
-    return msgspec.json.encode(told)
+    return msgspec.json.encode(
+        StateOut(
+            stream=name,
+            seq=found.seq,
+            position=found.position,
+            link=found.link.hex(),
+            reducer=chosen.name,
+            reducer_version=chosen.version,
+            state=msgspec.Raw(found.body),
+            state_hash=found.hash.hex(),
+            events_folded=found.events,
+            snapshot=found.snapshot.hex() if found.snapshot is not None else None,
+            degraded=bool(found.damage),
+            damage=found.damage,
+        )
+    )

@@ -1,54 +1,47 @@
-"""Tokens: issue, list, revoke. The way to do it while the service holds the store."""
+"""Tokens: issue, list and revoke them while the service is the writer of the store."""
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 import msgspec
-from fastapi import APIRouter, Request, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from tallystick import errors
 from tallystick.server import tokens
-from tallystick.server.access import Admin
-from tallystick.server.api import shapes
-from tallystick.server.api.order import BODY_REFUSALS, answer, order, read_answers
-from tallystick.server.api.parameters import service_of
-from tallystick.server.http.idempotency import Record, once
+from tallystick.server.access import Need
+from tallystick.server.api.parameters import IDEMPOTENT
+from tallystick.server.api.reply import (
+    CHANGED,
+    READ,
+    change,
+    reply,
+)
+from tallystick.server.http import bodies, idempotency
+from tallystick.server.http.route import Answer, Request, Routes
 from tallystick.server.service import Service
 from tallystick.server.tokens import Tokens
 
-router = APIRouter(tags=["tokens"])
+routes = Routes("tokens")
 
 
-class Issuing(msgspec.Struct, forbid_unknown_fields=True):
-    """What a new token is to stand for."""
+class TokenIn(msgspec.Struct, forbid_unknown_fields=True):
+    """What a new token allows, for whom, and for how long."""
 
-    kind: str
+    kind: Annotated[str, Meta(extra_json_schema={"enum": list(tokens.KINDS)})]
     actor: str
     org: str | None = None
-    days: float = tokens.LIFETIME_DAYS
+    days: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": tokens.LIFETIME_DAYS_MAX})] = (
+        tokens.LIFETIME_DAYS
+    )
     note: str = ""
 
 
-class Revoking(msgspec.Struct, forbid_unknown_fields=True):
-    """Why."""
+class RevocationIn(msgspec.Struct, forbid_unknown_fields=True):
+    """Why a token is revoked."""
 
     reason: str = ""
-
-
-_TEXT = {"type": "string"}
-_ISSUING = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["kind", "actor"],
-    "properties": {
-        "kind": {"enum": list(tokens.KINDS)},
-        "actor": _TEXT,
-        "org": {"anyOf": [_TEXT, {"type": "null"}]},
-        "days": {"type": "number", "exclusiveMinimum": 0, "maximum": tokens.LIFETIME_DAYS_MAX},
-        "note": _TEXT,
-    },
-}
-_REVOKING = {"type": "object", "additionalProperties": False, "properties": {"reason": _TEXT}}
-_REFUSALS = (401, 403, 404, 409, 422, 429, 501, 503, 507, *BODY_REFUSALS)
 
 
 def _book(service: Service) -> Tokens:
@@ -57,55 +50,49 @@ def _book(service: Service) -> Tokens:
     return service.tokens
 
 
-@router.get("/v1/tokens", responses=read_answers())
-async def list_tokens(request: Request, who: Admin) -> Response:
+@routes.get("/v1/tokens", Need.ADMIN, READ)
+async def list_tokens(request: Request) -> Response:
     """Every token that was issued, without its secret."""
-    book = _book(service_of(request))
+    book = _book(request.service)
     await book.fresh()
-    now = service_of(request).store.clock()
+    now = request.service.store.clock()
     found = [msgspec.to_builtins(token) | {"accepted": token.refusal(now) is None} for token in book.all()]
-    return answer({"tokens": found})
+    return reply({"tokens": found})
 
 
-@router.post(
+@routes.post(
     "/v1/tokens",
-    status_code=201,
-    openapi_extra=shapes.body(_ISSUING) | shapes.IDEMPOTENT,
-    responses=shapes.answers(201, shapes.ANY_OBJECT, *_REFUSALS),
+    Need.ADMIN,
+    Answer(dict[str, Any], CHANGED.refusals, (201,)),
+    body=TokenIn,
+    headers=IDEMPOTENT,
 )
-async def issue_token(request: Request, who: Admin) -> Response:
-    """Issue a token. Its secret is in this answer and in no store.
+async def issue_token(request: Request) -> Response:
+    """Issue a token. Its secret is in this response and is not stored.
 
-    Under an `Idempotency-Key`, the same request within ten minutes gets the same answer from the same process; after
-    that the answer says which token was issued, with `token` null.
+    With an `Idempotency-Key`, the same process gives the same response to the same request for ten minutes. After that
+    the response says which token was issued, with `token` null.
     """
-    service, asked = service_of(request), await order(request, Issuing)
-    given = msgspec.structs.asdict(asked)
-    kind = given.pop("kind")
+    service, body = request.service, await bodies.read_small(request, TokenIn)
+    claims = msgspec.structs.asdict(body)
+    kind = claims.pop("kind")
 
-    async def act(record: Record | None) -> Response:
+    async def act(record: idempotency.Record | None) -> Response:
         command = None if record is None else lambda token: record(_issued(token, None))
-        issued = await service.in_thread(_book(service).issue, kind, **given, by=who.actor, command=command)
+        by = request.principal.actor
+        issued = await service.in_thread(_book(service).issue, kind, **claims, by=by, command=command)
         return _issued(issued.token, issued.secret)
 
-    return await once(request, who, asked, act)
+    return await idempotency.once(request, body, act)
 
 
 def _issued(token: tokens.Token, secret: str | None) -> Response:
-    return answer(msgspec.to_builtins(token) | {"token": secret}, status=201, secret=True)
+    return reply(msgspec.to_builtins(token) | {"token": secret}, status=201, secret=True)
 
 
-@router.post(
-    "/v1/tokens/{id}/revoke",
-    openapi_extra=shapes.body(_REVOKING) | shapes.IDEMPOTENT,
-    responses=shapes.answers(200, shapes.ANY_OBJECT, *_REFUSALS),
-)
-async def revoke_token(id: str, request: Request, who: Admin) -> Response:
-    """Revoke a token: from this answer on it is refused here, and within a second elsewhere."""
-    service, asked = service_of(request), await order(request, Revoking)
-
-    async def act(_: Record | None) -> Response:
-        token = await service.in_thread(_book(service).revoke, id, reason=asked.reason, by=who.actor)
-        return answer(msgspec.to_builtins(token))
-
-    return await once(request, who, asked, act)
+@routes.post("/v1/tokens/{id}/revoke", Need.ADMIN, CHANGED, body=RevocationIn, headers=IDEMPOTENT)
+async def revoke_token(request: Request, id: str) -> Response:
+    """Revoke a token. This process refuses it from this response on, and other processes within a second."""
+    service, body = request.service, await bodies.read_small(request, RevocationIn)
+    by = request.principal.actor
+    return await change(request, body, lambda: service.in_thread(_book(service).revoke, id, reason=body.reason, by=by))

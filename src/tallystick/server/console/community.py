@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tallystick.server.console import display, render
-from tallystick.server.console.page_route import PageRoute
-from tallystick.server.console.sign_in import Operator
-from tallystick.server.service import Service
+from tallystick.server.console import display, render, route
+from tallystick.server.http.route import Request
 
 if TYPE_CHECKING:
     from tallystick.server.gossip import Community
@@ -18,20 +15,20 @@ if TYPE_CHECKING:
 MEMBERS_SHOWN = 200
 ROLES = {1: "member", 2: "admin", 3: "owner"}
 
-pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
+pages = route.pages()
 
 
-@pages.get("/community", include_in_schema=False)
+@pages.get("/community")
 def show_community(request: Request) -> Response:
     """The community that this service takes part in, if any."""
-    service: Service = request.app.state.service
+    service = request.service
     found = service.operations.community
-    told = _told(found, service.store.clock()) if found is not None else None
-    return render.page(request, "community.html", here="/community", title="Community", community=told)
+    facts = _facts(found, service.store.clock()) if found is not None else None
+    return render.page(request, "community.html", here="/community", title="Community", community=facts)
 
 
-def _told(community: Community, now: int) -> dict[str, Any]:
-    facts = community.told()
+def _facts(community: Community, now: int) -> dict[str, Any]:
+    facts = community.status()
     members = _members(community, facts)
     return facts | {
         "members": members[:MEMBERS_SHOWN],

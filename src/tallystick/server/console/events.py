@@ -4,32 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tallystick import errors
 from tallystick.event import canonical, chain, ids
 from tallystick.event.model import Event
-from tallystick.server.console import browsing, causes, display, event_filter, render
-from tallystick.server.console.page_route import PageRoute
-from tallystick.server.console.sign_in import Operator
+from tallystick.server.console import browsing, causes, display, event_filter, render, route
+from tallystick.server.http.route import Request
 from tallystick.store import facts, iterate
 from tallystick.store.store import Store
 
 META_CHARACTERS_MAX = 2_000
 
-pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
-data = APIRouter(prefix="/console/data", dependencies=[Operator])
+pages = route.pages()
+data = route.data()
 
 
-@pages.get("/events", include_in_schema=False)
+@pages.get("/events")
 def show_events(request: Request, before: int | None = None) -> Response:
     """The newest events that pass a filter."""
-    store: Store = request.app.state.service.store
+    store: Store = request.service.store
     asked = event_filter.read(dict(request.query_params))
     if asked.problem:
-        found = browsing.Found([], 0)
+        found = browsing.EventList([], 0)
     else:
         until = None if before is None else max(0, before)
         found = browsing.newest(store, until=until, selection=asked.selection)
@@ -69,10 +66,10 @@ def _event(store: Store, id_: str) -> Event:
     return found
 
 
-@pages.get("/events/{id_}", include_in_schema=False)
+@pages.get("/events/{id_}")
 def show_event(request: Request, id_: str) -> Response:
     """One event: payload, causes and consequences, envelope, hashes."""
-    store: Store = request.app.state.service.store
+    store: Store = request.service.store
     event = _event(store, id_)
     story = causes.story(store, event)
     payload, left = display.pretty(event.payload) if event.payload is not None else (None, 0)
@@ -134,24 +131,19 @@ def _hashes(store: Store, event: Event) -> dict[str, Any]:
     return {"checksum_holds": holds, "checksum_says": says, "link_tone": link[0], "link_says": link[1]}
 
 
-@pages.get("/events/{id_}/payload", include_in_schema=False)
+@pages.get("/events/{id_}/payload")
 def download_payload(request: Request, id_: str) -> Response:
     """The payload as bytes to keep: never shown by the browser, whatever it is."""
-    event = _event(request.app.state.service.store, id_)
+    event = _event(request.service.store, id_)
     if event.payload is None:
         raise errors.NothingHere()
     disposition = {"content-disposition": f'attachment; filename="{event.id.hex()}.json"'}
     return Response(event.payload, 200, render.HEADERS | disposition, "application/octet-stream")
 
 
-@data.get("/events/{id_}/causes", include_in_schema=False)
+@data.get("/events/{id_}/causes")
 def look_further(request: Request, id_: str, reach: int = causes.REACH) -> Response:
     """Causes and consequences, looked for further."""
-    store: Store = request.app.state.service.store
+    store: Store = request.service.store
     story = causes.story(store, _event(store, id_), reach=reach)
-    return answer(causes.drawing(story, render.event_href))
-
-
-def answer(found: Any) -> Response:
-    """Data for a script."""
-    return Response(msgspec.json.encode(found), 200, render.HEADERS, "application/json")
+    return render.data(causes.drawing(story, render.event_href))

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tallystick import errors
-from tallystick.server.console import display, links, render
-from tallystick.server.console.events import answer
-from tallystick.server.console.page_route import PageRoute
-from tallystick.server.console.sign_in import Operator
-from tallystick.server.service import Service
+from tallystick.server.console import display, links, render, route
+from tallystick.server.http.route import Request
 from tallystick.server.verification import begin_verify
 from tallystick.store.store import Store
 
@@ -21,14 +17,14 @@ PROBLEMS_DRAWN = 12
 HOLES_DRAWN = 8
 VERIFY = "verify"
 
-pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
-data = APIRouter(prefix="/console/data", dependencies=[Operator])
+pages = route.pages()
+data = route.data()
 
 
-@pages.get("/integrity", include_in_schema=False)
+@pages.get("/integrity")
 def show_integrity(request: Request) -> Response:
     """What is known to be wrong, and the last verification."""
-    service: Service = request.app.state.service
+    service = request.service
     jobs = [job for job in service.operations.jobs.all() if job.kind == VERIFY]
     last = next((job for job in jobs if job.state == "done"), None)
     report = last.result if last is not None else None
@@ -79,8 +75,8 @@ def _holes(store: Store) -> Iterator[dict[str, Any]]:
         yield {"first": hole.first, "last": hole.last, "reason": hole.reason, "rings": links.around_hole(store, hole)}
 
 
-@data.post("/integrity/verify", include_in_schema=False)
+@data.post("/integrity/verify")
 def verify(request: Request) -> Response:
     """Begin to verify the whole log."""
-    by = request.scope["tally.principal"].actor
-    return answer({"id": begin_verify(request.app.state.service, by=by).id})
+    by = request.principal.actor
+    return render.data({"id": begin_verify(request.service, by=by).id})

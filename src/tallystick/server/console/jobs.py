@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from tallystick.server.console.events import answer
-from tallystick.server.console.sign_in import Operator
+from tallystick.server.console import render, route
+from tallystick.server.http.route import Request
 from tallystick.server.jobs import Job
-from tallystick.server.service import Service
 
-data = APIRouter(prefix="/console/data", dependencies=[Operator])
+data = route.data()
 
 
-@data.get("/jobs/{id_}", include_in_schema=False)
+@data.get("/jobs/{id_}")
 def job_status(request: Request, id_: str) -> Response:
     """Progress of one job."""
-    service: Service = request.app.state.service
+    service = request.service
     job = service.operations.jobs.get(id_)
-    return answer(
+    return render.data(
         {"done": job.done, "total": job.total, "state": job.state, "says": _says(job), "over": job.state != "running"}
     )
 

@@ -8,15 +8,12 @@ from collections import deque
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tallystick import errors
-from tallystick.server.console import headline, render
-from tallystick.server.console.events import answer
-from tallystick.server.console.page_route import PageRoute
-from tallystick.server.console.sign_in import Operator
+from tallystick.server.console import headline, render, route
 from tallystick.server.health import health
+from tallystick.server.http.route import Request
 from tallystick.server.sample import Sample, Sampler
 from tallystick.server.service import Service
 
@@ -24,8 +21,8 @@ EVERY_SECONDS = 1.0
 KEPT = 600
 IDLE_SECONDS = 900.0
 
-pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
-data = APIRouter(prefix="/console/data", dependencies=[Operator])
+pages = route.pages()
+data = route.data()
 
 
 class Watch:
@@ -74,15 +71,15 @@ def watch_of(request: Request) -> Watch:
     """The watch of this app, made with the first look."""
     kept = request.app.state
     if not hasattr(kept, "watch"):
-        kept.watch = Watch(kept.service)
+        kept.watch = Watch(request.service)
     found: Watch = kept.watch
     return found
 
 
-@pages.get("", include_in_schema=False)
+@pages.get("")
 async def show_overview(request: Request) -> Response:
     """The first page."""
-    service: Service = request.app.state.service
+    service = request.service
     watch = watch_of(request)
     await watch.look()
     now = await service.in_thread(_now, service, watch)
@@ -101,14 +98,14 @@ async def show_overview(request: Request) -> Response:
     )
 
 
-@data.get("/overview", include_in_schema=False)
+@data.get("/overview")
 async def look(request: Request, since: float = 0.0) -> Response:
     """The samples since a time, and how everything is now."""
-    service: Service = request.app.state.service
+    service = request.service
     watch = watch_of(request)
     await watch.look()
     now = await service.in_thread(_now, service, watch)
-    return answer({"samples": [each for each in watch.samples if each["time"] > since]} | now)
+    return render.data({"samples": [each for each in watch.samples if each["time"] > since]} | now)
 
 
 def _now(service: Service, watch: Watch) -> dict[str, Any]:
@@ -132,7 +129,7 @@ def _lags(sample: Sample | None) -> list[dict[str, Any]]:
     ]
 
 
-def _health(service: Service, sample: Sample | None) -> list[headline.Line]:
+def _health(service: Service, sample: Sample | None) -> list[headline.CheckLine]:
     """A line for each thing that is looked at."""
     operations = service.operations
     not_writing = ""

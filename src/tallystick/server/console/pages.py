@@ -1,14 +1,16 @@
-"""The routes of the console: pages under /console, what their scripts ask under /console/data, `/` leads there."""
+"""All routes of the console: pages under /console, what their scripts ask under /console/data, and static files."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+import hashlib
+from functools import lru_cache
+from importlib import resources
+
 from starlette.responses import RedirectResponse, Response
 
 from tallystick import errors
-from tallystick.server.access import Anybody
+from tallystick.server.access import Need
 from tallystick.server.console import (
-    assets,
     community,
     events,
     integrity,
@@ -16,42 +18,60 @@ from tallystick.server.console import (
     overview,
     projections,
     render,
+    route,
     runs,
     sign_in,
     snapshots,
     streams,
     tail,
 )
-from tallystick.server.console.page_route import PageRoute
-from tallystick.server.console.sign_in import Operator
+from tallystick.server.http.route import Request, Route
 
-_PAGES = (overview, events, streams, projections, snapshots, integrity, runs, community)
+_PAGES = (sign_in, overview, events, streams, projections, snapshots, integrity, runs, community)
 _DATA = (overview, events, tail, streams, projections, snapshots, integrity, runs, jobs)
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+static = route.pages()
+unknown = route.pages()
 
 
-elsewhere = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
+def routes() -> list[Route]:
+    """Every route of the console, in the order in which they are tried."""
+    pages = [found for module in _PAGES for found in module.pages]
+    data = [found for module in _DATA for found in module.data]
+    return [Route("GET", "/", Need.OPEN, go_to_console), *static, *pages, *data, *unknown]
 
 
-@elsewhere.get("/{rest:path}", include_in_schema=False)
-def show_nothing(rest: str) -> Response:
-    """A page that is not there."""
+def go_to_console(request: Request) -> Response:
+    """Redirect from the root to the first page."""
+    return RedirectResponse(route.HOME, 307, render.HEADERS)
+
+
+@unknown.get("/{rest:path}")
+def show_nothing(request: Request, rest: str) -> Response:
+    """The page for an address that does not exist."""
     raise errors.NothingHere()
 
 
-def router() -> APIRouter:
-    """Everything that the console answers."""
-    made = APIRouter()
-    made.add_api_route("/", go_to_console, include_in_schema=False)
-    for part in (assets, sign_in):
-        made.include_router(part.router)
-    for module in _PAGES:
-        made.include_router(module.pages)
-    for module in _DATA:
-        made.include_router(module.data)
-    made.include_router(elsewhere)
-    return made
+@lru_cache(maxsize=1)
+def assets() -> dict[str, tuple[bytes, str, str]]:
+    """The style sheets, scripts and pictures: name -> content, media type, tag."""
+    found = {}
+    for file in resources.files("tallystick.server.console").joinpath("static").iterdir():
+        kind = _TYPES.get(file.name.rpartition(".")[2])
+        if kind is not None:
+            content = file.read_bytes()
+            found[file.name] = (content, kind, f'"{hashlib.sha256(content).hexdigest()[:20]}"')
+    return found
 
 
-def go_to_console(principal: Anybody) -> Response:
-    """From the root to the first page."""
-    return RedirectResponse("/console", 307, render.HEADERS)
+@static.get("/static/{name}", Need.OPEN)
+def serve_asset(request: Request, name: str) -> Response:
+    """One file, with a tag, so that a browser that has it does not fetch it again."""
+    if name not in assets():
+        raise errors.NothingHere()
+    content, kind, tag = assets()[name]
+    headers = render.HEADERS | {"cache-control": "no-cache", "etag": tag}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(content, 200, headers, kind)

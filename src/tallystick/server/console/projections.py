@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tallystick.projections import gauges
 from tallystick.projections.gauges import Gauge
-from tallystick.server.console import display, render
-from tallystick.server.console.events import answer
-from tallystick.server.console.page_route import PageRoute
-from tallystick.server.console.sign_in import Operator
+from tallystick.server.console import display, render, route
+from tallystick.server.http.route import Request
 from tallystick.server.jobs import Job
 from tallystick.server.rebuild import begin_rebuild
 from tallystick.server.sample import has_order
@@ -22,14 +19,14 @@ from tallystick.store.views import Place, sound_definition
 
 REBUILD = "rebuild"
 
-pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
-data = APIRouter(prefix="/console/data", dependencies=[Operator])
+pages = route.pages()
+data = route.data()
 
 
-@pages.get("/projections", include_in_schema=False)
+@pages.get("/projections")
 def show_projections(request: Request) -> Response:
     """Every projection and consumer with its lag."""
-    service: Service = request.app.state.service
+    service = request.service
     found = list(gauges(service.store)) if has_order(service.store) else []
     return render.page(
         request,
@@ -80,8 +77,8 @@ def _last(job: Job | None, now: int) -> str:
     return f"Last rebuild {job.state}, {display.ago(job.ended, now)}{why}"
 
 
-@data.post("/projections/{name}/rebuild", include_in_schema=False)
+@data.post("/projections/{name}/rebuild")
 def rebuild(request: Request, name: str) -> Response:
     """Begin to make the rows of a projection anew."""
-    by = request.scope["tally.principal"].actor
-    return answer({"id": begin_rebuild(request.app.state.service, name, by=by).id})
+    by = request.principal.actor
+    return render.data({"id": begin_rebuild(request.service, name, by=by).id})

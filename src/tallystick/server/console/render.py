@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from fastapi import Request
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 from tallystick.event import ids
 from tallystick.event.model import Event
 from tallystick.server.access import Need, Principal
 from tallystick.server.console import display
+from tallystick.server.http.route import Request
 from tallystick.server.service import Service
 
 HEADERS = {"cache-control": "no-store"}  # the rest of the headers, every answer of the service carries
@@ -66,7 +67,7 @@ TEMPLATES = _environment()
 
 def page(request: Request, template: str, *, here: str, title: str, status: int = 200, **facts: Any) -> HTMLResponse:
     """A page of the console, in its frame."""
-    service: Service = request.app.state.service
+    service = request.service
     frame = {
         "menu": MENU,
         "here": here,
@@ -113,3 +114,8 @@ def shown_url(url: str) -> str:
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+
+
+def data(found: Any) -> Response:
+    """Data for a script."""
+    return Response(msgspec.json.encode(found), 200, HEADERS, "application/json")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tallystick import errors
@@ -12,11 +11,8 @@ from tallystick.runs import journal
 from tallystick.runs.graph import INPUT, drawing, layers
 from tallystick.runs.picture import duration
 from tallystick.runs.state import RunState, WorkItem
-from tallystick.server.console import display, render
-from tallystick.server.console.events import answer
-from tallystick.server.console.page_route import PageRoute
-from tallystick.server.console.sign_in import Operator
-from tallystick.server.service import Service
+from tallystick.server.console import display, render, route
+from tallystick.server.http.route import Request
 from tallystick.store.store import Store
 
 PAGE_RUNS = 25
@@ -24,14 +20,14 @@ OVER = frozenset({"finished", "failed"})
 TONES = {"finished": "ok", "failed": "bad", "running": "live", "stale": "warn"}
 _RUNS = "run/"
 
-pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
-data = APIRouter(prefix="/console/data", dependencies=[Operator])
+pages = route.pages()
+data = route.data()
 
 
-@pages.get("/runs", include_in_schema=False)
+@pages.get("/runs")
 def show_runs(request: Request, after: str = "") -> Response:
     """Runs in order of id, a page at a time."""
-    service: Service = request.app.state.service
+    service = request.service
     found = service.store.streams(after=_RUNS + after, limit=PAGE_RUNS + 1)
     mine = [info for info in found if info.stream.startswith(_RUNS)]
     shown_runs = [info.stream.removeprefix(_RUNS) for info in mine[:PAGE_RUNS]]
@@ -65,10 +61,10 @@ def _line(store: Store, run: str) -> dict[str, Any]:
     }
 
 
-@pages.get("/runs/{run}", include_in_schema=False)
+@pages.get("/runs/{run}")
 def show_run(request: Request, run: str) -> Response:
     """One run."""
-    state = _load(request.app.state.service.store, run)
+    state = _load(request.service.store, run)
     return render.page(
         request,
         "run.html",
@@ -81,14 +77,14 @@ def show_run(request: Request, run: str) -> Response:
     )
 
 
-@data.get("/runs/{run}", include_in_schema=False)
+@data.get("/runs/{run}")
 def run_now(request: Request, run: str, after: int = 0) -> Response:
     """How a run stands; nothing but its seq if it has not grown."""
-    store: Store = request.app.state.service.store
+    store: Store = request.service.store
     head = _head(store, run)
     if head == after:
-        return answer({"seq": head, "over": False})
-    return answer(told(_load(store, run)))
+        return render.data({"seq": head, "over": False})
+    return render.data(told(_load(store, run)))
 
 
 def _head(store: Store, run: str) -> int:

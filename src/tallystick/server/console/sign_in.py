@@ -1,59 +1,25 @@
-"""Signing in to the console: a token of an operator, kept in a cookie that only /console sees.
-
-The cookie is HttpOnly, SameSite=Strict and bound to the path. The API never reads it. A form or a script that changes
-something must come from this very origin.
-"""
+"""Signing in to the console with the token of an operator, and signing out."""
 
 from __future__ import annotations
 
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from fastapi import APIRouter, Depends, Request
 from starlette.responses import RedirectResponse, Response
 
 from tallystick import errors
-from tallystick.server.access import Anybody, Need, Needs, Principal, authorise
-from tallystick.server.console import render
-from tallystick.server.console.page_route import PageRoute
+from tallystick.server.access import Need
+from tallystick.server.console import render, route
+from tallystick.server.console.route import COOKIE, HOME, identify, require_same_origin
+from tallystick.server.http.route import Request
 
-COOKIE = "tally_console"
-HOME = "/console"
 FORM_BYTES_MAX = 8_192
 
-router = APIRouter(prefix="/console", route_class=PageRoute)
-
-
-class SignedIn(Needs):
-    """The authorisation of a console route: the token comes from the cookie, and changes from this origin."""
-
-    async def __call__(self, request: Request) -> Principal:
-        """Who asks, if they may use the console."""
-        if request.method not in ("GET", "HEAD"):
-            require_same_origin(request)
-        return await identify(request, request.cookies.get(COOKIE), self.need)
-
-
-Operator = Depends(SignedIn(Need.ADMIN))
-
-
-async def identify(request: Request, secret: str | None, need: Need) -> Principal:
-    """Who holds this token, by the one authorisation that there is."""
-    headers = [(b"authorization", b"Bearer " + secret.encode("latin-1", "replace"))] if secret else []
-    principal = await authorise(request.app.state.service, {**request.scope, "headers": headers}, need)
-    request.scope["tally.principal"] = principal
-    return principal
-
-
-def require_same_origin(request: Request) -> None:
-    """Refuse what another site's page sent here. Browsers name the origin of everything that is not a plain read."""
-    origin = request.headers.get("origin", "")
-    if not origin or urlsplit(origin).netloc != request.headers.get("host"):
-        raise errors.NotAllowed(kind="page of another origin", what="change something here")
+pages = route.pages()
 
 
 def safe_next(given: str) -> str:
-    """Where to go after signing in: a page of this console, whatever was asked for."""
+    """The page to open after signing in. It is always a page of this console."""
     path = given.partition("?")[0]
     inside = path == HOME or path.startswith(HOME + "/")
     return given if inside and "//" not in path and "\\" not in given and given.isprintable() else HOME
@@ -70,15 +36,15 @@ async def read_form(request: Request) -> dict[str, str]:
     return {name: values[-1] for name, values in fields.items()}
 
 
-@router.get("/login", include_in_schema=False)
-def show_login(principal: Anybody, request: Request, next: str = HOME) -> Response:
+@pages.get("/login", Need.OPEN)
+def show_login(request: Request, next: str = HOME) -> Response:
     """The page that asks for a token."""
     return render.bare("login.html", problem="", next=safe_next(next))
 
 
-@router.post("/login", include_in_schema=False)
-async def sign_in(principal: Anybody, request: Request) -> Response:
-    """Take a token, if it is an operator's."""
+@pages.post("/login", Need.OPEN)
+async def sign_in(request: Request) -> Response:
+    """Accept a token, if it is an operator's."""
     require_same_origin(request)
     form = await read_form(request)
     secret, target = form.get("token", "").strip(), safe_next(form.get("next", HOME))
@@ -87,15 +53,15 @@ async def sign_in(principal: Anybody, request: Request) -> Response:
             raise errors.NotAuthenticated(reason="no token was given")
         await identify(request, secret, Need.ADMIN)
     except (errors.NotAuthenticated, errors.NotAllowed) as problem:
-        told = f"{problem.message} {problem.next_step}"
-        return render.bare("login.html", status=401, problem=told, next=target)
+        problem_text = f"{problem.message} {problem.next_step}"
+        return render.bare("login.html", status=401, problem=problem_text, next=target)
     answer = RedirectResponse(target, 303, render.HEADERS)
     answer.set_cookie(COOKIE, secret, **_cookie(request))
     return answer
 
 
-@router.post("/logout", include_in_schema=False)
-def sign_out(principal: Anybody, request: Request) -> Response:
+@pages.post("/logout", Need.OPEN)
+def sign_out(request: Request) -> Response:
     """Forget the token."""
     require_same_origin(request)
     answer = RedirectResponse(f"{HOME}/login", 303, render.HEADERS | {"clear-site-data": '"cache"'})
@@ -104,6 +70,6 @@ def sign_out(principal: Anybody, request: Request) -> Response:
 
 
 def _cookie(request: Request) -> dict[str, Any]:
-    """Sent over TLS alone if the browser speaks TLS; behind a proxy only the browser knows, and names it as origin."""
+    """Options of the cookie: sent only over TLS if the browser uses TLS; behind a proxy, its origin shows that."""
     is_secure = request.url.scheme == "https" or urlsplit(request.headers.get("origin", "")).scheme == "https"
     return {"path": HOME, "httponly": True, "samesite": "strict", "secure": is_secure}

@@ -6,14 +6,12 @@ from itertools import islice
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tallystick import errors
-from tallystick.server.console import render
-from tallystick.server.console.events import answer
-from tallystick.server.console.page_route import PageRoute
-from tallystick.server.console.sign_in import Operator, read_form
+from tallystick.server.console import render, route
+from tallystick.server.console.sign_in import read_form
+from tallystick.server.http.route import Request
 from tallystick.server.jobs import Job
 from tallystick.server.service import Service
 from tallystick.state import shelf
@@ -30,14 +28,14 @@ DEEDS_SHOWN = 200
 TRIAL = "retention trial"
 PRESET_NAMES = (("", "as this service is set"), *((name, f"preset {name}") for name in PRESETS))
 
-pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
-data = APIRouter(prefix="/console/data", dependencies=[Operator])
+pages = route.pages()
+data = route.data()
 
 
-@pages.get("/snapshots", include_in_schema=False)
+@pages.get("/snapshots")
 def show_snapshots(request: Request, after: str = "", trial: str = "") -> Response:
     """Snapshots by stream, the last trial of a policy, and the cuts."""
-    service: Service = request.app.state.service
+    service = request.service
     names, following = _streams_with_facts(service.store, after)
     entries = [] if after else _entries(service.store, "")
     for name in names:
@@ -139,10 +137,10 @@ def _nothing_says(service: Service, chosen: Policy) -> str:
     return "Nothing is older than the window of this policy."
 
 
-@data.post("/retention/trial", include_in_schema=False)
+@data.post("/retention/trial")
 async def begin_trial(request: Request) -> Response:
     """Try a policy in the background, without changing anything."""
-    service: Service = request.app.state.service
+    service = request.service
     preset = (await read_form(request)).get("preset", "")
     if preset and preset not in PRESETS:
         raise errors.InvalidValue(what="preset", value=preset[:40], must="one of " + ", ".join(PRESETS))
@@ -153,4 +151,4 @@ async def begin_trial(request: Request) -> Response:
         deeds, _ = retain(service.store, service.own_reducers, chosen, dry_run=True, archive=archive, progress=move)
         return {"deeds": msgspec.to_builtins(deeds[: DEEDS_SHOWN + 1])}
 
-    return answer({"id": service.operations.jobs.begin(TRIAL, work, subject=preset).id})
+    return render.data({"id": service.operations.jobs.begin(TRIAL, work, subject=preset).id})

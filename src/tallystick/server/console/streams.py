@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tallystick import errors, state
 from tallystick.event import canonical
 from tallystick.event.model import Event
-from tallystick.server.console import changes, display, render
-from tallystick.server.console.events import answer
-from tallystick.server.console.page_route import PageRoute
-from tallystick.server.console.sign_in import Operator
+from tallystick.server.console import changes, display, render, route
+from tallystick.server.http.route import Request
 from tallystick.server.service import Service
 from tallystick.state import Reducer, State, Until
 from tallystick.state.fold import replay
@@ -25,14 +22,14 @@ PAGE_STREAMS = 100
 PAGE_EVENTS = 40
 STATE_CHARACTERS_MAX = 64_000
 
-pages = APIRouter(prefix="/console", route_class=PageRoute, dependencies=[Operator])
-data = APIRouter(prefix="/console/data", dependencies=[Operator])
+pages = route.pages()
+data = route.data()
 
 
-@pages.get("/streams", include_in_schema=False)
+@pages.get("/streams")
 def show_streams(request: Request, after: str = "") -> Response:
     """Streams in order of name, behind a cursor or from a beginning of a name on."""
-    store: Store = request.app.state.service.store
+    store: Store = request.service.store
     begin = request.query_params.get("from", "").strip()
     found = store.streams(after=after or _before(begin), limit=PAGE_STREAMS + 1)
     return render.page(
@@ -54,10 +51,10 @@ def _before(begin: str) -> str:
     return begin[:-1] + chr(ord(begin[-1]) - 1) + "~" if ord(begin[-1]) > ord("!") else begin[:-1]
 
 
-@pages.get("/streams/{kind}/{name}", include_in_schema=False)
+@pages.get("/streams/{kind}/{name}")
 def show_stream(request: Request, kind: str, name: str, before: int | None = None, at: int | None = None) -> Response:
     """One stream: its state by a slider, and its timeline."""
-    service: Service = request.app.state.service
+    service = request.service
     stream = f"{kind}/{name}"
     head, first = _bounds(service.store, stream)
     last = head.seq if before is None else min(max(0, before), head.seq)
@@ -131,10 +128,10 @@ def _reducers(service: Service, stream: str) -> list[str]:
 # --- the state -------------------------------------------------------------------------------------------------------
 
 
-@data.get("/streams/{kind}/{name}/state", include_in_schema=False)
+@data.get("/streams/{kind}/{name}/state")
 def state_at(request: Request, kind: str, name: str, seq: int, reducer: str = "") -> Response:
     """The state right after an event, and what that event changed."""
-    service: Service = request.app.state.service
+    service = request.service
     stream = f"{kind}/{name}"
     head, first = _bounds(service.store, stream)
     chosen = service.reducers.get(reducer or (_reducers(service, stream) or ["merge"])[0])
@@ -142,7 +139,7 @@ def state_at(request: Request, kind: str, name: str, seq: int, reducer: str = ""
         raise errors.InvalidValue(what="reducer", value=reducer[:100], must="one that is served")
     at = min(max(seq, first), head.seq)
     before, after = _around(service.store, chosen, stream, at, first)
-    return answer(_told(service.store, stream, at, before, after))
+    return render.data(_told(service.store, stream, at, before, after))
 
 
 def _around(store: Store, reducer: Reducer, stream: str, at: int, first: int) -> tuple[Any, State]:

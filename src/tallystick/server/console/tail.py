@@ -11,14 +11,14 @@ import time
 from collections.abc import AsyncIterator
 
 import msgspec
-from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from tallystick import errors
 from tallystick.event.model import Event
 from tallystick.server.access import Need
-from tallystick.server.console import display, event_filter, render
-from tallystick.server.console.sign_in import COOKIE, Operator, identify
+from tallystick.server.console import display, event_filter, render, route
+from tallystick.server.console.route import COOKIE, identify
+from tallystick.server.http.route import Request
 from tallystick.server.service import Service
 from tallystick.store.selection import Selection
 
@@ -26,7 +26,7 @@ PAGE_EVENTS = 200
 WAIT_SECONDS = 1.0
 FOLLOWERS_MAX = 100
 
-data = APIRouter(prefix="/console/data", dependencies=[Operator])
+data = route.data()
 
 
 class News:
@@ -53,12 +53,12 @@ def news_of(request: Request) -> News:
     """The news of this app."""
     kept = request.app.state
     if not hasattr(kept, "news"):
-        kept.news = News(kept.service)
+        kept.news = News(request.service)
     found: News = kept.news
     return found
 
 
-@data.get("/tail", include_in_schema=False)
+@data.get("/tail")
 async def follow(request: Request, after: int = 0) -> Response:
     """New events as they come. Resumes from the last that arrived."""
     asked = event_filter.read(dict(request.query_params))
@@ -66,7 +66,7 @@ async def follow(request: Request, after: int = 0) -> Response:
         raise errors.InvalidValue(what="filter", value=asked.wrong[0], must=asked.problem)
     if news_of(request).followers >= FOLLOWERS_MAX:
         raise errors.Overloaded(what="followers")
-    service: Service = request.app.state.service
+    service = request.service
     last = request.headers.get("last-event-id") or str(max(0, after))
     begin = await service.in_thread(service.store.after, last)
     await service.tail.head_at(begin)
@@ -76,7 +76,7 @@ async def follow(request: Request, after: int = 0) -> Response:
 
 async def _messages(request: Request, after: int, selection: Selection) -> AsyncIterator[bytes]:
     """Read on from a position; while nothing comes, a comment a second shows whether somebody still listens."""
-    service: Service = request.app.state.service
+    service = request.service
     news = news_of(request)
     news.followers += 1
     try:

@@ -1,4 +1,4 @@
-"""Bodies on their way in: of the right kind, not too large, not too slow, and strict JSON."""
+"""Bodies of requests: of the right type, not too large, not too slow, and strict JSON."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import asyncio
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 
 from tallystick import errors
 from tallystick.event import canonical, limits
-from tallystick.server.gate import Entry
-from tallystick.server.service import Service
+from tallystick.server.gate import Admission
+from tallystick.server.http.route import Request
 
-WHOLE = "tally.whole"  # in the scope of a request whose body is there already
+WHOLE = "tally.whole"  # in the scope of a request whose body has arrived
 NODES_MAX = 2 * limits.NODES_MAX
-NODE_BYTES = 64  # what a decoded value takes beside its text, about
-INLINE_BYTES_MAX = 128 << 10  # larger ones take so long to decode that everybody else would wait for them
+NODE_BYTES = 64  # what a decoded value takes in addition to its text, approximately
+INLINE_BYTES_MAX = 128 << 10  # larger bodies are decoded in a thread, because all other requests would wait for them
 
 Shape = TypeVar("Shape")
 
 
 def expect_json(request: Request) -> int | None:
-    """Refuse a body that is not plain JSON by its headers; the length that they tell, if they do."""
+    """Refuse a body whose headers do not say plain JSON. Returns its length, if they say it."""
     length: int | None = None
     kind = b""
     for name, value in request.scope["headers"]:
@@ -37,22 +37,22 @@ def expect_json(request: Request) -> int | None:
     return length
 
 
-async def read(service: Service, request: Request, entry: Entry, length: int | None) -> bytes:
+async def read(request: Request, admission: Admission, length: int | None) -> bytes:
     """The body, if it is not too large and arrives in time."""
-    limit = service.limits.body_bytes_max
+    limit, seconds = request.service.limits.body_bytes_max, request.service.limits.body_seconds
     if length is not None and length > limit:
         raise errors.BodyTooLarge(limit=limit)
-    entry.require_room(length or 0)  # what would not fit need not arrive; what does not arrive takes no room
+    admission.require_room(length or 0)  # refuse what would not fit before it arrives; it takes room only as it arrives
     if WHOLE in request.scope:
-        return await _whole(request, entry, limit)
+        return await _whole(request, admission, limit)
     try:
-        async with asyncio.timeout(service.limits.body_seconds):
-            return await _whole(request, entry, limit)
+        async with asyncio.timeout(seconds):
+            return await _whole(request, admission, limit)
     except TimeoutError:
-        raise errors.BodyTooSlow(seconds=service.limits.body_seconds) from None
+        raise errors.BodyTooSlow(seconds=seconds) from None
 
 
-async def _whole(request: Request, entry: Entry, limit: int) -> bytes:
+async def _whole(request: Request, admission: Admission, limit: int) -> bytes:
     body = bytearray()
     while True:
         message = await request.receive()
@@ -61,7 +61,7 @@ async def _whole(request: Request, entry: Entry, limit: int) -> bytes:
         piece = message.get("body", b"")
         if len(body) + len(piece) > limit:
             raise errors.BodyTooLarge(limit=limit)
-        entry.grow(len(piece))
+        admission.grow(len(piece))
         is_last = not message.get("more_body")
         if is_last and not body:
             return bytes(piece)
@@ -70,12 +70,12 @@ async def _whole(request: Request, entry: Entry, limit: int) -> bytes:
             return bytes(body)
 
 
-async def decode(body: bytes, shape: type[Shape], entry: Entry) -> Shape:
-    """The body as what it must be. Refused by name: what is not strict JSON, and what has another shape."""
+async def decode(body: bytes, shape: type[Shape], admission: Admission) -> Shape:
+    """The decoded body. A body that is not strict JSON, or has another shape, is refused by name."""
     nodes = body.count(b",") + body.count(b"[") + body.count(b"{")
     if nodes > NODES_MAX:
         raise errors.TooLarge(what="the body", size=nodes, unit="values or more", limit=NODES_MAX)
-    entry.grow(nodes * NODE_BYTES)
+    admission.grow(nodes * NODE_BYTES)
     if len(body) <= INLINE_BYTES_MAX:
         return decoded(body, shape)
     return await asyncio.to_thread(decoded, body, shape)
@@ -88,3 +88,13 @@ def decoded(body: bytes, shape: type[Shape]) -> Shape:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as problem:
         raise errors.InvalidInput(reason=f"the body does not fit: {problem}") from None
+
+
+async def read_small(request: Request, shape: type[Shape]) -> Shape:
+    """The body of a request; a missing body is an empty object."""
+    if request.headers.get("content-length") in (None, "0") and "transfer-encoding" not in request.headers:
+        return decoded(b"{}", shape)
+    length = expect_json(request)
+    with request.service.appends.enter() as admission:
+        body = await read(request, admission, length)
+        return await decode(body, shape, admission)

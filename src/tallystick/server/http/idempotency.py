@@ -1,12 +1,12 @@
-"""A request under an `Idempotency-Key` takes effect once, on every route that writes.
+"""A request with an `Idempotency-Key` takes effect once, on every route that writes.
 
 - A key belongs to the org of the data, the actor, and the endpoint (method and path of the route).
-- The request is known by a hash of its canonical form: white space and the order of keys make no difference.
-- The same request again gets the stored answer: status, body and `location`. Another one is `IdempotencyKeyReuse`.
-- A request that was refused stores nothing and may be sent again.
+- Requests are compared by a hash of their canonical form: white space and the order of keys make no difference.
+- The same request again gets the stored response: status, body and `location`. Another one is `IdempotencyKeyReuse`.
+- A refused request stores nothing, and may be sent again.
 
-Appends and new tokens are recorded in the commit of their events. What else a route does may be done twice without
-harm (a job that is under way is joined, a revoked token stays revoked); its record is made afterwards.
+Appends and new tokens are recorded in the commit of their events. All other requests do no harm if they are done twice
+(a running job is joined, a revoked token stays revoked), and are recorded afterwards.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
 from tallystick import errors
 from tallystick.event import canonical, names
-from tallystick.server.access import Principal
+from tallystick.server.http.route import Request
 from tallystick.server.service import Service
 from tallystick.store.commit import Transaction
 from tallystick.store.idempotency import CommandKey, CommandRecord
@@ -31,20 +30,20 @@ HEADER = b"idempotency-key"
 REPLAYED = {"idempotent-replayed": "true"}
 
 
-class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An answer as the record of its command keeps it."""
+class StoredResponse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A response, as the record of its command keeps it."""
 
     status: int
     body: str
     location: str = ""
 
     @classmethod
-    def of(cls, response: Response) -> Stored:
-        """What is kept of an answer."""
+    def of(cls, response: Response) -> StoredResponse:
+        """What is kept of a response."""
         return cls(response.status_code, bytes(response.body).decode(), response.headers.get("location", ""))
 
     def response(self, body: bytes | None = None) -> Response:
-        """The answer again."""
+        """The response again."""
         headers = REPLAYED | {"cache-control": "no-store"} | ({"location": self.location} if self.location else {})
         return Response(self.body.encode() if body is None else body, self.status, headers, "application/json")
 
@@ -54,7 +53,7 @@ Act = Callable[[Record | None], Awaitable[Response]]
 
 
 def key_of(request: Request) -> str | None:
-    """The key that a request carries, if any."""
+    """The key of a request, if any."""
     found = [value for name, value in request.scope["headers"] if name == HEADER]
     if not found:
         return None
@@ -70,36 +69,36 @@ def endpoint_of(request: Request) -> str:
     return f"{request.method} {request.scope['route'].path}"
 
 
-def hash_of(asked: Any) -> bytes:
-    """What a request is known by."""
-    return hashlib.sha256(canonical.encode_state(msgspec.to_builtins(asked))).digest()
+def hash_of(content: Any) -> bytes:
+    """The hash by which requests are compared."""
+    return hashlib.sha256(canonical.encode_state(msgspec.to_builtins(content))).digest()
 
 
 def require_same(stored: CommandRecord, key: CommandKey, request_hash: bytes) -> None:
-    """Refuse another request under a key that was used."""
+    """Refuse another request with a key that was used."""
     if stored.request_hash != request_hash:
         raise errors.IdempotencyKeyReuse(**msgspec.structs.asdict(key))
 
 
-async def once(request: Request, who: Principal, asked: Any, act: Act) -> Response:
-    """The answer of `act`, or the stored one if the same request took effect before under its key.
+async def once(request: Request, body: Any, act: Act) -> Response:
+    """The response of `act`, or the stored one if the same request took effect before with its key.
 
-    `act` is given what makes the record, if there is a key. It hands that in with its own commit and answers with what
-    nobody may store (`secret`), or it leaves the record to us.
+    If there is a key, `act` gets a function that makes the record. Either it submits the record with its own commit,
+    and its response may contain a secret, or it does not call the function, and the record is made here.
     """
     key = key_of(request)
     if key is None:
         return await act(None)
-    service: Service = request.app.state.service
+    service, who = request.service, request.principal
     if service.store.log.readonly:
         raise errors.ReadOnly(reason="it was opened for reading, so no key can be recorded")
     claimed = CommandKey(who.org or "", who.actor, endpoint_of(request), key)
-    request_hash = hash_of([dict(request.path_params), asked])
+    request_hash = hash_of([dict(request.path_params), body])
     made: list[CommandRecord] = []
 
     def record(response: Response) -> CommandRecord:
-        body = msgspec.json.encode(Stored.of(response))
-        made.append(CommandRecord(claimed, request_hash, canonical.encode_state(canonical.decode(body)), now))
+        stored = msgspec.json.encode(StoredResponse.of(response))
+        made.append(CommandRecord(claimed, request_hash, canonical.encode_state(canonical.decode(stored)), now))
         return made[0]
 
     turn = service.turns.setdefault(claimed, asyncio.Lock())
@@ -125,7 +124,7 @@ async def _stored(service: Service, key: CommandKey, request_hash: bytes) -> Res
     if record is None:
         return None
     require_same(record, key, request_hash)
-    return msgspec.json.decode(record.response, type=Stored).response(service.secrets.find(key))
+    return msgspec.json.decode(record.response, type=StoredResponse).response(service.secrets.find(key))
 
 
 def _commit(service: Service, record: CommandRecord) -> None:

@@ -1,6 +1,6 @@
-"""Pages on their way out, a slice at a time: as long as one is not sent it counts as a read that is under way.
+"""Pages of JSON, sent in slices. Until the client has taken a page, it counts as a read in progress.
 
-One that is not taken in time is cut off, however little of it is taken now and then.
+If the client does not take all of it in time, the connection is closed, even if it reads a little now and then.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tallystick.server.access import CONNECTION
-from tallystick.server.gate import Entry
+from tallystick.server.gate import Admission
 from tallystick.server.service import Service
 
 SLICE_BYTES = 256 << 10
 JSON = "application/json"
 
 
-class Page(Response):
+class PageResponse(Response):
     """JSON that was made in a thread."""
 
     media_type = JSON
 
-    def __init__(self, body: bytes, entry: Entry, *, seconds: float) -> None:
+    def __init__(self, body: bytes, admission: Admission, *, seconds: float) -> None:
         super().__init__(body)
-        self._entry = entry
+        self._admission = admission
         self._seconds = seconds
 
     @classmethod
-    async def of(cls, service: Service, read: Callable[..., bytes], *given: Any, **named: Any) -> Page:
-        """What a reading for this service gives; `Overloaded` if too many are under way."""
-        entry = service.reads.enter()
+    async def of(cls, service: Service, read: Callable[..., bytes], *given: Any, **named: Any) -> PageResponse:
+        """The result of a read; `Overloaded` if there are too many."""
+        admission = service.reads.enter()
         try:
             body = await service.in_thread(read, service, *given, **named)
-            entry.grow(len(body))
-            return cls(body, entry, seconds=service.limits.page_seconds)
+            admission.grow(len(body))
+            return cls(body, admission, seconds=service.limits.page_seconds)
         except BaseException:
-            entry.leave()
+            admission.leave()
             raise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it; each slice waits until the one before has left."""
+        """Send it. Each slice waits until the one before has been sent."""
         try:
             async with asyncio.timeout(self._seconds):
                 await self._send(send)
@@ -51,7 +51,7 @@ class Page(Response):
             if CONNECTION in scope:
                 scope[CONNECTION].abort()
         finally:
-            self._entry.leave()
+            self._admission.leave()
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

@@ -1,6 +1,6 @@
 """Errors as `application/problem+json` (RFC 9457): type, title, status, detail, and our code, advice and values.
 
-The body says nothing that depends on the request alone, so that absent and forbidden look alike to the byte.
+The body contains nothing of the request itself, so that a missing and a forbidden resource get the same bytes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from starlette.responses import Response
 from tallystick import errors
 
 MEDIA_TYPE = "application/problem+json"
+
+URN = "urn:tallystick:problem:"
 
 HIDDEN = "…"
 
@@ -36,8 +38,20 @@ _STATUS: dict[type[errors.TallyError], int] = {
 _RETRY_SECONDS: dict[type[errors.TallyError], int] = {errors.Busy: 1}
 
 
+class ProblemDetails(msgspec.Struct, frozen=True):
+    """A refusal or a failure. Programs tell them apart by `code`."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    advice: str
+    values: dict[str, Any]
+
+
 def status_of(kind: type[errors.TallyError]) -> int:
-    """The HTTP status of an error: its own, or that of the nearest class which has one."""
+    """The HTTP status of an error: its own, or that of its nearest parent class that has one."""
     for parent in kind.__mro__:
         if "status" in vars(parent):
             return int(vars(parent)["status"])
@@ -47,13 +61,13 @@ def status_of(kind: type[errors.TallyError]) -> int:
 
 
 def code_of(kind: type[errors.TallyError]) -> str:
-    """The word by which a program tells this error from others."""
+    """The word that tells a program which error this is."""
     code = getattr(kind, "code", None)
     return code if isinstance(code, str) else re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
 def is_private(error: errors.TallyError) -> bool:
-    """Whether the texts of an error are for the operator: what the store says of itself may name its place."""
+    """Whether only the operator may read the texts of an error: they may name the path of the store."""
     return isinstance(error, errors.Unavailable) and not hasattr(type(error), "status")
 
 
@@ -66,27 +80,27 @@ def public(error: errors.TallyError) -> errors.TallyError:
 
 
 def log(error: errors.TallyError, request_id: str) -> None:
-    """Tell the operator what callers are not told."""
+    """Log what callers may not read."""
     if is_private(error):
         logger.warning("the store could not answer: %s", error, extra={"request_id": request_id})
 
 
-def document(error: errors.TallyError) -> dict[str, Any]:
+def problem_of(error: errors.TallyError) -> ProblemDetails:
     """The error as a problem."""
     kind, error = type(error), public(error)
-    return {
-        "type": f"urn:tallystick:problem:{code_of(kind)}",
-        "title": (kind.__doc__ or kind.__name__).partition("\n")[0],
-        "status": status_of(kind),
-        "detail": error.message,
-        "code": code_of(kind),
-        "advice": error.next_step,
-        "values": error.as_json()["values"],
-    }
+    return ProblemDetails(
+        type=URN + code_of(kind),
+        title=(kind.__doc__ or kind.__name__).partition("\n")[0],
+        status=status_of(kind),
+        detail=error.message,
+        code=code_of(kind),
+        advice=error.next_step,
+        values=error.as_json()["values"],
+    )
 
 
 def response(error: errors.TallyError) -> Response:
-    """The answer that an error gets."""
+    """The response to an error."""
     kind = type(error)
     headers = {}
     seconds = getattr(kind, "retry_seconds", None) or _RETRY_SECONDS.get(kind)
@@ -95,19 +109,11 @@ def response(error: errors.TallyError) -> Response:
     if status_of(kind) == 401:
         headers["www-authenticate"] = 'Bearer realm="tallystick"'
     if status_of(kind) in (408, 413):
-        headers["connection"] = "close"  # what is left of the body is not read
-    return Response(msgspec.json.encode(document(error)), status_of(kind), headers, MEDIA_TYPE)
+        headers["connection"] = "close"  # the rest of the body is not read
+    return Response(msgspec.json.encode(problem_of(error)), status_of(kind), headers, MEDIA_TYPE)
 
 
 def plain(status: int, code: str, detail: str, headers: dict[str, str] | None = None) -> Response:
-    """A problem that is no error of the store: an unknown path, a method that is not there."""
-    body = {
-        "type": f"urn:tallystick:problem:{code}",
-        "title": detail,
-        "status": status,
-        "detail": detail,
-        "code": code,
-        "advice": "",
-        "values": {},
-    }
+    """A problem that is not an error of the store, for example a method that the path does not have."""
+    body = ProblemDetails(URN + code, detail, status, detail, code, "", {})
     return Response(msgspec.json.encode(body), status, headers, MEDIA_TYPE)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tallystick import NewEvent, Store, errors
-from tallystick.engines.postgres.stream_ends import StreamEndCache
+from tallystick.engines.postgres.shortcuts import StreamEndCache
 from tallystick.engines.postgres.writer import Writer
 from tallystick.store import expectation
 from tallystick.store.commit import Write
@@ -96,7 +96,7 @@ def test_what_the_database_refuses_is_asked_for(store: Store, asked: list[str]) 
     """CP-05: a head that is not the stream's, though its seq is, writes nothing; the batch then follows the stream."""
     store.append("order/a", TWO)
     writer = store.log._writer
-    writer._ends.learn("order/a", Head(2, bytes(32)), first_seq=1)
+    writer._shortcuts.ends.learn("order/a", Head(2, bytes(32)), first_seq=1)
     assert store.append("order/a", TWO).last_seq == 4
     assert asked == ["order/a"]
     assert verify(store.log).ok
