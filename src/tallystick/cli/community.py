@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tallystick.cli import community_place, community_sync, options, output
+from tallystick.cli import community_directory, community_sync, options, output
 
 if TYPE_CHECKING:
     from tallystick.store.events import Problem
@@ -58,8 +58,8 @@ def init(directory: Path, name: str, as_json: bool) -> None:
     from tallystick.community.config import CommunityConfig
 
     keys = KeyPair.generate()
-    community_place.create(directory, CommunityConfig(keys.node), keys)
-    with community_place.opened(directory) as community:
+    community_directory.create(directory, CommunityConfig(keys.node), keys)
+    with community_directory.opened(directory) as community:
         community.log.append_local("community.created", {"name": name}, keys)
         _show({"community": keys.node, "node": keys.node}, as_json=as_json)
 
@@ -88,7 +88,7 @@ def invite(directory: Path, role: str, uses: int, address: str, snapshot: bool) 
     """Print an invitation, one JSON document. Anyone who has it can join: keep it secret."""
     from tallystick.community import KeyPair, build_snapshot, declare_floor
 
-    with community_place.opened(directory) as community:
+    with community_directory.opened(directory) as community:
         key = KeyPair.generate()
         data: dict[str, Any] = {"node": key.node, "role": role, "uses": uses}
         event = community.log.append_local("community.member.invited", data, community.keys)
@@ -140,7 +140,7 @@ def append(directory: Path, type_: str, payload: str, offline: bool, as_json: bo
 
     data = canonical.parse(sys.stdin.buffer.read() if payload == "-" else payload)
     canonical.check(data)
-    with community_place.opened(directory, offline=offline) as community:
+    with community_directory.opened(directory, offline=offline) as community:
         event = community_sync.append(community, type_, data, offline=offline)
         _show({"event_id": event.event_id, "lamport": event.lamport, "seq": event.seq}, as_json=as_json)
 
@@ -212,13 +212,13 @@ def emergency(directory: Path, state: str) -> None:
 @options.as_json
 def status(directory: Path, members: bool, verify: bool, as_json: bool) -> int:
     """Show the state of a community: counted events, clocks, forks, and the fingerprint that equal nodes share."""
-    if verify and (wrong := community_place.problems(directory)):  # a damaged log may not even open
+    if verify and (wrong := community_directory.problems(directory)):  # a damaged log may not even open
         _show_problems(wrong, as_json=as_json)
         return 1
-    with community_place.opened(directory) as community:
+    with community_directory.opened(directory) as community:
         if not members:
             checked: dict[str, Any] = {"problems": []} if verify else {}
-            _show(community_place.facts(community) | checked, as_json=as_json)
+            _show(community_directory.facts(community) | checked, as_json=as_json)
             return 0
         rows = community.engine.states()["members"]
         if as_json:

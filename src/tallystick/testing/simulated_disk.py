@@ -311,7 +311,7 @@ class SimulatedDisk:
         self._require_dir(path)
         self.do("sync_dir", path, 0)
 
-    def lock(self, path: str, *, alone: bool = False) -> Lock:
+    def lock(self, path: str, *, file_only: bool = False) -> Lock:
         path = self._path(path)
         if path in self._locks:
             raise errors.StoreLocked(path=path, owner=f"pid {os.getpid()}")

@@ -1,12 +1,10 @@
-"""The log in memory: the model that every other engine is tested against. Nothing is durable."""
+"""The log in memory: the reference for the other engines. Nothing is durable."""
 
 from __future__ import annotations
 
-import bisect
-import secrets
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from tallystick.engines.memory.engine import MemoryLog, open_memory
 
+<<<<<<< HEAD
 import msgspec
 
 from tallystick import errors
@@ -15,7 +13,7 @@ from tallystick.engines.tables.owned import MemoryDatabase, OwnedTables
 from tallystick.event.model import Event
 from tallystick.store import capabilities, checked, leases, transfer
 from tallystick.store.checkpoints import Checkpoint
-from tallystick.store.combining import apart
+from tallystick.store.combining import commit_or_split
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import MemoryDamage
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
@@ -147,7 +145,7 @@ class MemoryLog:
         self._closed = False
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        return apart(self._commit, transactions)
+        return commit_or_split(self._commit, transactions)
 
     def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         with self._changed:
@@ -381,3 +379,6 @@ class MemoryLog:
 def open_memory(url: str, *, readonly: bool, create: bool, profile: str | None, clock: Callable[[], int]) -> MemoryLog:
     """A new, empty log, whatever the rest of the URL is. It can be written even if `readonly` is asked for."""
     return MemoryLog(profile=profile or "plain", clock=clock)
+=======
+__all__ = ["MemoryLog", "open_memory"]
+>>>>>>> 9d4b56b6a9ff3d4ca10a105c39a7df123ec2bb34
