@@ -179,13 +179,8 @@ class StoreFile:
         if status is not None and status.st_nlink > 1:
             reason = f"the file has {status.st_nlink} names (hard links), each with a write-ahead log of its own"
             raise errors.UnknownUrl(url=self.url, reason=f"{reason}: remove the others, or copy the file")
-<<<<<<< HEAD
         if status is not None and is_file_mount(self.path):
-            reason = "the file alone is mounted here, so that its write-ahead log would be seen under this name only"
-=======
-        if status is not None and is_mounted_alone(self.path):
             reason = "only the file is mounted here, so that its write-ahead log would be visible under this name only"
->>>>>>> 9d4b56b6a9ff3d4ca10a105c39a7df123ec2bb34
             raise errors.UnknownUrl(url=self.url, reason=f"{reason}: mount its directory")
         if status is None or status.st_size == 0:
             require_unmarked(self.path, mark.load(self.path))
