@@ -17,14 +17,14 @@ from tallystick.testing import postgres
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """The URL of a new database, as its superuser."""
+    """The URL of a new database, for its superuser."""
     with postgres.database() as url:
         yield url
 
 
 @pytest.fixture
 def reopen(url: str) -> Iterator[Callable[..., Store]]:
-    """Open the store of this test, as often as asked; all are closed at the end."""
+    """Open the store of this test, as often as needed. All handles are closed at the end."""
     opened: list[Store] = []
 
     def open_(**options: Any) -> Store:
@@ -44,7 +44,7 @@ def store(reopen: Callable[..., Store]) -> Store:
 
 @pytest.fixture
 def connect(url: str) -> Iterator[Callable[..., psycopg.Connection[Any]]]:
-    """A connection past the engine, under a role of the store; the superuser's without one."""
+    """A connection without the engine, under a role of the store; without one, as the superuser."""
     opened: list[psycopg.Connection[Any]] = []
 
     def open_(role: str | None = None, **options: Any) -> psycopg.Connection[Any]:
@@ -61,13 +61,13 @@ def connect(url: str) -> Iterator[Callable[..., psycopg.Connection[Any]]]:
 
 @pytest.fixture
 def login(url: str, store: Store) -> Iterator[Callable[..., str]]:
-    """Make a role that can log in and is granted roles of the store; gives the URL to log in with."""
+    """Create a role that can log in and has roles of the store. Returns the URL to log in with."""
     with ExitStack() as made:
         yield lambda *roles: made.enter_context(postgres.login(url, *roles))
 
 
 def wait_for_a_lock(connect: Callable[..., psycopg.Connection[Any]]) -> None:
-    """Wait until somebody in this database waits for a lock."""
+    """Wait until a session in this database waits for a lock."""
     connection, deadline = connect(), time.monotonic() + 30
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     while connection.execute(waiting).fetchone() == (0,):

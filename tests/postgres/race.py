@@ -43,7 +43,7 @@ _STORED = "SELECT position, org FROM tally.events ORDER BY position"
 
 
 class Race(msgspec.Struct, frozen=True, kw_only=True):
-    """How hard it is raced. `idle` leaves a transaction open in another database all the while."""
+    """How hard the race is. `idle` leaves a transaction open in another database the whole time."""
 
     events: int = 10_000
     writers: int = 8
@@ -75,7 +75,7 @@ class Finish(msgspec.Struct):
 
 
 class Reader(Protocol):
-    """Somebody who follows the log: the positions behind `after`, and where to go on."""
+    """A follower of the log: the positions after `after`, and where to continue."""
 
     def page(self, after: int) -> tuple[list[int], int]: ...
     def close(self) -> None: ...
@@ -97,7 +97,7 @@ class StoreReader:
 
 
 class NaiveReader:
-    """WRONG: everything visible behind the last position seen."""
+    """WRONG: everything visible after the last position seen."""
 
     def __init__(self, url: str, org: str | None) -> None:
         self._org = org
@@ -161,12 +161,12 @@ class _Writer:
         return f"race/{type(self).__name__.lower().strip('_')}-{self.number}"
 
     def pause_s(self) -> float:
-        """How long to wait somewhere in the middle."""
+        """How long to wait in the middle."""
         often, factor = _LONG_PAUSE
         return self.dice.random() * _PAUSE_S * (factor if self.dice.random() < often else 1)
 
     def run(self) -> None:
-        """Append until enough is stored, whatever happens to the connection."""
+        """Append until enough is stored, even if the connection is lost."""
         while not self.stop():
             with suppress(psycopg.OperationalError), psycopg.connect(self.url) as connection:
                 self.seq, self.link = self._end(connection)
@@ -204,7 +204,7 @@ class _Writer:
 
 
 class _ByFunction(_Writer):
-    """As a service does: one event after the other in one transaction."""
+    """As a service does it: several single events in one transaction."""
 
     def write(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute("SET LOCAL ROLE tally_app")
@@ -215,7 +215,7 @@ class _ByFunction(_Writer):
 
 
 class _ByInsert(_Writer):
-    """The owner, by a plain INSERT that takes its time after drawing its position."""
+    """The owner, with a plain INSERT that waits after drawing its position."""
 
     def write(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute("SET LOCAL ROLE tally_owner")
@@ -225,7 +225,7 @@ class _ByInsert(_Writer):
 
 
 class _ByCopy(_Writer):
-    """A superuser, by COPY: nobody else can, because of row-level security."""
+    """A superuser, with COPY, which row-level security allows nobody else."""
 
     def write(self, connection: psycopg.Connection[Any]) -> None:
         with connection.cursor().copy(_COPY) as copy:
@@ -239,7 +239,7 @@ class _ByCopy(_Writer):
 
 
 class _ByStore(_Writer):
-    """Through the store itself: batches over two streams, whose outcome it finds out when its connection is killed."""
+    """Through the store: batches over two streams. If its connection is killed, it finds out what happened."""
 
     def run(self) -> None:
         with tallystick.open(self.url) as store:
@@ -261,7 +261,7 @@ _KINDS: tuple[type[_Writer], ...] = (_ByFunction, _ByInsert, _ByCopy, _ByStore)
 
 
 def run(url: str, race: Race, *, reader: Callable[[str, str | None], Reader] = StoreReader) -> Finish:
-    """Race writers against two readers on a new store at `url`, as a role that may do everything."""
+    """Race writers against two readers on a new store at `url`, with a role that may do everything."""
     tallystick.open(url).close()
     enough, done = threading.Event(), threading.Event()
     seen: dict[str | None, list[int]] = {None: [], WATCHED: []}
@@ -283,7 +283,7 @@ def run(url: str, race: Race, *, reader: Callable[[str, str | None], Reader] = S
 
 
 class _Thread:
-    """A thread whose failure is ours."""
+    """A thread whose failure fails the test."""
 
     def __init__(self, work: Callable[..., None], *values: Any) -> None:
         self._failure: BaseException | None = None
@@ -297,7 +297,7 @@ class _Thread:
             self._failure = failure
 
     def finish(self) -> None:
-        """Wait for it, and raise what it raised."""
+        """Wait for the thread, and raise its error."""
         self._thread.join(_GIVE_UP_S)
         assert not self._thread.is_alive(), "a thread of the race hangs"
         if self._failure is not None:
@@ -314,7 +314,7 @@ def _idle_transaction(url: str) -> Iterator[None]:
 
 
 def _watch(url: str, race: Race, enough: threading.Event, killed: list[int]) -> None:
-    """Kill a writer's server process now and then, and say when enough is stored."""
+    """Kill a writer's server process from time to time, and report when enough is stored."""
     dice = random.Random(race.seed)
     deadline = time.monotonic() + _GIVE_UP_S
     with psycopg.connect(url, autocommit=True) as connection:
@@ -333,7 +333,7 @@ def _watch(url: str, race: Race, enough: threading.Event, killed: list[int]) -> 
 def _follow(
     url: str, make: Callable[[str, str | None], Reader], org: str | None, seen: list[int], done: threading.Event
 ) -> None:
-    """Read until the writers are done and nothing is left."""
+    """Read until the writers have ended and everything is read."""
     reader = make(url, org)
     after, quiet = 0, 0
     try:
