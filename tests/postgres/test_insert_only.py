@@ -232,7 +232,7 @@ def test_a_role_without_rights_is_told_so(store: Store, url: str, login: Callabl
 def test_a_server_that_could_break_a_promise_is_refused(
     url: str, store: Store, connect: Connect, change: str, reason: str
 ) -> None:
-    """CP-04, CP-10, LH-07: a cached sequence, a role that bypasses row security, unsynced commits: the store is not opened."""
+    """CP-04, CP-10, LH-07: opening fails with a cached sequence, a role past row security, or unsynced commits."""
     connection = connect()
     name = connection.info.dbname
     connection.execute(change.format(name))  # type: ignore[arg-type]

@@ -58,7 +58,7 @@ def _calls() -> Iterator[str]:
 
 @pytest.mark.parametrize("role", ["tally_app", "tally_reader"])
 def test_the_roles_that_use_a_store_cannot_maintain_it(maintained: Store, login: Callable[..., str], role: str) -> None:
-    """CP-01, settled 18: no right to change, empty or delete what maintenance keeps, or to call a function that does."""
+    """CP-01, settled 18: it may not change, empty or delete what maintenance keeps, or call a function that does."""
     with psycopg.connect(login(role), autocommit=True) as connection:
         for statement in _calls():
             with pytest.raises(psycopg.errors.InsufficientPrivilege):

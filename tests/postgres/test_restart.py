@@ -84,7 +84,7 @@ def test_a_standby_reads_what_is_published(server: Server, place: Path) -> None:
 
 
 def test_a_logical_replica_is_refused(server: Server) -> None:
-    """CP-04: a logical replica has no locks, and rows come in the order of commits: a follower would miss late events."""
+    """CP-04: a logical replica has no locks, and rows in the order of commits, so followers would miss events."""
     with psycopg.connect(server.url, autocommit=True) as admin:
         admin.execute("ALTER SYSTEM SET wal_level = logical")
     server.crash()

@@ -15,7 +15,7 @@ from tallystick.engines.tables.owned import MemoryDatabase, OwnedTables
 from tallystick.event.model import Event
 from tallystick.store import capabilities, checked, leases, transfer
 from tallystick.store.checkpoints import Checkpoint
-from tallystick.store.combining import apart
+from tallystick.store.combining import commit_or_split
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import MemoryDamage
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
@@ -147,7 +147,7 @@ class MemoryLog:
         self._closed = False
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        return apart(self._commit, transactions)
+        return commit_or_split(self._commit, transactions)
 
     def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         with self._changed:

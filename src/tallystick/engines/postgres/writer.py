@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,10 +22,10 @@ from tallystick.engines.postgres.inline import InlineCommit, require_drawn
 from tallystick.engines.postgres.ledger_view import LedgerQueries, LockedView, of_another_org
 from tallystick.engines.postgres.opener import Login
 from tallystick.engines.postgres.shortcuts import Shortcuts
-from tallystick.event import canonical, limits, names
+from tallystick.event import canonical, names
 from tallystick.event.model import InDraft, InRow
 from tallystick.store import leases
-from tallystick.store.combining import apart, by_bytes, commit_each, halves
+from tallystick.store.combining import commit_each, commit_groups, halves
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.leases import Lease
 from tallystick.store.ledger import Holder, Ledger
@@ -60,7 +59,7 @@ class Writer:
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """An outcome for each transaction, durable before it is returned."""
-        return commit_each(by_bytes(list(transactions), limits.COMMIT_BYTES_MAX), partial(apart, self._settled))
+        return commit_groups(list(transactions), self._settled)
 
     def _settled(self, group: Sequence[Transaction]) -> list[Outcome]:
         """The outcomes of a group, even if the connection is lost meanwhile."""

@@ -40,7 +40,7 @@ from tallystick.event import limits
 from tallystick.event.model import Event
 from tallystick.store import capabilities, checked, leases
 from tallystick.store.checkpoints import Checkpoints
-from tallystick.store.combining import apart
+from tallystick.store.combining import commit_or_split
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, put_on_record, with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
@@ -126,7 +126,7 @@ class SqliteLog(Receiver):
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        return apart(self._commit, transactions)
+        return commit_or_split(self._commit, transactions)
 
     def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         holder = self._require_writable()

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager, suppress
 import msgspec
 
 from tallystick import errors
-from tallystick.engines.mounts import is_mounted_alone
+from tallystick.engines.mounts import is_file_mount
 from tallystick.engines.sqlite import authorizer, mark, migrations, statements, survey
 from tallystick.engines.sqlite.locks import Presence
 from tallystick.engines.sqlite.opening_inspection import READING, Finding, is_marked, keep_aside, look, require_unmarked
@@ -172,7 +172,7 @@ class Opening:
         if status is not None and status.st_nlink > 1:
             reason = f"the file has {status.st_nlink} names (hard links), each with a write-ahead log of its own"
             raise errors.UnknownUrl(url=self.url, reason=f"{reason}: remove the others, or copy the file")
-        if status is not None and is_mounted_alone(self.path):
+        if status is not None and is_file_mount(self.path):
             reason = "the file alone is mounted here, so that its write-ahead log would be seen under this name only"
             raise errors.UnknownUrl(url=self.url, reason=f"{reason}: mount its directory")
         if status is None or status.st_size == 0:
