@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import psycopg
@@ -22,18 +22,18 @@ def url() -> Iterator[str]:
         yield url
 
 
+@contextmanager
+def handles(url: str) -> Iterator[Callable[..., Store]]:
+    """Open a store, as often as needed. All handles are closed at the end."""
+    with ExitStack() as opened:
+        yield lambda **options: opened.enter_context(tallystick.open(url, **options))
+
+
 @pytest.fixture
 def reopen(url: str) -> Iterator[Callable[..., Store]]:
-    """Open the store of this test, as often as needed. All handles are closed at the end."""
-    opened: list[Store] = []
-
-    def open_(**options: Any) -> Store:
-        opened.append(tallystick.open(url, **options))
-        return opened[-1]
-
-    yield open_
-    for store in opened:
-        store.close()
+    """Open the store of this test, as often as needed."""
+    with handles(url) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tallystick.testing import upkeep
 from tallystick.testing.contract.projections import fill
 from tallystick.testing.shop import PAID, PLACED, order_event
 
-from .conftest import wait_for_a_lock
+from .conftest import handles, wait_for_a_lock
 
 Connect = Callable[..., psycopg.Connection[Any]]
 Reopen = Callable[..., Store]
@@ -26,16 +26,8 @@ Reopen = Callable[..., Store]
 @pytest.fixture
 def project(login: Callable[..., str]) -> Iterator[Reopen]:
     """Open the store as a login that may only run projections."""
-    url = login("tally_projector")
-    opened: list[Store] = []
-
-    def open_(**options: Any) -> Store:
-        opened.append(tallystick.open(url, **options))
-        return opened[-1]
-
-    yield open_
-    for store in opened:
-        store.close()
+    with handles(login("tally_projector")) as opened:
+        yield opened
 
 
 class OpenOrders(TableProjection):
