@@ -20,7 +20,7 @@ def test_an_append_works_after_the_server_has_forgotten_its_statements(store: St
     store.append("order/a", NewEvent("thing.done", {}))
     connections = store.log._connections
     assert isinstance(connections, ServerConnections)
-    with connections.using() as connection:
+    with connections.connection() as connection:
         connection.execute("DEALLOCATE ALL")
     assert store.append("order/a", NewEvent("thing.done", {}), expected=1).last_seq == 2
 
@@ -67,7 +67,7 @@ def test_one_thread_uses_one_connection_and_many_share_few(reopen: Callable[...,
     assert isinstance(connections, ServerConnections)
     used = set()
     for _ in range(20):
-        with connections.using() as connection:
+        with connections.connection() as connection:
             used.add(connection.info.backend_pid)
     assert len(used) == 1
 

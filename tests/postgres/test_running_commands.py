@@ -67,10 +67,10 @@ def test_of_racing_requests_exactly_one_wins(
 def _round_trips(store: Store, work: Callable[[], object]) -> int:
     """How often the client waited for the server, by the trace of the protocol."""
     with tempfile.TemporaryFile() as trace:
-        with store.log._connections.given() as connection:  # type: ignore[attr-defined]
+        with store.log._connections.raw_connection() as connection:  # type: ignore[attr-defined]
             connection.pgconn.trace(trace.fileno())
         work()
-        with store.log._connections.given() as connection:  # type: ignore[attr-defined]
+        with store.log._connections.raw_connection() as connection:  # type: ignore[attr-defined]
             connection.pgconn.untrace()
         trace.seek(0)
         return trace.read().count(b"ReadyForQuery")

@@ -86,7 +86,7 @@ class Writer:
         """Try again after deadlocks and the like: the server rolled them back, so nothing happened."""
         for attempt in range(_ATTEMPTS):
             try:
-                with self._connections.given() as connection:
+                with self._connections.raw_connection() as connection:
                     return self._once(connection, group, again)
             except translate.AGAIN:
                 if attempt == _ATTEMPTS - 1:
