@@ -119,7 +119,7 @@ def test_what_does_not_follow_is_refused(
     with pytest.MonkeyPatch.context() as patched, pytest.raises(errors.TallyError):
         _handing(patched, statement, change)
         if statement == "append_batch":
-            patched.setattr(Writer, "_judged", _not_that_way)
+            patched.setattr(Writer, "_commit_by_ledger", _not_that_way)
         shared.append(stream, EVENTS)
     assert len(handed) == 3
     assert shared.head() == head

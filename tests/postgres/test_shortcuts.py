@@ -22,13 +22,13 @@ TWO = [NewEvent("thing.done", {"n": 1}), NewEvent("thing.done", {"n": 2})]
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The streams of the batches about which the ledger had to ask the database."""
     streams: list[str] = []
-    judged = Writer._judged
+    judged = Writer._commit_by_ledger
 
     def noted(self: Writer, connection: Any, group: Any, again: bool) -> Any:
         streams.extend(write.stream for transaction in group for write in transaction.writes)
         return judged(self, connection, group, again)
 
-    monkeypatch.setattr(Writer, "_judged", noted)
+    monkeypatch.setattr(Writer, "_commit_by_ledger", noted)
     return streams
 
 
