@@ -127,4 +127,4 @@ def summed(connections: ReadConnections, asked: summing.Asked, *, until: int) ->
     is_kept = not asked.key.startswith(BY_PAYLOAD)  # an erased event has no key there
     hidden = connections.org is not None  # a tenant need not see the facts about its events
     values = {"until": until, "types": list(asked.types), "erased": is_kept, "hidden": hidden}
-    return connections.answer(query, values)
+    return connections.fetch(query, values)
