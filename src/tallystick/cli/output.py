@@ -60,7 +60,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         grid.add_column(heading, overflow="fold")
     for row in rows:
         grid.add_row(*(_cell(value) for value in row))
-    _print(grid)
+    render(grid)
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> None:
@@ -72,7 +72,7 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> None:
     grid.add_column(overflow="fold")
     for name, value in pairs:
         grid.add_row(name, _cell(value))
-    _print(grid)
+    render(grid)
 
 
 def _cell(value: Any) -> Any:
@@ -81,16 +81,17 @@ def _cell(value: Any) -> Any:
     return Text("" if value is None else printable(str(value)))
 
 
-def _print(grid: Any) -> None:
+def render(content: Any) -> None:
+    """Print something of rich. If stdout is not a terminal, it is as wide as it needs to be."""
     from rich.console import Console
 
     terminal = sys.stdout.isatty()
     console = Console(file=sys.stdout, width=None if terminal else _WIDE, highlight=False, legacy_windows=False)
     if terminal:
-        console.print(grid)
+        console.print(content)
         return
     with console.capture() as captured:
-        console.print(grid)
+        console.print(content)
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
