@@ -116,7 +116,7 @@ def test_a_summary_is_computed_by_the_database(tally, filled, lines):
     by_sql = tally("rebuild", filled, "shop_views:Counted", "--on", "sql", "--json")
     if filled.startswith("files:"):
         assert by_sql.exit_code == 1
-        assert "the engine files is no SQL database" in by_sql.stderr
+        assert "the engine files is not an SQL database" in by_sql.stderr
         return
     (there,) = lines(by_sql)
     assert (there["on"], there["why"], there["rows"]) == ("sql", "chosen with --on", 2)
@@ -127,7 +127,7 @@ def test_what_sql_cannot_compute_is_said(tally, filled):
     """PIPE-04: a database can run neither an upcaster nor a projection written in Python."""
     of_python = tally("rebuild", filled, "shop_views:Visits", "--on", "sql")
     assert of_python.exit_code == 1
-    assert "it is written in Python" in of_python.stderr or "is no SQL database" in of_python.stderr
+    assert "it is written in Python" in of_python.stderr or "is not an SQL database" in of_python.stderr
     through = tally("rebuild", filled, "shop_views:Counted", "--catalog", "shop_views:catalog")
     assert through.exit_code == 0, through.stderr
     assert "Python folds this summary: an upcaster" in through.stderr

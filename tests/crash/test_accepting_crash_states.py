@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import tallystick
-from tallystick.engines.files.place import accept_loss_files
+from tallystick.engines.files.directory import accept_loss_files
 from tallystick.store.damage import problem_of
 from tallystick.store.verify import verify
 from tallystick.testing.crash_states import crash_states

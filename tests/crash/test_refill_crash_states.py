@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tallystick import Store
-from tallystick.engines.files.place import refill_files
+from tallystick.engines.files.directory import refill_files
 from tallystick.event.model import Event
 from tallystick.store.refill import StoreDonor
 from tallystick.store.verify import verify

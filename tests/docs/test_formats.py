@@ -136,7 +136,7 @@ def test_the_sizes_on_the_file_log_page_are_right() -> None:
     assert f"Segment header, {segment.SIZE} bytes" in text
     assert f"| {segment.SIZE - 32} | 32 | SHA-256 of the {segment.SIZE - 32} bytes before |" in text
     assert f"| {segment.SIZE_MAX - 32} | 32 | SHA-256 of the {segment.SIZE_MAX - 32} bytes before |" in text
-    assert f"at {segment.SIZE_MAX}, stand gzip members" in text
+    assert f"at {segment.SIZE_MAX}, come gzip members" in text
     assert f"about {compressed.MEMBER_BYTES >> 10} KiB" in text
     assert f"| {frame.HEADER_SIZE} | length | body |" in text
     assert f"two slots of {mark.SLOT_BYTES} bytes" in text

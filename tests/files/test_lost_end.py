@@ -11,7 +11,7 @@ import pytest
 
 import tallystick
 from tallystick import errors, state
-from tallystick.engines.files.place import accept_loss_files
+from tallystick.engines.files.directory import accept_loss_files
 from tallystick.projections import Live
 from tallystick.store.verify import verify
 from tallystick.testing.builders import events

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import tallystick
 from tallystick import NO_STREAM, NewEvent, errors
 from tallystick.cli.main import tally
-from tallystick.engines.files.place import accept_loss_files
+from tallystick.engines.files.directory import accept_loss_files
 from tallystick.server.service import open_service
 from tallystick.server.settings import Settings
 from tallystick.server.tokens import Tokens

@@ -12,7 +12,7 @@ import pytest
 
 import tallystick
 from tallystick import NewEvent
-from tallystick.engines.files.place import refill_files
+from tallystick.engines.files.directory import refill_files
 from tallystick.event import line as ndjson
 from tallystick.state.erasing import erase
 from tallystick.store.idempotency import ERASED_RESPONSE, CommandKey, CommandRecord

@@ -15,7 +15,7 @@ import tallystick
 import tallystick.aio
 from tallystick import errors
 from tallystick.cli.main import COMMANDS
-from tallystick.engines.files.place import open_files
+from tallystick.engines.files.directory import open_files
 from tallystick.engines.postgres.engine import open_postgres
 from tallystick.engines.sqlite.engine import open_sqlite
 from tallystick.event import profiles

@@ -22,7 +22,8 @@ class OpenCommunity:
     def __init__(
         self, directory: Path, config: CommunityConfig, keys: KeyPair, log: EventLog, own_head: OwnHead
     ) -> None:
-        from tallystick.community import ChatView, MarketplaceView, MembersView, ReplayEngine, SnapshotStore
+        from tallystick.community import ReplayEngine, SnapshotStore
+        from tallystick.community.views import shipped_views
 
         self.directory = directory
         self.config = config
@@ -31,14 +32,7 @@ class OpenCommunity:
         self.own_head = own_head
         self.snapshots: SnapshotStore = SnapshotStore(directory / "snapshots", config.community_id)
         self.engine: ReplayEngine = ReplayEngine(log)
-        members = MembersView(lambda: log.replica.roster)
-        self.engine.register_all(
-            {
-                "chat": (ChatView(), ChatView.types),
-                "marketplace": (MarketplaceView(), MarketplaceView.types),
-                "members": (members, MembersView.types),
-            }
-        )
+        self.engine.register_all(shipped_views(lambda: log.replica.roster))
         if config.base is not None:
             began = self.snapshots.read(config.base)
             self.engine.restart(began.states, floor=began.base.floor)

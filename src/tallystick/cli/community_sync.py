@@ -202,7 +202,7 @@ def listen(directory: Path, how: Listening) -> None:
         config = uvicorn.Config(
             server.app(),
             log_level="warning",
-            http=idle_timeout.Connection,
+            http=idle_timeout.IdleTimeoutConnection,
             ws="none",
             limit_concurrency=idle_timeout.CONNECTIONS_MAX,
             access_log=False,

@@ -44,6 +44,7 @@ class ReadConnections(Protocol):
     birthplace: OwnerProcess
 
     def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
+    def value(self, name: str, values: Any = ()) -> Any: ...
     def answer(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]: ...
     def using(self) -> AbstractContextManager[psycopg.Connection[Any]]: ...
     def transaction(self) -> AbstractContextManager[psycopg.Connection[Any]]: ...
@@ -69,6 +70,11 @@ class _ReadStatements:
     def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]:
         """The rows of a statement. If the connection is lost, it is sent a second time."""
         return self.answer(statements.named(name), values)
+
+    def value(self, name: str, values: Any = ()) -> Any:
+        """The one value that a statement returns."""
+        ((value,),) = self.rows(name, values)
+        return value
 
     def answer(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]:
         """As `rows`, for a statement that was put together."""
@@ -101,7 +107,7 @@ class _ReadStatements:
             self._own.connection = before
 
 
-class Connections(_ReadStatements):
+class ServerConnections(_ReadStatements):
     """Connections to one database under one role. `org` limits everything they see to one tenant.
 
     `pooled` says that a pooler is in front of the server.
@@ -326,7 +332,7 @@ class Connections(_ReadStatements):
 class TenantConnections(_ReadStatements):
     """A service's connections, which become a tenant's reader for one transaction each."""
 
-    def __init__(self, shared: Connections, org: str) -> None:
+    def __init__(self, shared: ServerConnections, org: str) -> None:
         super().__init__()
         self.url = shared.url
         self.address = shared.address

@@ -12,7 +12,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines.postgres import statements
-from tallystick.engines.postgres.connections import Connections
+from tallystick.engines.postgres.connections import ServerConnections
 from tallystick.engines.postgres.transactions import Transactions
 from tallystick.store import row_checks
 from tallystick.store.checkpoints import Checkpoint
@@ -22,7 +22,7 @@ from tallystick.store.deadletters import DeadLetter, LetterCounts
 class PostgresCheckpoints:
     """The checkpoints of one database. `readonly_reason` says why this handle may not write them."""
 
-    def __init__(self, connections: Connections, *, readonly_reason: str | None) -> None:
+    def __init__(self, connections: ServerConnections, *, readonly_reason: str | None) -> None:
         self._connections = connections
         self._readonly_reason = readonly_reason
 

@@ -14,9 +14,9 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import arrays, commands, statements, translate, views
-from tallystick.engines.postgres.connections import MAINTENANCE, SERVICE, Connections, ReadConnections
+from tallystick.engines.postgres.connections import MAINTENANCE, SERVICE, ReadConnections, ServerConnections
 from tallystick.event import canonical, chain
-from tallystick.event.model import Row
+from tallystick.event.model import InDraft, InRow, Row
 from tallystick.store import facts
 from tallystick.store.commit import Transaction
 from tallystick.store.maintenance import Maintenance, Reclaimed
@@ -70,7 +70,7 @@ def require_named(transaction: Transaction) -> None:
     if asked is None:
         return
     drafts = (draft for write in transaction.writes for draft in write.drafts)
-    named = Named((kind, id_, payload) for kind, _, id_, _, payload, *_ in drafts)
+    named = Named((draft[InDraft.type], draft[InDraft.id], draft[InDraft.payload]) for draft in drafts)
     for cut in asked.cuts:
         if (cut.stream, cut.through, cut.link.hex()) not in named.cuts:
             raise errors.PruneRefused(stream=cut.stream, before=cut.through + 1, reason=_NOT_NAMED)
@@ -113,7 +113,7 @@ def maintain(connection: psycopg.Connection[Any], asked: Maintenance, rows: list
         views.drop_within(connection, projection, [key])
     if not needs_role(asked):
         return
-    named = Named((kind, id_, payload) for _, _, _, kind, _, id_, _, payload, *_ in rows)
+    named = Named((row[InRow.type], row[InRow.id], row[InRow.payload]) for row in rows)
     connection.execute(statements.named("become_maintenance"))
     for erasure in asked.erasures:
         fact = named.erasures.get((erasure.stream, erasure.seq, erasure.checksum.hex()), bytes(16))
@@ -162,10 +162,10 @@ class PostgresSnapshots:
         return [id_ for (id_,) in self._connections.rows("list_snapshots")]
 
     def size(self) -> int:
-        return int(self._connections.rows("snapshots_size")[0][0])
+        return int(self._connections.value("snapshots_size"))
 
 
-def reclaim(connections: Connections, progress: Callable[[int], None], *, allowed: bool) -> Reclaimed:
+def reclaim(connections: ServerConnections, progress: Callable[[int], None], *, allowed: bool) -> Reclaimed:
     """Vacuum the tables that maintenance changes, and report what was done, or why nothing was.
 
     Pruned or erased rows stay in the table until then. A vacuum frees their space for new rows, while readers and
@@ -177,7 +177,7 @@ def reclaim(connections: Connections, progress: Callable[[int], None], *, allowe
     return Reclaimed(tuple(done), before, _size(connections))
 
 
-def _vacuum(connections: Connections) -> list[str]:
+def _vacuum(connections: ServerConnections) -> list[str]:
     warnings: list[str] = []
 
     def note(notice: psycopg.errors.Diagnostic) -> None:
@@ -194,5 +194,5 @@ def _vacuum(connections: Connections) -> list[str]:
     return warnings or [f"vacuumed {', '.join(TABLES)}"]
 
 
-def _size(connections: Connections) -> int:
-    return int(connections.rows("table_sizes", (list(TABLES),))[0][0])
+def _size(connections: ServerConnections) -> int:
+    return int(connections.value("table_sizes", (list(TABLES),)))

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from tallystick import errors
 from tallystick.engines.postgres import statements
-from tallystick.engines.postgres.connections import Connections, ReadConnections
+from tallystick.engines.postgres.connections import ReadConnections, ServerConnections
 
 _ASK_AGAIN_S = 0.002
 _ASK_TIMES = 10
@@ -141,7 +141,7 @@ class HeadPublisher:
     A standby has no locks to look at and reads what is published; a reader that has just started begins there.
     """
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: ServerConnections) -> None:
         self._connections = connections
         self._changed = threading.Condition()
         self._dirty = False

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,14 +17,15 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import batches, commands, damage, maintenance, statements, transfers, translate
 from tallystick.engines.postgres.batches import PROVISIONAL
-from tallystick.engines.postgres.connections import CONTROL, MAINTENANCE, Connections
+from tallystick.engines.postgres.connections import CONTROL, MAINTENANCE, ServerConnections
 from tallystick.engines.postgres.inline import InlineCommit, require_drawn
 from tallystick.engines.postgres.ledger_view import LedgerQueries, LockedView, of_another_org
 from tallystick.engines.postgres.opener import Login
 from tallystick.engines.postgres.shortcuts import Shortcuts
-from tallystick.event import canonical, limits, names
+from tallystick.event import canonical, names
+from tallystick.event.model import InDraft, InRow
 from tallystick.store import leases
-from tallystick.store.combining import apart, by_bytes, commit_each, halves
+from tallystick.store.combining import commit_each, commit_groups, halves
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.leases import Lease
 from tallystick.store.ledger import Holder, Ledger
@@ -42,7 +42,7 @@ class Writer:
 
     def __init__(
         self,
-        connections: Connections,
+        connections: ServerConnections,
         *,
         holder: Holder,
         clock: Callable[[], int],
@@ -59,7 +59,7 @@ class Writer:
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """An outcome for each transaction, durable before it is returned."""
-        return commit_each(by_bytes(list(transactions), limits.COMMIT_BYTES_MAX), partial(apart, self._settled))
+        return commit_groups(list(transactions), self._settled)
 
     def _settled(self, group: Sequence[Transaction]) -> list[Outcome]:
         """The outcomes of a group, even if the connection is lost meanwhile."""
@@ -106,21 +106,16 @@ class Writer:
 
     def receive(self, part: Received) -> None:
         """Write a part of another store's log."""
-        self._require(MAINTENANCE)
+        self._login.require(MAINTENANCE, url=self._connections.url)
         transfers.write(self._connections, part, recorded=self._clock())
 
     def forget(self, before: int, limit: int) -> int:
         """Delete up to `limit` records of commands that took effect before a time."""
-        self._require(MAINTENANCE)
+        self._login.require(MAINTENANCE, url=self._connections.url)
         with self._connections.transaction() as connection:
             connection.execute(statements.named("become_maintenance"))
             row = connection.execute(statements.named("forget_commands_before"), (before, limit)).fetchone()
         return int(row[0]) if row else 0
-
-    def _require(self, role: str) -> None:
-        if role not in self._login.roles:
-            reason = f"the role that logs in is not a member of {role}"
-            raise errors.NotPermitted(url=self._connections.url, reason=reason)
 
     def close(self) -> None:
         """Give the leases back. What cannot be given back is taken over once this process is gone."""
@@ -149,8 +144,7 @@ class Writer:
             raise
         ledger.committed()
         for stream, head in ledger.heads.items() if len(ledger.heads) == 1 else ():
-            _, _, first_seq, *_ = ledger.rows[0]
-            self._shortcuts.ends.learn(stream, head, first_seq=first_seq)
+            self._shortcuts.ends.learn(stream, head, first_seq=ledger.rows[0][InRow.seq])
         return [batches.placed(outcome, first) for outcome in outcomes]
 
     def _beginning(self, group: Sequence[Transaction]) -> Callable[[psycopg.Connection[Any]], None]:
@@ -169,10 +163,10 @@ class Writer:
             if self._org is not None:
                 self._require_own_org(self._org, view, transaction)
             if _is_control(transaction):
-                self._require(CONTROL)
+                self._login.require(CONTROL, url=self._connections.url)
             if transaction.maintenance is not None:
                 if maintenance.needs_role(transaction.maintenance):
-                    self._require(MAINTENANCE)
+                    self._login.require(MAINTENANCE, url=self._connections.url)
                 maintenance.require_named(transaction)
             return ledger.judge(transaction)
         except errors.TallyError as refusal:
@@ -180,7 +174,7 @@ class Writer:
 
     def _require_own_org(self, org: str, view: LockedView, transaction: Transaction) -> None:
         for write in transaction.writes:
-            named = {canonical.decode(meta).get("org") for _, _, _, _, _, meta, _, _ in write.drafts}
+            named = {canonical.decode(draft[InDraft.meta]).get("org") for draft in write.drafts}
             if write.stream in view.foreign or named != {org}:
                 raise of_another_org(write, org)
         if transaction.command is not None and transaction.command.key.org != org:
@@ -244,7 +238,7 @@ def _left_of(transaction: Transaction, view: LockedView) -> Transaction:
 
     If the events were stored before the first attempt, the command has no record, and did not take effect.
     """
-    ids = [id_ for write in transaction.writes for _, _, id_, *_ in write.drafts]
+    ids = [draft[InDraft.id] for write in transaction.writes for draft in write.drafts]
     done = bool(ids) and all(view.find(id_) is not None for id_ in ids)
     if not done or (transaction.command is not None and view.command(transaction.command.key) is None):
         return transaction

@@ -23,7 +23,7 @@ _DOMAIN = pa.scalar(DOMAIN.encode())
 
 def column(batch: pa.RecordBatch, name: str) -> pa.Array:
     """A column of a batch; texts as bytes."""
-    found = batch.column(batch.schema.get_field_index(name))
+    found = batch.column(name)
     return found.view(pa.binary()) if pa.types.is_string(found.type) else found
 
 

@@ -148,7 +148,7 @@ async def _append(request: Request, parts: list[PartIn], size: int) -> Done:
     done = await _append_for(service, caller, parts, is_large=size > bodies.INLINE_BYTES_MAX)
     if not done.repeated:
         events = sum(len(part.events) for part in parts)
-        service.meter.appended(events=events, size=size, seconds=time.perf_counter() - began)
+        service.metrics.appended(events=events, size=size, seconds=time.perf_counter() - began)
     return done
 
 

@@ -17,7 +17,7 @@ LOOKED_MAX = 400_000
 LOOK_SECONDS = 0.5
 
 
-class Found(msgspec.Struct):
+class EventList(msgspec.Struct):
     """Events, newest first. Everything behind `reached` was looked at; older ones are asked for with it as cursor."""
 
     events: list[Event]
@@ -32,10 +32,10 @@ class Found(msgspec.Struct):
 
 def newest(
     store: Store, *, until: int | None = None, selection: Selection = EVERYTHING, limit: int = PAGE_EVENTS
-) -> Found:
+) -> EventList:
     """The newest `limit` events at or before a position, or as many as a bounded look finds."""
     end = store.head() if until is None else min(until, store.head())
-    found = Found([], end)
+    found = EventList([], end)
     window = limit
     ends = time.monotonic() + LOOK_SECONDS
     while found.reached > 0 and len(found.events) < limit:
@@ -46,7 +46,7 @@ def newest(
     return found
 
 
-def _look(store: Store, found: Found, selection: Selection, window: int, limit: int) -> None:
+def _look(store: Store, found: EventList, selection: Selection, window: int, limit: int) -> None:
     """Look one window further back; if it holds more than is wanted, the cursor stays in it."""
     last, first = found.reached, max(0, found.reached - window)
     seen: list[Event] = []

@@ -23,7 +23,7 @@ _PAGE = 2_000
 _KEY = "causation_id"
 
 
-class Story(msgspec.Struct):
+class CauseGraph(msgspec.Struct):
     """An event with what led to it and what followed, in columns of generations; edges go from cause to consequence."""
 
     event: Event
@@ -42,10 +42,10 @@ class Story(msgspec.Struct):
         return [[id_ for id_, at in self.depth.items() if at == level] for level in range(low, high + 1)]
 
 
-def story(store: Store, event: Event, *, reach: int = REACH) -> Story:
+def story(store: Store, event: Event, *, reach: int = REACH) -> CauseGraph:
     """The causes of an event, and its consequences within `reach` positions behind it."""
     own = ids.to_text(event.id)
-    found = Story(event=event, events={own: event}, depth={own: 0}, head=store.head())
+    found = CauseGraph(event=event, events={own: event}, depth={own: 0}, head=store.head())
     _find_causes(store, found, own)
     _find_consequences(store, found, own, min(max(reach, 1), REACH_MAX))
     return found
@@ -59,7 +59,7 @@ def cause_of(event: Event) -> str | None:
     return named if isinstance(named, str) else None
 
 
-def _find_causes(store: Store, found: Story, own: str) -> None:
+def _find_causes(store: Store, found: CauseGraph, own: str) -> None:
     effect = own
     for depth in range(1, CAUSES_MAX + 1):
         cause = cause_of(found.events[effect])
@@ -82,7 +82,7 @@ def _find(store: Store, id_: str) -> Event | None:
         return None
 
 
-def _find_consequences(store: Store, found: Story, own: str, reach: int) -> None:
+def _find_consequences(store: Store, found: CauseGraph, own: str, reach: int) -> None:
     after, until = found.event.position, min(found.event.position + reach, found.head)
     begun = {own}
     for page in store.pages(after=after, until=until, limit=_PAGE, over_holes=True, over_pruned=True):
@@ -97,7 +97,7 @@ def _find_consequences(store: Store, found: Story, own: str, reach: int) -> None
     found.reached = after
 
 
-def _add(found: Story, begun: set[str], cause: str, event: Event) -> None:
+def _add(found: CauseGraph, begun: set[str], cause: str, event: Event) -> None:
     id_ = ids.to_text(event.id)
     begun.add(id_)
     found.events[id_] = event
@@ -105,7 +105,7 @@ def _add(found: Story, begun: set[str], cause: str, event: Event) -> None:
     found.edges.append((cause, id_))
 
 
-def says(found: Story) -> str:
+def says(found: CauseGraph) -> str:
     """How far the look for consequences went, in words."""
     if found.full:
         return f"Stopped at {NODES_MAX} events, at position {found.reached:,}. Open one of them to go on from there."
@@ -115,7 +115,7 @@ def says(found: Story) -> str:
     return f"Looked at {behind:,} positions behind this event, up to {found.reached:,} of {found.head:,}."
 
 
-def drawing(found: Story, href: Any) -> dict[str, Any]:
+def drawing(found: CauseGraph, href: Any) -> dict[str, Any]:
     """The story as the graph module takes it. `href` makes the address of an event's page."""
     nodes: dict[str, Any] = {}
     for id_ in found.depth:

@@ -16,7 +16,7 @@ VALUE_CHARACTERS_MAX = 300
 _ABSENT = object()
 
 
-class Change(msgspec.Struct, frozen=True):
+class FieldChange(msgspec.Struct, frozen=True):
     """One field: `added`, `removed` or `changed`, with its value before and after as JSON."""
 
     kind: str
@@ -25,13 +25,13 @@ class Change(msgspec.Struct, frozen=True):
     after: str | None = None
 
 
-def between(before: Any, after: Any) -> tuple[list[Change], bool]:
+def between(before: Any, after: Any) -> tuple[list[FieldChange], bool]:
     """The changes from one state to the next, up to a bound; and whether there are more."""
     found = list(islice(_walk("", before, after), CHANGES_MAX + 1))
     return found[:CHANGES_MAX], len(found) > CHANGES_MAX
 
 
-def _walk(path: str, before: Any, after: Any) -> Iterator[Change]:
+def _walk(path: str, before: Any, after: Any) -> Iterator[FieldChange]:
     if type(before) is dict and type(after) is dict:
         for key in sorted(before.keys() | after.keys()):
             inner = f"{path}.{display.plain(key)}" if path else display.plain(key)
@@ -40,11 +40,11 @@ def _walk(path: str, before: Any, after: Any) -> Iterator[Change]:
         for index, (old, new) in enumerate(zip_longest(before, after, fillvalue=_ABSENT)):
             yield from _walk(f"{path}[{index}]", old, new)
     elif before is _ABSENT:
-        yield Change("added", path or "state", None, _text(after))
+        yield FieldChange("added", path or "state", None, _text(after))
     elif after is _ABSENT:
-        yield Change("removed", path or "state", _text(before), None)
+        yield FieldChange("removed", path or "state", _text(before), None)
     elif type(before) is not type(after) or before != after:
-        yield Change("changed", path or "state", _text(before), _text(after))
+        yield FieldChange("changed", path or "state", _text(before), _text(after))
 
 
 def _text(value: Any) -> str:

@@ -25,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXT_MAX = 300
 
 
-class Asked(msgspec.Struct, frozen=True):
+class EventFilter(msgspec.Struct, frozen=True):
     """The filter as it was typed, what it selects, and what is wrong with it."""
 
     typed: dict[str, str]
@@ -44,7 +44,7 @@ class Asked(msgspec.Struct, frozen=True):
         return any(self.typed.values())
 
 
-def read(given: dict[str, str]) -> Asked:
+def read(given: dict[str, str]) -> EventFilter:
     """The filter in a query. Nothing is a pattern: names are compared as they are."""
     typed = {name: given.get(name, "").strip()[:_TEXT_MAX] for name in NAMES}
     parts: dict[str, str | int] = {}
@@ -56,8 +56,8 @@ def read(given: dict[str, str]) -> Asked:
             parts[key] = _time(value) if name in ("since", "till") else value
             select(**{key: parts[key]})  # type: ignore[arg-type]
         except errors.TallyError as problem:
-            return Asked(typed, problem=f"{problem.message} {problem.next_step}", wrong=(name,))
-    return Asked(typed, select(**parts))  # type: ignore[arg-type]
+            return EventFilter(typed, problem=f"{problem.message} {problem.next_step}", wrong=(name,))
+    return EventFilter(typed, select(**parts))  # type: ignore[arg-type]
 
 
 def _time(text: str) -> int:

@@ -26,7 +26,7 @@ def show_events(request: Request, before: int | None = None) -> Response:
     store: Store = request.service.store
     asked = event_filter.read(dict(request.query_params))
     if asked.problem:
-        found = browsing.Found([], 0)
+        found = browsing.EventList([], 0)
     else:
         until = None if before is None else max(0, before)
         found = browsing.newest(store, until=until, selection=asked.selection)

@@ -129,7 +129,7 @@ def _lags(sample: Sample | None) -> list[dict[str, Any]]:
     ]
 
 
-def _health(service: Service, sample: Sample | None) -> list[headline.Line]:
+def _health(service: Service, sample: Sample | None) -> list[headline.CheckLine]:
     """A line for each thing that is looked at."""
     operations = service.operations
     not_writing = ""

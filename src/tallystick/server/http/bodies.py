@@ -1,4 +1,4 @@
-"""Bodies on their way in: of the right kind, not too large, not too slow, and strict JSON."""
+"""Bodies of requests: of the right type, not too large, not too slow, and strict JSON."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tallystick.event import canonical, limits
 from tallystick.server.gate import Admission
 from tallystick.server.http.route import Request
 
-WHOLE = "tally.whole"  # in the scope of a request whose body is there already
+WHOLE = "tally.whole"  # in the scope of a request whose body has arrived
 NODES_MAX = 2 * limits.NODES_MAX
-NODE_BYTES = 64  # what a decoded value takes beside its text, about
-INLINE_BYTES_MAX = 128 << 10  # larger ones take so long to decode that everybody else would wait for them
+NODE_BYTES = 64  # what a decoded value takes in addition to its text, approximately
+INLINE_BYTES_MAX = 128 << 10  # larger bodies are decoded in a thread, because all other requests would wait for them
 
 Shape = TypeVar("Shape")
 
 
 def expect_json(request: Request) -> int | None:
-    """Refuse a body that is not plain JSON by its headers; the length that they tell, if they do."""
+    """Refuse a body whose headers do not say plain JSON. Returns its length, if they say it."""
     length: int | None = None
     kind = b""
     for name, value in request.scope["headers"]:
@@ -42,7 +42,7 @@ async def read(request: Request, admission: Admission, length: int | None) -> by
     limit, seconds = request.service.limits.body_bytes_max, request.service.limits.body_seconds
     if length is not None and length > limit:
         raise errors.BodyTooLarge(limit=limit)
-    admission.require_room(length or 0)  # what would not fit need not arrive; what does not arrive takes no room
+    admission.require_room(length or 0)  # refuse what would not fit before it arrives; it takes room only as it arrives
     if WHOLE in request.scope:
         return await _whole(request, admission, limit)
     try:
@@ -71,7 +71,7 @@ async def _whole(request: Request, admission: Admission, limit: int) -> bytes:
 
 
 async def decode(body: bytes, shape: type[Shape], admission: Admission) -> Shape:
-    """The body as what it must be. Refused by name: what is not strict JSON, and what has another shape."""
+    """The decoded body. A body that is not strict JSON, or has another shape, is refused by name."""
     nodes = body.count(b",") + body.count(b"[") + body.count(b"{")
     if nodes > NODES_MAX:
         raise errors.TooLarge(what="the body", size=nodes, unit="values or more", limit=NODES_MAX)
