@@ -230,7 +230,7 @@ def copy(spark: SparkSession, url: str, place: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.security
 def test_a_query_over_a_replaced_history_is_refused(spark: SparkSession, files_url: str, tmp_path: Path) -> None:
-    """SAFE-07: an offset has the link at its position, so a query does not continue over a log that grew differently."""
+    """SAFE-07: an offset has the link at its position, so a query refuses a log that grew differently."""
     with tallystick.open(files_url) as store:
         pay(store, 7)
     with backup(files_url, tmp_path):

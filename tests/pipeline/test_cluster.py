@@ -76,7 +76,7 @@ class Driver(NamedTuple):
         return {name: json.loads(text) for name, text in self.lines("said")}
 
     def kill_in(self, killed: list[str], chance: random.Random) -> None:
-        """Wait for a job in which no driver was killed yet, and kill the driver in it, unless the driver ends before."""
+        """Wait for a job in which no driver was killed yet, and kill the driver in it, unless it ends first."""
         while self.process.poll() is None:
             for (name,) in self.lines("began"):
                 if name not in killed and name not in self.said():

@@ -14,7 +14,7 @@ import tallystick
 from tallystick import NewEvent
 from tallystick.engines.files.directory import refill_files
 from tallystick.event import line as ndjson
-from tallystick.state.erasing import erase
+from tallystick.state.erasure import erase
 from tallystick.store.idempotency import ERASED_RESPONSE, CommandKey, CommandRecord
 from tallystick.store.prepare import Part, Request
 from tallystick.store.refill import ExportDonor

@@ -44,7 +44,7 @@ from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.server_sql import SessionQuery
 from tallystick.store.snapshots import Snapshots
-from tallystick.store.summing import Asked
+from tallystick.store.summary_sql import Asked
 from tallystick.store.transfer import Transfer
 from tallystick.store.views import Inline
 

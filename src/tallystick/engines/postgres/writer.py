@@ -25,8 +25,8 @@ from tallystick.engines.postgres.shortcuts import Shortcuts
 from tallystick.event import canonical, names
 from tallystick.event.model import InDraft, InRow
 from tallystick.store import leases
-from tallystick.store.combining import commit_each, commit_groups, halves
 from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.group_commit import commit_each, halves, in_groups
 from tallystick.store.leases import Lease
 from tallystick.store.ledger import Holder, Ledger
 from tallystick.store.transfer import Received
@@ -59,7 +59,7 @@ class Writer:
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """An outcome for each transaction, durable before it is returned."""
-        return commit_groups(list(transactions), self._commit_group)
+        return in_groups(self._commit_group, list(transactions))
 
     def _commit_group(self, group: Sequence[Transaction]) -> list[Outcome]:
         """The outcomes of a group, even if the connection is lost meanwhile."""
