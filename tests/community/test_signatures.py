@@ -57,7 +57,7 @@ def test_an_event_that_nobody_signed_is_refused(store: Store) -> None:
     """COM-04: whoever can write to the store and has a catalog cannot put words into an author's feed."""
     stream, event = forged(store)
     with store:
-        with pytest.raises(errors.InvalidValue, match="signed events alone"):
+        with pytest.raises(errors.InvalidValue, match="only signed events"):
             store.append(stream, event)
         assert store.head() == 3
         assert list(problems(store)) == []
@@ -68,7 +68,7 @@ def test_what_is_kept_aside_is_signed_inside(store: Store) -> None:
     stream, event = forged(store)
     aside = stream.replace("/", "/aside.")
     with store:
-        with pytest.raises(errors.InvalidValue, match="signed events alone"):
+        with pytest.raises(errors.InvalidValue, match="only signed events"):
             store.append(aside, event)
         _, signed = forged(store, signature=bytes(64))
         store.append(aside, signed)

@@ -24,7 +24,7 @@ FILLED_IN_STEPS = {
         "_Document",
     },
     "engines.sqlite": {"Opened", "_Scope"},
-    "event": {"Entry", "_Line"},
+    "event": {"Entry", "EventIn", "LineIn", "_StoredLine"},
     "state": {"Plan", "State"},
     "store": {"Claims", "Part", "Received", "Request", "RunRows", "Transaction", "Verification", "Write"},
 }

@@ -52,7 +52,7 @@ def check_kind(kind: str) -> str:
 
 
 @lru_cache(maxsize=1 << 16)
-def is_users(stream: str) -> bool:
+def is_user_stream(stream: str) -> bool:
     """Whether a text is a stream that users may append to."""
     try:
         return not is_reserved(kind_of(stream))

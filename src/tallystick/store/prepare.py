@@ -1,8 +1,8 @@
-"""From what a user hands in to what an engine commits: names, catalog, meta, canonical bytes, limits, secrets, ids.
+"""Turns what users hand in into what engines commit: names, catalog, meta, canonical bytes, limits, secrets, ids.
 
-A group of requests is prepared as one batch, because encoding, checking and scanning many events at once is several
-times cheaper than one by one. If anything in the batch is refused, the requests are prepared again one by one, so
-that only the culprit fails.
+A group of requests is prepared as one batch: encoding, checking and scanning many events at once is several times
+cheaper than one by one. If anything in the batch is refused, the requests are prepared again one by one, so that only
+the bad request fails.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EMPTY_META = b"{}"
 
 
 class Catalog(Protocol):
-    """What preparation and reading ask of a catalog of event types."""
+    """What preparation and reading need of a catalog of event types."""
 
     closed: bool
 
@@ -47,7 +47,7 @@ class Catalog(Protocol):
 
 
 class Guard(Protocol):
-    """What preparation asks of the secret guard."""
+    """What preparation needs of the secret guard."""
 
     def suspects(self, blob: bytes) -> bool: ...
     def inspect(self, *, where: str, text: bytes) -> None: ...
@@ -56,7 +56,7 @@ class Guard(Protocol):
 class Part(msgspec.Struct):
     """One stream's part of a request, as the user gave it.
 
-    `stamped` are meta keys that our own layer filled in anew for this request: a retry by id may differ there.
+    `stamped` are meta keys that our own layer filled in for this request only: a retry by id may differ there.
     """
 
     stream: str
@@ -66,17 +66,13 @@ class Part(msgspec.Struct):
 
 
 class Request(msgspec.Struct):
-    """One all-or-nothing append, as the user gave it. Only our own layers make control requests."""
+    """One append, all or nothing, as the user gave it. Only our own layers make control requests."""
 
     parts: list[Part]
     control: bool = False
     require: tuple[tuple[str, int], ...] = ()
     command: CommandRecord | None = None
     maintenance: Maintenance | None = None
-
-    def __post_init__(self) -> None:
-        if self.command is not None:
-            self.command.key.check()
 
 
 class Preparer:
@@ -103,32 +99,34 @@ class Preparer:
     def prepare(self, requests: Sequence[Request]) -> list[Transaction | errors.TallyError]:
         """A transaction for each request, or the error that says why there is none."""
         try:
-            if len(requests) == 1 and (alone := self._alone(requests[0])) is not None:
-                return [alone]
-            return list(self._batch(requests))
+            if len(requests) == 1 and (write := self._single(requests[0])) is not None:
+                return [_transaction(requests[0], [write])]
+            return self._batch(requests)
         except errors.TallyError as problem:
             if len(requests) == 1:
                 return [problem]
         return [outcome for request in requests for outcome in self.prepare([request])]
 
-    def _alone(self, request: Request) -> Transaction | None:
-        """The transaction of a single event that has a type and a payload and is left to us else; None if it is not.
+    def _single(self, request: Request) -> Write | None:
+        """The write of a request with one plain event: only a type and a payload. None for every other request.
 
-        What `_batch` makes of it, for half of the time: who appends one event waits for it.
+        It is what `_batch` makes of it, in less than half of the time: `files: one event, durable, median` and
+        `postgres: single appends`.
         """
         if len(request.parts) != 1 or request.control or not self._is_plain or not self.catalog.is_empty:
             return None
         part = request.parts[0]
-        stream, given, expected = part.stream, part.events, part.expected
+        stream, given = part.stream, part.events
         if type(given) is not list or len(given) != 1 or type(given[0]) is not NewEvent:
             return None
         kind, payload, meta, version, own_id, time, signature = msgspec.structs.astuple(given[0])
         if not (meta is version is own_id is time is signature is None) or type(kind) is not str:
             return None
-        if type(payload) is not dict or type(stream) is not str or names.is_reserved(kind):
+        if type(payload) is not dict or type(stream) is not str or kind.startswith(names.RESERVED):
             return None
-        if not names.is_users(stream):
+        if not names.is_user_stream(stream):
             return None
+        expected = expectation.check(part.expected)
         names.check_type(kind)
         body = canonical.encode(payload)
         if len(body) + len(_EMPTY_META) > limits.EVENT_BYTES_ADVISED:
@@ -137,15 +135,9 @@ class Preparer:
             return None
         now = self.clock()
         (id_,) = self.minter.mint(1, time_ns=now)
-        draft = (kind, 1, id_, now, body, _EMPTY_META, chain.checksum(body), None)
-        return Transaction(
-            [Write(stream, [draft], expectation.check(expected))],
-            require=request.require,
-            command=request.command,
-            maintenance=request.maintenance,
-        )
+        return Write(stream, [(kind, 1, id_, now, body, _EMPTY_META, chain.checksum(body), None)], expected)
 
-    def _batch(self, requests: Sequence[Request]) -> list[Transaction]:
+    def _batch(self, requests: Sequence[Request]) -> list[Transaction | errors.TallyError]:
         if len(requests) == 1 or not _surely_sound(requests):
             for request in requests:
                 self._check_request(request)
@@ -162,15 +154,7 @@ class Preparer:
         else:
             writes = self._writes(parts, drafts, metas, events)
         each = iter(writes)
-        return [
-            Transaction(
-                list(islice(each, len(request.parts))),
-                require=request.require,
-                command=request.command,
-                maintenance=request.maintenance,
-            )
-            for request in requests
-        ]
+        return [_transaction(request, list(islice(each, len(request.parts)))) for request in requests]
 
     def _writes(
         self,
@@ -243,7 +227,7 @@ class Preparer:
         return self.catalog.payload_of(payload)
 
     def _versions(self, types: list[str], given: list[Any]) -> list[int]:
-        """The version of each event; each pair of type and version is looked at once."""
+        """The version of each event. Each pair of type and version is looked up once."""
         for type_ in types if set(map(type, types)) != {str} else ():
             if type(type_) is not str:
                 raise errors.InvalidName(what="event type", value=str(names.shown(type_)), form=names.TYPE.pattern)
@@ -257,7 +241,7 @@ class Preparer:
         return [resolved[pair] for pair in zip(types, given, strict=True)]
 
     def _given_versions(self, events: Sequence[NewEvent]) -> list[int | None]:
-        """The versions that events say, or those whose model their payload is an instance of."""
+        """The versions that the events name, or those of the models that their payloads are instances of."""
         if self.catalog.is_empty:
             return [event.version for event in events]
         return [
@@ -282,26 +266,26 @@ class Preparer:
         if profile.name == "plain" and not self.defaults and given.count(None) == len(given):
             return [None] * len(events), [_EMPTY_META] * len(events)
         metas: list[dict[str, Any] | None] = []
-        alike: dict[tuple[int, str], dict[str, Any]] = {}  # a service stamps one object on a whole request
-        for index, (event, id_, part, told) in enumerate(zip(events, event_ids, parts, given, strict=True)):
-            same = (id(told), part.stream)
+        alike: dict[tuple[int, str], dict[str, Any]] = {}  # a service puts one meta object on all events of a request
+        for index, (event, id_, part, own) in enumerate(zip(events, event_ids, parts, given, strict=True)):
+            same = (id(own), part.stream)
             meta = alike.get(same)
             if meta is None:
-                meta = self._meta(told, part.stream, id_=id_, index=index, type_=event.type)
-                if told is not None and not profile.fill:
+                meta = self._meta(own, part.stream, id_=id_, index=index, type_=event.type)
+                if own is not None and not profile.fill:
                     alike[same] = meta
             metas.append(meta)
         unlike = {id(meta): meta for meta in metas}
         encoded = dict(zip(unlike, canonical.encode_many(list(unlike.values()), what="meta"), strict=True))
         return metas, [encoded[id(meta)] for meta in metas]
 
-    def _meta(self, told: Any, stream: str, *, id_: bytes, index: int, type_: str) -> dict[str, Any]:
+    def _meta(self, given: Any, stream: str, *, id_: bytes, index: int, type_: str) -> dict[str, Any]:
         """The meta of one event with the defaults and what the profile fills in."""
-        meta = {} if told is None else told
+        meta = {} if given is None else given
         if type(meta) is not dict:
             raise errors.NotCanonical(what="meta", pointer="", reason="it is not an object")
         kind = names.kind_of(stream)
-        if self.defaults and names.is_reserved(kind):  # a fact has the org of what it is about, and no other
+        if self.defaults and names.is_reserved(kind):  # a fact has the org of its subject, and no other
             meta = {key: value for key, value in self.defaults.items() if key not in SCOPE_KEYS} | meta
         elif self.defaults:
             meta = self.defaults | meta
@@ -329,7 +313,7 @@ class Preparer:
             raise errors.TooLarge(what="the append", size=total, unit="bytes", limit=limits.COMMIT_BYTES_MAX)
 
     def _scan(self, parts: Sequence[Part], drafts: list[Draft]) -> None:
-        """Scan everything at once; look for the culprit only when something matched."""
+        """Scan everything at once, and each text only if something matched."""
         guard = self.guard
         if guard is None:
             return
@@ -370,8 +354,14 @@ class Preparer:
         ]
 
 
+def _transaction(request: Request, writes: list[Write]) -> Transaction:
+    if request.command is not None:
+        request.command.key.check()
+    return Transaction(writes, require=request.require, command=request.command, maintenance=request.maintenance)
+
+
 def part_of(given: object) -> Part:
-    """A part as the user gave it; what is none is refused by name. What is in it is checked with the rest."""
+    """The part that a user gave; anything else is refused. Its content is checked later, with the other parts."""
     if isinstance(given, Part):
         return given
     if isinstance(given, (tuple, list)) and len(given) in (2, 3):
@@ -380,14 +370,17 @@ def part_of(given: object) -> Part:
 
 
 def _surely_sound(requests: Sequence[Request]) -> bool:
-    """Whether a glance at the whole group leaves nothing to doubt in its form; else each request is looked at."""
+    """Whether the form of a whole group is right for sure; if not, each request is checked by itself.
+
+    Checking each takes a third longer than all of preparation: `files, async: 64 tasks, 40,000 events/s`.
+    """
     parts = [part for request in requests for part in request.parts]
     streams = [part.stream for part in parts]
     given = [part.events for part in parts]
     if set(map(type, streams)) != {str} or set(map(type, given)) != {list}:
         return False
     return (
-        all(map(names.is_users, streams))
+        all(map(names.is_user_stream, streams))
         and True not in [request.control for request in requests]
         and [] not in [request.parts for request in requests]
         and [] not in given

@@ -190,7 +190,7 @@ class LogView:
 
 
 def _lifecycle(item: Segment) -> Lifecycle:
-    """What the frames of a segment did; nothing if it cannot be read: whoever reads it is refused by name."""
+    """What the frames of a segment did; nothing if it cannot be read, because then every read of it is refused."""
     try:
         return item.lifecycle()
     except errors.Damaged:

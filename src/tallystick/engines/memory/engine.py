@@ -20,10 +20,10 @@ from tallystick.engines.memory.side_tables import (
 from tallystick.engines.tables.owned import MemoryDatabase, OwnedTables
 from tallystick.event.model import Event, InRow
 from tallystick.store import capabilities, checked, leases, transfer
-from tallystick.store.combining import apart
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import MemoryDamage
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
+from tallystick.store.group_commit import commit_or_split
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head, Holder, Ledger, Source
 from tallystick.store.loss import Loss
@@ -84,7 +84,7 @@ class MemoryLog:
         self._closed = False
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        return apart(self._commit, transactions)
+        return commit_or_split(self._commit, transactions)
 
     def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         with self._changed:

@@ -38,10 +38,10 @@ from tallystick.event import limits
 from tallystick.event.model import Event, InRow
 from tallystick.store import capabilities, checked, leases
 from tallystick.store.checkpoints import Checkpoints
-from tallystick.store.combining import apart
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, put_on_record, with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
+from tallystick.store.group_commit import commit_or_split
 from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.loss import Loss
@@ -51,7 +51,7 @@ from tallystick.store.run_documents import RunDocuments
 from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
-from tallystick.store.summing import Asked
+from tallystick.store.summary_sql import Asked
 from tallystick.store.views import Inline
 
 _BUSY_MS_MAX = 3_600_000
@@ -128,7 +128,7 @@ class SqliteLog(SqliteReceiver):
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        return apart(self._commit, transactions)
+        return commit_or_split(self._commit, transactions)
 
     def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         holder = self._require_writable()

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager, suppress
 import msgspec
 
 from tallystick import errors
-from tallystick.engines.mounts import is_mounted_alone
+from tallystick.engines.mounts import is_file_mount
 from tallystick.engines.sqlite import authorizer, mark, migrations, statements, survey
 from tallystick.engines.sqlite.locks import OpenLocks
 from tallystick.engines.sqlite.opening_inspection import (
@@ -179,7 +179,7 @@ class StoreFile:
         if status is not None and status.st_nlink > 1:
             reason = f"the file has {status.st_nlink} names (hard links), each with a write-ahead log of its own"
             raise errors.UnknownUrl(url=self.url, reason=f"{reason}: remove the others, or copy the file")
-        if status is not None and is_mounted_alone(self.path):
+        if status is not None and is_file_mount(self.path):
             reason = "only the file is mounted here, so that its write-ahead log would be visible under this name only"
             raise errors.UnknownUrl(url=self.url, reason=f"{reason}: mount its directory")
         if status is None or status.st_size == 0:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tallystick import errors
-from tallystick.store.combining import apart, commit_each
 from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.group_commit import commit_each, commit_or_split
 
 
 class Disk:
@@ -36,7 +36,7 @@ def test_a_failure_of_one_part_is_not_told_to_the_others() -> None:
 
 def test_what_is_committed_alone_after_a_refusal_has_its_own_outcome() -> None:
     """SAFE-05: a group that an inline projection refuses is committed one by one; a full disk fails one of them."""
-    outcomes = apart(Disk(2).commit, [Transaction([]) for _ in range(3)])
+    outcomes = commit_or_split(Disk(2).commit, [Transaction([]) for _ in range(3)])
     assert [isinstance(outcome, errors.NoSpace) for outcome in outcomes] == [False, True, False]
 
 
@@ -51,7 +51,7 @@ def test_a_bad_one_among_many_costs_the_others_few_commits() -> None:
             raise errors.ProjectionRefused(projection="p", position=1, reason="not this one")
         return [[] for _ in given]
 
-    outcomes = apart(commit, group)
+    outcomes = commit_or_split(commit, group)
     refused = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, errors.ProjectionRefused)]
     assert refused == [700]
     assert len(commits) == 21

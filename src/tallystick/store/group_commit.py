@@ -1,10 +1,11 @@
-"""Group commit for threads: callers that wait for the same lock are committed together, by the one that gets it."""
+"""Group commit for threads: the caller that gets the lock commits for all callers that wait for it."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from tallystick import errors
@@ -14,7 +15,7 @@ from tallystick.store.commit import Outcome, Transaction
 
 
 class _Queued:
-    """A caller's transactions on their way through a commit that may be shared."""
+    """The transactions of one caller, on their way through a commit that may be shared."""
 
     __slots__ = ("failure", "outcomes", "transactions")
 
@@ -29,7 +30,7 @@ class _Queued:
 
 
 class Combiner:
-    """Turns commits of many threads into fewer, larger ones. `lock` is held while `commit` runs."""
+    """Joins the commits of many threads into fewer, larger ones. `lock` is held while `commit` runs."""
 
     def __init__(self, commit: Callable[[list[Transaction]], list[Outcome]]) -> None:
         self._commit = commit
@@ -52,7 +53,7 @@ class Combiner:
         return mine.outcomes
 
     def _commit_queue(self, mine: _Queued) -> None:
-        batch = [mine]  # whatever interrupts this, everyone in the batch is answered
+        batch = [mine]  # whatever interrupts this, every caller in the batch gets an answer
         try:
             self._committing = threading.get_ident()
             while self._queue:
@@ -69,13 +70,13 @@ class Combiner:
         except BaseException as problem:
             for queued in batch:
                 if not queued.done:
-                    queued.failure = _for(queued is mine, problem)
+                    queued.failure = _failure(queued is mine, problem)
         finally:
             self._committing = None
 
 
 def by_bytes(transactions: list[Transaction], bytes_max: int = limits.COMMIT_BYTES_MAX) -> Iterator[list[Transaction]]:
-    """The transactions in groups that are not too large to be written at once; one alone never is."""
+    """The transactions in groups that are small enough to be written at once. A single transaction always is."""
     events = sum([len(write.drafts) for transaction in transactions for write in transaction.writes])
     if len(transactions) == 1 or events * limits.EVENT_BYTES_MAX <= bytes_max:
         yield transactions
@@ -100,9 +101,9 @@ def by_bytes(transactions: list[Transaction], bytes_max: int = limits.COMMIT_BYT
 def commit_each(
     groups: Iterable[Sequence[Transaction]], commit: Callable[[Sequence[Transaction]], list[Outcome]]
 ) -> list[Outcome]:
-    """Commit group after group, as far as there are several. What fails one group is the outcome of that group alone.
+    """Commit group after group. If there are several, what fails one group is the outcome of that group only.
 
-    The groups before it are durable, and those after it may be: nobody may be told otherwise.
+    The groups before it are durable, and those after it may be: their callers must not be told otherwise.
     """
     every = list(groups)
     if len(every) == 1:
@@ -116,35 +117,35 @@ def commit_each(
     return outcomes
 
 
-def apart(
+def commit_or_split(
     commit: Callable[[Sequence[Transaction]], list[Outcome]], transactions: Sequence[Transaction]
 ) -> list[Outcome]:
-    """Commit together; if something refuses the commit because of what is in it, as an inline projection or an upcaster
-    does, commit each half by itself, and so on, until only that one is refused.
+    """Commit a group. If it is refused because of its content, as by an inline projection or an upcaster, commit its
+    halves separately, and so on, until only the bad transaction is refused.
     """
     try:
         return commit(transactions)
     except (errors.Refused, errors.InvalidInput) as refusal:
         if len(transactions) == 1:
             return [refusal]
-    return commit_each(halves(transactions), lambda half: apart(commit, half))
+    return commit_each(halves(transactions), partial(commit_or_split, commit))
 
 
 def in_groups(
     commit: Callable[[Sequence[Transaction]], list[Outcome]], transactions: list[Transaction]
 ) -> list[Outcome]:
-    """Commit in groups that are not too large. Within each, a refusal concerns only the transaction that causes it."""
-    return commit_each(by_bytes(transactions), lambda group: apart(commit, group))
+    """Commit in groups that are small enough to be written at once. In each, only bad transactions are refused."""
+    return commit_each(by_bytes(transactions), partial(commit_or_split, commit))
 
 
 def halves(transactions: Sequence[Transaction]) -> list[Sequence[Transaction]]:
-    """Both halves of a group: a bad one among many is found by few commits, and so costs the others little."""
+    """Both halves of a group. Few commits find one bad transaction among many, so it costs the others little."""
     middle = len(transactions) // 2
     return [transactions[:middle], transactions[middle:]]
 
 
-def _for(own: bool, problem: BaseException) -> BaseException:
-    """What a thread raises: its own exception, or for an interrupt of another thread that the outcome is not known."""
+def _failure(own: bool, problem: BaseException) -> BaseException:
+    """What a thread raises: its own exception, or, if another thread was interrupted, that the outcome is unknown."""
     if own or isinstance(problem, errors.TallyError):
         return errors.copy(problem)
     return errors.StoreFailed(operation="a shared commit", reason=f"it was interrupted: {problem!r}")
